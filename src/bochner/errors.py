@@ -1,0 +1,47 @@
+"""The exceptions and warnings of the package, and the one way their messages are written."""
+
+from __future__ import annotations
+
+
+class BochnerError(Exception):
+    """Base of every exception this package raises on purpose."""
+
+
+class InputError(BochnerError, ValueError):
+    """The caller's data or parameters cannot be used; the message says what to change."""
+
+
+class ModelFileError(InputError):
+    """A model or checkpoint file cannot be read."""
+
+
+class NumericalError(BochnerError, ArithmeticError):
+    """A factorisation or a bound stayed non-finite after every remedy."""
+
+
+class DataWarning(UserWarning):
+    """The data can be used, but something in them deserves a look."""
+
+
+class NumericalWarning(RuntimeWarning):
+    """A computation needed a remedy (jitter, roll back); the result is finite."""
+
+
+class CollapseWarning(UserWarning):
+    """Latent dimensions carry nothing; the message says what to change."""
+
+
+def message(expected: str, got: str, do: str) -> str:
+    """Write an error: what was expected, what came, what to do next.
+
+    Parameters
+    ----------
+    expected, got, do : str
+        Clauses without a final full stop.
+
+    Returns
+    -------
+    str
+        ``"Expected {expected}, got {got}. {Do}."``
+    """
+    return f"Expected {expected}, got {got}. {do[:1].upper()}{do[1:]}."
