@@ -1,0 +1,27 @@
+"""The letter table and the array aliases: one letter, one meaning, everywhere.
+
+==========  ==============================================================================
+letter      meaning
+==========  ==============================================================================
+N           rows (samples)
+V           views
+M           columns of a view
+D           latent dimensions (``n_components``)
+Q           mixture components of a kernel (``n_mixtures``)
+H           spectral points per mixture component (``n_frequencies``)
+P           frequency pairs of a kernel, P = Q H
+K           random features, K = 2 P; feature matrices are feature-major, (K, N)
+S           draws
+X           latents (N, D); in the estimators' public methods X is the data (N, sum of M)
+Y           observed data of a view (N, M)
+G, C        the additive statistics of a view: Phi Phi^T (K, K) and Phi Y (K, M)
+==========  ==============================================================================
+
+Frequencies are angular (radians per unit of latent); no 2 pi appears in any feature.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Sampling = Literal["iid", "orthogonal", "sobol"]

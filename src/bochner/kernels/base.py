@@ -1,0 +1,120 @@
+"""What a kernel is: its closed form and, where it has one, its spectral density."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from bochner._typing import Sampling
+from bochner.errors import InputError
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Spectral points of a kernel, ready for the one Fourier feature map.
+
+    Attributes
+    ----------
+    first : Tensor of shape (P, D)
+        Angular frequencies, radians per unit of latent.
+    second : Tensor of shape (P, D) or None
+        The partners; None when the kernel is stationary (second = first).
+    amplitude : Tensor of shape (P,)
+        Factor of ``[cos(first x) + cos(second x); sin(first x) + sin(second x)]``; of ``[cos; sin]`` when
+        there is no second.
+    """
+
+    first: Tensor
+    second: Tensor | None
+    amplitude: Tensor
+
+    @property
+    def n_features(self) -> int:
+        """K = 2 P."""
+        return 2 * self.first.shape[0]
+
+    def to(self, dtype: torch.dtype) -> Frequencies:
+        """Return the same points in another precision."""
+        second = None if self.second is None else self.second.to(dtype)
+        return Frequencies(self.first.to(dtype), second, self.amplitude.to(dtype))
+
+    def detach(self) -> Frequencies:
+        """Return the same points without their history."""
+        second = None if self.second is None else self.second.detach()
+        return Frequencies(self.first.detach(), second, self.amplitude.detach())
+
+
+class Kernel(nn.Module, ABC):
+    """A positive definite function of two points.
+
+    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those very
+    objects, so that scikit-learn can clone and search over kernels.
+    """
+
+    stationary: bool = False
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__()
+        self._params = params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """Return the constructor's arguments, the very objects that were passed."""
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Build the kernel anew with some constructor arguments replaced."""
+        unknown = sorted(set(params) - set(self._params))
+        if unknown:
+            raise InputError(f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(self._params)}.")
+        self.__init__(**{**self._params, **params})  # type: ignore[misc]
+        return self
+
+    @abstractmethod
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return k(x_i, y_j): shapes (N, D), (N', D) -> (N, N'); y = None means y = x."""
+
+
+class SpectralKernel(Kernel, ABC):
+    """A kernel with a spectral density that can be drawn from, differentiably.
+
+    ``noise`` is free of parameters, ``frequencies`` turns it into spectral points differentiably: keeping the
+    noise freezes the features, drawing it anew redraws them, with the same code.
+    """
+
+    @abstractmethod
+    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+        """Draw the base noise of H points per mixture component, shape (Q, H, number of noise columns)."""
+
+    @abstractmethod
+    def frequencies(self, noise: Tensor) -> Frequencies:
+        """Turn base noise into P = Q H spectral points (pairs), differentiably in the parameters."""
+
+    @abstractmethod
+    def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
+        """Return a kernel of this kind to start training from, for latents of about unit variance.
+
+        Arguments the user gave are kept; those left at None are chosen.
+        """
+
+
+def positive(name: str, values: Tensor) -> Tensor:
+    """Return the logarithm of values that must be positive and finite.
+
+    Raises
+    ------
+    InputError
+        A value is not; it is named.
+    """
+    bad = ~(torch.isfinite(values) & (values > 0))
+    if bool(bad.any()):
+        raise InputError(f"{name} must be positive and finite, got {float(values[bad].flatten()[0])}.")
+    return values.log()
+
+
+def as_tensor(values: Any) -> Tensor:
+    """Copy numbers, sequences or arrays to a float64 tensor."""
+    return torch.as_tensor(values, dtype=torch.float64).detach().clone()

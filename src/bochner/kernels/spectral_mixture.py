@@ -1,0 +1,190 @@
+"""The spectral mixture kernel and its non-stationary next generation (papers 001 and 000; MATH.md section 1)."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from bochner import random
+from bochner._typing import Sampling
+from bochner.errors import InputError
+from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, positive
+
+
+def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tuple(values.shape) != shape:
+        raise InputError(f"{name} must have shape {shape} (mixtures first), got {tuple(values.shape)}.")
+    if not bool(torch.isfinite(values).all()):
+        raise InputError(f"{name} must be finite.")
+    return values
+
+
+def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights (Q,), means (Q, D), scales (Q, D): from smooth to wiggly on latents of unit variance."""
+    weights = torch.full((n_mixtures,), 1.0 / n_mixtures, dtype=torch.float64)
+    means = 0.1 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
+    scales = torch.logspace(0.0, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
+    return weights, means, scales[:, None].expand(-1, n_components).clone()
+
+
+class SpectralMixture(SpectralKernel):
+    """k(x, x') = sum_q alpha_q exp(-1/2 sum_d sigma_qd^2 delta_d^2) cos(mu_q . delta), delta = x - x'.
+
+    Parameters
+    ----------
+    weights : array-like of shape (Q,), optional
+        alpha, positive.
+    means, scales : array-like of shape (Q, D), optional
+        mu and sigma of the spectral density, radians per unit of latent; scales positive.
+        Left at None, the three are chosen when a model is built.
+
+    Raises
+    ------
+    InputError
+        A weight or scale is not positive, or shapes disagree.
+
+    Notes
+    -----
+    Paper 001, Eq. 12, with the exponent it means (MATH.md section 1).
+    """
+
+    stationary = True
+
+    def __init__(self, weights: Any = None, means: Any = None, scales: Any = None) -> None:
+        super().__init__(weights=weights, means=means, scales=scales)
+        if weights is None:
+            return
+        log_weights = positive("weights", as_tensor(weights))
+        means = as_tensor(means)
+        self.log_weights = nn.Parameter(_check_shape("weights", log_weights, (means.shape[0],)))
+        self.means = nn.Parameter(_check_shape("means", means, (*log_weights.shape, means.shape[-1])))
+        self.log_scales = nn.Parameter(
+            _check_shape("scales", positive("scales", as_tensor(scales)), tuple(means.shape))
+        )
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
+        delta = x[:, None, :] - (x if y is None else y)[None, :, :]
+        decay = torch.einsum("nmd,qd->qnm", delta.square(), (2.0 * self.log_scales).exp().to(x.dtype))
+        wave = torch.einsum("nmd,qd->qnm", delta, self.means.to(x.dtype)).cos()
+        return torch.einsum("q,qnm->nm", self.log_weights.exp().to(x.dtype), (-0.5 * decay).exp() * wave)
+
+    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+        """Draw (Q, H, D) standard normal noise."""
+        n_mixtures = self.log_weights.shape[0]
+        points = random.normal(n_mixtures * n_frequencies, n_components, source, sampling)
+        return points.reshape(n_mixtures, n_frequencies, n_components)
+
+    def frequencies(self, noise: Tensor) -> Frequencies:
+        """w_l = mu_q + sigma_q eps_l with amplitude sqrt(alpha_q / H)."""
+        n_frequencies = noise.shape[1]
+        w = self.means[:, None, :] + self.log_scales.exp()[:, None, :] * noise
+        amplitude = (0.5 * self.log_weights).exp() / n_frequencies**0.5
+        return Frequencies(w.flatten(0, 1), None, amplitude.repeat_interleave(n_frequencies))
+
+    def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
+        """Return a start for training: given parameters are kept."""
+        if self._params["weights"] is not None:
+            return type(self)(**self._params)
+        return type(self)(*_start(n_mixtures, n_components, source))
+
+
+class NextGenSpectralMixture(SpectralKernel):
+    """The non-stationary kernel of pairs of correlated Gaussian frequencies (NG-SM).
+
+    k = 1/4 sum_q alpha_q [T(x,x') + T(x',x) + e^{-d'S1 d/2} cos(mu1.d) + e^{-d'S2 d/2} cos(mu2.d)] with
+    T(a,b) = exp(-(a'S1 a - 2 a'Sc b + b'S2 b)/2) cos(mu1.a - mu2.b), Sc = rho diag(sigma1 sigma2).
+
+    Parameters
+    ----------
+    weights : array-like of shape (Q,), optional
+        alpha, positive.
+    means1, means2, scales1, scales2 : array-like of shape (Q, D), optional
+        Means and deviations of the two frequencies, radians per unit of latent; deviations positive.
+    correlations : array-like of shape (Q,), optional
+        rho in (-1, 1). Left at None, all are chosen when a model is built.
+
+    Raises
+    ------
+    InputError
+        A weight or scale is not positive, a correlation not inside (-1, 1), or shapes disagree.
+
+    Notes
+    -----
+    Paper 000, section 3.1 and Prop. 1, drawn without its division (MATH.md section 1).
+    """
+
+    def __init__(
+        self,
+        weights: Any = None,
+        means1: Any = None,
+        means2: Any = None,
+        scales1: Any = None,
+        scales2: Any = None,
+        correlations: Any = None,
+    ) -> None:
+        super().__init__(
+            weights=weights, means1=means1, means2=means2, scales1=scales1, scales2=scales2, correlations=correlations
+        )
+        if weights is None:
+            return
+        log_weights, shape = positive("weights", as_tensor(weights)), tuple(as_tensor(means1).shape)
+        self.log_weights = nn.Parameter(_check_shape("weights", log_weights, shape[:1]))
+        pairs = (("means1", means1), ("means2", means2))
+        self.means = nn.Parameter(torch.stack([_check_shape(n, as_tensor(v), shape) for n, v in pairs]))
+        pairs = (("scales1", scales1), ("scales2", scales2))
+        logs = [_check_shape(n, positive(n, as_tensor(v)), shape) for n, v in pairs]
+        self.log_scales = nn.Parameter(torch.stack(logs))
+        rho = _check_shape("correlations", as_tensor(correlations), shape[:1])
+        if bool((rho.abs() >= 1).any()):
+            raise InputError(f"correlations must lie inside (-1, 1), got {float(rho[rho.abs() >= 1][0])}.")
+        self.atanh_correlations = nn.Parameter(rho.atanh())
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
+        y = x if y is None else y
+        scales, means = self.log_scales.exp().to(x.dtype), self.means.to(x.dtype)
+        rho = self.atanh_correlations.tanh().to(x.dtype)
+        delta, kernel = x[:, None, :] - y[None, :, :], x.new_zeros(x.shape[0], y.shape[0])
+        for q, weight in enumerate(self.log_weights.exp().to(x.dtype)):
+            (s1, s2), (m1, m2) = scales[:, q], means[:, q]
+            total = self._cross(x, y, s1, s2, m1, m2, rho[q]) + self._cross(y, x, s1, s2, m1, m2, rho[q]).T
+            for s, m in ((s1, m1), (s2, m2)):
+                total = total + (-0.5 * (delta * s).square().sum(-1)).exp() * (delta @ m).cos()
+            kernel = kernel + 0.25 * weight * total
+        return kernel
+
+    @staticmethod
+    def _cross(a: Tensor, b: Tensor, s1: Tensor, s2: Tensor, m1: Tensor, m2: Tensor, rho: Tensor) -> Tensor:
+        """T(a, b) for all pairs, (N, D), (N', D) -> (N, N')."""
+        square = (a * s1).square().sum(-1)[:, None] + (b * s2).square().sum(-1)[None, :]
+        cross = 2.0 * rho * (a * s1) @ (b * s2).T
+        return (-0.5 * (square - cross)).exp() * ((a @ m1)[:, None] - (b @ m2)[None, :]).cos()
+
+    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+        """Draw (Q, H, 2 D) standard normal noise."""
+        n_mixtures = self.log_weights.shape[0]
+        points = random.normal(n_mixtures * n_frequencies, 2 * n_components, source, sampling, groups=2)
+        return points.reshape(n_mixtures, n_frequencies, 2 * n_components)
+
+    def frequencies(self, noise: Tensor) -> Frequencies:
+        """w1 = mu1 + sigma1 eps1, w2 = mu2 + sigma2 (rho eps1 + sqrt(1 - rho^2) eps2), sqrt(alpha_q / 4H)."""
+        n_frequencies = noise.shape[1]
+        eps1, eps2 = noise.chunk(2, dim=-1)
+        rho = self.atanh_correlations.tanh()[:, None, None]
+        # sqrt(1 - tanh^2) = 1 / cosh has no cancellation near |rho| = 1
+        eps2 = rho * eps1 + eps2 / self.atanh_correlations.cosh()[:, None, None]
+        scales = self.log_scales.exp()[:, :, None, :]
+        w1, w2 = self.means[0][:, None, :] + scales[0] * eps1, self.means[1][:, None, :] + scales[1] * eps2
+        amplitude = 0.5 * (0.5 * self.log_weights).exp() / n_frequencies**0.5
+        return Frequencies(w1.flatten(0, 1), w2.flatten(0, 1), amplitude.repeat_interleave(n_frequencies))
+
+    def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
+        """Return a start for training, close to a stationary kernel: given parameters are kept."""
+        if self._params["weights"] is not None:
+            return type(self)(**self._params)
+        weights, means, scales = _start(n_mixtures, n_components, source)
+        correlations = torch.full((n_mixtures,), 0.9, dtype=torch.float64)
+        return type(self)(weights, means, means.clone(), scales, scales.clone(), correlations)

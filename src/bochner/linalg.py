@@ -1,0 +1,89 @@
+"""Factorisations in float64 with jitter that is reported, and the Woodbury forms that use them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.errors import NumericalError, NumericalWarning
+
+# Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
+_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """A lower triangular factor with what it took to get it.
+
+    Attributes
+    ----------
+    factor : Tensor of shape (..., K, K), float64
+    jitter : float
+        What was added to the diagonal, 0 when nothing was.
+    """
+
+    factor: Tensor
+    jitter: float
+
+    def logdet(self) -> Tensor:
+        """Return log det of the factored matrix, shape (...)."""
+        logdet: Tensor = 2.0 * torch.diagonal(self.factor, dim1=-2, dim2=-1).log().sum(-1)
+        return logdet
+
+    def solve(self, right: Tensor) -> Tensor:
+        """Solve A x = right, shapes (..., K, M)."""
+        return torch.cholesky_solve(right.to(self.factor.dtype), self.factor)
+
+    def half_solve(self, right: Tensor) -> Tensor:
+        """Solve L x = right, shapes (..., K, M)."""
+        return torch.linalg.solve_triangular(self.factor, right.to(self.factor.dtype), upper=False)
+
+    def inverse(self) -> Tensor:
+        """Return the inverse of the factored matrix, shape (..., K, K)."""
+        return torch.cholesky_inverse(self.factor)
+
+
+def cholesky(matrix: Tensor) -> Cholesky:
+    """Factor a symmetric positive definite matrix in float64; escalate jitter when rounding made it indefinite.
+
+    Parameters
+    ----------
+    matrix : Tensor of shape (..., K, K)
+
+    Returns
+    -------
+    Cholesky
+
+    Raises
+    ------
+    NumericalError
+        The matrix is not finite, or not positive definite with a jitter of 1e-6 of its mean diagonal.
+
+    Warns
+    -----
+    NumericalWarning
+        Jitter was needed; the message says how much.
+    """
+    matrix = matrix.double()
+    if not bool(torch.isfinite(matrix).all()):
+        raise NumericalError("Cholesky: the matrix holds non-finite numbers. Check the scale of the data.")
+    scale = float(torch.diagonal(matrix, dim1=-2, dim2=-1).mean().abs())
+    eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    for relative in _JITTERS:
+        jitter = relative * scale
+        factor, info = torch.linalg.cholesky_ex(matrix + jitter * eye if relative else matrix)
+        if not bool(info.any()):
+            if relative:
+                warnings.warn(
+                    f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).",
+                    NumericalWarning,
+                    stacklevel=2,
+                )
+            return Cholesky(factor, jitter)
+    raise NumericalError(
+        f"Cholesky failed with a jitter of {jitter:.1e}: the matrix is not positive definite. "
+        "Lower the learning rate or raise the noise variance."
+    )

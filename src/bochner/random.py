@@ -1,0 +1,124 @@
+"""Noise keyed by what it is for, never by rank, chunk or batch.
+
+A key is (seed, purpose, counters such as the step or a block of global rows). The same key gives the
+same numbers in every process and however the rows are cut into chunks; no global generator is touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor
+
+from bochner._typing import Sampling
+
+ROWS_PER_BLOCK = 1024
+# Sobol points are 30-bit numbers: half a step away from 0 and 1 keeps the normal quantile finite.
+_CLAMP = 2.0**-31
+
+
+def generator(seed: int, purpose: str, *counters: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return a generator that depends on the key alone.
+
+    Parameters
+    ----------
+    seed : int
+        The run's seed.
+    purpose : str
+        What the noise is for, e.g. ``"latents"``.
+    *counters : int
+        Step, view, block of rows.
+    device : torch.device or str
+
+    Returns
+    -------
+    torch.Generator
+    """
+    digest = hashlib.blake2b(repr((seed, purpose, counters)).encode(), digest_size=8).digest()
+    return torch.Generator(device=device).manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def row_noise(
+    n_rows: int,
+    dim: int,
+    seed: int,
+    purpose: str,
+    step: int,
+    *,
+    start: int = 0,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Draw standard normal noise for global rows ``start .. start + n_rows``.
+
+    Parameters
+    ----------
+    n_rows, dim : int
+        Shape of the result.
+    seed, purpose, step
+        The key; blocks of ``ROWS_PER_BLOCK`` global rows have one generator each.
+    start : int
+        First global row.
+    dtype, device
+        Of the result.
+
+    Returns
+    -------
+    Tensor of shape (n_rows, dim)
+    """
+    first, last = start // ROWS_PER_BLOCK, -(-(start + n_rows) // ROWS_PER_BLOCK)
+    blocks = [
+        torch.randn(
+            ROWS_PER_BLOCK, dim, generator=generator(seed, purpose, step, b, device=device), dtype=dtype, device=device
+        )
+        for b in range(first, max(last, first + 1))
+    ]
+    offset = start - first * ROWS_PER_BLOCK
+    return torch.cat(blocks)[offset : offset + n_rows]
+
+
+def normal(n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid", groups: int = 1) -> Tensor:
+    """Draw n points whose rows are each standard normal in ``dim`` dimensions.
+
+    Parameters
+    ----------
+    n, dim : int
+        Shape of the result.
+    source : torch.Generator
+    sampling : {"iid", "orthogonal", "sobol"}
+        How the rows depend on each other: independent; orthogonal directions within blocks (Yu et al. 2016);
+        a scrambled Sobol net (n a power of two is best). Each row is standard normal in all three.
+    groups : int
+        Orthogonality holds within each of this many equal groups of columns.
+
+    Returns
+    -------
+    Tensor of shape (n, dim), float64
+    """
+    if sampling == "iid":
+        return torch.randn(n, dim, generator=source, dtype=torch.float64, device=source.device)
+    if sampling == "orthogonal":
+        return torch.cat([_orthogonal(n, dim // groups, source) for _ in range(groups)], dim=1)
+    if sampling == "sobol":
+        return _sobol(n, dim, source)
+    raise ValueError(f"sampling must be 'iid', 'orthogonal' or 'sobol', got {sampling!r}")
+
+
+def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
+    n_blocks = -(-n // dim)
+    square = torch.randn(n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device)
+    q, r = torch.linalg.qr(square)
+    # The sign convention of QR would bias the rotation; with diag(R) > 0 it is Haar distributed.
+    q = q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
+    length = torch.randn(n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device).norm(dim=-1)
+    points: Tensor = (q * length.unsqueeze(-1)).reshape(-1, dim)[:n]
+    return points
+
+
+def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
+    scramble = int(torch.randint(2**62, (1,), generator=source, device=source.device).item())
+    engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=scramble)  # type: ignore[no-untyped-call]
+    points = engine.draw(n, dtype=torch.float64).clamp(_CLAMP, 1.0 - _CLAMP).to(source.device)
+    return torch.erfinv(2.0 * points - 1.0) * math.sqrt(2.0)
