@@ -1,0 +1,1 @@
+"""Views of the data: column groups, checks, scaling, row chunks and files."""

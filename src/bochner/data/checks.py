@@ -1,0 +1,120 @@
+"""Every check of the input: what can be fitted, and messages that name view, row, column and value."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column, listing
+from bochner.errors import DataWarning, InputError, message
+
+
+def check_kind(X: object) -> None:
+    """Refuse complex numbers, dates and text before scikit-learn converts X, with the place of the first text.
+
+    Parameters
+    ----------
+    X : array, DataFrame, sparse matrix or nested list
+        Whatever the caller passed. What is neither is left to scikit-learn's own checks.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X)
+        except ValueError:
+            return  # ragged: scikit-learn says so
+    dtypes = getattr(X, "dtypes", None)
+    kinds = {getattr(d, "kind", "O") for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)}
+    if "c" in kinds:
+        # The first words are scikit-learn's: its check suite asks for them.
+        raise InputError("Complex data not supported. Pass real and imaginary parts as columns of two views.")
+    if kinds & set("mM"):
+        raise InputError(message("numbers", "dates or time differences", "convert them to numbers first"))
+    if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
+        _refuse_text(np.asarray(X, dtype=object), getattr(X, "columns", None))
+
+
+def _refuse_text(X: np.ndarray[tuple[int, ...], np.dtype[np.object_]], column_names: ColumnNames) -> None:
+    text = np.vectorize(lambda value: isinstance(value, str | bytes), otypes=[bool])(X) if X.size else np.zeros(0, bool)
+    if X.ndim != 2 or not text.any():
+        return
+    row, column = (int(i) for i in np.argwhere(text)[0])
+    got = f"the text {X[row, column]!r} in row {row}, {describe_column(column, column_names)}"
+    do = "convert the column to numbers (NaN where a value is missing) or drop it"
+    raise InputError(message("numbers", got, do))
+
+
+def check_finite(X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+    """Refuse infinite entries: NaN means missing, inf means a fault upstream.
+
+    Parameters
+    ----------
+    X : ndarray of float, shape (N, M)
+    columns : mapping of str to ndarray of int
+        As `resolve_views` returns it.
+    column_names : sequence of str, shape (M,), optional
+
+    Raises
+    ------
+    InputError
+        Naming view, row, column and value of the first infinite entry.
+    """
+    infinite = np.isinf(X)
+    if not infinite.any():
+        return
+    row, column = (int(i) for i in np.argwhere(infinite)[0])
+    place = f"view {_view_of(column, columns)!r}, row {row}, {describe_column(column, column_names)}"
+    do = "correct the value, or write NaN if it is missing"
+    raise InputError(message("finite numbers or NaN (missing)", f"{X[row, column]} in {place}", do))
+
+
+def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+    """Check that X can be fitted; constant columns are kept and named in one warning.
+
+    Parameters
+    ----------
+    X : ndarray of float, shape (N, M)
+        NaN = missing.
+    columns : mapping of str to ndarray of int
+        As `resolve_views` returns it.
+    column_names : sequence of str, shape (M,), optional
+
+    Raises
+    ------
+    InputError
+        For fewer than two rows, an infinite entry, or a view, column or row with nothing observed.
+    """
+    if X.shape[0] < 2:
+        samples = "1 sample" if X.shape[0] == 1 else "0 samples"
+        raise InputError(message("at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"))
+    check_finite(X, columns, column_names)
+    _check_observed(~np.isnan(X), columns, column_names)
+    constant = np.flatnonzero(np.nanmax(X, axis=0) - np.nanmin(X, axis=0) == 0)
+    if constant.size:
+        places = [f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}" for j in constant]
+        text = f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."
+        warnings.warn(text, DataWarning, stacklevel=3)
+
+
+def _check_observed(observed: BoolArray, columns: Mapping[str, IntArray], column_names: ColumnNames) -> None:
+    in_column = np.asarray(observed.any(axis=0))
+    for view, own in columns.items():
+        if not in_column[own].any():
+            raise InputError(message(f"data in view {view!r}", "NaN in every entry", "drop the view"))
+    if not in_column.all():
+        column = int(np.argmin(in_column))
+        place = f"{describe_column(column, column_names)} of view {_view_of(column, columns)!r}"
+        raise InputError(message("an observed entry in every column", f"only NaN in {place}", "drop the column"))
+    in_row = np.asarray(observed.any(axis=1))
+    if not in_row.all():
+        row = int(np.argmin(in_row))
+        raise InputError(message("an observed entry in every row", f"only NaN in row {row}", "drop the row"))
+
+
+def _view_of(column: int, columns: Mapping[str, IntArray]) -> str:
+    return next(view for view, own in columns.items() if column in own)

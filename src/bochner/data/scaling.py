@@ -1,0 +1,92 @@
+"""Scaling of the stacked matrix: a centre per column, one scalar per view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.columns import BoolArray, FloatArray, IntArray
+from bochner.errors import InputError, message
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The affine map z = (x − centre) / scale and its inverse; NaN (missing) stays NaN.
+
+    Attributes
+    ----------
+    centre : ndarray of float64, shape (M,)
+        Mean of the observed entries of every column, in the units of X.
+    scale : ndarray of float64, shape (M,)
+        The scalar of the view a column belongs to, repeated over its columns: the root mean square of the centred
+        observed entries of the view, or 1.0 where that is 0. Never per column: ratios between columns are kept.
+    """
+
+    centre: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
+        """Measure centre and scale on the observed entries of X, shape (N, M); every column needs one."""
+        centre = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
+        scale = np.ones(X.shape[1])
+        for own in columns.values():
+            scale[own] = _root_mean_square(X[:, own], centre[own])
+        return cls(centre, scale)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Scaling:
+        """Rebuild what `to_arrays` wrote; lists of numbers do as well."""
+        centre, scale = (np.asarray(arrays[key], dtype=np.float64) for key in ("centre", "scale"))
+        if centre.ndim != 1 or centre.shape != scale.shape:
+            got = f"shapes {centre.shape} and {scale.shape}"
+            raise InputError(message("centre and scale of one shape (M,)", got, "save the model again"))
+        if not (np.isfinite(centre).all() and np.isfinite(scale).all() and (scale > 0).all()):
+            raise InputError(message("a finite centre and a positive scale", "others", "save the model again"))
+        return cls(centre, scale)
+
+    def to_arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return the arrays that define the map, for a model file."""
+        return {"centre": self.centre, "scale": self.scale}
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        """Map X, shape (N, M), to scaled units; the floating type of X is kept, the arithmetic is in float64."""
+        Z = np.empty_like(X)
+        np.subtract(X, self.centre, out=Z, casting="same_kind")
+        return np.divide(Z, self.scale, out=Z, casting="same_kind")
+
+    def undo(self, Z: FloatArray) -> FloatArray:
+        """Map Z, shape (N, M), back to the units of X."""
+        X = np.empty_like(Z)
+        np.multiply(Z, self.scale, out=X, casting="same_kind")
+        return np.add(X, self.centre, out=X, casting="same_kind")
+
+    def undo_std(self, std: FloatArray) -> FloatArray:
+        """Map deviations, shape (N, M), back to the units of X: they scale and do not shift."""
+        return np.multiply(std, self.scale, out=np.empty_like(std), casting="same_kind")
+
+    def log_jacobian(self, observed: BoolArray) -> NDArray[np.float64]:
+        """Return what turns a log density of z into one of x: Σ −log(scale) over the observed entries of a row.
+
+        Parameters
+        ----------
+        observed : ndarray of bool, shape (N, M)
+
+        Returns
+        -------
+        ndarray of float64, shape (N,)
+            log p(x) = log p(z) + log_jacobian.
+        """
+        return observed.astype(np.float64) @ -np.log(self.scale)
+
+
+def _root_mean_square(X: FloatArray, centre: NDArray[np.float64]) -> float:
+    Z = np.abs(X - centre)
+    peak = float(np.nanmax(Z))
+    # Constant columns leave rounding errors of the mean behind: they are 0, not a scale to divide by.
+    if peak <= 8 * np.finfo(np.float64).eps * float(np.nanmax(np.abs(X))):
+        return 1.0
+    return peak * float(np.sqrt(np.nanmean((Z / peak) ** 2)))  # divided by the peak, squares cannot overflow
