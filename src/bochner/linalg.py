@@ -35,7 +35,8 @@ class Cholesky:
 
     def solve(self, right: Tensor) -> Tensor:
         """Solve A x = right, shapes (..., K, M)."""
-        return torch.cholesky_solve(right.to(self.factor.dtype), self.factor)
+        solution: Tensor = torch.cholesky_solve(right.to(self.factor.dtype), self.factor)
+        return solution
 
     def half_solve(self, right: Tensor) -> Tensor:
         """Solve L x = right, shapes (..., K, M)."""

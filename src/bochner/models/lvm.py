@@ -1,0 +1,39 @@
+"""A latent variable model is the list of its parts: latents and views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from torch import nn
+
+from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.models.latents import GaussianLatents
+
+
+class View(nn.Module):
+    """One group of columns: its name, its kernel and its likelihood."""
+
+    def __init__(self, name: str, kernel: SpectralKernel, likelihood: Gaussian) -> None:
+        super().__init__()
+        self.name, self.kernel, self.likelihood = name, kernel, likelihood
+
+
+class LatentVariableModel(nn.Module):
+    """Latents shared by several views; a single view is a list of one."""
+
+    def __init__(self, latents: GaussianLatents, views: Iterable[View]) -> None:
+        super().__init__()
+        self.latents = latents
+        self._views = nn.ModuleList(views)
+
+    @property
+    def views(self) -> list[View]:
+        """The views, in the order of the data."""
+        return [cast(View, view) for view in self._views]
+
+    @property
+    def n_components(self) -> int:
+        """D."""
+        return int(self.latents.mean.shape[1])

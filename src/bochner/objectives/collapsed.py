@@ -1,0 +1,247 @@
+"""log p(Y | X, W) with the weights integrated out, its gradient in closed form, and the exact two-pass gradient.
+
+With L L^T = B = G + sigma^2 I and m = B^-1 C (MATH.md section 2):
+
+log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2 sigma^2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bochner.features.fourier import Trace, evaluate, pull_back
+from bochner.kernels.base import Frequencies
+from bochner.linalg import cholesky
+from bochner.objectives.statistics import Block, Statistics, statistics, total
+
+Reduce = Callable[[Statistics], Statistics]
+
+# Traces of all chunks are kept for the second pass up to this size; beyond it features are computed again.
+KEEP_BYTES = 256 * 2**20
+CHUNK_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A value and its gradients.
+
+    Attributes
+    ----------
+    value : Tensor, scalar float64
+        log p(Y | X, W) in nats.
+    d_gram, d_cross : Tensor of shape (K, K) and (K, m), float64
+    d_noise : Tensor, scalar float64
+        Gradient in sigma^2.
+    """
+
+    value: Tensor
+    d_gram: Tensor
+    d_cross: Tensor
+    d_noise: Tensor
+
+
+def evidence(stats: Statistics, noise_variance: Tensor) -> Evidence:
+    """Evaluate log p(Y | X, W) and its gradients from additive statistics.
+
+    Parameters
+    ----------
+    stats : Statistics
+    noise_variance : Tensor, scalar
+        sigma^2 > 0.
+
+    Returns
+    -------
+    Evidence
+    """
+    n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
+    s2 = noise_variance.detach().double()
+    eye = torch.eye(k, dtype=torch.float64, device=stats.gram.device)
+    factor = cholesky(stats.gram + s2 * eye)
+    inverse = factor.inverse()
+    m = inverse @ stats.cross
+    residual = stats.square - (stats.cross * m).sum()
+    value = (
+        -0.5 * n * m_cols * math.log(2.0 * math.pi)
+        - 0.5 * m_cols * ((n - k) * s2.log() + factor.logdet())
+        - 0.5 * residual / s2
+    )
+    d_gram = -0.5 * (m_cols * inverse + m @ m.T / s2)
+    d_noise = (
+        -0.5 * m_cols * ((n - k) / s2 + torch.diagonal(inverse).sum())
+        + 0.5 * residual / s2.square()
+        - 0.5 * m.square().sum() / s2
+    )
+    return Evidence(value, d_gram, m / s2, d_noise)
+
+
+def dense_evidence(features: Tensor, Y: Tensor, noise_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
+
+    Parameters
+    ----------
+    features : Tensor of shape (K, n)
+    Y : Tensor of shape (n, m)
+    noise_variance : Tensor, scalar
+
+    Returns
+    -------
+    value : Tensor, scalar float64
+    d_features : Tensor of shape (K, n), in the features' precision
+    d_noise : Tensor, scalar float64
+    """
+    (n, m_cols), Y = Y.shape, Y.double()
+    s2 = noise_variance.detach().double()
+    eye = torch.eye(n, dtype=torch.float64, device=Y.device)
+    factor = cholesky((features.T @ features).double() + s2 * eye)
+    inverse = factor.inverse()
+    solved = inverse @ Y
+    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * factor.logdet() + (Y * solved).sum())
+    d_kernel = 0.5 * (solved @ solved.T - m_cols * inverse)
+    return value, 2.0 * features @ d_kernel.to(features.dtype), torch.diagonal(d_kernel).sum()
+
+
+def _chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
+    for start in range(0, n_rows, chunk_rows):
+        yield slice(start, min(start + chunk_rows, n_rows))
+
+
+@dataclass
+class _Gradient:
+    """Where the second pass adds up."""
+
+    x: Tensor
+    first: Tensor
+    second: Tensor | None
+    amplitude: Tensor
+    noise: Tensor
+
+    @classmethod
+    def zeros(cls, x: Tensor, f: Frequencies) -> _Gradient:
+        second = None if f.second is None else torch.zeros_like(f.second)
+        noise = torch.zeros((), dtype=torch.float64, device=x.device)
+        return cls(torch.zeros_like(x), torch.zeros_like(f.first), second, torch.zeros_like(f.amplitude), noise)
+
+    def add(self, rows: Tensor | slice, trace: Trace, f: Frequencies, upstream: Tensor) -> None:
+        """Carry the features' gradient of some rows back and add it."""
+        d_x, d_first, d_second, d_amplitude = pull_back(trace, f, upstream)
+        if isinstance(rows, slice):
+            self.x[rows] += d_x
+        else:
+            self.x.index_add_(0, rows, d_x)
+        self.first += d_first
+        if self.second is not None and d_second is not None:
+            self.second += d_second
+        self.amplitude += d_amplitude
+
+
+def _two_passes(
+    x: Tensor, f: Frequencies, s2: Tensor, block: Block, chunk_rows: int, reduce: Reduce, into: _Gradient | None
+) -> Tensor:
+    """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by chunk."""
+    n, k = block.Y.shape[0], f.n_features
+    cuts = list(_chunks(n, chunk_rows))
+    indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
+    keep = into is not None and 2 * k * n * x.element_size() <= KEEP_BYTES
+    traces: list[Trace | None] = []
+
+    def part(i: int) -> Statistics:
+        trace = evaluate(x[indices[i]], f)
+        traces.append(trace if keep else None)
+        return statistics(trace.features, block.Y[cuts[i]], block.square if i == 0 else 0.0)
+
+    result = evidence(reduce(total(part(i) for i in range(len(cuts)))), s2)
+    if into is not None:
+        into.noise += result.d_noise
+        d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
+        for cut, rows, kept in zip(cuts, indices, traces, strict=True):
+            trace = kept or evaluate(x[rows], f)
+            into.add(rows, trace, f, torch.addmm(d_gram @ trace.features, d_cross, block.Y[cut].T))
+    return result.value
+
+
+def _dense(x: Tensor, f: Frequencies, s2: Tensor, block: Block, into: _Gradient | None) -> Tensor:
+    rows: Tensor | slice = slice(None) if block.rows is None else block.rows
+    trace = evaluate(x[rows], f)
+    value, upstream, d_noise = dense_evidence(trace.features, block.Y, s2)
+    if into is not None:
+        into.noise += d_noise
+        into.add(rows, trace, f, upstream)
+    return value
+
+
+class _ViewEvidence(torch.autograd.Function):
+    """The value computes its own gradient: the backward pass only scales it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        first: Tensor,
+        second: Tensor | None,
+        amplitude: Tensor,
+        s2: Tensor,
+        blocks: tuple[Block, ...],
+        chunk_rows: int,
+        reduce: Reduce | None,
+    ) -> Tensor:
+        f = Frequencies(first, second, amplitude)
+        into = _Gradient.zeros(x, f) if any(ctx.needs_input_grad) else None
+        value = torch.zeros((), dtype=torch.float64, device=x.device)
+        for block in blocks:
+            if f.n_features > block.Y.shape[0] and reduce is None:
+                value += _dense(x, f, s2, block, into)
+            else:
+                value += _two_passes(x, f, s2, block, chunk_rows, reduce or _alone, into)
+        if into is not None:
+            ctx.save_for_backward(into.x, into.first, into.second, into.amplitude, into.noise)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
+        return (*grads, None, None, None)
+
+
+def _alone(stats: Statistics) -> Statistics:
+    return stats
+
+
+def view_evidence(
+    x: Tensor,
+    frequencies: Frequencies,
+    noise_variance: Tensor,
+    blocks: tuple[Block, ...],
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    reduce: Reduce | None = None,
+) -> Tensor:
+    """Return sum over blocks of log p(Y_block | X, W), differentiable once in x, frequencies and noise.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, D)
+        Latents of all rows; its precision is that of the products.
+    frequencies : Frequencies
+    noise_variance : Tensor, scalar float64
+    blocks : tuple of Block
+    chunk_rows : int
+        Rows per chunk; the result does not depend on it beyond rounding.
+    reduce : callable, optional
+        Adds the statistics of other processes; None when this process has all rows.
+
+    Returns
+    -------
+    Tensor, scalar float64
+        In nats. Memory grows with chunk_rows K + K^2 + K M, not with N K.
+    """
+    f = frequencies.to(x.dtype)
+    value: Tensor = _ViewEvidence.apply(  # type: ignore[no-untyped-call]
+        x, f.first, f.second, f.amplitude, noise_variance, blocks, chunk_rows, reduce
+    )
+    return value

@@ -1,0 +1,92 @@
+"""The additive statistics of a Gaussian view.
+
+A collapsed bound knows the data only through G = Phi Phi^T, C = Phi Y, ||Y||^2 and the number of rows: sums
+over rows, so chunks, processes and machines add them (MATH.md section 2, fact 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns of a view that are observed in the same rows.
+
+    Attributes
+    ----------
+    Y : Tensor of shape (n, m)
+        Observed, scaled values.
+    rows : Tensor of shape (n,), int64, or None
+        The global rows; None means all, in order.
+    columns : Tensor of shape (m,), int64
+        Positions within the view.
+    square : float
+        ||Y||^2, summed in float64.
+    """
+
+    Y: Tensor
+    rows: Tensor | None
+    columns: Tensor
+    square: float
+
+    @classmethod
+    def of(cls, Y: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
+        """Build a block and its square."""
+        columns = torch.arange(Y.shape[1]) if columns is None else columns
+        return cls(Y, rows, columns, float(Y.double().square().sum()))
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What one block says about the weights.
+
+    Attributes
+    ----------
+    gram : Tensor of shape (K, K), float64
+    cross : Tensor of shape (K, m), float64
+    square : float
+    n_rows, n_columns : int
+    """
+
+    gram: Tensor
+    cross: Tensor
+    square: float
+    n_rows: int
+    n_columns: int
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Add the statistics of other rows of the same columns."""
+        return Statistics(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.square + other.square,
+            self.n_rows + other.n_rows,
+            self.n_columns,
+        )
+
+
+def statistics(features: Tensor, Y: Tensor, square: float | None = None) -> Statistics:
+    """Return the statistics of some rows: products in the features' precision, kept in float64.
+
+    Parameters
+    ----------
+    features : Tensor of shape (K, n)
+    Y : Tensor of shape (n, m)
+    square : float, optional
+        ||Y||^2 when it is known.
+    """
+    square = float(Y.double().square().sum()) if square is None else square
+    return Statistics((features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], Y.shape[1])
+
+
+def total(parts: Iterable[Statistics]) -> Statistics:
+    """Add statistics up."""
+    first, *rest = parts
+    for part in rest:
+        first = first + part
+    return first
