@@ -1,0 +1,53 @@
+"""What a file holds: numbers, names of rows and columns, and views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.errors import InputError, message
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table read from a file or joined from several.
+
+    Attributes
+    ----------
+    X : ndarray of float64, shape (N, M)
+        NaN = missing.
+    row_names : list of str, shape (N,), or None
+    column_names : list of str, shape (M,), or None
+    views : dict of str to slice, or None
+        Columns of every view where the source has several; None for a single table.
+    labels : ndarray, shape (N,), or None
+        Labels found beside the data (an array ``y`` or ``labels``); never part of X.
+    """
+
+    X: NDArray[np.float64]
+    row_names: list[str] | None = None
+    column_names: list[str] | None = None
+    views: dict[str, slice] | None = None
+    labels: NDArray[Any] | None = None
+
+
+def as_matrix(array: NDArray[Any], place: str) -> NDArray[np.float64]:
+    """Convert an array read from a file to float64, shape (N, M); `place` names its source in the error."""
+    if array.ndim != 2:
+        got = f"{array.ndim} dimensions, shape {array.shape}, in {place}"
+        raise InputError(message("a two-dimensional array (rows × columns)", got, "reshape it before saving"))
+    if array.dtype.kind not in "biuf":
+        do = "split complex numbers into two views" if array.dtype.kind == "c" else "save an array of numbers"
+        raise InputError(message("real numbers", f"the type {array.dtype} in {place}", do))
+    if array.size == 0:
+        raise InputError(message("data", f"an array of shape {array.shape} in {place}", "save at least one row"))
+    return array.astype(np.float64)
+
+
+def unreadable(path: Path, kind: str, reason: object) -> InputError:
+    """Build the error for a file that cannot be read as what its extension says."""
+    return InputError(message(f"a readable {kind} file", f"{path} ({reason})", f"check that it is {kind} and complete"))
