@@ -1,0 +1,204 @@
+"""Measures of quality: arrays in, number out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+from sklearn import manifold
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from bochner.errors import InputError, message
+
+Array = NDArray[np.float64]
+
+FOLDS = 5
+
+
+def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Array:
+    """R² of the true latents after the best affine map of Z onto them, per dimension.
+
+    Latents of these models are known up to an affine map only, so the map is fitted before the comparison.
+
+    Parameters
+    ----------
+    X_true : array-like, shape (N, D)
+    Z : array-like, shape (N, D_z)
+
+    Returns
+    -------
+    ndarray of float64, shape (D,)
+        1 − residual / total sum of squares; 1 is a perfect affine copy, 0 no better than the mean.
+
+    Raises
+    ------
+    InputError
+        For NaN or inf, unequal numbers of rows, or a constant true dimension.
+    """
+    X, Z = _matrix("X_true", X_true), _matrix("Z", Z)
+    _same_rows({"X_true": X, "Z": Z})
+    total = np.sum((X - X.mean(axis=0)) ** 2, axis=0)
+    if not total.all():
+        got = f"a constant dimension {int(np.argmin(total))}"
+        raise InputError(message("true latents that vary", got, "drop that dimension"))
+    A = np.column_stack([Z - Z.mean(axis=0), np.ones(len(Z))])
+    residual = X - A @ np.linalg.lstsq(A, X, rcond=None)[0]
+    return np.asarray(1 - np.sum(residual**2, axis=0) / total)
+
+
+def mean_aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> float:
+    """Mean of `aligned_r2` over the true dimensions."""
+    return float(aligned_r2(X_true, Z).mean())
+
+
+def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
+    """Accuracy of a k-nearest-neighbour classifier on Z, mean over 5 shuffled folds (fixed seed 0).
+
+    Parameters
+    ----------
+    Z : array-like, shape (N, D)
+    labels : array-like, shape (N,)
+    k : int
+        Neighbours; at most the rows of four folds.
+    """
+    Z = _matrix("Z", Z)
+    y = np.asarray(labels)
+    if y.shape != (len(Z),):
+        raise InputError(message(f"labels of shape ({len(Z)},), one per row of Z", str(y.shape), "pass one per row"))
+    rows = len(Z) - -(-len(Z) // FOLDS)
+    if len(Z) < FOLDS or not 1 <= k <= rows:
+        got = f"k={k} for {len(Z)} rows"
+        raise InputError(message(f"1 <= k <= {max(rows, 0)}, the rows of four folds", got, "lower k or pass more rows"))
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    return float(cross_val_score(KNeighborsClassifier(k), Z, y, cv=folds).mean())
+
+
+def trustworthiness(X: ArrayLike, Z: ArrayLike, k: int = 10) -> float:
+    """How far neighbours in Z are neighbours in X: scikit-learn's trustworthiness, 1 is best.
+
+    Parameters
+    ----------
+    X : array-like, shape (N, M)
+    Z : array-like, shape (N, D)
+    k : int
+        Neighbours; less than N / 2.
+    """
+    X, Z = _matrix("X", X), _matrix("Z", Z)
+    _same_rows({"X": X, "Z": Z})
+    if not 1 <= k < len(X) / 2:
+        got = f"k={k} for {len(X)} rows"
+        raise InputError(message("1 <= k < half the rows", got, "lower k or pass more rows"))
+    return float(manifold.trustworthiness(X, Z, n_neighbors=k))
+
+
+def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -> float:
+    """Root mean squared error, over the entries of a mask where one is given.
+
+    Parameters
+    ----------
+    true, predicted : array-like, one shape
+        Finite where the mask is True (everywhere without a mask).
+    mask : array-like of bool, same shape, optional
+    """
+    a, b = (np.asarray(values, dtype=np.float64) for values in (true, predicted))
+    _same_shape({"true": a, "predicted": b})
+    if mask is not None:
+        chosen = np.asarray(mask)
+        if chosen.dtype != np.bool_ or chosen.shape != a.shape:
+            got = f"{chosen.dtype} of shape {chosen.shape}"
+            raise InputError(message(f"a boolean mask of shape {a.shape}", got, "mark the entries to compare"))
+        a, b = a[chosen], b[chosen]
+    if a.size == 0:
+        raise InputError(message("entries to compare", "none", "pass a mask that is True somewhere"))
+    _finite({"true": a, "predicted": b})
+    return float(np.sqrt(np.mean((a - b) ** 2)))
+
+
+def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+    """Share of true values inside the central interval of N(mean, std²) that should hold `level` of them.
+
+    Parameters
+    ----------
+    true, mean, std : array-like, one shape
+        std >= 0.
+    level : float
+        In (0, 1).
+    """
+    if not 0 < level < 1:
+        raise InputError(message("a level between 0 and 1", str(level), "write 0.9 for nine in ten"))
+    t, m, s = _predictive(true, mean, std)
+    return float(np.mean(np.abs(t - m) <= norm.ppf(0.5 + level / 2) * s))
+
+
+def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
+    """Probability integral transform: the distribution function of N(mean, std²) at the true values.
+
+    Uniform on [0, 1] where the predictive distribution is right; deviations say how it is not.
+
+    Parameters
+    ----------
+    true, mean, std : array-like, one shape
+        std > 0.
+
+    Returns
+    -------
+    ndarray of float64, the same shape
+    """
+    t, m, s = _predictive(true, mean, std)
+    if not s.all():
+        raise InputError(message("positive deviations", "a deviation of 0", "leave out entries that are known"))
+    return np.asarray(norm.cdf((t - m) / s))
+
+
+def relative_error(A: ArrayLike, B: ArrayLike) -> float:
+    """Frobenius norm of A − B over that of B, the reference; one shape (N, M)."""
+    a, b = _matrix("A", A), _matrix("B", B)
+    _same_shape({"A": a, "B": b})
+    size = np.linalg.norm(b)
+    if size == 0:
+        raise InputError(message("a reference B that is not zero", "zeros only", "exchange A and B"))
+    return float(np.linalg.norm(a - b) / size)
+
+
+def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array, Array, Array]:
+    t, m, s = (np.asarray(values, dtype=np.float64) for values in (true, mean, std))
+    _same_shape({"true": t, "mean": m, "std": s})
+    _finite({"true": t, "mean": m, "std": s})
+    if t.size == 0 or (s < 0).any():
+        got = "none" if t.size == 0 else f"{s.min()}"
+        raise InputError(message("values with deviations of at least 0", got, "pass standard deviations"))
+    return t, m, s
+
+
+def _matrix(name: str, values: ArrayLike) -> Array:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or array.size == 0:
+        got = f"shape {array.shape}"
+        raise InputError(message(f"{name} with shape (rows, columns)", got, "reshape it to one row per sample"))
+    _finite({name: array})
+    return array
+
+
+def _same_rows(arrays: Mapping[str, NDArray[Any]]) -> None:
+    if len({len(array) for array in arrays.values()}) > 1:
+        got = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
+        raise InputError(message("the same number of rows", got, "pass arrays of the same samples"))
+
+
+def _same_shape(arrays: Mapping[str, NDArray[Any]]) -> None:
+    if len({array.shape for array in arrays.values()}) > 1:
+        got = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InputError(message("arrays of one shape", got, "pass matching arrays"))
+
+
+def _finite(arrays: Mapping[str, Array]) -> None:
+    for name, array in arrays.items():
+        bad = ~np.isfinite(array)
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            got = f"{array[place]} at {place}"
+            raise InputError(message(f"finite values in {name}", got, "leave out or mask missing entries"))

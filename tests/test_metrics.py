@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from bochner import metrics
+from bochner.errors import InputError
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=(60, 2))
+
+
+def test_r2_is_blind_to_affine_maps_and_sees_noise():
+    X = Z @ [[2.0, 1.0], [0.5, -3.0]] + [100, -7]
+    assert metrics.aligned_r2(X, Z) == pytest.approx([1, 1])
+    noise = RNG.normal(size=(5000, 1))
+    signal = RNG.normal(size=(5000, 1))
+    assert metrics.aligned_r2(signal + 0.5 * noise, signal)[0] == pytest.approx(1 / 1.25, abs=0.03)
+    assert metrics.aligned_r2(signal, noise)[0] == pytest.approx(0, abs=0.01)
+    half = np.column_stack([Z[:, 0], RNG.normal(size=60)])
+    assert metrics.mean_aligned_r2(half, Z) == pytest.approx(metrics.aligned_r2(half, Z).mean())
+    assert metrics.aligned_r2(half, Z)[0] == pytest.approx(1)
+
+
+def test_knn_accuracy_follows_the_protocol():
+    X, y = load_iris(return_X_y=True)
+    assert 0.93 < metrics.knn_accuracy(X, y, 1) < 1
+    assert metrics.knn_accuracy(y[:, None] + 0.0, y, 5) == 1
+    assert metrics.knn_accuracy(X, y, 10) == metrics.knn_accuracy(X, y, 10)
+
+
+def test_trustworthiness():
+    assert metrics.trustworthiness(Z, Z * 2, 5) == 1
+    assert metrics.trustworthiness(Z, RNG.permutation(Z), 5) < 0.7
+
+
+def test_rmse_with_and_without_mask():
+    true = np.array([[0.0, 1.0], [np.nan, 3.0]])
+    mask = np.array([[True, True], [False, False]])
+    assert metrics.rmse([[3.0, 4.0]], [[0.0, 0.0]]) == pytest.approx(np.sqrt(12.5))
+    assert metrics.rmse(true, np.ones((2, 2)), mask) == pytest.approx(np.sqrt(0.5))
+
+
+def test_coverage_and_pit_of_a_right_predictive():
+    mean, std = RNG.normal(size=20000), RNG.uniform(0.5, 2, size=20000)
+    true = mean + std * RNG.normal(size=20000)
+    for level in (0.5, 0.9):
+        error = np.sqrt(level * (1 - level) / 20000)
+        assert metrics.coverage(true, mean, std, level) == pytest.approx(level, abs=5 * error)
+    assert metrics.coverage(true, mean, 2 * std, 0.9) > 0.95
+    deciles = np.histogram(metrics.pit(true, mean, std), bins=10, range=(0, 1))[0]
+    assert np.abs(deciles - 2000).max() < 5 * np.sqrt(2000 * 0.9)
+    assert metrics.coverage([1.0, 2.0], [1.0, 1.0], [0.0, 0.0]) == 0.5
+
+
+def test_relative_error():
+    assert metrics.relative_error([[3.0, 4.0]], [[0.0, 5.0]]) == pytest.approx(np.sqrt(10) / 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: metrics.aligned_r2(Z[:, 0], Z), r"X_true with shape \(rows, columns\), got shape \(60,\)"),
+        (lambda: metrics.aligned_r2(Z, Z[:5]), "the same number of rows, got X_true: 60, Z: 5"),
+        (lambda: metrics.aligned_r2(np.ones((60, 1)), Z), "true latents that vary, got a constant dimension 0"),
+        (lambda: metrics.aligned_r2(Z, np.full((60, 2), np.nan)), r"finite values in Z, got nan at \(0, 0\)"),
+        (lambda: metrics.knn_accuracy(Z, [0, 1]), r"labels of shape \(60,\), one per row of Z, got \(2,\)"),
+        (lambda: metrics.knn_accuracy(Z, np.zeros(60), 49), "1 <= k <= 48, the rows of four folds, got k=49 for 60"),
+        (lambda: metrics.knn_accuracy(Z[:3], np.zeros(3)), "got k=1 for 3 rows"),
+        (lambda: metrics.trustworthiness(Z, Z, 30), "1 <= k < half the rows, got k=30 for 60 rows"),
+        (lambda: metrics.rmse([1.0], [1.0, 2.0]), r"arrays of one shape, got true \(1,\), predicted \(2,\)"),
+        (lambda: metrics.rmse([1.0], [np.inf]), r"finite values in predicted, got inf at \(0,\)"),
+        (lambda: metrics.rmse([1.0], [1.0], [False]), "entries to compare, got none"),
+        (lambda: metrics.rmse([1.0], [1.0], [1]), r"a boolean mask of shape \(1,\), got int64 of shape \(1,\)"),
+        (lambda: metrics.coverage([1.0], [1.0], [1.0], 90), "a level between 0 and 1, got 90. Write 0.9"),
+        (lambda: metrics.coverage([1.0], [1.0], [-1.0]), "deviations of at least 0, got -1.0"),
+        (lambda: metrics.coverage([], [], []), "deviations of at least 0, got none"),
+        (lambda: metrics.pit([1.0], [1.0], [0.0]), "positive deviations, got a deviation of 0"),
+        (lambda: metrics.relative_error([[1.0]], [[0.0]]), "a reference B that is not zero"),
+    ],
+)
+def test_wrong_input(call, text):
+    with pytest.raises(InputError, match=text):
+        call()
