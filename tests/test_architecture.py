@@ -1,0 +1,173 @@
+"""The import law, and the sizes of modules and functions: read from the syntax trees, deferred imports included."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+PACKAGE = "bochner"
+
+# The one ordered table. A module imports modules above it: smaller floors, and earlier names of its own floor.
+# Names are relative to the package; a package's own name stands for its __init__ and comes after its modules.
+FLOORS: dict[str, str] = {
+    "F0 foundations": "_typing errors random linalg divergences",
+    "F1 data and numbers": """
+        data.columns data.scaling data.checks data.views data.batches
+        data.table data.csv_files data.array_files data.readers data metrics""",
+    "F2 kernels": "kernels.base kernels.stationary kernels.spectral_mixture kernels.nonstationary kernels",
+    "F3 features": "features.fourier features.bounds features",
+    "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
+    "F5 models": "models.latents models.lvm models",
+    "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
+    "F7 inference": """
+        inference.initialise inference.persistence inference.checkpoint inference.train inference.predict
+        inference.diagnose inference.fit inference""",
+    "F8 estimators, datasets": """
+        estimators.base estimators.lvm estimators.kernel_approximation estimators
+        datasets.load datasets.make datasets""",
+    "F9 doors": "plots cli demo __main__ __init__",
+}
+TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
+MODULE_LINES, FUNCTION_LINES = 300, 40
+
+ORDER = [name for names in FLOORS.values() for name in names.split()]
+FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
+
+
+def short(path: Path) -> str:
+    """Name of a source file in the table."""
+    parts = list(path.relative_to(SRC / PACKAGE).with_suffix("").parts)
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(parts)
+
+
+SOURCES = {short(path): path for path in sorted((SRC / PACKAGE).rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
+
+
+def absolute(node: ast.ImportFrom, name: str) -> str:
+    """Full name of the module that a from-import names, relative ones resolved."""
+    if not node.level:
+        return node.module or ""
+    package = [PACKAGE, *([] if name == "__init__" else name.split("."))]
+    is_package = SOURCES[name].name == "__init__.py"
+    kept = package[: len(package) - node.level + (1 if is_package else 0)]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def imports(name: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything a module imports; `from a import b` gives a.b."""
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{absolute(node, name)}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+                yield node.lineno, node.args[0].value
+
+
+def target(full: str) -> str | None:
+    """Name in the table of what an import reaches; None for other packages."""
+    parts = full.split(".")
+    if parts[0] != PACKAGE:
+        return None
+    for end in range(len(parts), 1, -1):
+        if (found := ".".join(parts[1:end])) in SOURCES:
+            return found
+    return "__init__"
+
+
+def violation(importer: str, imported: str) -> str | None:
+    """What is wrong with one import, or None."""
+    if imported == importer or ORDER.index(imported) < ORDER.index(importer):
+        return None
+    where = f"{importer} ({FLOOR[importer][:2]}) imports {imported} ({FLOOR[imported][:2]})"
+    if FLOOR[importer] == FLOOR[imported]:
+        return f"{where}: write {imported!r} before {importer!r} in FLOORS[{FLOOR[importer]!r}], or drop the import"
+    return f"{where}: a lower floor does not know a higher one; move what is shared to {FLOOR[importer]!r} or below"
+
+
+def likely_floor(name: str) -> str:
+    siblings = [floor for other, floor in FLOOR.items() if other.split(".")[0] == name.split(".", maxsplit=1)[0]]
+    return repr(siblings[0]) if siblings else "the floor it belongs to"
+
+
+def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, source: list[str]) -> int:
+    """Lines of a function that are neither blank, comment nor docstring."""
+    skipped: set[int] = set()
+    if ast.get_docstring(node) is not None:
+        skipped.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines = range(node.lineno, (node.end_lineno or 0) + 1)
+    return sum(
+        i not in skipped and not source[i - 1].strip().startswith("#") and bool(source[i - 1].strip()) for i in lines
+    )
+
+
+def test_the_table_has_every_module_once():
+    assert len(ORDER) == len(set(ORDER)), "a module stands twice in FLOORS"
+    missing = [f"add {name!r} to FLOORS[{likely_floor(name)}]" for name in SOURCES if name not in FLOOR]
+    assert not missing, "modules without a floor in tests/test_architecture.py:\n" + "\n".join(missing)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_module_imports_only_what_is_below(name):
+    if name not in FLOOR:
+        pytest.fail(f"add {name!r} to FLOORS[{likely_floor(name)}]")
+    reached = ((line, target(full)) for line, full in imports(name))
+    known = [(line, found) for line, found in reached if found in FLOOR]
+    faults = [f"{SOURCES[name]}:{line}: {text}" for line, found in known if (text := violation(name, found))]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if FLOOR.get(name, "").startswith(TORCH_ONLY)])
+def test_numpy_stays_out_of_the_torch_floors(name):
+    faults = [f"{SOURCES[name]}:{line}" for line, full in imports(name) if full.split(".")[0] == "numpy"]
+    assert not faults, f"{FLOOR[name]} is torch only; numpy is imported at {', '.join(faults)}"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_modules_and_functions_stay_small(name):
+    source = SOURCES[name].read_text().splitlines()
+    assert len(source) <= MODULE_LINES, f"{SOURCES[name]} has {len(source)} lines, at most {MODULE_LINES}: split it"
+    functions = [n for n in ast.walk(TREES[name]) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    long = [
+        f"{SOURCES[name]}:{f.lineno} {f.name}: {n}" for f in functions if (n := code_lines(f, source)) > FUNCTION_LINES
+    ]
+    assert not long, f"functions of more than {FUNCTION_LINES} lines of code:\n" + "\n".join(long)
+
+
+@pytest.mark.parametrize("module", ["bochner", "bochner.__main__"])
+def test_importing_loads_no_torch(module):
+    if target(module) not in SOURCES or (module.endswith("__main__") and "__main__" not in SOURCES):
+        pytest.skip(f"{module} does not exist yet")
+    code = f"import sys, {module}; print([m for m in ('torch',) if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]", f"importing {module} loads {done.stdout.strip()}: import it where it is used"
+
+
+def test_the_law_is_applied():
+    """The checks above on imports made up here: a test that cannot fail is none."""
+    assert violation("errors", "kernels.base") == (
+        "errors (F0) imports kernels.base (F2): a lower floor does not know a higher one; "
+        "move what is shared to 'F0 foundations' or below"
+    )
+    assert "write 'linalg' before 'random' in FLOORS['F0 foundations']" in str(violation("random", "linalg"))
+    assert violation("__init__", "plots") is None
+    assert violation("metrics", "errors") is None
+    assert target("numpy.linalg") is None
+    assert target("bochner.errors.InputError") == "errors"
+    assert target("bochner.data.views") == "data.views"
+    assert target("bochner.something") == "__init__"
+    code = "def f():\n    '''Doc.\n\n    More.'''\n\n    # why\n    return 1\n"
+    assert code_lines(ast.parse(code).body[0], code.splitlines()) == 2
+    relative = ast.parse("from ..errors import x\nfrom . import views").body
+    assert [absolute(node, "data.views") for node in relative] == ["bochner.errors", "bochner.data"]
+    assert absolute(relative[1], "data") == "bochner.data"
