@@ -73,6 +73,10 @@ class Kernel(nn.Module, ABC):
         self.__init__(**{**self._params, **params})  # type: ignore[misc]
         return self
 
+    def extra_repr(self) -> str:
+        """Show the constructor's arguments: ``repr`` of an estimator must not hide them."""
+        return ", ".join(f"{name}={value!r}" for name, value in self._params.items() if name != "kernels")
+
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return k(x_i, y_j): shapes (N, D), (N', D) -> (N, N'); y = None means y = x."""
@@ -84,6 +88,11 @@ class SpectralKernel(Kernel, ABC):
     ``noise`` is free of parameters, ``frequencies`` turns it into spectral points differentiably: keeping the
     noise freezes the features, drawing it anew redraws them, with the same code.
     """
+
+    @property
+    def n_mixtures(self) -> int:
+        """Q, the number of groups of H spectral points."""
+        return 1
 
     @abstractmethod
     def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
@@ -118,3 +127,12 @@ def positive(name: str, values: Tensor) -> Tensor:
 def as_tensor(values: Any) -> Tensor:
     """Copy numbers, sequences or arrays to a float64 tensor."""
     return torch.as_tensor(values, dtype=torch.float64).detach().clone()
+
+
+def check_components(name: str, values: Tensor, n_components: int) -> None:
+    """Raise InputError unless the last axis of values, if there is one, is ``n_components`` long."""
+    if values.ndim and values.shape[-1] != n_components:
+        raise InputError(
+            f"{name} is for {values.shape[-1]} dimensions, got points of {n_components}. "
+            f"Give {name} for {n_components} dimensions."
+        )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, positive
+from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, positive
 
 
 def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -19,6 +19,14 @@ def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not bool(torch.isfinite(values).all()):
         raise InputError(f"{name} must be finite.")
     return values
+
+
+def _given(**params: Any) -> bool:
+    """Return whether the parameters have values; InputError when some do and some do not."""
+    missing = [name for name, value in params.items() if value is None]
+    if 0 < len(missing) < len(params):
+        raise InputError(f"Give all of {', '.join(params)} or none of them: {missing[0]} is None.")
+    return not missing
 
 
 def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -43,7 +51,7 @@ class SpectralMixture(SpectralKernel):
     Raises
     ------
     InputError
-        A weight or scale is not positive, or shapes disagree.
+        A weight or scale is not positive, shapes disagree, or only some arguments are given.
 
     Notes
     -----
@@ -54,7 +62,7 @@ class SpectralMixture(SpectralKernel):
 
     def __init__(self, weights: Any = None, means: Any = None, scales: Any = None) -> None:
         super().__init__(weights=weights, means=means, scales=scales)
-        if weights is None:
+        if not _given(**self._params):
             return
         log_weights = positive("weights", as_tensor(weights))
         means = as_tensor(means)
@@ -63,6 +71,11 @@ class SpectralMixture(SpectralKernel):
         self.log_scales = nn.Parameter(
             _check_shape("scales", positive("scales", as_tensor(scales)), tuple(means.shape))
         )
+
+    @property
+    def n_mixtures(self) -> int:
+        """Q."""
+        return int(self.log_weights.shape[0])
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
@@ -73,9 +86,9 @@ class SpectralMixture(SpectralKernel):
 
     def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
         """Draw (Q, H, D) standard normal noise."""
-        n_mixtures = self.log_weights.shape[0]
-        points = random.normal(n_mixtures * n_frequencies, n_components, source, sampling)
-        return points.reshape(n_mixtures, n_frequencies, n_components)
+        check_components("means", self.means, n_components)
+        points = random.normal(self.n_mixtures * n_frequencies, n_components, source, sampling)
+        return points.reshape(self.n_mixtures, n_frequencies, n_components)
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """w_l = mu_q + sigma_q eps_l with amplitude sqrt(alpha_q / H)."""
@@ -109,7 +122,7 @@ class NextGenSpectralMixture(SpectralKernel):
     Raises
     ------
     InputError
-        A weight or scale is not positive, a correlation not inside (-1, 1), or shapes disagree.
+        A weight or scale is not positive, a correlation not inside (-1, 1), shapes disagree, or only some are given.
 
     Notes
     -----
@@ -128,7 +141,7 @@ class NextGenSpectralMixture(SpectralKernel):
         super().__init__(
             weights=weights, means1=means1, means2=means2, scales1=scales1, scales2=scales2, correlations=correlations
         )
-        if weights is None:
+        if not _given(**self._params):
             return
         log_weights, shape = positive("weights", as_tensor(weights)), tuple(as_tensor(means1).shape)
         self.log_weights = nn.Parameter(_check_shape("weights", log_weights, shape[:1]))
@@ -141,6 +154,11 @@ class NextGenSpectralMixture(SpectralKernel):
         if bool((rho.abs() >= 1).any()):
             raise InputError(f"correlations must lie inside (-1, 1), got {float(rho[rho.abs() >= 1][0])}.")
         self.atanh_correlations = nn.Parameter(rho.atanh())
+
+    @property
+    def n_mixtures(self) -> int:
+        """Q."""
+        return int(self.log_weights.shape[0])
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
@@ -165,9 +183,9 @@ class NextGenSpectralMixture(SpectralKernel):
 
     def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
         """Draw (Q, H, 2 D) standard normal noise."""
-        n_mixtures = self.log_weights.shape[0]
-        points = random.normal(n_mixtures * n_frequencies, 2 * n_components, source, sampling, groups=2)
-        return points.reshape(n_mixtures, n_frequencies, 2 * n_components)
+        check_components("means1", self.means, n_components)
+        points = random.normal(self.n_mixtures * n_frequencies, 2 * n_components, source, sampling, groups=2)
+        return points.reshape(self.n_mixtures, n_frequencies, 2 * n_components)
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """w1 = mu1 + sigma1 eps1, w2 = mu2 + sigma2 (rho eps1 + sqrt(1 - rho^2) eps2), sqrt(alpha_q / 4H)."""
