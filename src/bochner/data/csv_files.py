@@ -168,8 +168,8 @@ def write_csv(
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(message("an existing folder to write to", str(target.parent), "create it first"))
-    cells = matrix.astype(str)
-    cells[np.isnan(matrix)] = ""
+    # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
+    cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
     if row_names is not None and column_names is None:
         column_names = [f"x{j}" for j in range(matrix.shape[1])]
     # Same folder, so that the final rename is one atomic step on one file system.
@@ -179,8 +179,10 @@ def write_csv(
             writer = csv.writer(file, lineterminator="\n")
             if column_names is not None:
                 writer.writerow([*([""] if row_names is not None else []), *column_names])
-            for i, row in enumerate(cells.tolist()):
-                writer.writerow([*([row_names[i]] if row_names is not None else []), *row])
+            for i, row in enumerate(cells):
+                missing = np.isnan(matrix[i])
+                values = ["" if missing[j] else value for j, value in enumerate(row.tolist())]
+                writer.writerow([*([row_names[i]] if row_names is not None else []), *values])
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

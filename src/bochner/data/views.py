@@ -59,7 +59,8 @@ class Views:
 
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
-        return self.scaling.apply(self.X)[:, self.columns[view]]
+        own = self.columns[view]
+        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(np.take(self.X, own, axis=1))
 
     def blocks(self, view: str) -> list[Block]:
         """Return the missingness blocks of one view; see `blocks`."""
@@ -81,10 +82,12 @@ def blocks(observed: BoolArray) -> list[Block]:
     -------
     list of (rows, columns)
         Two arrays of int each, ascending; columns count within the view. A column without any observed entry is in
-        no block. Order of first appearance. Cost O(N·M_v).
+        no block. Order of first appearance.
     """
+    if observed.size and observed.all():
+        return [(np.arange(observed.shape[0]), np.arange(observed.shape[1]))]
     # One bit per entry, one contiguous row of bytes per column: hashing is then a single pass over N·M_v/8 bytes.
-    packed = np.ascontiguousarray(np.packbits(observed, axis=0).T)
+    packed = np.packbits(np.ascontiguousarray(observed.T), axis=1)
     groups: dict[bytes, list[int]] = {}
     for column, pattern in enumerate(packed):
         groups.setdefault(pattern.tobytes(), []).append(column)
