@@ -1,0 +1,73 @@
+"""Cholesky factors against dense algebra; jitter that escalates, is small, and is reported."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+from bochner.errors import NumericalError, NumericalWarning
+from bochner.linalg import cholesky
+
+
+def spectrum(*eigenvalues: float) -> torch.Tensor:
+    source = torch.Generator().manual_seed(0)
+    q, _ = torch.linalg.qr(torch.randn(len(eigenvalues), len(eigenvalues), generator=source, dtype=torch.float64))
+    return (q * torch.tensor(eigenvalues, dtype=torch.float64)) @ q.T
+
+
+@pytest.fixture
+def batch() -> torch.Tensor:
+    return torch.stack([spectrum(1.0, 2.0, 5.0), spectrum(0.1, 3.0, 9.0)])
+
+
+def test_factor_solve_and_determinant_are_the_dense_ones(batch):
+    right = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factored = cholesky(batch)
+    assert factored.jitter == 0.0
+    torch.testing.assert_close(factored.factor @ factored.factor.mT, batch)
+    assert torch.equal(factored.factor, factored.factor.tril())
+    torch.testing.assert_close(factored.logdet(), torch.logdet(batch))
+    torch.testing.assert_close(factored.solve(right), torch.linalg.solve(batch, right))
+    torch.testing.assert_close(factored.inverse(), torch.linalg.inv(batch))
+    half = factored.half_solve(right)
+    torch.testing.assert_close(half.mT @ half, right.mT @ torch.linalg.solve(batch, right))
+
+
+def test_float32_is_factored_in_float64(batch):
+    factored = cholesky(batch.float())
+    assert factored.factor.dtype == torch.float64
+    assert factored.solve(torch.eye(3).expand(2, 3, 3)).dtype == torch.float64
+    torch.testing.assert_close(factored.factor @ factored.factor.mT, batch.float().double(), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(("negative", "relative"), [(3e-13, 1e-12), (3e-11, 1e-10), (3e-9, 1e-8), (3e-7, 1e-6)])
+def test_jitter_escalates_only_as_far_as_it_must(negative, relative):
+    matrix = 100.0 * spectrum(1.5, 1.5, -negative)
+    with pytest.warns(NumericalWarning, match=rf"jitter of 1\.0e-\d\d \({relative:.0e} of the mean diagonal\)"):
+        factored = cholesky(matrix)
+    assert factored.jitter == pytest.approx(relative * 100.0, rel=1e-5)
+    shifted = matrix + factored.jitter * torch.eye(3, dtype=torch.float64)
+    torch.testing.assert_close(factored.factor @ factored.factor.mT, shifted, rtol=0, atol=1e-12)
+
+
+def test_an_indefinite_matrix_is_refused():
+    with pytest.raises(NumericalError, match=r"not positive definite\. Lower the learning rate or raise the noise"):
+        cholesky(spectrum(2.0, 1.0, -1e-3))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_non_finite_matrix_is_refused(value):
+    matrix = torch.eye(3)
+    matrix[1, 1] = value
+    with pytest.raises(NumericalError, match="non-finite"):
+        cholesky(matrix)
+
+
+def test_gradients_flow_through_the_factor():
+    root = torch.randn(3, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True)
+    eye = torch.eye(3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda r: cholesky(r @ r.T + eye).logdet(), (root,))
