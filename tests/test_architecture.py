@@ -19,7 +19,7 @@ FLOORS: dict[str, str] = {
         data.columns data.scaling data.checks data.views data.batches
         data.table data.csv_files data.array_files data.readers data metrics""",
     "F2 kernels": "kernels.base kernels.stationary kernels.spectral_mixture kernels.nonstationary kernels",
-    "F3 features": "features.fourier features.bounds features",
+    "F3 features": "features.fourier features.derivatives features.bounds features",
     "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
     "F5 models": "models.latents models.lvm models",
     "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
