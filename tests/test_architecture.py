@@ -24,8 +24,8 @@ FLOORS: dict[str, str] = {
     "F5 models": "models.latents models.lvm models",
     "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
     "F7 inference": """
-        inference.initialise inference.posterior inference.persistence inference.checkpoint inference.train inference.predict
-        inference.diagnose inference.fit inference""",
+        inference.initialise inference.posterior inference.persistence inference.checkpoint inference.train
+        inference.predict inference.diagnose inference.fit inference""",
     "F8 estimators, datasets": """
         estimators.base estimators.lvm estimators.kernel_approximation estimators
         datasets.load datasets.make datasets""",
