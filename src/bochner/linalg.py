@@ -40,7 +40,8 @@ class Cholesky:
 
     def half_solve(self, right: Tensor) -> Tensor:
         """Solve L x = right, shapes (..., K, M)."""
-        return torch.linalg.solve_triangular(self.factor, right.to(self.factor.dtype), upper=False)
+        solution: Tensor = torch.linalg.solve_triangular(self.factor, right.to(self.factor.dtype), upper=False)
+        return solution
 
     def inverse(self) -> Tensor:
         """Return the inverse of the factored matrix, shape (..., K, K)."""
@@ -71,7 +72,7 @@ def cholesky(matrix: Tensor) -> Cholesky:
     matrix = matrix.double()
     if not bool(torch.isfinite(matrix).all()):
         raise NumericalError("Cholesky: the matrix holds non-finite numbers. Check the scale of the data.")
-    scale = float(torch.diagonal(matrix, dim1=-2, dim2=-1).mean().abs())
+    scale = float(torch.diagonal(matrix.detach(), dim1=-2, dim2=-1).mean().abs())
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     for relative in _JITTERS:
         jitter = relative * scale
