@@ -1,0 +1,225 @@
+"""Kernels against independent formulas: scikit-learn, scipy, and the special cases that must coincide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+from sklearn.gaussian_process import kernels as reference
+from sklearn.model_selection import ParameterGrid
+from torch import Tensor
+
+from bochner import random
+from bochner.features.fourier import fourier_features
+from bochner.kernels.base import Kernel, SpectralKernel
+from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.kernels.stationary import RBF, Matern, Periodic
+
+DIMENSIONS = pytest.mark.parametrize("d", [1, 2, 3])
+
+
+def points(n: int, d: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@torch.no_grad()
+def exact(kernel: Kernel, x: Tensor, y: Tensor | None = None) -> Tensor:
+    return kernel(x, y)
+
+
+def close(one: Tensor, other: Tensor | np.ndarray, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(one, torch.as_tensor(other), rtol=0, atol=atol)
+
+
+@DIMENSIONS
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_matern_is_scikit_learns(d, nu):
+    x, lengthscale = points(8, d), np.linspace(0.5, 1.5, d)
+    close(exact(Matern(lengthscale, nu, 2.0), x), 2.0 * reference.Matern(lengthscale, nu=nu)(x.numpy()))
+
+
+@DIMENSIONS
+def test_rbf_is_scikit_learns(d):
+    x, y, lengthscale = points(8, d), points(5, d, 1), np.linspace(0.5, 1.5, d)
+    close(exact(RBF(lengthscale, 2.0), x, y), 2.0 * reference.RBF(lengthscale)(x.numpy(), y.numpy()))
+
+
+def test_periodic_is_scikit_learns_and_sums_over_dimensions():
+    x = points(8, 1)
+    close(exact(Periodic(1.7, 0.6), x), reference.ExpSineSquared(0.6, 1.7)(x.numpy()))
+    x = points(8, 2)
+    parts = [exact(Periodic(p, s), x[:, [i]]) for i, (p, s) in enumerate([(1.7, 0.6), (0.9, 1.2)])]
+    close(exact(Periodic([1.7, 0.9], [0.6, 1.2], 3.0), x), 3.0 * parts[0] * parts[1])
+
+
+def test_periodic_spectrum_is_discrete():
+    x, scale, period = points(6, 1), 0.8, 1.3
+    order = np.arange(-60, 61)
+    weights = special.ive(order, 1 / scale**2)  # e^(-1/l^2) I_n(1/l^2)
+    assert weights.sum() == pytest.approx(1.0)
+    delta = (x - x.T).numpy()[..., None]
+    close(exact(Periodic(period, scale), x), (weights * np.cos(2 * np.pi * order * delta / period)).sum(-1))
+
+
+@DIMENSIONS
+def test_matern_one_half_is_the_exponential(d):
+    x = points(8, d)
+    close(exact(Matern(0.7, 0.5), x), torch.exp(-torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") / 0.7))
+
+
+@DIMENSIONS
+def test_spectral_mixture_with_one_centred_component_is_rbf(d):
+    x, lengthscale = points(8, d), np.linspace(0.5, 1.5, d)
+    close(exact(SpectralMixture([2.0], np.zeros((1, d)), 1.0 / lengthscale[None]), x), exact(RBF(lengthscale, 2.0), x))
+
+
+@DIMENSIONS
+def test_next_gen_with_equal_partners_is_the_spectral_mixture(d):
+    x, means, scales = points(8, d), points(2, d, 1), 0.3 + points(2, d, 2).abs()
+    stationary = SpectralMixture([0.7, 0.4], means, scales)
+    gaps = []
+    for gap in (1e-4, 1e-6):
+        paired = NextGenSpectralMixture([0.7, 0.4], means, means, scales, scales, [1 - gap] * 2)
+        gaps.append(float((exact(paired, x) - exact(stationary, x)).abs().max()))
+    assert gaps[1] < 1e-4
+    assert gaps[1] == pytest.approx(gaps[0] / 100, rel=0.05), "linear in 1 - rho"
+
+
+@DIMENSIONS
+def test_next_gen_diagonal(d):
+    x, (m1, m2), (s1, s2) = points(8, d), points(2, d, 1), 0.3 + points(2, d, 2).abs()
+    rho, weight = 0.4, 1.3
+    spread = s1**2 + s2**2 - 2 * rho * s1 * s2  # Sigma_1 - 2 Sigma_c + Sigma_2
+    diagonal = 0.5 * weight * (1 + (-0.5 * x.square() @ spread).exp() * (x @ (m1 - m2)).cos())
+    kernel = NextGenSpectralMixture([weight], m1[None], m2[None], s1[None], s2[None], [rho])
+    close(exact(kernel, x).diagonal(), diagonal)
+
+
+def test_next_gen_frequencies_are_correlated_as_asked():
+    kernel = NextGenSpectralMixture([1.0], [[0.5]], [[-1.0]], [[2.0]], [[0.7]], [-0.6])
+    f = kernel.frequencies(kernel.noise(20_000, 1, random.generator(0, "w"), "iid")).detach()
+    assert float(f.first.mean()) == pytest.approx(0.5, abs=4 * 2.0 / 20_000**0.5)
+    assert float(f.second.mean()) == pytest.approx(-1.0, abs=4 * 0.7 / 20_000**0.5)
+    assert float(f.second.std()) == pytest.approx(0.7, rel=0.02)
+    pairs = torch.cat([f.first, f.second], dim=1).T
+    assert float(torch.corrcoef(pairs)[0, 1]) == pytest.approx(-0.6, abs=0.02)
+
+
+@DIMENSIONS
+@pytest.mark.parametrize("sampling", ["iid", "orthogonal", "sobol"])
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_matern_frequencies_are_one_multivariate_student(d, sampling, nu):
+    source, kernel = random.generator(0, "t"), Matern(0.5, nu)
+    noises = [kernel.noise(8, d, source, sampling) for _ in range(500)]
+    assert noises[0].shape == (1, 8, d + round(2 * nu))
+    first = torch.stack([kernel.frequencies(noise).first[0] for noise in noises]).detach().numpy()
+    # |w|^2 lengthscale^2 / D is F(D, 2 nu) for one shared chi-square; margins are Student-t with 2 nu degrees
+    assert stats.kstest(0.25 * (first**2).sum(1) / d, "f", args=(d, 2 * nu)).pvalue > 1e-3
+    assert stats.kstest(0.5 * first[:, -1], "t", args=(2 * nu,)).pvalue > 1e-3
+
+
+def test_matern_is_not_a_product_over_dimensions():
+    x = torch.tensor([[0.0, 0.0], [0.6, 0.8]], dtype=torch.float64)
+    joint = float(exact(Matern(1.0, 1.5), x)[0, 1])
+    product = math.prod(float(exact(Matern(1.0, 1.5), x[:, [i]])[0, 1]) for i in range(2))
+    assert abs(joint - product) > 0.03
+    kernel, source = Matern(1.0, 1.5), random.generator(0, "product")
+    f = kernel.frequencies(kernel.noise(2**14, 2, source, "iid")).detach()
+    mean, error = float((x[1] @ f.first.T).cos().mean()), (0.5 / 2**14) ** 0.5
+    assert abs(mean - joint) < 4 * error
+    assert abs(mean - product) > 4 * error
+
+
+def test_orthogonal_matern_directions_are_orthogonal():
+    noise = Matern(nu=1.5).noise(3, 3, random.generator(0, "o"), "orthogonal")[0]
+    gram = noise[:, :3] @ noise[:, :3].T
+    close(gram, torch.diag(gram.diagonal()))
+    lengths = noise[:, 3:] @ noise[:, 3:].T
+    assert (lengths - torch.diag(lengths.diagonal())).abs().max() > 0.1, "the chi-square columns stay independent"
+
+
+@DIMENSIONS
+def test_matern_slope_at_distance_zero(d):
+    x = torch.zeros(2, d, dtype=torch.float64)
+    for nu in (0.5, 1.5, 2.5):
+        y = x.clone().requires_grad_()
+        Matern(1.0, nu)(y, x).sum().backward()
+        assert (y.grad == 0).all()
+    # beside zero the slope is the formula's: dk/dr = -3 r exp(-sqrt(3) r)
+    y = torch.full((1, 1), 1e-5, dtype=torch.float64, requires_grad=True)
+    Matern(1.0, 1.5)(y, torch.zeros_like(y)).backward()
+    assert float(y.grad) == pytest.approx(-3e-5 * math.exp(-math.sqrt(3) * 1e-5), rel=1e-9)
+
+
+@DIMENSIONS
+def test_gibbs_formula_and_its_constant_case(d):
+    x = points(7, d)
+    lengths = 0.9 * (-0.5 * x.norm(dim=1)).exp()
+    square = lengths[:, None] ** 2 + lengths[None, :] ** 2
+    prefactor = (2 * lengths[:, None] * lengths[None, :] / square) ** (d / 2)
+    distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    close(exact(Gibbs(0.9, variance=1.5), x), 1.5 * prefactor * (-distance.square() / square).exp())
+    close(exact(Gibbs(0.9, decay=0.0), x), exact(RBF(0.9), x))
+
+
+def test_gibbs_with_the_square_root_is_not_positive_in_two_dimensions():
+    t = 3 * np.pi * (np.random.default_rng(0).random(400) - 0.5)
+    curve = torch.tensor(np.stack([np.sin(t), np.sign(t) * (np.cos(t) - 1)], axis=1))
+    lengths = (-0.5 * curve.norm(dim=1)).exp()
+    ratio = 2 * lengths[:, None] * lengths[None, :] / (lengths[:, None] ** 2 + lengths[None, :] ** 2)
+    right = exact(Gibbs(), curve)
+    assert torch.linalg.eigvalsh(right).min() > -1e-10
+    assert torch.linalg.eigvalsh(right / ratio.sqrt()).min() < -0.01, "the printed form"
+
+
+def test_sums_add_and_copy_their_parts():
+    x, parts = points(6, 2), [RBF(0.5), Matern(1.5)]
+    expected = exact(parts[0], x) + exact(parts[1], x)
+    for total in (Sum(parts), SpectralSum(parts)):
+        close(exact(total, x), expected)
+        with torch.no_grad():
+            for parameter in total.parameters():
+                parameter.add_(1.0)
+        close(exact(parts[0], x) + exact(parts[1], x), expected)
+        assert total.stationary
+    assert not Sum([RBF(), Gibbs()]).stationary
+
+
+def test_spectral_sum_stacks_the_features_of_its_parts():
+    x, source = points(4, 2), random.generator(0, "sum")
+    paired = NextGenSpectralMixture([1.0], [[0.5, 0]], [[0, 0.5]], [[1.0, 1]], [[0.5, 1]], [0.2])
+    parts: list[SpectralKernel] = [RBF(0.5), Matern(1.5, 0.5), paired]
+    total = SpectralSum(parts)
+    noise = total.noise(4, 2, source, "iid")
+    gram = torch.zeros(4, 4, dtype=torch.float64)
+    for part, block, width in zip(parts, noise, (2, 3, 4), strict=True):
+        f = fourier_features(x, part.frequencies(block[None, :, :width]))
+        gram = gram + f.T @ f
+    features = fourier_features(x, total.frequencies(noise))
+    torch.testing.assert_close(features.T @ features, gram)
+
+
+@DIMENSIONS
+def test_mixtures_start_with_what_was_asked(d):
+    for kernel in (SpectralMixture(), NextGenSpectralMixture()):
+        start = kernel.initial(3, d, random.generator(0, "start"))
+        assert start.n_mixtures == 3
+        assert start.means.shape[-2:] == (3, d)
+        assert exact(start, torch.zeros(1, d, dtype=torch.float64)).item() == pytest.approx(1.0)
+        again = kernel.initial(3, d, random.generator(0, "start"))
+        assert torch.equal(start.means, again.means)
+
+
+def test_set_params_rebuilds():
+    kernel = Matern(2.0)
+    assert kernel.set_params(nu=0.5, lengthscale=1.0) is kernel
+    x = points(4, 2)
+    close(exact(kernel, x), exact(Matern(1.0, 0.5), x))
+    assert kernel.get_params() == {"lengthscale": 1.0, "nu": 0.5, "variance": 1.0}
+    assert repr(kernel) == "Matern(lengthscale=1.0, nu=0.5, variance=1.0)"
+    for params in ParameterGrid({"lengthscale": [0.5, 1.5]}):
+        close(exact(kernel.set_params(**params), x), exact(Matern(params["lengthscale"], 0.5), x))
