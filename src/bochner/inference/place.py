@@ -1,0 +1,190 @@
+"""Placement: where rows lie in latent space under the posterior of the weights, and how sure that is.
+
+Every row is scored against all training reconstructions in one product, refined by a damped Newton method of its
+own, and described by its best modes. Nothing depends on the other rows of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.features.derivatives import jet
+from bochner.inference.posterior import ViewPosterior
+from bochner.inference.targets import Target, target_for
+
+N_MODES = 3
+_MAX_STEPS = 100
+_TOLERANCE = 1e-9
+_CHUNK = 1024
+# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks.
+_OWN_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Posterior modes of the rows' latents.
+
+    Attributes
+    ----------
+    modes : Tensor of shape (n, R, D)
+        Best first.
+    covariances : Tensor of shape (n, R, D, D)
+        Of the Laplace approximation at each mode.
+    weights : Tensor of shape (n, R)
+        Posterior weight of each mode; rows sum to 1, duplicates have 0.
+    """
+
+    modes: Tensor
+    covariances: Tensor
+    weights: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The best mode, (n, D): a place that exists, where a mean of several modes may not."""
+        return self.modes[:, 0]
+
+    @property
+    def std(self) -> Tensor:
+        """Root mean square distance of the mixture from the best mode, per dimension, (n, D)."""
+        away = self.modes - self.modes[:, :1]
+        spread = torch.diagonal(self.covariances, dim1=-2, dim2=-1) + away.square()
+        return (self.weights[..., None] * spread).sum(1).sqrt()
+
+
+def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]) -> Placement:
+    """Place rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows, where the search starts.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data, NaN where missing. A row without any observed entry gets the prior.
+
+    Returns
+    -------
+    Placement
+    """
+    n, dim = rows[0].shape[0], candidates.shape[1]
+    out = Placement(
+        torch.zeros(n, N_MODES, dim, dtype=torch.float64),
+        torch.eye(dim, dtype=torch.float64).expand(n, N_MODES, -1, -1).clone(),
+        torch.zeros(n, N_MODES, dtype=torch.float64),
+    )
+    out.weights[:, 0] = 1.0
+    book = [_reconstructions(view, candidates) for view in views]
+    for index, shared in _groups(rows):
+        part = [y[index] for y in rows]
+        starts = _starts(book, views, candidates, part)
+        found = _solve(target_for(views, part, dim, shared), starts)
+        out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
+    return out
+
+
+def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own."""
+    seen = torch.cat([~y.isnan() for y in rows], dim=1)
+    patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
+    own: list[Tensor] = []
+    for p in range(patterns.shape[0]):
+        if not bool(patterns[p].any()):
+            continue
+        index = (inverse == p).nonzero()[:, 0]
+        if int(counts[p]) < _OWN_CHUNK and patterns.shape[0] > _OWN_CHUNK:
+            own.append(index)
+        else:
+            yield from ((chunk, True) for chunk in torch.split(index, _CHUNK))
+    if own:
+        yield from ((chunk, False) for chunk in torch.split(torch.cat(own), _OWN_CHUNK))
+
+
+def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Predictive mean (C, M) and variance (C,) of a view at the candidates, averaged over draws."""
+    mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
+    variance = torch.zeros(candidates.shape[0], dtype=torch.float64)
+    for draw in view.draws:
+        phi = jet(candidates, draw.frequencies).value
+        mean += phi @ draw.mean / len(view.draws)
+        variance += view.noise_variance * (1.0 + ((phi @ draw.covariance.mean(0)) * phi).sum(1)) / len(view.draws)
+    return mean, variance
+
+
+def _starts(
+    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]
+) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
+    score = (-0.5 * candidates.square().sum(1)).repeat(rows[0].shape[0], 1)
+    for (mean, variance), _, y in zip(book, views, rows, strict=True):
+        seen = (~y.isnan()).double()
+        filled = torch.nan_to_num(y)
+        squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
+        score -= 0.5 * (squared / variance + seen.sum(1, keepdim=True) * variance.log())
+    far = 0.5 * candidates.std(0, unbiased=False).norm()
+    starts = []
+    for _ in range(N_MODES):
+        best = candidates[score.argmax(1)]
+        starts.append(best)
+        score = score.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
+    return torch.stack(starts, dim=1)
+
+
+def _solve(target: Target, starts: Tensor) -> Placement:
+    """Climb from every start and weigh the modes found by their Laplace evidence."""
+    n, n_modes, dim = starts.shape
+    rows = torch.arange(n).repeat_interleave(n_modes)
+    x, value, hessian = _climb(target, starts.reshape(-1, dim), rows)
+    covariance = _positive_inverse(-hessian)
+    evidence = value + 0.5 * torch.linalg.slogdet(covariance)[1]
+    modes, evidence = x.reshape(n, n_modes, dim), evidence.reshape(n, n_modes)
+    order = evidence.argsort(dim=1, descending=True, stable=True)
+    modes = modes.gather(1, order[..., None].expand(-1, -1, dim))
+    evidence = evidence.gather(1, order)
+    covariance = covariance.reshape(n, n_modes, dim, dim).gather(1, order[..., None, None].expand(-1, -1, dim, dim))
+    for r in range(1, n_modes):  # the same mode reached twice counts once
+        same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
+        evidence[:, r] = torch.where(same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r])
+    return Placement(modes, covariance, evidence.softmax(1))
+
+
+def _climb(target: Target, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Maximise each row's log joint by Newton steps inside a trust radius of its own."""
+    x = x.clone()
+    value, gradient, hessian = target.evaluate(x, rows)
+    radius = torch.full_like(value, 0.5)
+    active = torch.arange(x.shape[0])
+    for _ in range(_MAX_STEPS):
+        step = _newton_step(gradient[active], hessian[active], radius[active])
+        trial = x[active] + step
+        new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
+        # rounding of the value must not reject the last, tiny steps
+        better = new_value >= value[active] - 1e-11 * (1.0 + value[active].abs())
+        length, kept = step.norm(dim=1), active[better]
+        x[kept], value[kept] = trial[better], new_value[better]
+        gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
+        radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
+        active = active[length > _TOLERANCE]
+        if not active.numel():
+            break
+    return x, value, hessian
+
+
+def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> Tensor:
+    """Return an ascent step: curvatures are made positive, the length is cut to the radius."""
+    values, vectors = torch.linalg.eigh(-hessian)
+    curvature = values.abs().clamp(min=1e-6)
+    step: Tensor = (vectors @ ((vectors.transpose(1, 2) @ gradient[..., None]) / curvature[..., None]))[..., 0]
+    length = step.norm(dim=1)
+    step = step * (radius / length.clamp(min=1e-300)).clamp(max=1.0)[:, None]
+    return step
+
+
+def _positive_inverse(precision: Tensor) -> Tensor:
+    """Invert; directions that are no maximum get the prior's precision, never more certainty than that."""
+    values, vectors = torch.linalg.eigh(precision)
+    inverse: Tensor = (vectors / values.clamp(min=1.0)[:, None, :]) @ vectors.transpose(1, 2)
+    return inverse

@@ -1,0 +1,168 @@
+"""The posterior of the weights A given latents and draws of the spectra: what prediction needs of a fit.
+
+Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (MATH.md section 2, fact 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner._typing import Sampling
+from bochner.features.fourier import evaluate
+from bochner.kernels.base import Frequencies
+from bochner.linalg import cholesky
+from bochner.models.lvm import LatentVariableModel, View
+from bochner.objectives.collapsed import CHUNK_ROWS
+from bochner.objectives.statistics import Block, Statistics, statistics
+
+# The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws beyond it.
+_COVARIANCE_BYTES = 2**30
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Posterior of a view's weights under one draw of its spectrum, all float64.
+
+    Attributes
+    ----------
+    frequencies : Frequencies
+    mean : Tensor of shape (K, M)
+    covariance : Tensor of shape (groups, K, K)
+        B^-1 of each group of columns that were observed in the same rows.
+    """
+
+    frequencies: Frequencies
+    mean: Tensor
+    covariance: Tensor
+
+
+@dataclass(frozen=True)
+class ViewPosterior:
+    """What a fitted view says about new rows.
+
+    Attributes
+    ----------
+    name : str
+    draws : tuple of Draw
+    group_of : Tensor of shape (M,), int64
+        The column's group in ``Draw.covariance``.
+    noise_variance : float
+        sigma^2 of the scaled data.
+    """
+
+    name: str
+    draws: tuple[Draw, ...]
+    group_of: Tensor
+    noise_variance: float
+
+    @property
+    def n_columns(self) -> int:
+        """M."""
+        return int(self.group_of.shape[0])
+
+
+def weights_posterior(
+    model: LatentVariableModel,
+    data: tuple[tuple[Block, ...], ...],
+    *,
+    n_frequencies: int,
+    n_draws: int,
+    n_latent_draws: int,
+    sampling: Sampling,
+    seed: int,
+) -> tuple[ViewPosterior, ...]:
+    """Condition the weights of every view on the data.
+
+    Parameters
+    ----------
+    model : LatentVariableModel
+    data : tuple over views of tuples of Block
+    n_frequencies : int
+        H.
+    n_draws : int
+        Draws of W that prediction will average over.
+    n_latent_draws : int
+        Draws of X over which the statistics are averaged: E[G] and E[C] make q(A) optimal for q(X).
+    sampling : {"iid", "orthogonal", "sobol"}
+    seed : int
+
+    Returns
+    -------
+    tuple of ViewPosterior
+    """
+    with torch.no_grad():
+        mean = model.latents.mean
+        noises = [
+            random.row_noise(
+                mean.shape[0], mean.shape[1], seed, "posterior/latents", i, dtype=mean.dtype, device=mean.device
+            )
+            for i in range(n_latent_draws)
+        ]
+        latents = [model.latents.sample(noise) for noise in noises]
+        return tuple(
+            _view_posterior(view, blocks, latents, n_frequencies, n_draws, sampling, seed)
+            for view, blocks in zip(model.views, data, strict=True)
+        )
+
+
+def _view_posterior(
+    view: View,
+    blocks: tuple[Block, ...],
+    latents: list[Tensor],
+    n_frequencies: int,
+    n_draws: int,
+    sampling: Sampling,
+    seed: int,
+) -> ViewPosterior:
+    n_columns = sum(block.Y.shape[1] for block in blocks)
+    group_of = torch.zeros(n_columns, dtype=torch.int64)
+    for g, block in enumerate(blocks):
+        group_of[block.columns] = g
+    draws: list[Draw] = []
+    for s in range(n_draws):
+        source = random.generator(seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device)
+        noise = view.kernel.noise(n_frequencies, latents[0].shape[1], source, sampling)
+        f = view.kernel.frequencies(noise).detach()
+        draws.append(_draw(f, blocks, latents, view.likelihood.noise_variance, n_columns))
+        if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
+            break
+    return ViewPosterior(view.name, tuple(draws), group_of, float(view.likelihood.noise_variance))
+
+
+def _draw(
+    f: Frequencies, blocks: tuple[Block, ...], latents: list[Tensor], noise_variance: Tensor, n_columns: int
+) -> Draw:
+    k = f.n_features
+    mean = torch.zeros(k, n_columns, dtype=torch.float64)
+    covariance = torch.zeros(len(blocks), k, k, dtype=torch.float64)
+    eye = torch.eye(k, dtype=torch.float64, device=noise_variance.device)
+    for g, block in enumerate(blocks):
+        stats = _expected_statistics(f, block, latents)
+        factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
+        mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
+        covariance[g] = factor.inverse().cpu()
+    return Draw(_to_cpu(f), mean, covariance)
+
+
+def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:
+    """Sum the statistics over the draws of X, chunk by chunk."""
+    sums: Statistics | None = None
+    working = f.to(latents[0].dtype)
+    for x in latents:
+        seen = x if block.rows is None else x[block.rows]
+        for begin in range(0, seen.shape[0], CHUNK_ROWS):
+            rows = slice(begin, begin + CHUNK_ROWS)
+            part = statistics(evaluate(seen[rows], working).features, block.Y[rows], 0.0)
+            sums = part if sums is None else sums + part
+    if sums is None:
+        raise ValueError("no draws of the latents")
+    return sums
+
+
+def _to_cpu(f: Frequencies) -> Frequencies:
+    second = None if f.second is None else f.second.cpu()
+    return Frequencies(f.first.cpu(), second, f.amplitude.cpu())

@@ -1,0 +1,219 @@
+"""Adam on any stochastic bound: warm-up, plateau, decay; a non-finite step rolls back."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bochner.errors import NumericalError, NumericalWarning
+
+Objective = Callable[[int], Tensor]
+OnStep = Callable[["State"], None]
+# parameters, optimiser, state
+Snapshot = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
+
+_WARM_UP = 20
+_SNAPSHOT_EVERY = 10
+_MAX_ROLL_BACKS = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to train.
+
+    Attributes
+    ----------
+    max_iter : int
+        Steps at the most, the decay included.
+    learning_rate : float
+        Of Adam, before the decay.
+    tol : float
+        The plateau: when the mean bound of a window rises by less than ``tol`` nats per observed entry over the
+        window before, the learning rate decays to zero.
+    window : int
+        Steps of a window.
+    decay : float
+        Length of the decay as a share of the steps before it.
+    """
+
+    max_iter: int
+    learning_rate: float
+    tol: float
+    window: int = 100
+    decay: float = 0.3
+
+
+@dataclass
+class State:
+    """Where a run stands; with the parameters and the optimiser it is all that resuming needs.
+
+    Attributes
+    ----------
+    step : int
+        Steps done.
+    history : list of float
+        The stochastic bound of every step, in nats.
+    decay_from : int or None
+        First step of the decay once the plateau was seen.
+    plateau : bool
+        Whether the decay began because of the plateau (and not of max_iter).
+    rate : float
+        Factor of the learning rate, halved at every roll back.
+    roll_backs : int
+    """
+
+    step: int = 0
+    history: list[float] = field(default_factory=list)
+    decay_from: int | None = None
+    plateau: bool = False
+    rate: float = 1.0
+    roll_backs: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return dict(vars(self))
+
+
+class Trainer:
+    """Maximises an objective over a module's parameters.
+
+    Parameters
+    ----------
+    module : nn.Module
+    objective : callable
+        Step -> stochastic bound (scalar tensor, nats), drawn with noise keyed by the step.
+    n_entries : int
+        Observed entries: the bound per entry is what Adam sees.
+    options : Options
+    state : State, optional
+        Of a run to continue.
+    """
+
+    def __init__(
+        self, module: nn.Module, objective: Objective, n_entries: int, options: Options, state: State | None = None
+    ) -> None:
+        self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
+        self.state = state or State()
+        # eps is tiny because gradients per entry are: the default would act as a hidden learning rate
+        self.optimiser = torch.optim.Adam(module.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), eps=1e-12)
+        self._good = self._best = self._snapshot()
+        self._best_value = -math.inf
+
+    def run(self, until: int | None = None, on_step: OnStep | None = None) -> State:
+        """Train until converged, ``max_iter`` or ``until`` steps.
+
+        Warns
+        -----
+        NumericalWarning
+            A step was not finite: the last good state came back and the learning rate was halved.
+        """
+        until = self.options.max_iter if until is None else min(until, self.options.max_iter)
+        while self.state.step < until and not self.finished:
+            cause = self._step()
+            if cause is None:
+                self._after_step(on_step)
+            elif not self._roll_back(cause):
+                break
+        return self.state
+
+    @property
+    def finished(self) -> bool:
+        """Whether the decay has ended."""
+        start = self.state.decay_from
+        return start is not None and self.state.step >= start + self._decay_length(start)
+
+    def restore_best(self) -> None:
+        """Return to the snapshot with the best smoothed bound (after an interrupt)."""
+        self._restore(self._best)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        parameters, optimiser, state = snapshot
+        self.module.load_state_dict(parameters)
+        self.optimiser.load_state_dict(optimiser)
+        self.state.__dict__.update({**state, "rate": self.state.rate, "roll_backs": self.state.roll_backs})
+        self.state.history = list(state["history"])
+
+    def _decay_length(self, start: int) -> int:
+        return max(1, min(self.options.max_iter - start, math.ceil(self.options.decay * start)))
+
+    def _factor(self) -> float:
+        """Of the learning rate: a linear warm-up, then constant, then linear to zero."""
+        step, start = self.state.step, self.state.decay_from
+        factor = min(1.0, (step + 1) / _WARM_UP) * self.state.rate
+        if start is not None:
+            factor *= 1.0 - (step - start) / self._decay_length(start)
+        return factor
+
+    def _step(self) -> str | None:
+        """Take one step; return the cause when it was not finite (the parameters are then left alone)."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.options.learning_rate * self._factor()
+        self.optimiser.zero_grad()
+        try:
+            bound = self.objective(self.state.step)
+            (-bound / self.n_entries).backward()  # type: ignore[no-untyped-call]
+        except NumericalError as error:
+            return str(error)
+        value = float(bound.detach())
+        if not math.isfinite(value):
+            return f"the bound was {value}"
+        norms = torch.stack([p.grad.double().norm() for p in self.module.parameters() if p.grad is not None])
+        if not bool(torch.isfinite(norms).all()):
+            names = [n for n, p in self.module.named_parameters() if p.grad is not None]
+            return f"the gradient of {names[int((~torch.isfinite(norms)).nonzero()[0, 0])]} was not finite"
+        self.optimiser.step()
+        self.state.history.append(value)
+        self.state.step += 1
+        return None
+
+    def _after_step(self, on_step: OnStep | None) -> None:
+        state, options = self.state, self.options
+        if state.decay_from is None:
+            last = math.ceil(options.max_iter / (1.0 + options.decay))
+            state.plateau = self._on_plateau()
+            if state.plateau or state.step >= last:
+                state.decay_from = state.step
+        if state.step % _SNAPSHOT_EVERY == 0:
+            self._good = self._snapshot()
+            recent = state.history[-options.window :]
+            if sum(recent) / len(recent) >= self._best_value:
+                self._best, self._best_value = self._good, sum(recent) / len(recent)
+        if on_step is not None:
+            on_step(state)
+
+    def _on_plateau(self) -> bool:
+        window, history = self.options.window, self.state.history
+        if len(history) < 2 * window + _WARM_UP:
+            return False
+        last, before = sum(history[-window:]), sum(history[-2 * window : -window])
+        return (last - before) / window < self.options.tol * self.n_entries
+
+    def _snapshot(self) -> Snapshot:
+        state = {**vars(self.state), "history": list(self.state.history)}
+        return _copy(self.module.state_dict()), _copy(self.optimiser.state_dict()), state
+
+    def _roll_back(self, cause: str) -> bool:
+        """Return to the last good state with half the learning rate; False when that has been tried enough."""
+        failed = self.state.step
+        self._restore(self._good)
+        self.state.rate *= 0.5
+        self.state.roll_backs += 1
+        again = self.state.roll_backs <= _MAX_ROLL_BACKS
+        then = f"continuing from step {self.state.step} with half the learning rate" if again else "training stops here"
+        warnings.warn(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning, stacklevel=3)
+        return again
+
+
+def _copy(tree: Any) -> Any:
+    """Copy every tensor of nested dicts and lists."""
+    if isinstance(tree, Tensor):
+        return tree.detach().clone()
+    if isinstance(tree, dict):
+        return {k: _copy(v) for k, v in tree.items()}
+    return [_copy(v) for v in tree] if isinstance(tree, list) else tree

@@ -1,0 +1,128 @@
+"""Placement: the target's derivatives, its value, and what the modes say, in D = 1, 2, 3."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bochner.inference.place import place
+from bochner.inference.posterior import Draw, ViewPosterior
+from bochner.inference.predict import complete, decode, draw_rows, log_density
+from bochner.inference.targets import target_for
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.random import generator
+
+
+def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 0, s2: float = 0.05, n_draws: int = 2):
+    """A view whose weights were conditioned on data drawn from the model, and those data."""
+    source = generator(seed, "place", dim)
+    kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
+    f = kernel.frequencies(kernel.noise(16, dim, source, "iid")).detach()
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    from bochner.features.fourier import fourier_features
+
+    phi = fourier_features(x, f)
+    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
+    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
+    inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0]))
+    draw = Draw(f, inverse @ phi @ Y, inverse[None])
+    return ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), s2), x, Y
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_target_is_the_predictive_density_and_its_derivatives_are_right(dim, paired, shared):
+    view, _, Y = _view(dim, paired=paired)
+    y = Y[:4].clone()
+    y[:, 3] = torch.nan
+    if not shared:
+        y[1, 5:9] = torch.nan
+    target, rows = target_for([view], [y], dim, shared), torch.arange(4)
+    x = torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64)
+    mean, variance = decode([view], x)
+    entries = -0.5 * ((2 * math.pi * variance).log() + (torch.nan_to_num(y) - mean).square() / variance)
+    prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
+    value, gradient, hessian = target.evaluate(x, rows)
+    torch.testing.assert_close(value, (entries * ~y.isnan()).sum(1) + prior)
+    step = 1e-5
+    for d in range(dim):
+        shift = torch.zeros(dim, dtype=torch.float64)
+        shift[d] = step
+        up, down = target.evaluate(x + shift, rows), target.evaluate(x - shift, rows)
+        torch.testing.assert_close((up[0] - down[0]) / (2 * step), gradient[:, d], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close((up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_rows_drawn_from_the_model_return_to_their_latents(dim):
+    view, x, Y = _view(dim)
+    placed = place([view], x, [Y])
+    error = (placed.mean - x) / placed.std
+    assert float(error.abs().median()) < 1.5  # in posterior deviations
+    assert 0.5 < float(error.square().mean().sqrt()) < 2.0
+
+
+def test_a_row_does_not_depend_on_its_batch():
+    view, x, Y = _view(2)
+    Y = Y[:70].clone()
+    Y[torch.rand(Y.shape, generator=generator(3, "holes")) < 0.2] = torch.nan
+    together = place([view], x, [Y])
+    for i in (0, 17, 69):
+        alone = place([view], x, [Y[i : i + 1]])
+        np.testing.assert_allclose(alone.mean[0], together.mean[i], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(alone.std[0], together.std[i], rtol=1e-7, atol=1e-9)
+
+
+def test_fewer_observed_entries_mean_wider_posteriors_and_none_means_the_prior():
+    view, x, Y = _view(2)
+    full, half, none = Y[:50], Y[:50].clone(), torch.full((1, Y.shape[1]), torch.nan, dtype=torch.float64)
+    half[:, 4:] = torch.nan
+    assert float(place([view], x, [half]).std.mean()) > 1.5 * float(place([view], x, [full]).std.mean())
+    prior = place([view], x, [none])
+    assert prior.mean.abs().max() == 0
+    torch.testing.assert_close(prior.std, torch.ones(1, 2, dtype=torch.float64))
+
+
+def test_a_row_with_two_plausible_places_says_so():
+    # One column that is an even function of x: +x and -x explain it equally well.
+    f = SpectralMixture([1.0], [[1.0]], [[1e-6]]).frequencies(torch.zeros(1, 1, 1, dtype=torch.float64)).detach()
+    mean = torch.tensor([[3.0], [0.0]], dtype=torch.float64)  # 3 cos(x)
+    draw = Draw(f, mean, 1e-4 * torch.eye(2, dtype=torch.float64)[None])
+    view = ViewPosterior("a", (draw,), torch.zeros(1, dtype=torch.int64), 1e-3)
+    grid = torch.linspace(-2, 2, 41, dtype=torch.float64)[:, None]
+    placed = place([view], grid, [torch.tensor([[3.0 * math.cos(1.0)]], dtype=torch.float64)])
+    assert abs(float(placed.mean)) == pytest.approx(1.0, abs=0.02)
+    assert float(placed.weights.sort(descending=True).values[0, 1]) == pytest.approx(0.5, abs=0.01)
+    assert float(placed.std) == pytest.approx(math.sqrt(2.0), rel=0.05)  # half the weight lies 2 away
+
+
+def test_completion_and_draws_agree_and_cover():
+    view, x, Y = _view(2, n=400)
+    seen = Y[:300].clone()
+    seen[:, 20:] = torch.nan
+    placed = place([view], x, [seen])
+    mean, variance = complete([view], placed)
+    hidden = Y[:300, 20:]
+    inside = ((hidden - mean[:, 20:]).abs() < 1.645 * variance[:, 20:].sqrt()).double().mean()
+    assert 0.85 < float(inside) < 0.95
+    draws = draw_rows([view], placed, 400, seed=0)
+    z = (draws.mean(0) - mean) / (variance / 400).sqrt()
+    assert float(z.square().mean()) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_log_density_is_the_integral_over_the_latent(dim):
+    view, x, Y = _view(dim, m=3, s2=0.3)
+    y = Y[:5].clone()
+    y[2, 1] = torch.nan
+    estimate = log_density([view], place([view], x, [y]), [y], 4000, seed=1)
+    side = torch.linspace(-6, 6, 2001 if dim == 1 else 201, dtype=torch.float64)
+    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
+    cell = float(side[1] - side[0]) ** dim
+    mean, variance = decode([view], grid)
+    for i in range(5):
+        entries = -0.5 * ((2 * math.pi * variance).log() + (torch.nan_to_num(y[i]) - mean).square() / variance)
+        joint = (entries * ~y[i].isnan()).sum(1) - 0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
+        assert float(estimate[i]) == pytest.approx(float(joint.logsumexp(0)) + math.log(cell), abs=0.05)
