@@ -1,0 +1,180 @@
+"""What every benchmark shares: a resumable store of rows, the table printer, the machine line and the clock."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+KEY = ("data", "method", "seed")
+MACHINE = ("cores", "threads", "torch", "peak_gflops", "load")
+
+Value = str | int | float | bool
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row to measure: its key, and what measures it."""
+
+    data: str
+    method: str
+    seed: int
+    measure: Callable[[], Mapping[str, Value]]
+
+
+class Store:
+    """A CSV file with one row per (data, method, seed); finished rows are never measured again.
+
+    Parameters
+    ----------
+    name : str
+        File name without ending.
+    columns : sequence of str
+        Measured columns, beside the key and the machine.
+    quick : bool
+        Write to a file of its own that starts empty.
+    """
+
+    def __init__(self, name: str, columns: Sequence[str], quick: bool = False) -> None:
+        self.path = RESULTS / f"{name}{'-quick' if quick else ''}.csv"
+        self.columns = (*KEY, *columns, *MACHINE)
+        if quick:
+            self.path.unlink(missing_ok=True)
+        if self.path.exists():
+            self._check_header()
+
+    def _check_header(self) -> None:
+        with self.path.open(newline="") as file:
+            header = tuple(next(csv.reader(file), ()))
+        if header != self.columns:
+            raise SystemExit(f"{self.path.name} has other columns than this script writes: move it away and run again.")
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return all rows, as text."""
+        if not self.path.exists():
+            return []
+        with self.path.open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def append(self, row: Mapping[str, Value]) -> None:
+        """Write one row at once, so that an interrupted run loses nothing."""
+        RESULTS.mkdir(exist_ok=True)
+        new = not self.path.exists()
+        with self.path.open("a", newline="") as file:
+            writer = csv.DictWriter(file, self.columns, restval="")
+            if new:
+                writer.writeheader()
+            writer.writerow({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()})
+
+    def collect(self, jobs: Iterable[Job]) -> None:
+        """Measure the jobs whose rows are missing."""
+        done = {tuple(row[name] for name in KEY) for row in self.rows()}
+        for job in jobs:
+            if (job.data, job.method, str(job.seed)) in done:
+                continue
+            load = os.getloadavg()[0]
+            print(f"  {job.data} | {job.method} | seed {job.seed} (load {load:.1f})", file=sys.stderr, flush=True)
+            key: dict[str, Value] = {"data": job.data, "method": job.method, "seed": job.seed}
+            self.append({**key, **job.measure(), **machine(), "load": round(load, 1)})
+
+
+@functools.cache
+def machine() -> dict[str, Value]:
+    """Return cores, threads, torch version and the float32 peak measured in this run."""
+    cores = os.cpu_count() or 1
+    return {"cores": cores, "threads": torch.get_num_threads(), "torch": torch.__version__, "peak_gflops": peak()}
+
+
+def peak(size: int = 2048, repeats: int = 12) -> float:
+    """Return the best float32 matrix product rate of this run, GFLOP/s."""
+    a, b, out = (torch.rand(size, size) for _ in range(3))
+    best = min(timed(lambda: torch.mm(a, b, out=out))[1] for _ in range(repeats))
+    return round(2 * size**3 / best / 1e9, 1)
+
+
+def machine_line() -> str:
+    """Describe the machine of this run in one line."""
+    m = machine()
+    return (
+        f"machine: {m['cores']} cores, {m['threads']} threads, torch {m['torch']}, "
+        f"float32 matrix product peak {m['peak_gflops']} GFLOP/s"
+    )
+
+
+def timed(function: Callable[[], T]) -> tuple[T, float]:
+    """Return a result and the wall-clock seconds it took."""
+    begin = time.perf_counter()
+    result = function()
+    return result, time.perf_counter() - begin
+
+
+_warm: set[str] = set()
+
+
+def timed_warm(name: str, function: Callable[[], T], warm_up: Callable[[], object]) -> tuple[T, float]:
+    """Return a result and its seconds, after one untimed call of ``warm_up`` per name and process."""
+    if name not in _warm:
+        warm_up()
+        _warm.add(name)
+    return timed(function)
+
+
+def table(rows: Sequence[Mapping[str, str]], columns: Mapping[str, str], heads: Sequence[str] = KEY[:2]) -> str:
+    """Print mean ± standard deviation over seeds.
+
+    Parameters
+    ----------
+    rows : sequence of rows of a store
+    columns : mapping
+        Column to number format, e.g. ``{"seconds": ".1f"}``.
+    heads : sequence of str
+        Columns that name a line; rows that agree in them are one line.
+    """
+    groups: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in heads), []).append(row)
+    lines = [[*heads, "n", *columns]]
+    for key, group in groups.items():
+        lines.append([*key, str(len(group)), *(_cell([r[c] for r in group], f) for c, f in columns.items())])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _cell(texts: Sequence[str], form: str) -> str:
+    values = [float(text) for text in texts if text]
+    if not values:
+        return "-"
+    mean = format(statistics.fmean(values), form)
+    return mean if len(values) == 1 else f"{mean} ± {format(statistics.stdev(values), form)}"
+
+
+def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
+    """Parse the options all benchmarks have, and set the number of threads."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="one small seed, into a file of its own")
+    parser.add_argument("--seeds", type=int, default=seeds, help=f"seeds 0 .. n-1 (default {seeds})")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch and numpy (default 2)")
+    options = parser.parse_args()
+    options.seeds = range(1 if options.quick else options.seeds)
+    _limit_threads(options.threads)
+    print(machine_line())
+    return options
+
+
+def _limit_threads(threads: int) -> None:
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)
