@@ -1,1 +1,42 @@
-"""bochner."""
+"""Random-feature latent variable models and random features.
+
+The public names load what they need when they are first used: ``import bochner`` is instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bochner import datasets, kernels, likelihoods, metrics
+    from bochner.estimators import NGMVLVM, AdvisedRFLVM, FourierFeatures, RandomFeatureLVM, load
+
+__version__ = "0.1.0"
+
+_ESTIMATORS = ("AdvisedRFLVM", "FourierFeatures", "NGMVLVM", "RandomFeatureLVM", "load")
+_MODULES = ("datasets", "kernels", "likelihoods", "metrics")
+
+__all__ = [
+    "NGMVLVM",
+    "AdvisedRFLVM",
+    "FourierFeatures",
+    "RandomFeatureLVM",
+    "datasets",
+    "kernels",
+    "likelihoods",
+    "load",
+    "metrics",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ESTIMATORS:
+        return getattr(importlib.import_module("bochner.estimators"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"bochner.{name}")
+    raise AttributeError(f"module 'bochner' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,1 +1,7 @@
-"""See the modules."""
+"""The scikit-learn face."""
+
+from bochner.estimators.kernel_approximation import FourierFeatures
+from bochner.estimators.loading import load
+from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+
+__all__ = ["NGMVLVM", "AdvisedRFLVM", "FourierFeatures", "RandomFeatureLVM", "load"]

@@ -171,3 +171,12 @@ def _log_likelihood(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Te
             by_draw.append((entries * seen).sum(1))
         total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
     return total
+
+
+def kernel(view: ViewPosterior, x: Tensor) -> Tensor:
+    """Return the mean over the stored draws of phi(x)^T phi(x'), shape (n, n)."""
+    products = []
+    for draw in view.draws:
+        phi = jet(x, draw.frequencies).value
+        products.append(phi @ phi.T)
+    return torch.stack(products).mean(0)

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from bochner.errors import NumericalError, NumericalWarning
 
 Objective = Callable[[int], Tensor]
 OnStep = Callable[["State"], None]
+Module = TypeVar("Module", bound=nn.Module)
 # parameters, optimiser, state
 Snapshot = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 
@@ -80,7 +81,7 @@ class State:
         return dict(vars(self))
 
 
-class Trainer:
+class Trainer(Generic[Module]):
     """Maximises an objective over a module's parameters.
 
     Parameters
@@ -96,7 +97,7 @@ class Trainer:
     """
 
     def __init__(
-        self, module: nn.Module, objective: Objective, n_entries: int, options: Options, state: State | None = None
+        self, module: Module, objective: Objective, n_entries: int, options: Options, state: State | None = None
     ) -> None:
         self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
         self.state = state or State()
@@ -127,6 +128,11 @@ class Trainer:
         """Whether the decay has ended."""
         start = self.state.decay_from
         return start is not None and self.state.step >= start + self._decay_length(start)
+
+    def resume(self, state: State) -> None:
+        """Continue from parameters and optimiser that were just restored."""
+        self.state = state
+        self._good = self._best = self._snapshot()
 
     def restore_best(self) -> None:
         """Return to the snapshot with the best smoothed bound (after an interrupt)."""

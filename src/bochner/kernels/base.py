@@ -77,6 +77,18 @@ class Kernel(nn.Module, ABC):
         """Show the constructor's arguments: ``repr`` of an estimator must not hide them."""
         return ", ".join(f"{name}={value!r}" for name, value in self._params.items() if name != "kernels")
 
+    def values(self) -> dict[str, Tensor]:
+        """Return the current parameters in natural units: ``log_x`` as x, ``atanh_x`` as x."""
+        undo = {"log_": torch.exp, "atanh_": torch.tanh}
+        out = {}
+        for name, parameter in self.named_parameters():
+            stem, value = name, parameter.detach()
+            for prefix, inverse in undo.items():
+                if name.split(".")[-1].startswith(prefix):
+                    stem, value = name.replace(prefix, ""), inverse(value)
+            out[stem] = value
+        return out
+
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return k(x_i, y_j): shapes (N, D), (N', D) -> (N, N'); y = None means y = x."""

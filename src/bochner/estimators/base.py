@@ -1,0 +1,202 @@
+"""The scikit-learn face of every latent variable model: validation, units, attributes. No mathematics."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from bochner.data.views import Views
+from bochner.errors import CollapseWarning, DataWarning
+from bochner.estimators import constraints, plans, saving
+from bochner.estimators.prediction import PredictionMixin
+from bochner.inference import diagnose
+from bochner.inference.fit import fit as fit_model
+from bochner.kernels.base import SpectralKernel
+
+FloatArray = NDArray[np.floating[Any]]
+
+# Rows are placed from at most this many training latents: scoring is one product of rows and candidates.
+_CANDIDATES = 5000
+_SCORE_SAMPLES = 256
+
+
+class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the estimators; see `NGMVLVM` for parameters and attributes."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints.COMMON
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        views: Any = None,
+        likelihood: Any = "gaussian",
+        n_mixtures: int | str = "auto",
+        n_frequencies: int | str = "auto",
+        sampling: str = "auto",
+        init: Any = "auto",
+        n_init: int | str = "auto",
+        max_iter: int | str = "auto",
+        tol: float = 1e-4,
+        learning_rate: float = 0.03,
+        device: str = "auto",
+        dtype: str = "float32",
+        checkpoint: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.views = views
+        self.likelihood = likelihood
+        self.n_mixtures = n_mixtures
+        self.n_frequencies = n_frequencies
+        self.sampling = sampling
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.device = device
+        self.dtype = dtype
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @abstractmethod
+    def _kernel_for(self, view: str) -> SpectralKernel:
+        """Return what the kernel of a view is like."""
+
+    # -- fitting -----------------------------------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, M)
+            NaN = missing: single entries, or all entries of a view in a row.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            The data cannot be fitted; the message names view, row, column and value.
+
+        Warns
+        -----
+        ConvergenceWarning
+            ``max_iter`` steps were not enough.
+        CollapseWarning
+            Latent dimensions carry nothing.
+        """
+        values = self._validate(X, reset=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
+        self._columns, self._scaling = data.columns, data.scaling
+        self._warn_of_rank(values)
+        plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names})
+        scaled = {view: data.scaled(view) for view in data.names}
+        self._fit = fit_model(plans.blocks(data, scaled, plan), lambda: plans.filled(scaled), plan)
+        self._set_attributes(values, plan)
+        self._set_embedding(values)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
+        """Fit and return ``embedding_``, which is ``transform(X)``."""
+        return self.fit(X, y, **fit_params).embedding_
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one file, whole or not at all: JSON and tensors, never rows, never code.
+
+        Raises
+        ------
+        InputError
+            Not a place to write to, or a parameter that is code (a callable, a kernel of the caller's own).
+        """
+        check_is_fitted(self)
+        saving.save(self, path)
+
+    def _set_attributes(self, values: FloatArray, plan: Any) -> None:
+        fit, jacobian = self._fit, float(self._scaling.log_jacobian(~np.isnan(values)).sum())
+        self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
+        self.elbo_history_ = np.asarray(fit.history) + jacobian
+        self.starts_ = [
+            {**start, "elbo": start["elbo"] + jacobian, "elbo_start": start["elbo_start"] + jacobian}
+            for start in fit.starts
+        ]
+        self.n_iter_, self.converged_ = len(fit.history), fit.stopped == "plateau"
+        self.interrupted_ = fit.stopped == "interrupted"
+        self.n_mixtures_, self.n_frequencies_ = plan.n_mixtures, plan.n_frequencies
+        self.seed_ = plan.seed
+        scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
+        self.noise_variance_ = {view.name: view.noise_variance * scales[view.name] ** 2 for view in fit.posterior}
+        self.kernels_ = {
+            view.name: _natural(kernel, scales[view.name])
+            for view, kernel in zip(fit.posterior, fit.kernels, strict=True)
+        }
+        if fit.stopped in ("max_iter", "failed"):
+            warnings.warn(
+                f"Training stopped after {self.n_iter_} steps before the bound was level. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _set_embedding(self, values: FloatArray) -> None:
+        kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
+        self._candidates = self._fit.latents[torch.from_numpy(kept)]
+        placement = self._place(values)
+        self.embedding_ = placement.mean.numpy().astype(values.dtype)
+        self.embedding_std_ = placement.std.numpy().astype(values.dtype)
+        self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
+        noise = {view.name: view.noise_variance for view in self._fit.posterior}
+        self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
+        if self.collapse_.collapsed:
+            warnings.warn(self.collapse_.advice(), CollapseWarning, stacklevel=3)
+
+    def _warn_of_rank(self, values: FloatArray) -> None:
+        limit = min(values.shape[0] - 1, values.shape[1])
+        if self.n_components > limit:
+            warnings.warn(
+                f"n_components={self.n_components} is above the rank the data can have ({limit}): "
+                "the further dimensions can only repeat the prior.",
+                DataWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+    def __sklearn_tags__(self) -> Tags:
+        """NaN is missing data, and float32 stays float32."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float64]]:
+    """Parameters of a kernel by name; variances and weights in original units squared."""
+    values: Mapping[str, Tensor] = kernel.values()
+    square = scale**2
+    return {
+        name: value.numpy() * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
+        for name, value in values.items()
+    }

@@ -1,0 +1,36 @@
+"""Load estimators from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bochner.errors import ModelFileError
+from bochner.estimators import lvm, saving
+from bochner.estimators.base import LatentVariableEstimator
+from bochner.inference import files
+
+
+def load(path: str | Path) -> LatentVariableEstimator:
+    """Load an estimator that was saved.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    NGMVLVM, AdvisedRFLVM or RandomFeatureLVM
+        Fitted; it predicts exactly what the saved one did.
+
+    Raises
+    ------
+    ModelFileError
+        The file is missing, not a model, cut short, or of a newer schema.
+    """
+    tensors, header = files.read(path, "model", saving.SCHEMA)
+    cls = getattr(lvm, header["class"], None)
+    if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
+        raise ModelFileError(f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner.")
+    estimator = cls(**{name: saving.decode(value) for name, value in header["params"].items()})
+    saving.restore(estimator, tensors, header)
+    return estimator

@@ -1,0 +1,192 @@
+"""The latent variable models of the papers, as configurations of one estimator."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sklearn.utils._param_validation import StrOptions
+
+from bochner.errors import InputError, message
+from bochner.estimators import constraints
+from bochner.estimators.base import LatentVariableEstimator
+from bochner.kernels.base import SpectralKernel
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.kernels.stationary import RBF, Matern
+
+_KERNELS: dict[str, type[SpectralKernel]] = {
+    "ng-sm": NextGenSpectralMixture,
+    "sm": SpectralMixture,
+    "rbf": RBF,
+    "matern": Matern,
+}
+
+
+class NGMVLVM(LatentVariableEstimator):
+    """One latent representation of several views, with non-stationary next-gen spectral mixture kernels.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        D, latent dimensions.
+    views : dict of str to slice, names or column numbers, optional
+        Column groups of X; None is one view.
+    likelihood : "gaussian" or dict of view to name, default="gaussian"
+    n_mixtures : int or "auto", default="auto"
+        Q, mixture components of a view's kernel.
+    n_frequencies : int or "auto", default="auto"
+        H, spectral points per component: K = 2 Q H features.
+    sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
+        How spectral points are drawn.
+    init : {"auto", "pca", "laplacian", "random"}, array of shape (N, D), or list of them, default="auto"
+        Starts; several are raced and the one with the best bound on fresh draws goes on.
+    n_init : int or "auto", default="auto"
+        How many starts are raced, going round ``init``.
+    max_iter : int or "auto", default="auto"
+        Training steps at the most.
+    tol : float, default=1e-4
+        Training ends when the bound rises by less than this many nats per observed entry in 100 steps.
+    learning_rate : float, default=0.03
+        Of Adam.
+    device : str, default="auto"
+        A torch device; "auto" takes CUDA where there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Of products over rows; factorisations are float64 always.
+    checkpoint : path, optional
+        File that training writes now and then, and continues from when it is there; removed at the end.
+    random_state : int, RandomState instance or None, default=None
+    verbose : int, default=0
+        1 shows a progress bar when standard error is a terminal.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (N, D)
+        ``transform`` of the training rows.
+    embedding_std_ : ndarray of shape (N, D)
+    elbo_, elbo_se_ : float
+        The bound on log p(X) over 32 fresh draws and its standard error, nats, original units.
+    elbo_history_ : ndarray of shape (n_iter_,)
+    n_iter_ : int
+    converged_ : bool
+        Whether the bound was level before ``max_iter``.
+    interrupted_ : bool
+        Whether Ctrl-C ended training; the best state was kept.
+    noise_variance_ : dict of str to float
+        Per view, original units squared.
+    kernels_ : dict of str to dict
+        Learned kernel parameters per view, original units squared and radians per unit of latent.
+    n_mixtures_, n_frequencies_ : int
+        What "auto" became.
+    starts_ : list of dict
+        Name and bound of every start before and after its race.
+    relevance_ : ndarray of shape (V, D)
+        Share of each view's variation along each dimension; rows sum to 1.
+    collapse_ : CollapseReport
+        Prints itself.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (M,)
+        Where X has names.
+
+    Notes
+    -----
+    Paper 000; MATH.md section 2. The views' kernels differ, the latents are shared.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> digits = bo.datasets.load_digits_halves()
+    >>> model = bo.NGMVLVM(views=digits.views, max_iter=50, tol=1.0, random_state=0).fit(digits.data[:100])
+    >>> model.transform(digits.data[100:103]).shape
+    (3, 2)
+    """
+
+    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
+        return NextGenSpectralMixture()
+
+
+class AdvisedRFLVM(LatentVariableEstimator):
+    """The stationary sibling: spectral mixture kernels and a learned projection variance that prevents collapse.
+
+    With ``views`` it is MV-ARFLVM. Parameters and attributes are those of `NGMVLVM`.
+
+    Notes
+    -----
+    Paper 001; MATH.md sections 2 and 6.
+    """
+
+    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
+        return SpectralMixture()
+
+
+class RandomFeatureLVM(LatentVariableEstimator):
+    """The general model, of which the others are configurations: any kernel with a spectral density per view.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+    kernel : {"ng-sm", "sm", "rbf", "matern"}, SpectralKernel, or dict of view to one of these, default="ng-sm"
+        Parameters the kernel was given are where its training starts; those left at None are chosen.
+    inference : {"variational"}, default="variational"
+    **others
+        As in `NGMVLVM`, and so are the attributes.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **constraints.COMMON,
+        "kernel": [StrOptions(set(_KERNELS)), SpectralKernel, dict],
+        "inference": [StrOptions({"variational"})],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        kernel: Any = "ng-sm",
+        inference: str = "variational",
+        views: Any = None,
+        likelihood: Any = "gaussian",
+        n_mixtures: int | str = "auto",
+        n_frequencies: int | str = "auto",
+        sampling: str = "auto",
+        init: Any = "auto",
+        n_init: int | str = "auto",
+        max_iter: int | str = "auto",
+        tol: float = 1e-4,
+        learning_rate: float = 0.03,
+        device: str = "auto",
+        dtype: str = "float32",
+        checkpoint: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            views=views,
+            likelihood=likelihood,
+            n_mixtures=n_mixtures,
+            n_frequencies=n_frequencies,
+            sampling=sampling,
+            init=init,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            learning_rate=learning_rate,
+            device=device,
+            dtype=dtype,
+            checkpoint=checkpoint,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.kernel = kernel
+        self.inference = inference
+
+    def _kernel_for(self, view: str) -> SpectralKernel:
+        kernel = self.kernel
+        if isinstance(kernel, dict):
+            if view not in kernel:
+                raise InputError(message(f"a kernel for view {view!r}", f"kernels for {sorted(kernel)}", "add it"))
+            kernel = kernel[view]
+        if isinstance(kernel, SpectralKernel):
+            return kernel
+        if kernel not in _KERNELS:
+            raise InputError(message(f"kernel from {sorted(_KERNELS)}", repr(kernel), "correct it"))
+        return _KERNELS[kernel]()

@@ -1,0 +1,215 @@
+"""What a fitted estimator says about rows: in the caller's units, names and precision."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import Tensor
+
+from bochner import random
+from bochner.data.views import Scaling, check_finite, check_kind
+from bochner.errors import DataWarning, InputError, message
+from bochner.inference import predict
+from bochner.inference.place import Placement, place
+from bochner.inference.plan import Fit
+
+FloatArray = NDArray[np.floating[Any]]
+
+_SCORE_SAMPLES = 256
+
+
+class PredictionMixin:
+    """Placement, decoding, completion, densities and samples of a fitted latent variable model."""
+
+    n_components: int
+    seed_: int
+    embedding_: FloatArray
+    _fit: Fit
+    _scaling: Scaling
+    _columns: dict[str, NDArray[np.intp]]
+    _candidates: Tensor
+
+    # -- latents of rows ---------------------------------------------------------------------------------------
+
+    def transform(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Place rows in latent space.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, M)
+            Rows seen or not; any entries or whole views may be NaN.
+        return_std : bool, default=False
+
+        Returns
+        -------
+        Z : ndarray of shape (n, D)
+            The best posterior mode. A row with nothing observed gets 0, with deviation 1 and one warning.
+        std : ndarray of shape (n, D), if ``return_std``
+            Root mean square distance of the posterior from Z; large where several places are plausible.
+        """
+        values = self._validate(X, reset=False)
+        placement = self._place(values)
+        mean = placement.mean.numpy().astype(values.dtype)
+        return (mean, placement.std.numpy().astype(values.dtype)) if return_std else mean
+
+    def _place(self, values: FloatArray) -> Placement:
+        empty = np.isnan(values).all(axis=1)
+        if empty.any():
+            warnings.warn(
+                f"{int(empty.sum())} rows have nothing observed (first: row {int(empty.argmax())}): "
+                "they are placed at the prior, mean 0 and deviation 1.",
+                DataWarning,
+                stacklevel=3,
+            )
+        return place(self._fit.posterior, self._candidates, self._split(values))
+
+    def _split(self, values: FloatArray) -> list[Tensor]:
+        scaled = torch.from_numpy(self._scaling.apply(values.astype(np.float64)))
+        return [scaled[:, torch.from_numpy(own)] for own in self._columns.values()]
+
+    # -- data from latents -------------------------------------------------------------------------------------
+
+    def inverse_transform(self, Z: ArrayLike, return_std: bool = False) -> Any:
+        """Decode latents.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, D)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        X : ndarray of shape (n, M)
+            Posterior mean, original units.
+        std : ndarray of shape (n, M), if ``return_std``
+            Of a new observation, noise included.
+        """
+        latents, dtype = self._validate_latents(Z)
+        mean, variance = predict.decode(self._fit.posterior, latents)
+        X = self._unscale(mean).astype(dtype)
+        return (X, self._unscale_std(variance).astype(dtype)) if return_std else X
+
+    def impute(self, X: Any, return_std: bool = False, n_draws: int | None = None) -> Any:
+        """Replace every NaN by its posterior mean, or by draws from the posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, M)
+            A view that is NaN in a row is predicted from the others.
+        return_std : bool, default=False
+        n_draws : int, optional
+            Return that many conditional draws instead of the mean.
+
+        Returns
+        -------
+        X : ndarray of shape (n, M), or (n_draws, n, M)
+            A DataFrame when X is one (and ``n_draws`` is not given).
+        std : ndarray of shape (n, M), if ``return_std``
+            Deviation of the imputed entries, noise included; 0 where an entry was observed.
+        """
+        if n_draws is not None and (return_std or n_draws < 1):
+            raise InputError("n_draws must be a positive number and goes without return_std: draws carry their own.")
+        values = self._validate(X, reset=False)
+        placement, missing = self._place(values), np.isnan(values)
+        if n_draws is not None:
+            rows = predict.draw_rows(self._fit.posterior, placement, n_draws, self.seed_)
+            drawn = np.stack([self._unscale(row) for row in rows])
+            return np.where(missing, drawn, values).astype(values.dtype)
+        mean, variance = predict.complete(self._fit.posterior, placement)
+        full = np.where(missing, self._unscale(mean), values).astype(values.dtype)
+        out = type(X)(full, columns=X.columns, index=X.index) if hasattr(X, "columns") and hasattr(X, "index") else full
+        std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
+        return (out, std) if return_std else out
+
+    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
+        """Return the mean over rows of log p(observed entries), in nats and original units.
+
+        Integrated over the latent by importance sampling around each row's placement.
+        """
+        return float(self.score_samples(X).mean())
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return log p(observed entries) of every row, shape (n,)."""
+        values = self._validate(X, reset=False)
+        rows, placement = self._split(values), self._place(values)
+        density = predict.log_density(self._fit.posterior, placement, rows, _SCORE_SAMPLES, self.seed_)
+        total: NDArray[np.float64] = density.numpy() + self._scaling.log_jacobian(~np.isnan(values))
+        return total
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
+        """Draw new rows from the fitted model, shape (n_samples, M): latents from the prior, noise included."""
+        check_is_fitted(self)
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        source = random.generator(seed, "sample")
+        x = torch.randn(n_samples, self.n_components, generator=source, dtype=torch.float64)
+        return self._unscale(predict.sample_at(self._fit.posterior, x, source)).astype(self.embedding_.dtype)
+
+    def kernel_matrix(self, Z: ArrayLike, view: str | None = None, exact: bool = True) -> FloatArray:
+        """Return a view's learned kernel between latents, original units squared.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, D)
+        view : str, optional
+            Needed when there are several.
+        exact : bool, default=True
+            The closed form; False: the mean over the stored draws of random features.
+
+        Returns
+        -------
+        ndarray of shape (n, n)
+        """
+        latents, dtype = self._validate_latents(Z)
+        index = self._view_index(view)
+        scale = float(self._scaling.scale[list(self._columns.values())[index][0]])
+        with torch.no_grad():
+            kernel = self._fit.kernels[index](latents) if exact else predict.kernel(self._fit.posterior[index], latents)
+        matrix: FloatArray = (scale**2 * kernel).numpy().astype(dtype)
+        return matrix
+
+    def _view_index(self, view: str | None) -> int:
+        names = list(self._columns)
+        if view is None and len(names) == 1:
+            return 0
+        if view not in names:
+            raise InputError(message(f"view= one of {names}", repr(view), "name a view"))
+        return names.index(view)
+
+    # -- units and checks --------------------------------------------------------------------------------------
+
+    def _unscale(self, scaled: Tensor) -> FloatArray:
+        return self._scaling.undo(scaled.numpy())
+
+    def _unscale_std(self, variance: Tensor) -> FloatArray:
+        return self._scaling.undo_std(variance.sqrt().numpy())
+
+    def _validate(self, X: Any, *, reset: bool) -> FloatArray:
+        if not reset:
+            check_is_fitted(self)
+        check_kind(X)
+        values: FloatArray = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        if not reset:
+            check_finite(values, self._columns, getattr(self, "feature_names_in_", None))
+        return values
+
+    def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
+        check_is_fitted(self)
+        check_kind(Z)
+        values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
+        if values.shape[1] != self.embedding_.shape[1]:
+            got, want = f"{values.shape[1]} columns", f"Z with {self.embedding_.shape[1]} columns (latent dimensions)"
+            raise InputError(message(want, got, "pass latents, as transform returns them"))
+        return torch.tensor(values, dtype=torch.float64), values.dtype

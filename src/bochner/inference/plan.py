@@ -1,0 +1,111 @@
+"""What a fit is asked to do and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bochner._typing import Sampling
+from bochner.inference.checkpoint import fingerprint
+from bochner.inference.initialise import FloatArray
+from bochner.inference.posterior import ViewPosterior
+from bochner.inference.train import Options
+from bochner.kernels.base import SpectralKernel
+from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.elbo import Data, draw, elbo
+
+EVALUATION_DRAWS = 32
+Start = str | FloatArray
+Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a fit needs besides the data.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the views.
+    kernels : tuple of SpectralKernel
+        What each view's kernel is like.
+    starts : tuple of (name or array of shape (N, D))
+    n_components, n_mixtures, n_frequencies : int
+        D, Q, H.
+    sampling : {"iid", "orthogonal", "sobol"}
+    training : Options
+    seed : int
+    dtype : torch.dtype
+    device : torch.device
+    shown : bool
+        Whether a progress bar is wanted.
+    checkpoint : Path or None
+    """
+
+    names: tuple[str, ...]
+    kernels: tuple[SpectralKernel, ...]
+    starts: tuple[Start, ...]
+    n_components: int
+    n_mixtures: int
+    n_frequencies: int
+    sampling: Sampling
+    training: Options
+    seed: int
+    dtype: torch.dtype = torch.float32
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    shown: bool = False
+    checkpoint: Path | None = None
+
+    def digest(self, data: Data) -> str:
+        """Return the fingerprint of this fit."""
+        settings = {**vars(self), "starts": [s if isinstance(s, str) else "array" for s in self.starts]}
+        for transient in ("shown", "checkpoint", "kernels", "device"):
+            settings.pop(transient)
+        settings["kernels"] = [(type(k).__name__, k.get_params()) for k in self.kernels]
+        arrays = [torch.from_numpy(s) for s in self.starts if not isinstance(s, str)]
+        return fingerprint([*arrays, *(block.Y for blocks in data for block in blocks)], settings)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit found, for scaled data, in nats.
+
+    Attributes
+    ----------
+    posterior : tuple of ViewPosterior
+    latents : Tensor of shape (N, D), float64
+        Means of q(X): the candidates from which rows are placed.
+    kernels : tuple of SpectralKernel
+        Learned.
+    elbo, elbo_se : float
+        Mean over fresh draws, and its standard error.
+    history : list of float
+    stopped : {"plateau", "max_iter", "interrupted", "failed"}
+    starts : list of dict
+        Name and bound of every start, before and after its race.
+    """
+
+    posterior: tuple[ViewPosterior, ...]
+    latents: Tensor
+    kernels: tuple[SpectralKernel, ...]
+    elbo: float
+    elbo_se: float
+    history: list[float]
+    stopped: Stopped
+    starts: list[dict[str, Any]]
+
+
+def evaluate(model: LatentVariableModel, data: Data, plan: Plan, purpose: str) -> tuple[float, float]:
+    """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error."""
+    with torch.no_grad():
+        values = torch.stack(
+            [
+                elbo(model, data, draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i)).total
+                for i in range(EVALUATION_DRAWS)
+            ]
+        )
+    return float(values.mean()), float(values.std() / EVALUATION_DRAWS**0.5)

@@ -1,0 +1,83 @@
+"""The race: every start is trained for a while, the one with the best bound goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bochner.inference.checkpoint import restore
+from bochner.inference.initialise import FloatArray, model_from, start
+from bochner.inference.plan import Plan, Start, evaluate
+from bochner.inference.progress import progress_bar
+from bochner.inference.train import Trainer
+from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.elbo import Data, draw, elbo
+
+# A start's share of the race: long enough to leave the start's own shape behind.
+RACE_STEPS = 150
+
+
+class Race:
+    """Trains every start for a while and keeps the best by its bound on shared fresh draws."""
+
+    def __init__(self, data: Data, filled: Callable[[], FloatArray], plan: Plan) -> None:
+        self.data, self.filled, self.plan = data, filled, plan
+        self.results: list[dict[str, Any]] = []
+        self.decided = False
+        self._best: Trainer[LatentVariableModel] | None = None
+
+    def trainer(self, index: int, latents: FloatArray) -> Trainer[LatentVariableModel]:
+        """Build a trainer at given latents; restarts of one name differ by the draw of the kernels' start."""
+        plan, seed = self.plan, self.plan.seed + index
+        model = model_from(latents, plan.names, plan.kernels, plan.n_mixtures, seed, plan.dtype, plan.device)
+        n_entries = sum(block.Y.numel() for blocks in self.data for block in blocks)
+
+        def objective(step: int) -> Tensor:
+            return elbo(model, self.data, draw(model, plan.n_frequencies, plan.sampling, seed, "train", step)).total
+
+        return Trainer(model, objective, n_entries, plan.training)
+
+    def run(self) -> Trainer[LatentVariableModel]:
+        """Race all starts; a single one needs no race."""
+        plan, best = self.plan, -torch.inf
+        length = min(RACE_STEPS, plan.training.max_iter // 4)
+        for index, origin in enumerate(plan.starts):
+            name, latents = self._latents(index, origin)
+            trainer = self.trainer(index, latents)
+            if self._best is None:
+                self._best = trainer
+            result: dict[str, Any] = {"init": name, "index": index, "steps": 0}
+            result["elbo_start"], _ = evaluate(trainer.module, self.data, plan, "race")
+            if len(plan.starts) > 1:
+                with progress_bar(f"start {name}", length, plan.shown) as bar:
+                    trainer.run(until=length, on_step=bar)
+                result["steps"] = trainer.state.step
+            result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race")
+            self.results.append(result)
+            if result["elbo"] > best:
+                self._best, best = trainer, result["elbo"]
+        self.decided = True
+        return self.best()
+
+    def best(self) -> Trainer[LatentVariableModel]:
+        """Return the best trainer so far; at least one start must exist."""
+        if self._best is None:
+            raise KeyboardInterrupt
+        return self._best
+
+    def resume(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> Trainer[LatentVariableModel]:
+        """Rebuild the trainer of a checkpoint: no race is run again."""
+        self.results, self.decided = header["extra"]["starts"], True
+        winner = max(self.results, key=lambda result: float(result["elbo"]))
+        shape = tensors["module.latents.mean"].shape
+        self._best = self.trainer(int(winner["index"]), torch.zeros(shape, dtype=torch.float64).numpy())
+        restore(self._best, tensors, header)
+        return self._best
+
+    def _latents(self, index: int, origin: Start) -> tuple[str, FloatArray]:
+        if isinstance(origin, str):
+            return origin, start(origin, self.filled(), self.plan.n_components, self.plan.seed + index)
+        return "array", origin
