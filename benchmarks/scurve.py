@@ -1,0 +1,236 @@
+"""Does the model find a known latent curve, and how fast: ``python benchmarks/scurve.py``.
+
+Two views drawn from Gaussian processes over an S-curve (N = 500, M = 100 each, noise deviation 0.5). Tables: latents,
+bound and kernels per method, the bound from the true latents being the ceiling; R² against time, by fits of growing
+length; seconds to equal bound beside ``reference.py``, from the same start on the same scaled data in the same run.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import reference
+from harness import Job, Store, Value, arguments, table, timed_warm
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Bunch
+
+import bochner as bo
+from bochner.data.views import Views
+from bochner.inference.initialise import start
+
+Array = NDArray[np.float64]
+
+DATA = {"RBF+RBF": ("rbf", "rbf"), "RBF+Gibbs": ("rbf", "gibbs")}
+MODEL = {"n_mixtures": 2, "n_frequencies": 50}
+TRACE = (25, 50, 100, 200, 400, 800, 1600)
+MARGIN = 50.0  # nats the reference may stay below our bound
+
+FITS = {"r2_0": ".4f", "r2_1": ".4f", "r2": ".4f", "elbo": ".0f", "elbo_se": ".1f", "steps": ".0f", "seconds": ".1f"}
+KERNELS = {f"k{v}{kind}": ".3f" for v in (0, 1) for kind in ("", "_scaled", "_centred")}
+POINTS = {"seconds": ".2f", "bound": ".0f", "r2": ".4f"}
+SPEED = {
+    "ours_seconds": ".2f",
+    "ours_bound": ".0f",
+    "ours_r2": ".4f",
+    "reached": ".0f",
+    "ref_seconds": ".2f",
+    "ratio": ".1f",
+    "ref_bound": ".0f",
+    "ref_r2": ".4f",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of a run."""
+
+    n_rows: int = 500
+    n_columns: int = 100
+    max_iter: int | str = "auto"
+    budget: float = 20.0  # of our time
+
+
+@functools.cache
+def data_of(name: str, seed: int, setting: Setting) -> Bunch:
+    """Draw a data set."""
+    return bo.datasets.make_s_curve(setting.n_rows, setting.n_columns, DATA[name], 0.5, seed)
+
+
+@functools.cache
+def scaled_of(name: str, seed: int, setting: Setting) -> tuple[list[Array], float]:
+    """Return the scaled views that the estimators train on, and what their elbo_ holds beyond it."""
+    data = data_of(name, seed, setting)
+    views = Views.fit(data.data, data.views)
+    return [views.scaled(view) for view in views.names], float(views.scaling.log_jacobian(views.observed).sum())
+
+
+def fitted(estimator: Any, data: Bunch) -> tuple[Any, float]:
+    """Fit after a warm-up of its class, and return it with its seconds; a fit cut short is no news here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warm = type(estimator)(**{**estimator.get_params(), "max_iter": 8, "init": "auto"})
+        name = type(estimator).__name__
+        return timed_warm(name, lambda: estimator.fit(data.data), lambda: warm.fit(data.data[:100]))
+
+
+def estimator_of(method: str, data: Bunch, seed: int, **others: Any) -> Any:
+    """Build the estimator of a method."""
+    common: dict[str, Any] = {"views": data.views, "random_state": seed, **others}
+    if method == "NG-MVLVM, defaults":
+        return bo.NGMVLVM(**common)
+    if method == "NG-MVLVM from the truth":
+        return bo.NGMVLVM(init=data.latent, **MODEL, **common)
+    kind = bo.AdvisedRFLVM if method.startswith("MV-advised") else bo.NGMVLVM
+    return kind(init="pca", **MODEL, **common)
+
+
+METHODS = ("NG-MVLVM from PCA", "MV-advisedRFLVM from PCA", "NG-MVLVM, defaults", "NG-MVLVM from the truth")
+
+
+def kernel_errors(model: Any, data: Bunch) -> dict[str, Value]:
+    """Compare learned and true kernel matrices: as they are, after the best factor, and without constants too.
+
+    Centring the columns takes constants out of the data, so a model of them need not learn the kernel's constant.
+    """
+    errors: dict[str, Value] = {}
+    for v, (view, K) in enumerate(data.kernel_matrices.items()):
+        learned = model.kernel_matrix(model.embedding_, view=view, exact=True).astype(np.float64)
+        errors[f"k{v}"] = bo.metrics.relative_error(learned, K)
+        errors[f"k{v}_scaled"] = bo.metrics.relative_error(_best_factor(learned, K) * learned, K)
+        a, b = _centred(learned), _centred(K)
+        errors[f"k{v}_centred"] = bo.metrics.relative_error(_best_factor(a, b) * a, b)
+    return errors
+
+
+def _best_factor(A: Array, B: Array) -> float:
+    return float((A * B).sum() / (A * A).sum())
+
+
+def _centred(K: Array) -> Array:
+    K = K - K.mean(axis=0)
+    return np.asarray(K - K.mean(axis=1, keepdims=True))
+
+
+def measure_fit(name: str, method: str, seed: int, setting: Setting) -> dict[str, Value]:
+    """Fit one method on one draw of the data."""
+    data = data_of(name, seed, setting)
+    model, seconds = fitted(estimator_of(method, data, seed, max_iter=setting.max_iter), data)
+    r2 = bo.metrics.aligned_r2(data.latent, model.embedding_)
+    scores = {"r2_0": float(r2[0]), "r2_1": float(r2[1]), "r2": float(r2.mean())}
+    bound = {"elbo": float(model.elbo_), "elbo_se": float(model.elbo_se_), "steps": model.n_iter_}
+    return {**scores, **bound, "seconds": seconds, **kernel_errors(model, data)}
+
+
+@functools.cache
+def point(name: str, seed: int, setting: Setting, sampling: str, max_iter: int | str) -> tuple[float, float, float]:
+    """Return seconds, bound (scaled data) and R² of a whole fit from PCA."""
+    data = data_of(name, seed, setting)
+    others = {"sampling": sampling, "max_iter": max_iter}
+    model, seconds = fitted(estimator_of("NG-MVLVM from PCA", data, seed, **others), data)
+    bound = float(model.elbo_) - scaled_of(name, seed, setting)[1]
+    return seconds, bound, bo.metrics.mean_aligned_r2(data.latent, model.embedding_)
+
+
+@functools.cache
+def reference_trace(name: str, seed: int, setting: Setting) -> reference.Trace:
+    """Run the reference from the same start until our bounds or the budget are reached."""
+    Ys, _ = scaled_of(name, seed, setting)
+    ours = [point(name, seed, setting, sampling, setting.max_iter) for sampling in ("sobol", "iid")]
+    Z0 = start("pca", np.hstack(Ys), 2, seed)
+    limits = {"target": max(p[1] for p in ours) - MARGIN, "budget": setting.budget * max(p[0] for p in ours)}
+    run = partial(reference.fit, Ys, Z0, 10**6, seed, **MODEL, **limits)
+    return timed_warm("reference", run, lambda: reference.fit(Ys, Z0, 8, seed, every=4))[0]
+
+
+def measure_speed(name: str, seed: int, setting: Setting, sampling: str) -> dict[str, Value]:
+    """Compare a whole fit of ours with the reference's training time until it is within the margin of our bound."""
+    seconds, bound, r2 = point(name, seed, setting, sampling, setting.max_iter)
+    trace = reference_trace(name, seed, setting)
+    there = [i for i, value in enumerate(trace.bounds) if value >= bound - MARGIN]
+    last = there[0] if there else len(trace.bounds) - 1
+    truth = data_of(name, seed, setting).latent
+    ours: dict[str, Value] = {"ours_seconds": seconds, "ours_bound": bound, "ours_r2": r2, "reached": int(bool(there))}
+    ref = {"ref_bound": trace.bounds[last], "ref_r2": bo.metrics.mean_aligned_r2(truth, trace.latents[last])}
+    return {**ours, **ref, "ref_seconds": trace.seconds[last], "ratio": trace.seconds[last] / seconds}
+
+
+def measure_reference_point(name: str, seed: int, setting: Setting, steps: int) -> Mapping[str, Value]:
+    """Return where the reference stood after some steps; nothing where it ended before."""
+    trace = reference_trace(name, seed, setting)
+    if steps not in trace.steps:
+        return {}
+    i, truth = trace.steps.index(steps), data_of(name, seed, setting).latent
+    r2 = bo.metrics.mean_aligned_r2(truth, trace.latents[i])
+    return {"seconds": trace.seconds[i], "bound": trace.bounds[i], "r2": r2}
+
+
+def measure_point(name: str, seed: int, setting: Setting, steps: int) -> Mapping[str, Value]:
+    """Return where a whole fit of some steps stands."""
+    return dict(zip(POINTS, point(name, seed, setting, "sobol", steps), strict=True))
+
+
+def fit_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
+    """Yield all methods on all data."""
+    for name in DATA:
+        for method in METHODS:
+            yield from (Job(name, method, s, partial(measure_fit, name, method, s, setting)) for s in seeds)
+
+
+def trace_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
+    """Yield fits of growing length, and the reference after as many steps and more."""
+    for name in DATA:
+        for seed in seeds:
+            for steps in TRACE:
+                run = partial(measure_point, name, seed, setting, steps)
+                yield Job(name, f"NG-MVLVM, {steps} steps", seed, run)
+            for steps in (100, 200, 400, 800, 1600, 3200, 6400):
+                run = partial(measure_reference_point, name, seed, setting, steps)
+                yield Job(name, f"reference, {steps} steps", seed, run)
+
+
+def speed_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
+    """Yield the comparison with the reference, for our default draws and for the reference's kind of draws."""
+    for name in DATA:
+        for seed in seeds:
+            for sampling in ("sobol", "iid"):
+                yield Job(name, sampling, seed, partial(measure_speed, name, seed, setting, sampling))
+
+
+def gaps(rows: list[dict[str, str]]) -> list[str]:
+    """Say how far every bound is below the ceiling of its draw of the data."""
+    ceiling = {(r["data"], r["seed"]): float(r["elbo"]) for r in rows if r["method"] == METHODS[-1]}
+    lines = []
+    for name in DATA:
+        for method in METHODS[:-1]:
+            own = [r for r in rows if r["data"] == name and r["method"] == method and (name, r["seed"]) in ceiling]
+            below = [ceiling[name, r["seed"]] - float(r["elbo"]) for r in own]
+            mean = sum(below) / len(below) if below else math.nan
+            lines.append(f"{name}, {method}: bound below the one from the true latents by {mean:.0f} nats (mean)")
+    return lines
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    setting = Setting(100, 20, 60, 2.0) if options.quick else Setting()
+    fits = Store("scurve", (*FITS, *KERNELS), options.quick)
+    fits.collect(fit_jobs(options.seeds, setting))
+    print(table(fits.rows(), FITS), table(fits.rows(), KERNELS), *gaps(fits.rows()), sep="\n")
+    speed = Store("scurve_speed", tuple(SPEED), options.quick)
+    speed.collect(speed_jobs(options.seeds, setting))
+    print("seconds to equal bound; method: how our frequencies were drawn, the reference's always iid")
+    print(table(speed.rows(), SPEED))
+    trace = Store("scurve_trace", tuple(POINTS), options.quick)
+    trace.collect(trace_jobs(options.seeds, setting))
+    print(table(trace.rows(), POINTS))
+
+
+if __name__ == "__main__":
+    main()
