@@ -37,10 +37,13 @@ class Jet:
         Tensor of shape (n, D, D)
         """
         on_cos, on_sin = weights.chunk(2, dim=1)
-        # each wave is its own second derivative times -w w^T
-        return -torch.stack(
-            [torch.einsum("np,pd,pe->nde", on_cos * c + on_sin * s, w, w) for w, c, s in self._parts]
-        ).sum(0)
+        total = weights.new_zeros(weights.shape[0], self.jacobian.shape[1] ** 2)
+        for w, c, s in self._parts:
+            # each wave is its own second derivative times -w w^T
+            outer = (w[:, :, None] * w[:, None, :]).flatten(1)
+            total -= torch.addcmul(on_cos * c, on_sin, s) @ outer
+        dim = self.jacobian.shape[1]
+        return total.reshape(-1, dim, dim)
 
 
 def jet(x: Tensor, frequencies: Frequencies) -> Jet:
@@ -56,13 +59,19 @@ def jet(x: Tensor, frequencies: Frequencies) -> Jet:
     -------
     Jet
     """
+    n, n_pairs = x.shape[0], frequencies.first.shape[0]
+    value = x.new_zeros(n, 2 * n_pairs)
+    jacobian = x.new_zeros(n, x.shape[1], 2 * n_pairs)
     parts = []
     for w in (frequencies.first, frequencies.second):
         if w is not None:
             phase = x @ w.T
-            parts.append((w, frequencies.amplitude * phase.cos(), frequencies.amplitude * phase.sin()))
-    value = torch.stack([torch.cat([c, s], dim=1) for _, c, s in parts]).sum(0)
-    jacobian = torch.stack([torch.cat([-s[:, None, :] * w.T, c[:, None, :] * w.T], dim=2) for w, c, s in parts]).sum(0)
+            c, s = phase.cos().mul_(frequencies.amplitude), phase.sin().mul_(frequencies.amplitude)
+            value[:, :n_pairs] += c
+            value[:, n_pairs:] += s
+            jacobian[:, :, :n_pairs].addcmul_(s[:, None, :], w.T, value=-1.0)
+            jacobian[:, :, n_pairs:].addcmul_(c[:, None, :], w.T)
+            parts.append((w, c, s))
     return Jet(value, jacobian, tuple(parts))
 
 

@@ -18,7 +18,11 @@ from bochner.inference.targets import Target, target_for
 
 N_MODES = 3
 _MAX_STEPS = 100
+# Steps shorter than this end a climb: in double precision, and in the single precision that goes before.
 _TOLERANCE = 1e-9
+_ROUGH = 1e-3
+# Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40) weighs nothing.
+_HOPELESS = 40.0
 _CHUNK = 1024
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks.
 _OWN_CHUNK = 64
@@ -135,56 +139,63 @@ def _starts(
 
 def _solve(target: Target, starts: Tensor) -> Placement:
     """Climb from every start and weigh the modes found by their Laplace evidence."""
-    n, n_modes, dim = starts.shape
-    rows = torch.arange(n).repeat_interleave(n_modes)
-    x, value, hessian = _climb(target, starts.reshape(-1, dim), rows)
+    n_modes, dim = starts.shape[1:]
+    # Single precision finds the basin at half the cost; double precision walks the last, quadratic steps.
+    rough = _climb(target.to(torch.float32), starts.float(), tolerance=_ROUGH)
+    x, value, hessian = _climb(target, rough[0].double(), tolerance=_TOLERANCE)
     covariance = _positive_inverse(-hessian)
     evidence = value + 0.5 * torch.linalg.slogdet(covariance)[1]
-    modes, evidence = x.reshape(n, n_modes, dim), evidence.reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)
-    modes = modes.gather(1, order[..., None].expand(-1, -1, dim))
+    modes = x.gather(1, order[..., None].expand(-1, -1, dim))
     evidence = evidence.gather(1, order)
-    covariance = covariance.reshape(n, n_modes, dim, dim).gather(1, order[..., None, None].expand(-1, -1, dim, dim))
+    covariance = covariance.gather(1, order[..., None, None].expand(-1, -1, dim, dim))
     for r in range(1, n_modes):  # the same mode reached twice counts once
         same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
         evidence[:, r] = torch.where(same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r])
     return Placement(modes, covariance, evidence.softmax(1))
 
 
-def _climb(target: Target, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Maximise each row's log joint by Newton steps inside a trust radius of its own."""
-    x = x.clone()
+def _climb(target: Target, starts: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Maximise each row's log joint from each start by Newton steps inside a trust radius of its own.
+
+    A start that cannot catch up with the row's best is left where it is: its weight would vanish.
+    """
+    n, n_modes, dim = starts.shape
+    x, rows = starts.reshape(-1, dim).clone(), torch.arange(n).repeat_interleave(n_modes)
     value, gradient, hessian = target.evaluate(x, rows)
-    radius = torch.full_like(value, 0.5)
-    active = torch.arange(x.shape[0])
+    slack = 4.0 * torch.finfo(x.dtype).eps  # rounding of the value must not reject the last, tiny steps
+    radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
     for _ in range(_MAX_STEPS):
-        step = _newton_step(gradient[active], hessian[active], radius[active])
+        step, gain = _newton_step(gradient[active], hessian[active], radius[active])
+        best = value.reshape(n, n_modes).max(dim=1).values[rows[active]]
+        length = step.norm(dim=1)
+        going = (length > tolerance) & (value[active] + 4.0 * gain + _HOPELESS > best)
+        active, step, length = active[going], step[going], length[going]
+        if not active.numel():
+            break
         trial = x[active] + step
         new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
-        # rounding of the value must not reject the last, tiny steps
-        better = new_value >= value[active] - 1e-11 * (1.0 + value[active].abs())
-        length, kept = step.norm(dim=1), active[better]
+        better = new_value >= value[active] - slack * (1.0 + value[active].abs())
+        kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
         radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
-        active = active[length > _TOLERANCE]
-        if not active.numel():
-            break
-    return x, value, hessian
+    shape = (n, n_modes)
+    return x.reshape(*shape, dim), value.reshape(shape), hessian.reshape(*shape, dim, dim)
 
 
-def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> Tensor:
-    """Return an ascent step: curvatures are made positive, the length is cut to the radius."""
+def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an ascent step, its curvatures made positive and its length cut, and the rise the full step promises."""
     values, vectors = torch.linalg.eigh(-hessian)
+    along = (vectors.transpose(1, 2) @ gradient[..., None])[..., 0]
     curvature = values.abs().clamp(min=1e-6)
-    step: Tensor = (vectors @ ((vectors.transpose(1, 2) @ gradient[..., None]) / curvature[..., None]))[..., 0]
-    length = step.norm(dim=1)
-    step = step * (radius / length.clamp(min=1e-300)).clamp(max=1.0)[:, None]
-    return step
+    full: Tensor = (vectors @ (along / curvature)[..., None])[..., 0]
+    length = full.norm(dim=1).clamp(min=1e-300)
+    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (along.square() / curvature).sum(1)
 
 
 def _positive_inverse(precision: Tensor) -> Tensor:
     """Invert; directions that are no maximum get the prior's precision, never more certainty than that."""
     values, vectors = torch.linalg.eigh(precision)
-    inverse: Tensor = (vectors / values.clamp(min=1.0)[:, None, :]) @ vectors.transpose(1, 2)
+    inverse: Tensor = (vectors / values.clamp(min=1.0)[..., None, :]) @ vectors.transpose(-1, -2)
     return inverse

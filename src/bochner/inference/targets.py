@@ -2,14 +2,15 @@
 
 For one view and one draw of W, with residual u(x) = ||y - m^T phi||^2 over the observed columns and predictive
 variance v(x) = sigma^2 (1 + phi^T B^-1 phi), log p(y | x) = -(M/2) log 2 pi v - u / 2v. Both are quadratic forms in
-phi, so that an evaluation costs K^2 per row and no longer K M: ||y - m^T phi||^2 = y^T y - 2 p^T phi + phi^T Q phi.
+phi, so that an evaluation costs at most K^2 per row and no longer K M: u = y^T y - 2 p^T phi + ||F^T phi||^2 with
+F F^T = m m^T, as narrow as the rank of m.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,8 +29,8 @@ class Term:
     frequencies : Frequencies
     linear : Tensor of shape (n, K)
         p = m y.
-    quadratic : Tensor of shape (K, K), or (n, K, K) when every row has observed columns of its own
-        Q = m m^T over the observed columns.
+    factor : Tensor of shape (K, r), or (n, K, M) when every row has observed columns of its own
+        F F^T = m m^T over the observed columns.
     covariance : Tensor of shape (K, K)
         B^-1, averaged over the observed columns where they differ.
     square : Tensor of shape (n,)
@@ -40,7 +41,7 @@ class Term:
 
     frequencies: Frequencies
     linear: Tensor
-    quadratic: Tensor
+    factor: Tensor
     covariance: Tensor
     square: Tensor
     n_observed: Tensor
@@ -48,25 +49,43 @@ class Term:
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return log p(y | x) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
-        j, quadratic = jet(x, self.frequencies), self.quadratic
-        p = self.linear[rows]
-        u, du, ddu = _form(j, quadratic if quadratic.ndim == 2 else quadratic[rows], p)
-        h, dh, ddh = _form(j, self.covariance, None)
+        j, p = jet(x, self.frequencies), self.linear[rows]
+        u, du, ddu = _residual(j, self.factor if self.factor.ndim == 2 else self.factor[rows], p)
+        h, dh, ddh = _form(j, self.covariance)
         u, v = u + self.square[rows], self.noise_variance * (1.0 + h)
         dv, ddv = self.noise_variance * dh, self.noise_variance * ddh
         return _normal(u, du, ddu, v, dv, ddv, self.n_observed[rows])
 
+    def to(self, dtype: torch.dtype) -> Term:
+        """Return the same term in another precision."""
+        return replace(
+            self,
+            frequencies=self.frequencies.to(dtype),
+            linear=self.linear.to(dtype),
+            factor=self.factor.to(dtype),
+            covariance=self.covariance.to(dtype),
+            square=self.square.to(dtype),
+            n_observed=self.n_observed.to(dtype),
+        )
 
-def _form(j: Jet, matrix: Tensor, p: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """phi^T A phi - 2 p^T phi with its first and second derivative in x."""
-    stacked = torch.cat([j.value[:, None, :], j.jacobian], dim=1)
-    product = stacked @ matrix
-    slope = product[:, 0] if p is None else product[:, 0] - p
-    # phi^T A phi - 2 p^T phi = phi^T (slope) - p^T phi
-    value = ((slope if p is None else slope - p) * j.value).sum(1)
-    first = 2.0 * (j.jacobian @ slope[:, :, None])[..., 0]
-    second = 2.0 * (j.jacobian @ product[:, 1:].transpose(1, 2) + j.curvature(slope))
-    return value, first, second
+
+def _residual(j: Jet, factor: Tensor, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """||F^T phi||^2 - 2 p^T phi with its first and second derivative in x."""
+    product = torch.cat([j.value[:, None, :], j.jacobian], dim=1) @ factor
+    fit, slopes = product[:, :1], product[:, 1:]
+    pull = (fit @ factor.transpose(-1, -2))[:, 0] - p
+    value = fit.square().sum((1, 2)) - 2.0 * (p * j.value).sum(1)
+    first = 2.0 * (j.jacobian @ pull[:, :, None])[..., 0]
+    return value, first, 2.0 * (slopes @ slopes.transpose(1, 2) + j.curvature(pull))
+
+
+def _form(j: Jet, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """phi^T A phi with its first and second derivative in x."""
+    product = torch.cat([j.value[:, None, :], j.jacobian], dim=1) @ matrix
+    pull = product[:, 0]
+    first = 2.0 * (j.jacobian @ pull[:, :, None])[..., 0]
+    second = 2.0 * (j.jacobian @ product[:, 1:].transpose(1, 2) + j.curvature(pull))
+    return (pull * j.value).sum(1), first, second
 
 
 def _normal(
@@ -94,6 +113,10 @@ class Target:
 
     terms: tuple[tuple[Term, ...], ...]
     n_components: int
+
+    def to(self, dtype: torch.dtype) -> Target:
+        """Return the same target in another precision."""
+        return Target(tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return log joint, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D, D)."""
@@ -133,18 +156,27 @@ def target_for(views: Sequence[ViewPosterior], rows: Sequence[Tensor], n_compone
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, columns: Tensor | None) -> Term:
     draw = view.draws[s]
     if columns is not None:
-        m = draw.mean[:, columns]
-        quadratic = m @ m.T
+        factor = _narrow(draw.mean[:, columns])
     else:
-        quadratic = (draw.mean[None] * seen[:, None, :].to(draw.mean.dtype)) @ draw.mean.T
+        factor = draw.mean[None] * seen[:, None, :].to(draw.mean.dtype)
     groups = torch.bincount(view.group_of[seen.any(0)], minlength=draw.covariance.shape[0]).double()
     covariance = torch.einsum("g,gkl->kl", groups / groups.sum(), draw.covariance)
     return Term(
         draw.frequencies,
         filled @ draw.mean.T,
-        quadratic,
+        factor,
         covariance,
         filled.square().sum(1),
         seen.sum(1).double(),
         view.noise_variance,
     )
+
+
+def _narrow(m: Tensor) -> Tensor:
+    """Return F with F F^T = m m^T and no more columns than the rank of m."""
+    if m.shape[1] < m.shape[0] // 2:
+        return m
+    values, vectors = torch.linalg.eigh(m @ m.T)
+    kept = values > 1e-15 * values[-1]
+    narrow: Tensor = vectors[:, kept] * values[kept].sqrt()
+    return narrow
