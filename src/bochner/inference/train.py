@@ -141,7 +141,8 @@ class Trainer(Generic[Module]):
     def _restore(self, snapshot: Snapshot) -> None:
         parameters, optimiser, state = snapshot
         self.module.load_state_dict(parameters)
-        self.optimiser.load_state_dict(optimiser)
+        # torch keeps the tensors it is given and updates them in place: without a copy the snapshot would change
+        self.optimiser.load_state_dict(_copy(optimiser))
         self.state.__dict__.update({**state, "rate": self.state.rate, "roll_backs": self.state.roll_backs})
         self.state.history = list(state["history"])
 
