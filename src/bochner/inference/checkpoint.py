@@ -79,9 +79,10 @@ class Checkpoint:
         ModelFileError
             The file is not a checkpoint or cannot be read.
         InputError
-            It belongs to other data or settings.
+            It belongs to other data or settings, or there is none and none could be written.
         """
         if not self.path.exists():
+            files.check_place(self.path)
             return None
         tensors, header = files.read(self.path, "checkpoint", SCHEMA)
         if header["fingerprint"] != self.fingerprint:

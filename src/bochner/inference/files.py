@@ -17,6 +17,20 @@ from bochner.errors import InputError, ModelFileError, message
 _KEY = "bochner"
 
 
+def check_place(path: str | Path) -> None:
+    """Refuse a path that ``write`` could not write to, before a long run finds out.
+
+    Raises
+    ------
+    InputError
+        The folder does not exist or cannot be written.
+    """
+    folder = Path(path).absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        got = f"{path} ({'read-only folder' if folder.is_dir() else 'no such folder'})"
+        raise InputError(message("a place to write to", got, "choose another path"))
+
+
 def write(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write atomically: a reader sees the old file or the new one, never half of it.
 

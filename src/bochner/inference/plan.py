@@ -67,7 +67,9 @@ class Plan:
             settings.pop(transient)
         settings["kernels"] = [(type(k).__name__, k.get_params()) for k in self.kernels]
         arrays = [torch.from_numpy(s) for s in self.starts if not isinstance(s, str)]
-        return fingerprint([*arrays, *(block.Y for blocks in data for block in blocks)], settings)
+        # which entries are observed is part of the data: the same values in other rows are another fit
+        parts = [part for blocks in data for block in blocks for part in (block.Y, block.rows, block.columns)]
+        return fingerprint([*arrays, *(part for part in parts if part is not None)], settings)
 
 
 @dataclass(frozen=True)
