@@ -1,0 +1,212 @@
+"""Checkpoints: a fit that was stopped and continued is the fit that never stopped, bit for bit."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from bochner import NGMVLVM, RandomFeatureLVM
+from bochner.errors import InputError, ModelFileError
+from bochner.inference import checkpoint as checkpoint_module
+from bochner.inference import files, race
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+SETTINGS = {"n_frequencies": 6, "n_mixtures": 1, "max_iter": 24, "init": ["pca", "random"], "random_state": 3}
+
+
+def _data(n: int = 30, m: int = 6, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    return np.sin(x @ rng.normal(size=(2, m))) + 0.1 * rng.normal(size=(n, m))
+
+
+def _interrupt_at(monkeypatch, step: int):
+    """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to undo it."""
+    original = race.draw
+
+    def draw(model, n_frequencies, sampling, seed, purpose, at):
+        if purpose == "train" and at == step:
+            raise KeyboardInterrupt
+        return original(model, n_frequencies, sampling, seed, purpose, at)
+
+    monkeypatch.setattr(race, "draw", draw)
+    return lambda: monkeypatch.setattr(race, "draw", original)
+
+
+def _interrupted(path, monkeypatch, step: int = 15, X=None, **settings):
+    undo = _interrupt_at(monkeypatch, step)
+    model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
+    with pytest.warns(UserWarning, match="Interrupted: the best state, of step"):
+        model.fit(_data() if X is None else X)
+    undo()
+    return model
+
+
+@pytest.mark.parametrize("step", [7, 15, 21])  # soon after the race, in the middle, in the decay
+def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(tmp_path, monkeypatch, step):
+    path, X = tmp_path / "fit.ckpt", _data()
+    whole = NGMVLVM(**SETTINGS).fit(X)
+    stopped = _interrupted(path, monkeypatch, step)
+    assert stopped.interrupted_
+    assert not stopped.converged_
+    assert path.exists()
+    continued = NGMVLVM(**SETTINGS, checkpoint=path).fit(X)
+    assert not continued.interrupted_
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+    np.testing.assert_array_equal(continued.elbo_history_, whole.elbo_history_)
+    assert continued.elbo_ == whole.elbo_
+    assert continued.starts_ == whole.starts_
+    assert not path.exists()  # the run is complete
+
+
+def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothing(tmp_path, monkeypatch):
+    path, X, written = tmp_path / "fit.ckpt", _data(), []
+    plain = NGMVLVM(**SETTINGS).fit(X)
+    original = checkpoint_module.Checkpoint.maybe
+
+    def every_step(self, trainer, extra):
+        self.seconds = 0.0
+        original(self, trainer, extra)
+        written.append(path.exists())
+
+    monkeypatch.setattr(checkpoint_module.Checkpoint, "maybe", every_step)
+    kept = NGMVLVM(**SETTINGS, checkpoint=str(path)).fit(X)
+    np.testing.assert_array_equal(kept.embedding_, plain.embedding_)
+    assert written
+    assert all(written)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_killed_without_warning_continues_from_its_last_file(tmp_path, monkeypatch):
+    path, X = tmp_path / "fit.ckpt", _data()
+    whole = NGMVLVM(**SETTINGS).fit(X)
+    original = checkpoint_module.Checkpoint.maybe
+
+    def die(self, trainer, extra):
+        self.seconds = 0.0
+        original(self, trainer, extra)
+        if trainer.state.step == 13:
+            raise SystemExit("killed")
+
+    monkeypatch.setattr(checkpoint_module.Checkpoint, "maybe", die)
+    with pytest.raises(SystemExit):
+        NGMVLVM(**SETTINGS, checkpoint=path).fit(X)
+    monkeypatch.setattr(checkpoint_module.Checkpoint, "maybe", original)
+    continued = NGMVLVM(**SETTINGS, checkpoint=path).fit(X)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+
+
+def test_an_interrupt_in_the_race_writes_no_checkpoint_and_keeps_a_model(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    model = _interrupted(path, monkeypatch, step=2)
+    assert not path.exists()
+    assert np.isfinite(model.embedding_).all()
+    assert len(model.elbo_history_) == model.n_iter_
+
+
+OTHERS = {
+    "data": (lambda X: X + 1e-3 * np.arange(len(X))[:, None] ** 2, {}),
+    "another order of rows": (lambda X: X[::-1].copy(), {}),
+    "seed": (lambda X: X, {"random_state": 4}),
+    "frequencies": (lambda X: X, {"n_frequencies": 7}),
+    "steps": (lambda X: X, {"max_iter": 25}),
+    "rate": (lambda X: X, {"learning_rate": 0.031}),
+    "starts": (lambda X: X, {"init": ["pca", "laplacian"]}),
+    "views": (lambda X: X, {"views": {"a": slice(0, 3), "b": slice(3, 6)}}),
+    "precision": (lambda X: X, {"dtype": "float64"}),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path, monkeypatch, what):
+    path = tmp_path / "fit.ckpt"
+    _interrupted(path, monkeypatch)
+    change, settings = OTHERS[what]
+    model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
+    with pytest.raises(InputError, match=r"fit.ckpt, which belongs to other data or settings\. Delete it or name"):
+        model.fit(change(_data()))
+    assert path.exists()  # refusing is not deleting
+
+
+def test_a_checkpoint_of_another_kernel_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    _interrupted(path, monkeypatch)
+    with pytest.raises(InputError, match="other data or settings"):
+        RandomFeatureLVM(**SETTINGS, kernel="sm", checkpoint=path).fit(_data())
+
+
+def test_the_same_numbers_with_holes_elsewhere_are_other_data(tmp_path, monkeypatch):
+    path, X = tmp_path / "fit.ckpt", _data()
+    X[:, 3:] = X[0, 3:]  # the second view is the same in every row: only the mask tells the two apart
+    first, second = X.copy(), X.copy()
+    first[4, 3:], second[9, 3:] = np.nan, np.nan
+    views = {"a": slice(0, 3), "b": slice(3, 6)}
+    with pytest.warns(UserWarning, match="Constant columns"):
+        _interrupted(path, monkeypatch, X=first, views=views)
+    with (
+        pytest.warns(UserWarning, match="Constant columns"),
+        pytest.raises(InputError, match="other data or settings"),
+    ):
+        NGMVLVM(**SETTINGS, views=views, checkpoint=path).fit(second)
+
+
+def test_a_truncated_checkpoint_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    _interrupted(path, monkeypatch)
+    whole = path.read_bytes()
+    for length in (0, 5, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelFileError, match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short"):
+            NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+
+
+def test_a_model_is_no_checkpoint(tmp_path):
+    path = tmp_path / "model"
+    NGMVLVM(**SETTINGS).fit(_data()).save(path)
+    with pytest.raises(ModelFileError, match="Expected a bochner checkpoint file, got a model file"):
+        NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+
+
+def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    _interrupted(path, monkeypatch)
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["bochner"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    header["schema"] += 1
+    save_file(tensors, path, metadata={"bochner": json.dumps(header)})
+    with pytest.raises(ModelFileError, match=r"schema 1 or older, got schema 2 in fit\.ckpt.*pgrade"):
+        NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+
+
+@pytest.mark.parametrize("function", ["save_file", "replace"])
+def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch, function):
+    path = tmp_path / "file"
+    files.write(path, {"a": torch.ones(3)}, {"kind": "checkpoint", "schema": 1})
+
+    def crash(tensors_or_source, target, **_):
+        if function == "save_file":
+            with open(target, "wb") as half:
+                half.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files if function == "save_file" else os, function, crash)
+        with pytest.raises(InputError, match=r"Expected a place to write to, got .*No space left on device"):
+            files.write(path, {"a": torch.zeros(3)}, {"kind": "checkpoint", "schema": 1})
+    tensors, _ = files.read(path, "checkpoint", 1)
+    assert torch.equal(tensors["a"], torch.ones(3))
+    assert list(tmp_path.iterdir()) == [path]  # and no half-written one beside it
+
+
+def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatch):
+    path = tmp_path / "nowhere" / "fit.ckpt"
+    undo = _interrupt_at(monkeypatch, 0)
+    with pytest.raises(InputError, match=r"Expected a place to write to, got .*nowhere.*Choose another path"):
+        NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+    undo()
