@@ -1,0 +1,115 @@
+"""Rows for a fitted model: views that the data lack become NaN, names must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.columns import listing
+from bochner.data.readers import read
+from bochner.data.table import Table
+from bochner.errors import InputError, message
+
+Columns = dict[str, NDArray[np.intp]]
+
+
+def read_rows(model: Any, path: Path, index: str | None) -> Table:
+    """Read rows and lay them out as the model's training data were.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    path : Path
+        As for fitting. Views may be absent: files of a folder, arrays of an npz, or all named columns of a view.
+    index : str or None
+        Column of csv files that names the rows.
+
+    Returns
+    -------
+    Table
+        X of shape (n, M) with the model's columns; column_names those of the model.
+
+    Raises
+    ------
+    InputError
+        Unreadable data, unknown views, or columns that are not those of the fit.
+    """
+    table = read(path, index)
+    names = getattr(model, "feature_names_in_", None)
+    known = None if names is None else [str(name) for name in names]
+    views = table.views or _only_array(path, table)
+    if views is not None and set(views) & set(model._columns):
+        X = _by_view(table, views, model._columns, known)
+    elif table.column_names is not None and known is not None:
+        X = _by_name(table.X, table.column_names, known, model._columns)
+    else:
+        X = _by_number(table.X, model, views)
+    return Table(X, table.row_names, known, table.views, table.labels)
+
+
+def _only_array(path: Path, table: Table) -> dict[str, slice] | None:
+    """Name of the single array of an npz: it may be one view of several."""
+    if path.suffix.lower() != ".npz":
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        names = [name for name in arrays.files if arrays[name].ndim == 2]
+    return {name: slice(0, table.X.shape[1]) for name in names[:1]}
+
+
+def _by_view(table: Table, views: dict[str, slice], columns: Columns, known: list[str] | None) -> NDArray[np.float64]:
+    unknown = [repr(view) for view in views if view not in columns]
+    if unknown:
+        do = "remove it, or name it as at the fit"
+        raise InputError(message(f"views from {list(columns)}", f"a view {listing(unknown)}", do))
+    X = np.full((table.X.shape[0], sum(own.size for own in columns.values())), np.nan)
+    for view, place in views.items():
+        own, part = columns[view], table.X[:, place]
+        if part.shape[1] != own.size:
+            got = f"{part.shape[1]}"
+            raise InputError(message(f"{own.size} columns in view {view!r}", got, "pass the columns of the fit"))
+        if known is not None and table.column_names is not None:
+            _check_order(table.column_names[place], [known[j] for j in own], view)
+        X[:, own] = part
+    return X
+
+
+def _check_order(given: Sequence[str], fitted: Sequence[str], view: str) -> None:
+    # The reader puts the view before names that occur in two views: only one of both sides may have met the other view.
+    prefix = f"{view}:"
+    for position, (new, old) in enumerate(zip(given, fitted, strict=True)):
+        if new.removeprefix(prefix) != old.removeprefix(prefix):
+            got = f"{new!r} where {old!r} was (column {position} of view {view!r})"
+            raise InputError(message("the columns in the order of the fit", got, "reorder or rename the columns"))
+
+
+def _by_name(X: NDArray[np.float64], given: list[str], known: list[str], columns: Columns) -> NDArray[np.float64]:
+    unknown = [repr(name) for name in given if name not in set(known)]
+    if unknown:
+        got = f"unknown {listing(unknown)}"
+        raise InputError(message("the columns of the fit", got, "drop or rename them, or give --index"))
+    present = set(given)
+    for view, own in columns.items():
+        lacking = [repr(known[j]) for j in own if known[j] not in present]
+        if lacking and len(lacking) < own.size:
+            do = "add them (empty cells where missing), or leave out the whole view"
+            raise InputError(message(f"all columns of view {view!r}", f"none named {listing(lacking)}", do))
+    for position, (new, old) in enumerate(zip(given, (name for name in known if name in present), strict=True)):
+        if new != old:
+            got = f"{new!r} where {old!r} was (column {position})"
+            raise InputError(message("the columns in the order of the fit", got, "reorder the columns"))
+    full = np.full((X.shape[0], len(known)), np.nan)
+    full[:, [known.index(name) for name in given]] = X
+    return full
+
+
+def _by_number(X: NDArray[np.float64], model: Any, views: dict[str, slice] | None) -> NDArray[np.float64]:
+    if X.shape[1] != model.n_features_in_:
+        found = "" if not views else f" in {listing([repr(view) for view in views])}"
+        do = f"pass the columns of the fit, or its views {list(model._columns)} as files or arrays of these names"
+        raise InputError(message(f"{model.n_features_in_} columns, as at the fit", f"{X.shape[1]}{found}", do))
+    return X

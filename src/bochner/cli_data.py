@@ -1,0 +1,157 @@
+"""From arguments to tables and back to files."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.csv_files import write_csv
+from bochner.data.table import Table
+from bochner.errors import InputError, message
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
+FloatArray = NDArray[np.floating[Any]]
+
+MODEL_FILE = "model.bochner"
+OUTPUTS = (".csv", ".npy", ".npz")
+
+
+def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, Any] | None:
+    """Turn ``name=0:500`` and ``name=cd3,cd4`` into the ``views`` of an estimator; None without any.
+
+    Parameters
+    ----------
+    specs : sequence of str
+    names : sequence of str or None
+        Column names of the data: a digit that is no name is a column number.
+
+    Raises
+    ------
+    InputError
+        A specification without ``=``, or a view given twice.
+    """
+    views: dict[str, Any] = {}
+    for spec in specs:
+        name, found, columns = spec.partition("=")
+        if not (name and found and columns):
+            do = "write --view rna=0:500 or --view protein=cd3,cd4"
+            raise InputError(message("--view NAME=COLUMNS", repr(spec), do))
+        if name in views:
+            raise InputError(message("every view once", f"--view {name}=... twice", "list all its columns in one"))
+        views[name] = _selection(columns, names or ())
+    return views or None
+
+
+def _selection(columns: str, names: Sequence[str]) -> Any:
+    if columns not in names and (bounds := re.fullmatch(r"(-?\d*):(-?\d*)", columns)):
+        return slice(*(int(bound) if bound else None for bound in bounds.groups()))
+    items = [item.strip() for item in columns.split(",")]
+    numbers = all(item.isdigit() for item in items) and not set(items) <= set(names)
+    return [int(item) for item in items] if numbers else items
+
+
+def parse_settings(specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Any]:
+    """Turn ``name=value`` into parameters of an estimator; a value is JSON where it can be read as such.
+
+    Parameters
+    ----------
+    specs : sequence of str
+    allowed : sequence of str
+        Parameters the estimator has.
+    elsewhere : mapping of str to str
+        Parameters with an option of their own.
+    """
+    settings: dict[str, Any] = {}
+    for spec in specs:
+        name, found, text = spec.partition("=")
+        if not (name and found):
+            raise InputError(message("--set NAME=VALUE", repr(spec), "write --set n_components=3"))
+        if name in elsewhere:
+            raise InputError(message("parameters without an option of their own", spec, f"use {elsewhere[name]}"))
+        if name not in allowed:
+            known = [other for other in allowed if other not in elsewhere]
+            close = difflib.get_close_matches(name, known, n=1)
+            do = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
+            raise InputError(f"Unknown parameter in --set {spec}: {do}")
+        try:
+            settings[name] = json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
+
+
+def parse_likelihood(specs: Sequence[str]) -> str | dict[str, str] | None:
+    """Turn ``gaussian`` or several ``view=gaussian`` into the ``likelihood`` of an estimator; None without any."""
+    if not specs:
+        return None
+    if len(specs) == 1 and "=" not in specs[0]:
+        return specs[0]
+    pairs = [spec.partition("=") for spec in specs]
+    if not all(name and value for name, _, value in pairs):
+        got = " ".join(f"--likelihood {spec}" for spec in specs)
+        raise InputError(message("one name for all views, or VIEW=NAME for each", got, "write --likelihood rna=NAME"))
+    return {name: value for name, _, value in pairs}
+
+
+def load_model(path: Path) -> LatentVariableEstimator:
+    """Load a model from its file, or from the folder that ``bochner fit`` wrote."""
+    from bochner.estimators.loading import load
+
+    return load(path / MODEL_FILE if path.is_dir() else path)
+
+
+def check_output(path: Path) -> None:
+    """Refuse a place that cannot be written to, before any work is done."""
+    if path.suffix.lower() not in OUTPUTS:
+        got = f"{path} with extension {path.suffix!r}" if path.suffix else f"{path} without extension"
+        raise InputError(message(f"an output file {', '.join(OUTPUTS)}", got, "rename it"))
+    if not path.parent.is_dir():
+        raise InputError(message("an existing folder to write to", str(path.parent), "create it first"))
+
+
+def write_matrices(
+    path: Path, arrays: Mapping[str, FloatArray], columns: Sequence[str] | None, row_names: list[str] | None
+) -> None:
+    """Write arrays of the same rows by extension: npz by name, csv and npy side by side; complete or not at all."""
+    kind = path.suffix.lower()
+    if kind == ".csv":
+        write_csv(path, np.hstack(list(arrays.values())), row_names, columns)
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            if kind == ".npy":
+                np.save(file, np.hstack(list(arrays.values())))
+            else:
+                named: dict[str, Any] = {**arrays}
+                np.savez(file, **(named if row_names is None else {**named, "row_names": np.array(row_names)}))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_embedding(path: Path, mean: FloatArray, std: FloatArray, row_names: list[str] | None) -> None:
+    """Write latents: columns z0, z1, ... and their deviations z0_std, z1_std, ..."""
+    names = [f"z{d}" for d in range(mean.shape[1])]
+    write_matrices(path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], row_names)
+
+
+def frame(table: Table) -> Any:
+    """Return the table's matrix with its column names where pandas can carry them."""
+    if table.column_names is None:
+        return table.X
+    try:
+        import pandas as pd
+    except ImportError:
+        return table.X
+    return pd.DataFrame(table.X, columns=table.column_names)

@@ -1,0 +1,171 @@
+"""``bochner fit``: read, fit, write; an interrupted run leaves what is needed to continue it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bochner.cli_data import MODEL_FILE, frame, parse_likelihood, parse_settings, parse_views, write_embedding
+from bochner.cli_session import say
+from bochner.data.readers import read
+from bochner.data.table import Table
+from bochner.errors import InputError, message
+
+MODELS = {"ng-mvlvm": "NGMVLVM", "advised-rflvm": "AdvisedRFLVM", "random-feature-lvm": "RandomFeatureLVM"}
+CHECKPOINT, SEED_FILE = "checkpoint.ckpt", "seed.json"
+# Parameters that --set refuses, because the command sets them itself.
+ELSEWHERE = {
+    "views": "--view",
+    "likelihood": "--likelihood",
+    "random_state": "--seed",
+    "checkpoint": "--resume: the checkpoint is in the folder of --out",
+    "verbose": "no option: the progress bar shows on a terminal",
+}
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of ``bochner fit``; see its help."""
+
+    data: Path
+    out: Path
+    model: str
+    views: Sequence[str] = ()
+    likelihood: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    index: str | None = None
+    seed: int | None = None
+    resume: bool = False
+    force: bool = False
+
+
+def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
+    """Fit and write ``model.bochner``, ``embedding.csv`` and, where matplotlib is there, two pictures.
+
+    Returns
+    -------
+    result : dict
+        model, elbo, elbo_se, n_iter, converged, seconds, seed, files.
+    interrupted : bool
+        Ctrl-C or SIGTERM ended training; the files hold the best state until then.
+
+    Raises
+    ------
+    InputError
+        The data or the options cannot be used; nothing is left behind in ``out``.
+    """
+    started = time.perf_counter()
+    table = read(options.data, options.index)
+    estimator = _estimator(options, table)
+    created = _prepare(options.out)
+    try:
+        _check_earlier_run(options)
+        seed = _seed(options)
+        estimator.set_params(random_state=seed, checkpoint=str(options.out / CHECKPOINT), verbose=1)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Interrupted", category=UserWarning)  # said by the command
+            estimator.fit(frame(table))
+    except BaseException:  # Ctrl-C before there is anything to keep
+        _clean(options.out, created)
+        raise
+    if table.column_names is not None:
+        estimator.feature_names_in_ = np.array(table.column_names, dtype=object)  # without pandas they are not there
+    files = _write(options.out, estimator, table)
+    if not estimator.interrupted_:
+        (options.out / SEED_FILE).unlink(missing_ok=True)
+    result = {
+        "model": options.model,
+        "elbo": estimator.elbo_,
+        "elbo_se": estimator.elbo_se_,
+        "n_iter": estimator.n_iter_,
+        "converged": estimator.converged_,
+        "seconds": round(time.perf_counter() - started, 3),
+        "seed": seed,
+        "files": [str(path) for path in files],
+    }
+    return result, estimator.interrupted_
+
+
+def _estimator(options: FitOptions, table: Table) -> Any:
+    from bochner import estimators
+
+    cls = getattr(estimators, MODELS[options.model])
+    settings = parse_settings(options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE)
+    views = parse_views(options.views, table.column_names) or table.views
+    likelihood = parse_likelihood(options.likelihood)
+    return cls(**settings, views=views, **({} if likelihood is None else {"likelihood": likelihood}))
+
+
+def _prepare(out: Path) -> bool:
+    """Make the folder; True when it was not there."""
+    if out.exists() and not out.is_dir():
+        raise InputError(message("--out to be a folder", f"the file {out}", "choose another name"))
+    created = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    return created
+
+
+def _clean(out: Path, created: bool) -> None:
+    """Leave no trace of a fit that did not begin."""
+    if not (out / CHECKPOINT).exists():
+        (out / SEED_FILE).unlink(missing_ok=True)
+    if created and not any(out.iterdir()):
+        out.rmdir()
+
+
+def _check_earlier_run(options: FitOptions) -> None:
+    checkpoint = options.out / CHECKPOINT
+    if not checkpoint.exists():
+        if options.resume:
+            say(f"No interrupted run in {options.out}: starting from the beginning.")
+    elif options.force:
+        checkpoint.unlink()
+    elif not options.resume:
+        raise InputError(
+            f"An interrupted run is in {options.out}: add --resume to continue it, or --force to start anew."
+        )
+
+
+def _seed(options: FitOptions) -> int:
+    """Take the seed of the option, or of the run to continue, or a fresh one; a run to come can find it again."""
+    path = options.out / SEED_FILE
+    if options.seed is not None:
+        seed = options.seed
+    elif options.resume and path.is_file():
+        try:
+            seed = int(json.loads(path.read_text())["seed"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(message("the seed of the interrupted run", f"a damaged {path}", "give --seed")) from error
+    else:
+        seed = secrets.randbelow(2**31)
+    path.write_text(json.dumps({"seed": seed}) + "\n")
+    return seed
+
+
+def _write(out: Path, estimator: Any, table: Table) -> list[Path]:
+    files = [out / MODEL_FILE, out / "embedding.csv"]
+    estimator.set_params(checkpoint=None)  # a path of this run has no place in a file that travels
+    estimator.save(files[0])
+    write_embedding(files[1], estimator.embedding_, estimator.embedding_std_, table.row_names)
+    try:
+        return [*files, *_pictures(out, estimator, table)]
+    except ImportError as error:
+        say(f"No pictures: {error}")
+        return files
+
+
+def _pictures(out: Path, estimator: Any, table: Table) -> list[Path]:
+    from bochner import plots
+
+    return [
+        plots.save(plots.bound_trace(estimator), out / "bound.png"),
+        plots.save(plots.latent_map(estimator, labels=table.labels), out / "latent.png"),
+    ]

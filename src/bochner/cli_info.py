@@ -1,0 +1,90 @@
+"""``bochner info``: what is in a model or in data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bochner.cli_data import MODEL_FILE, load_model
+from bochner.data.columns import describe_column
+from bochner.data.readers import EXTENSIONS, read
+from bochner.data.table import Table
+
+
+def describe(path: Path, index: str | None) -> dict[str, Any]:
+    """Describe a model file, the folder of a fit, or data."""
+    is_model = (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
+    if is_model or (path.is_file() and path.suffix.lower() not in EXTENSIONS):
+        return describe_model(load_model(path))
+    return describe_data(read(path, index))
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Summarise a fitted model."""
+    report = model.collapse_
+    return {
+        "model": type(model).__name__,
+        "elbo": model.elbo_,
+        "elbo_se": model.elbo_se_,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+        "interrupted": model.interrupted_,
+        "rows": int(model.embedding_.shape[0]),
+        "columns": int(model.n_features_in_),
+        "n_components": int(model.embedding_.shape[1]),
+        "n_mixtures": model.n_mixtures_,
+        "n_frequencies": model.n_frequencies_,
+        "views": {
+            view: {
+                "columns": int(own.size),
+                "noise_variance": float(model.noise_variance_[view]),
+                "noise_share": float(report.noise_share[view]),
+                "relevance": [float(r) for r in model.relevance_[i]],
+            }
+            for i, (view, own) in enumerate(model._columns.items())
+        },
+        "collapse": {
+            "dead": list(report.dead),
+            "variance_ratio": [float(r) for r in report.variance_ratio],
+            "effective_dimensions": float(report.effective_dimensions),
+            "advice": report.advice(),
+        },
+        "starts": model.starts_,
+        "parameters": {name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "views"},
+    }
+
+
+def describe_data(table: Table) -> dict[str, Any]:
+    """Summarise data before they are fitted."""
+    X, names = table.X, table.column_names
+    missing, infinite = np.isnan(X), np.isinf(X)
+    shown = np.where(missing, np.inf, X).min(axis=0) == np.where(missing, -np.inf, X).max(axis=0)
+    views = table.views or {"x": slice(0, X.shape[1])}
+    return {
+        "rows": X.shape[0],
+        "columns": X.shape[1],
+        "row_names": table.row_names is not None,
+        "column_names": names is not None,
+        "labels": table.labels is not None,
+        "missing_share": float(missing.mean()),
+        "infinite_entries": int(infinite.sum()),
+        "constant_columns": [describe_column(int(j), names) for j in np.flatnonzero(shown)],
+        "empty_columns": [describe_column(int(j), names) for j in np.flatnonzero(missing.all(axis=0))],
+        "empty_rows": int(missing.all(axis=1).sum()),
+        "views": {view: _describe_view(missing[:, own]) for view, own in views.items()},
+        "matrix_bytes": int(X.nbytes),
+    }
+
+
+def _describe_view(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
+    return {
+        "columns": missing.shape[1],
+        "missing_share": float(missing.mean()),
+        "rows_without": int(missing.all(axis=1).sum()),
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)

@@ -1,0 +1,148 @@
+"""What every command shares: exit codes, messages of one line, and one JSON object where it is asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import typer
+
+from bochner.errors import InputError, NumericalError
+
+FAULT, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+Show = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Reply:
+    """What a command answers.
+
+    Attributes
+    ----------
+    values : dict
+        The JSON object.
+    show : callable or None
+        Prints the values for people; used without ``--json``.
+    code : int
+        Exit code.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    show: Show | None = None
+    code: int = 0
+
+
+def say(text: str) -> None:
+    """Print a line on standard error."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def session(as_json: bool) -> Iterator[Reply]:
+    """Run the body of a command: its warnings become lines, its errors exit codes, its reply the output.
+
+    Parameters
+    ----------
+    as_json : bool
+        Print the reply as one JSON object and nothing else on standard output. Bad input, faults and interruptions
+        print ``{"error": ...}`` there, besides the message on standard error.
+
+    Raises
+    ------
+    typer.Exit
+        With 1 (a fault of ours), 2 (bad input) or 130 (interrupted), where the body did not end well.
+    """
+    reply = Reply()
+    with warnings.catch_warnings(), _sigterm_interrupts():
+        warnings.showwarning = _show_warning
+        try:
+            yield reply
+        except typer.Exit:
+            raise
+        except KeyboardInterrupt:
+            _fail("Interrupted.", INTERRUPTED, as_json)
+        except Exception as error:
+            _fail_with(error, as_json)
+    if as_json:
+        typer.echo(json.dumps(_finite(reply.values), allow_nan=False))
+    elif reply.show is not None:
+        reply.show(reply.values)
+    if reply.code:
+        raise typer.Exit(reply.code)
+
+
+def is_bad_input(error: Exception) -> bool:
+    """Tell whether an exception is about what the user gave, not about a fault of ours."""
+    if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename is not None):
+        return True
+    frames = list(traceback.walk_tb(error.__traceback__))
+    # scikit-learn's checks raise plain ValueErrors: they are told from others by where they come from.
+    checked = bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith("sklearn.utils")
+    return checked and isinstance(error, ValueError | TypeError)
+
+
+def _fail_with(error: Exception, as_json: bool) -> None:
+    if is_bad_input(error):
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        _fail(f"Error: {reason}", BAD_INPUT, as_json)
+    if not isinstance(error, NumericalError):
+        traceback.print_exception(error, file=sys.stderr)
+    say("This is a fault of bochner, not of your data: please report it with the lines above and the version.")
+    _fail(f"Error: {type(error).__name__}: {error}", FAULT, as_json)
+
+
+def _fail(text: str, code: int, as_json: bool) -> None:
+    say(text)
+    if as_json:
+        typer.echo(json.dumps({"error": text.removeprefix("Error: ")}))
+    raise typer.Exit(code)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    del category, filename, lineno, file, line  # where a warning comes from is of no use on a command line
+    say(f"Warning: {' '.join(str(message).split())}")
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: batch systems send it before they kill."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python sets signal handlers in the main thread only
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _finite(value: Any) -> Any:
+    """Replace what JSON has no word for (NaN, inf) by null."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,45 @@
+"""Figures without pyplot's global state: making, finishing and saving them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK = "#303030"
+
+
+def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
+    """Write the figure of an Axes to a file and return its path."""
+    figure(ax).savefig(path, dpi=dpi)
+    return Path(path)
+
+
+def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
+    """Make a new figure of so many inches and return its Axes, side by side.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError('pictures need matplotlib: pip install "bochner[plot]"') from error
+    return list(Figure(figsize=(width, height), layout="constrained").subplots(1, n_columns, squeeze=False)[0])
+
+
+def figure(ax: Axes) -> Any:
+    """Return the figure of an Axes, whatever kind it is."""
+    return ax.figure
+
+
+def finish(ax: Axes, title: str, x: str, y: str) -> None:
+    """Give an Axes its title and labels, in one style."""
+    ax.set_title(title, loc="left", fontsize=11, color=INK)
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
+    ax.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,270 @@
+"""Pictures of fitted models: every function draws into an Axes and returns it, without pyplot's global state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bochner.errors import InputError, message
+from bochner.figures import INK, axes, figure, finish, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["axes", "bound_trace", "completions", "latent_map", "learned_kernel", "relevance", "save"]
+
+FloatArray = NDArray[np.floating[Any]]
+
+# Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour vision.
+COLOURS = (
+    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
+)  # fmt: skip
+_MARKERS = "os^Dv"
+_FAINT = "#b0b0b0"
+_MOST_CLASSES = len(COLOURS) * len(_MARKERS)
+_PIXEL_GAP = 1
+
+
+def latent_map(
+    model: Any,
+    labels: ArrayLike | None = None,
+    dims: tuple[int, int] = (0, 1),
+    ax: Axes | None = None,
+    n_ellipses: int = 150,
+) -> Axes:
+    """Draw the training rows in latent space, some with an ellipse of one posterior standard deviation.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    labels : array-like of shape (N,), optional
+        Classes (text, or up to 50 whole numbers) get colours and a name at their median; numbers a colour bar.
+    dims : (int, int), default=(0, 1)
+        Latent dimensions to draw. A model with one dimension is drawn against the row number.
+    ax : Axes, optional
+    n_ellipses : int, default=150
+        Rows drawn with their deviation, spread evenly over the data.
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or axes(6.4, 5.6)[0]
+    Z, std, names = _coordinates(model, dims)
+    y = None if labels is None else _labels(labels, len(Z))
+    _ellipses(ax, Z, std, n_ellipses)
+    size = float(np.clip(9000 / len(Z), 5, 30))
+    if y is None:
+        ax.scatter(Z[:, 0], Z[:, 1], s=size, color=COLOURS[0], linewidths=0, alpha=0.8)
+    elif _is_classes(y):
+        _scatter_classes(ax, Z, y, size)
+    else:
+        points = ax.scatter(Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap="viridis", linewidths=0)
+        figure(ax).colorbar(points, ax=ax, label="label")
+    shown = f", ellipses: 1 deviation of {min(n_ellipses, len(Z))} rows" if n_ellipses else ""
+    finish(ax, f"{len(Z):,} rows in latent space{shown}", *names)
+    return ax
+
+
+def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
+    """Draw the evidence lower bound of every training step, its running mean, and its final value.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    ax : Axes, optional
+    window : int, default=50
+        Steps of the running mean.
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or axes(6.4, 4.0)[0]
+    history = np.asarray(model.elbo_history_, dtype=float)
+    steps = np.arange(1, len(history) + 1)
+    ax.plot(steps, history, color=_FAINT, linewidth=0.8, label="one draw per step")
+    width = min(window, len(history))
+    if width > 1:
+        mean = np.convolve(history, np.full(width, 1 / width), mode="valid")
+        ax.plot(steps[width - 1 :], mean, color=COLOURS[0], linewidth=2, label=f"mean of {width} steps")
+    final = f"final: {model.elbo_:,.0f} ± {model.elbo_se_:,.0f}"
+    ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
+    # The first steps lie far below the rest and would flatten it: they may leave the picture.
+    low, high = np.quantile(history, 0.02), max(history.max(), model.elbo_)
+    ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low) or None)
+    ax.ticklabel_format(axis="y", style="plain", useOffset=False)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.legend(frameon=False, loc="lower right")
+    state = "level" if model.converged_ else "not level yet"
+    finish(ax, f"Evidence lower bound: {state} after {model.n_iter_:,} steps", "training step", "bound (nats)")
+    return ax
+
+
+def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, n_points: int = 120) -> Axes:
+    """Draw a view's learned kernel between points along the dimension that matters most to it.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    view : str, optional
+        Needed when there are several.
+    ax : Axes, optional
+    n_points : int, default=120
+        Points from the 1st to the 99th percentile of the training rows; other dimensions stay at their mean.
+
+    Returns
+    -------
+    Axes
+        Bands parallel to the diagonal mean a stationary kernel; white is no covariance.
+    """
+    ax = ax or axes(5.6, 4.6)[0]
+    index = model._view_index(view)
+    name = list(model._columns)[index]
+    dim = int(np.argmax(model.relevance_[index]))
+    low, high = np.quantile(model.embedding_[:, dim], (0.01, 0.99))
+    Z = np.tile(model.embedding_.mean(axis=0), (n_points, 1))
+    Z[:, dim] = np.linspace(low, high, n_points)
+    K = model.kernel_matrix(Z, view=name)
+    limit = float(np.abs(K).max())
+    image = ax.imshow(K, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=(low, high, high, low), aspect="equal")
+    figure(ax).colorbar(image, ax=ax, label="covariance (data units²)", shrink=0.85)
+    label = f"latent dimension {dim}"
+    finish(ax, f"Learned kernel of view {name!r}", label, label)
+    return ax
+
+
+def relevance(model: Any, ax: Axes | None = None) -> Axes:
+    """Draw the share of each view's variation along each latent dimension.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or axes(6.4, 3.6)[0]
+    n_views, n_dims = model.relevance_.shape
+    width = 0.8 / n_views
+    for i, view in enumerate(model._columns):
+        places = np.arange(n_dims) + (i - (n_views - 1) / 2) * width
+        ax.bar(places, 100 * model.relevance_[i], width * 0.92, color=COLOURS[i % len(COLOURS)], label=view)
+    ax.set_xticks(range(n_dims))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
+    if n_views > 1:
+        ax.legend(frameon=False, title="view", ncols=2 if n_views > 4 else 1)
+    finish(ax, "What each latent dimension carries", "latent dimension", "share of the view's variation")
+    return ax
+
+
+def completions(
+    true: ArrayLike,
+    completed: ArrayLike,
+    observed: ArrayLike,
+    shape: tuple[int, int],
+    n: int = 12,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw images in three lines: the truth, what the model was shown, what it made of it.
+
+    Parameters
+    ----------
+    true, completed : array-like of shape (rows, pixels)
+    observed : array-like of bool, shape (rows, pixels)
+        True where the model saw the pixel.
+    shape : (int, int)
+        Height and width of an image.
+    n : int, default=12
+        Images, spread evenly over the rows.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    T, C, seen = np.asarray(true, dtype=float), np.asarray(completed, dtype=float), np.asarray(observed, dtype=bool)
+    if not T.shape == C.shape == seen.shape or T.ndim != 2 or T.shape[1] != shape[0] * shape[1]:
+        got = f"{T.shape}, {C.shape}, {seen.shape}"
+        raise InputError(message(f"three arrays of shape (rows, {shape[0] * shape[1]})", got, "flatten the images"))
+    rows = np.unique(np.linspace(0, len(T) - 1, min(n, len(T))).round().astype(int))
+    ax = ax or axes(max(0.8 * len(rows) + 1, 3), 3.0)[0]
+    lines = [_strip(T[rows], shape), _strip(np.where(seen, T, np.nan)[rows], shape), _strip(C[rows], shape)]
+    inside = [_strip(np.ones_like(T[rows]), shape)] * 3
+    # What lies between images is white, what the model was not shown is hatched: neither is a pixel value.
+    picture = np.ma.masked_invalid(np.vstack(lines))
+    ax.set_facecolor("white")
+    hidden = np.ma.masked_where(~(np.isnan(np.vstack(lines)) & (np.vstack(inside) == 1)), np.ones(picture.shape))
+    ax.imshow(picture, cmap="gray_r", vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest")
+    ax.imshow(hidden, cmap="Blues", vmin=0, vmax=4, interpolation="nearest")
+    height = shape[0] + _PIXEL_GAP
+    ax.set_yticks([height * i + shape[0] / 2 for i in range(3)], ["truth", "shown", "completed"])
+    ax.set_xticks([])
+    finish(ax, "Rows never seen in training, completed from what was shown (blue: hidden)", "", "")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _coordinates(model: Any, dims: tuple[int, int]) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
+    Z, std = model.embedding_, model.embedding_std_
+    if Z.shape[1] == 1:
+        rows = np.arange(len(Z), dtype=float)
+        return np.column_stack([rows, Z[:, 0]]), np.column_stack([0 * rows, std[:, 0]]), ("row", "latent dimension 0")
+    own = list(dims)
+    if len(own) != 2 or not all(0 <= d < Z.shape[1] for d in own):
+        raise InputError(message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"))
+    return Z[:, own], std[:, own], (f"latent dimension {own[0]}", f"latent dimension {own[1]}")
+
+
+def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
+    from matplotlib.collections import EllipseCollection
+
+    rows = np.unique(np.linspace(0, len(Z) - 1, min(count, len(Z))).round().astype(int))
+    sizes = 2 * std[rows]
+    drawn = EllipseCollection(
+        sizes[:, 0], sizes[:, 1], np.zeros(len(rows)), units="xy", offsets=Z[rows],
+        offset_transform=ax.transData, facecolors="none", edgecolors=INK, linewidths=0.5, alpha=0.35,
+    )  # fmt: skip
+    ax.add_collection(drawn)
+
+
+def _labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
+    y = np.asarray(labels)
+    if y.shape != (n_rows,):
+        raise InputError(message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row"))
+    return y
+
+
+def _is_classes(y: NDArray[Any]) -> bool:
+    return (y.dtype.kind not in "f" and len(np.unique(y)) <= _MOST_CLASSES) or y.dtype.kind in "OSU"
+
+
+def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[Any], size: float) -> None:
+    from matplotlib.patheffects import withStroke
+
+    classes = np.unique(y)
+    for i, name in enumerate(classes):
+        own = Z[y == name]
+        colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
+        ax.scatter(own[:, 0], own[:, 1], s=size, color=colour, marker=marker, linewidths=0, alpha=0.85, label=str(name))
+        if len(classes) <= len(COLOURS):
+            outline = [withStroke(linewidth=3, foreground="white")]
+            place = np.median(own, axis=0)
+            ax.annotate(str(name), place, ha="center", va="center", weight="bold", color=INK, path_effects=outline)
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=1.5)
+
+
+def _strip(images: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Lay images side by side with NaN between and below them."""
+    padded = np.full((len(images), shape[0] + _PIXEL_GAP, shape[1] + _PIXEL_GAP), np.nan)
+    padded[:, : shape[0], : shape[1]] = images.reshape(-1, *shape)
+    return np.concatenate(list(padded), axis=1)
