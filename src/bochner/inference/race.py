@@ -50,12 +50,13 @@ class Race:
             if self._best is None:
                 self._best = trainer
             result: dict[str, Any] = {"init": name, "index": index, "steps": 0}
-            result["elbo_start"], _ = evaluate(trainer.module, self.data, plan, "race")
+            result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race")
+            result["elbo_start"] = result["elbo"]
             if len(plan.starts) > 1:
                 with progress_bar(f"start {name}", length, plan.shown) as bar:
                     trainer.run(until=length, on_step=bar)
                 result["steps"] = trainer.state.step
-            result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race")
+                result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race")
             self.results.append(result)
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
