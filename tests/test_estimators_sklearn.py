@@ -1,0 +1,35 @@
+"""scikit-learn's whole check suite on every latent variable model, with one view and with two."""
+
+import warnings
+
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner.errors import CollapseWarning, DataWarning
+from bochner.inference import fit, plan
+
+SMALL = {"max_iter": 8, "n_mixtures": 1, "n_frequencies": 8, "n_init": 1, "n_components": 1}
+CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM]
+TWO = {"first": slice(0, 1), "rest": slice(1, None)}
+ESTIMATORS = [cls(**SMALL, views=views) for views in (None, TWO) for cls in CLASSES]
+
+EXPECTED_FAILURES: dict[str, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    # What the checks look at does not depend on how well the bound is known; hundreds of fits are faster so.
+    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
+    monkeypatch.setattr(fit, "_POSTERIOR_DRAWS", 2)
+    monkeypatch.setattr(fit, "_LATENT_DRAWS", 2)
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED_FAILURES)
+def test_scikit_learn_check(estimator, check):
+    with warnings.catch_warnings():
+        # Eight steps are no training, and the checks' data are small, constant or of low rank on purpose.
+        for category in (ConvergenceWarning, CollapseWarning, DataWarning):
+            warnings.simplefilter("ignore", category)
+        check(estimator)
