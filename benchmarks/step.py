@@ -53,13 +53,13 @@ def block_of(n_rows: int, n_columns: int) -> Block:
     return Block(Y, None, torch.arange(n_columns), float(Y.numel()))
 
 
-def step_of(model: LatentVariableModel, block: Block) -> Callable[[], None]:
+def step_of(model: LatentVariableModel, block: Block, n_frequencies: int = H) -> Callable[[], None]:
     """Return a function that takes the value and the gradient at fresh draws."""
     count = iter(range(10**9))
 
     def step() -> None:
         model.zero_grad()
-        draws = draw(model, H, "iid", 0, "benchmark", next(count))
+        draws = draw(model, n_frequencies, "iid", 0, "benchmark", next(count))
         (-elbo(model, ((block,),), draws).total).backward()
 
     return step
@@ -129,23 +129,25 @@ def peak_bytes(reset: bool = False) -> int:
     return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
 
 
-def memory_of_step(n_rows: int, n_columns: int, keep_bytes: int, threads: int) -> int:
+def memory_of_step(n_rows: int, n_columns: int, n_frequencies: int, keep_bytes: int, threads: int) -> int:
     """Return by how many bytes two steps raise the peak; run it in a process of its own."""
     torch.set_num_threads(threads)
     collapsed.KEEP_BYTES = keep_bytes
-    step_of(model_of(3 * 2048), block_of(3 * 2048, n_columns))()
-    step = step_of(model_of(n_rows), block_of(n_rows, n_columns))
+    step_of(model_of(3 * 2048), block_of(3 * 2048, n_columns), n_frequencies)()
+    step = step_of(model_of(n_rows), block_of(n_rows, n_columns), n_frequencies)
     before = peak_bytes(reset=True)
     step()
     step()
     return peak_bytes() - before
 
 
-def measure_memory(n_rows: int, n_columns: int, keep_bytes: int) -> dict[str, Value]:
+def measure_memory(n_rows: int, n_columns: int, n_frequencies: int, keep_bytes: int) -> dict[str, Value]:
     """Measure the memory of a step beside that of data and features."""
+    task = (n_rows, n_columns, n_frequencies, keep_bytes, torch.get_num_threads())
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        beyond = pool.submit(memory_of_step, n_rows, n_columns, keep_bytes, torch.get_num_threads()).result()
-    sizes = {"data_mb": n_rows * n_columns * 4 / 1e6, "features_mb": n_rows * K * 4 / 1e6, "beyond_mb": beyond / 1e6}
+        beyond = pool.submit(memory_of_step, *task).result()
+    features = n_rows * 2 * Q * n_frequencies * 4
+    sizes = {"data_mb": n_rows * n_columns * 4 / 1e6, "features_mb": features / 1e6, "beyond_mb": beyond / 1e6}
     return {"rows": n_rows, "columns": n_columns, **sizes}
 
 
@@ -159,16 +161,17 @@ def time_jobs(seeds: range, quick: bool) -> Iterator[Job]:
 
 def memory_jobs(seeds: range, quick: bool) -> Iterator[Job]:
     """Yield sizes to weigh."""
-    for mode, keep in (("recomputed", 0), ("kept", 2**62)):
+    for mode, n_frequencies, keep in (("recomputed", H, 0), ("recomputed", 4 * H, 0), ("kept", H, 2**62)):
+        method = f"{mode}, K={2 * Q * n_frequencies}"
         for n_rows in (10_000,) if quick else (10_000, 30_000, 60_000, 120_000, 240_000):
-            measure = partial(measure_memory, n_rows, 50, keep)
-            yield from (Job(f"N={n_rows} M=50", mode, s, measure) for s in seeds)
+            measure = partial(measure_memory, n_rows, 50, n_frequencies, keep)
+            yield from (Job(f"N={n_rows} M=50", method, s, measure) for s in seeds)
 
 
-def slope(rows: list[dict[str, str]], method: str, columns: str, value: str, least: int) -> float:
-    """Return the slope of log value against log N by least squares, for N >= least."""
-    chosen = [r for r in rows if r["method"] == method and r["columns"] == columns and int(r["rows"]) >= least]
-    points = [(math.log(int(r["rows"])), math.log(max(float(r[value]), 1e-3))) for r in chosen]
+def growth(rows: list[dict[str, str]], value: str, log: bool) -> float:
+    """Return the least-squares slope of a value against N from N = 10,000, of logarithms or as they are."""
+    scale: Callable[[float], float] = math.log if log else float
+    points = [(scale(float(r["rows"])), scale(float(r[value]))) for r in rows if int(r["rows"]) >= 10_000]
     if len({x for x, _ in points}) < 2:
         return math.nan
     xs, ys = zip(*points, strict=True)
@@ -181,10 +184,15 @@ def main() -> None:
     times.collect(time_jobs(options.seeds, options.quick))
     print(table(times.rows(), TIMES, heads=("rows", "columns")))
     for columns in ("50", "784"):
-        print(f"M={columns}: time grows as N^{slope(times.rows(), 'step', columns, 'ms', 10_000):.2f} from N=10,000")
+        slope = growth([r for r in times.rows() if r["columns"] == columns], "ms", log=True)
+        print(f"M={columns}: time grows as N^{slope:.2f} from N=10,000")
     weights = Store("step_memory", ("rows", "columns", *MEMORY), options.quick)
     weights.collect(memory_jobs(options.seeds, options.quick))
     print(table(weights.rows(), MEMORY, heads=("method", "rows")))
+    for method in dict.fromkeys(r["method"] for r in weights.rows()):
+        own = [r for r in weights.rows() if r["method"] == method]
+        ours, features = (1e6 * growth(own, value, log=False) for value in ("beyond_mb", "features_mb"))
+        print(f"{method}: {ours:.0f} bytes a row beyond the data, where a row of features takes {features:.0f}")
 
 
 if __name__ == "__main__":
