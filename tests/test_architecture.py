@@ -24,10 +24,12 @@ FLOORS: dict[str, str] = {
     "F5 models": "models.latents models.lvm models",
     "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
     "F7 inference": """
-        inference.initialise inference.posterior inference.persistence inference.checkpoint inference.train
-        inference.predict inference.diagnose inference.fit inference""",
+        inference.initialise inference.posterior inference.targets inference.place inference.predict
+        inference.diagnose inference.train inference.files inference.checkpoint inference.progress inference.plan
+        inference.race inference.fit inference.persistence inference""",
     "F8 estimators, datasets": """
-        estimators.base estimators.lvm estimators.kernel_approximation estimators
+        estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm
+        estimators.loading estimators.kernel_approximation estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
         figures plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
@@ -102,11 +104,11 @@ def likely_floor(name: str) -> str:
 
 
 def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, source: list[str]) -> int:
-    """Lines of a function that are neither blank, comment nor docstring."""
+    """Lines of a function's body that are neither blank, comment nor docstring: a signature is documentation."""
     skipped: set[int] = set()
     if ast.get_docstring(node) is not None:
         skipped.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    lines = range(node.lineno, (node.end_lineno or 0) + 1)
+    lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
     return sum(
         i not in skipped and not source[i - 1].strip().startswith("#") and bool(source[i - 1].strip()) for i in lines
     )
