@@ -171,7 +171,7 @@ def test_the_law_is_applied():
     assert target("bochner.data.views") == "data.views"
     assert target("bochner.something") == "__init__"
     code = "def f():\n    '''Doc.\n\n    More.'''\n\n    # why\n    return 1\n"
-    assert code_lines(ast.parse(code).body[0], code.splitlines()) == 2
+    assert code_lines(ast.parse(code).body[0], code.splitlines()) == 1
     relative = ast.parse("from ..errors import x\nfrom . import views").body
     assert [absolute(node, "data.views") for node in relative] == ["bochner.errors", "bochner.data"]
     assert absolute(relative[1], "data") == "bochner.data"
