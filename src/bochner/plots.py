@@ -64,8 +64,11 @@ def latent_map(
     else:
         points = ax.scatter(Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap="viridis", linewidths=0)
         figure(ax).colorbar(points, ax=ax, label="label")
-    shown = f", ellipses: 1 deviation of {min(n_ellipses, len(Z))} rows" if n_ellipses else ""
-    finish(ax, f"{len(Z):,} rows in latent space{shown}", *names)
+    count = min(n_ellipses, len(Z))
+    which = "each" if count == len(Z) else f"{count} of them"
+    finish(ax, f"{len(Z):,} rows; ellipse: one standard deviation ({which})" if count else f"{len(Z):,} rows", *names)
+    if names[0] != "row":
+        ax.set_aspect("equal", adjustable="datalim")  # the prior is as wide in every direction
     return ax
 
 
@@ -88,10 +91,12 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     history = np.asarray(model.elbo_history_, dtype=float)
     steps = np.arange(1, len(history) + 1)
     ax.plot(steps, history, color=_FAINT, linewidth=0.8, label="one draw per step")
-    width = min(window, len(history))
+    width = min(window, len(history) // 10)
     if width > 1:
         mean = np.convolve(history, np.full(width, 1 / width), mode="valid")
-        ax.plot(steps[width - 1 :], mean, color=COLOURS[0], linewidth=2, label=f"mean of {width} steps")
+        ax.plot(
+            steps[: len(mean)] + (width - 1) / 2, mean, color=COLOURS[0], linewidth=2, label=f"mean of {width} steps"
+        )
     final = f"final: {model.elbo_:,.0f} ± {model.elbo_se_:,.0f}"
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
     # The first steps lie far below the rest and would flatten it: they may leave the picture.
@@ -132,7 +137,9 @@ def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, 
     Z[:, dim] = np.linspace(low, high, n_points)
     K = model.kernel_matrix(Z, view=name)
     limit = float(np.abs(K).max())
-    image = ax.imshow(K, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=(low, high, high, low), aspect="equal")
+    signed = float(K.min()) < -0.02 * limit
+    colours, least = ("RdBu_r", -limit) if signed else ("Reds", 0.0)
+    image = ax.imshow(K, cmap=colours, vmin=least, vmax=limit, extent=(low, high, high, low), aspect="equal")
     figure(ax).colorbar(image, ax=ax, label="covariance (data units²)", shrink=0.85)
     label = f"latent dimension {dim}"
     finish(ax, f"Learned kernel of view {name!r}", label, label)
@@ -197,14 +204,11 @@ def completions(
         raise InputError(message(f"three arrays of shape (rows, {shape[0] * shape[1]})", got, "flatten the images"))
     rows = np.unique(np.linspace(0, len(T) - 1, min(n, len(T))).round().astype(int))
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 3.0)[0]
-    lines = [_strip(T[rows], shape), _strip(np.where(seen, T, np.nan)[rows], shape), _strip(C[rows], shape)]
-    inside = [_strip(np.ones_like(T[rows]), shape)] * 3
-    # What lies between images is white, what the model was not shown is hatched: neither is a pixel value.
-    picture = np.ma.masked_invalid(np.vstack(lines))
-    ax.set_facecolor("white")
-    hidden = np.ma.masked_where(~(np.isnan(np.vstack(lines)) & (np.vstack(inside) == 1)), np.ones(picture.shape))
+    picture = np.vstack([_strip(images[rows], shape) for images in (T, np.where(seen, T, np.nan), C)])
+    # Between images there is nothing, what the model was not shown is blue: neither is a pixel value.
+    hidden = np.vstack([_strip(mask[rows], shape) for mask in (0.0 * T, np.where(seen, 0.0, 1.0), 0.0 * T)])
     ax.imshow(picture, cmap="gray_r", vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest")
-    ax.imshow(hidden, cmap="Blues", vmin=0, vmax=4, interpolation="nearest")
+    ax.imshow(np.where(hidden == 1, 1.0, np.nan), cmap="Blues", vmin=0, vmax=4, interpolation="nearest")
     height = shape[0] + _PIXEL_GAP
     ax.set_yticks([height * i + shape[0] / 2 for i in range(3)], ["truth", "shown", "completed"])
     ax.set_xticks([])
@@ -229,12 +233,18 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
     from matplotlib.collections import EllipseCollection
 
     rows = np.unique(np.linspace(0, len(Z) - 1, min(count, len(Z))).round().astype(int))
+    if not std[:, 0].any():  # one latent dimension: the row number has no deviation
+        ax.vlines(
+            Z[rows, 0], Z[rows, 1] - std[rows, 1], Z[rows, 1] + std[rows, 1], color=INK, linewidth=0.5, alpha=0.35
+        )
+        return
     sizes = 2 * std[rows]
     drawn = EllipseCollection(
         sizes[:, 0], sizes[:, 1], np.zeros(len(rows)), units="xy", offsets=Z[rows],
         offset_transform=ax.transData, facecolors="none", edgecolors=INK, linewidths=0.5, alpha=0.35,
     )  # fmt: skip
     ax.add_collection(drawn)
+    ax.update_datalim(np.vstack([Z[rows] - std[rows], Z[rows] + std[rows]]))
 
 
 def _labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
@@ -257,9 +267,11 @@ def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[Any], size: float) -> N
         colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
         ax.scatter(own[:, 0], own[:, 1], s=size, color=colour, marker=marker, linewidths=0, alpha=0.85, label=str(name))
         if len(classes) <= len(COLOURS):
-            outline = [withStroke(linewidth=3, foreground="white")]
+            outline = [withStroke(linewidth=4, foreground="white")]
             place = np.median(own, axis=0)
-            ax.annotate(str(name), place, ha="center", va="center", weight="bold", color=INK, path_effects=outline)
+            ax.annotate(
+                str(name), place, ha="center", va="center", weight="bold", fontsize=14, color=INK, path_effects=outline
+            )
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=1.5)
 
 
@@ -267,4 +279,4 @@ def _strip(images: FloatArray, shape: tuple[int, int]) -> FloatArray:
     """Lay images side by side with NaN between and below them."""
     padded = np.full((len(images), shape[0] + _PIXEL_GAP, shape[1] + _PIXEL_GAP), np.nan)
     padded[:, : shape[0], : shape[1]] = images.reshape(-1, *shape)
-    return np.concatenate(list(padded), axis=1)
+    return np.concatenate(list(padded), axis=1)[:, :-_PIXEL_GAP]

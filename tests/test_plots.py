@@ -1,0 +1,98 @@
+"""Pictures: what is drawn where, without pyplot's global state."""
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner import plots
+from bochner.errors import InputError
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def model():
+    source = np.random.default_rng(0)
+    z = source.normal(size=(30, 2))
+    X = np.sin(z @ source.normal(size=(2, 7))) + 0.1 * source.normal(size=(30, 7))
+    views = {"left": slice(0, 3), "right": slice(3, 7)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bo.NGMVLVM(2, views=views, n_frequencies=10, n_init=1, max_iter=15, random_state=0).fit(X)
+
+
+def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
+    drawn = {
+        "latent": plots.latent_map(model),
+        "bound": plots.bound_trace(model),
+        "kernel": plots.learned_kernel(model, "right"),
+        "relevance": plots.relevance(model),
+    }
+    for name, ax in drawn.items():
+        assert ax.get_title(loc="left")
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+        assert plots.save(ax, tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_a_given_axes_is_drawn_into(model):
+    left, right = plots.axes(6, 3, 2)
+    assert plots.latent_map(model, ax=left) is left
+    assert plots.learned_kernel(model, "left", ax=right) is right
+
+
+def test_the_ellipses_are_one_deviation(model):
+    collections = plots.latent_map(model, n_ellipses=30).collections
+    ellipses = next(c for c in collections if type(c).__name__ == "EllipseCollection")
+    np.testing.assert_allclose(ellipses.get_widths(), 2 * model.embedding_std_[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(ellipses.get_offsets(), model.embedding_, rtol=1e-6)
+
+
+def test_classes_get_a_legend_and_numbers_a_colour_bar(model):
+    classes = plots.latent_map(model, labels=["a", "b", "c"] * 10)
+    assert [text.get_text() for text in classes.get_legend().get_texts()] == ["a", "b", "c"]
+    numbers = plots.latent_map(model, labels=np.linspace(0, 1, 30))
+    assert numbers.get_legend() is None
+    assert len(numbers.figure.axes) == 2
+
+
+def test_wrong_labels_and_dimensions_are_refused(model):
+    with pytest.raises(InputError, match=r"labels of shape \(30,\)"):
+        plots.latent_map(model, labels=[1, 2])
+    with pytest.raises(InputError, match="two dimensions from 0 to 1"):
+        plots.latent_map(model, dims=(0, 2))
+    with pytest.raises(InputError, match="view= one of"):
+        plots.learned_kernel(model)
+
+
+def test_one_latent_dimension_is_drawn_against_the_rows():
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(1, n_frequencies=5, n_init=1, max_iter=5, random_state=0).fit(X)
+    assert plots.latent_map(model).get_xlabel() == "row"
+    assert plots.learned_kernel(model).get_xlabel() == "latent dimension 0"
+
+
+def test_the_shown_line_hides_what_was_not_observed():
+    true = np.arange(24.0).reshape(2, 12)
+    observed = np.tile([True] * 6 + [False] * 6, (2, 1))
+    ax = plots.completions(true, true + 1, observed, (4, 3), n=2)
+    picture, hidden = (np.ma.filled(image.get_array().astype(float), np.nan) for image in ax.images)
+    assert picture.shape == (15, 7)
+    np.testing.assert_array_equal(picture[:4, :3], true[0].reshape(4, 3))
+    np.testing.assert_array_equal(picture[10:14, 4:], true[1].reshape(4, 3) + 1)
+    assert np.isnan(picture[7:9, :3]).all()
+    assert int(np.nansum(hidden)) == int((~observed).sum())
+    with pytest.raises(InputError, match=r"three arrays of shape \(rows, 9\)"):
+        plots.completions(true, true, observed, (3, 3))
+
+
+def test_without_matplotlib_the_error_says_what_to_install(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'pip install "bochner\[plot\]"'):
+        plots.bound_trace(model)
