@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bochner.features.derivatives import jet
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
 
@@ -112,7 +111,7 @@ def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, T
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
     variance = torch.zeros(candidates.shape[0], dtype=torch.float64)
     for draw in view.draws:
-        phi = jet(candidates, draw.frequencies).value
+        phi = draw.features(candidates)
         mean += phi @ draw.mean / len(view.draws)
         variance += view.noise_variance * (1.0 + ((phi @ draw.covariance.mean(0)) * phi).sum(1)) / len(view.draws)
     return mean, variance

@@ -39,6 +39,14 @@ class Draw:
     mean: Tensor
     covariance: Tensor
 
+    def features(self, x: Tensor) -> Tensor:
+        """Return phi(x) row-major, (n, D) -> (n, K)."""
+        return evaluate(x, self.frequencies).features.T
+
+    def spread(self, phi: Tensor) -> Tensor:
+        """Return phi^T B^-1 phi for every group of columns, (n, K) -> (n, groups)."""
+        return torch.stack([((phi @ inverse) * phi).sum(1) for inverse in self.covariance], dim=1)
+
 
 @dataclass(frozen=True)
 class ViewPosterior:

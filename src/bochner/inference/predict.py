@@ -31,27 +31,29 @@ def decode(views: Sequence[ViewPosterior], x: Tensor, covariance: Tensor | None 
     mean, variance : Tensor of shape (n, sum of M)
         Of new observations: noise included, by the law of total variance.
     """
-    parts = [_decode_view(view, x, covariance) for view in views]
-    return torch.cat([m for m, _ in parts], dim=1), torch.cat([v for _, v in parts], dim=1)
+    means, variances = [], []
+    for begin in range(0, x.shape[0], _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        spread = None if covariance is None else covariance[part]
+        of_views = [_decode_view(view, x[part], spread) for view in views]
+        means.append(torch.cat([mean for mean, _ in of_views], dim=1))
+        variances.append(torch.cat([variance for _, variance in of_views], dim=1))
+    return torch.cat(means), torch.cat(variances)
 
 
 def _decode_view(view: ViewPosterior, x: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor]:
-    mean = torch.zeros(x.shape[0], view.n_columns, dtype=torch.float64)
-    square, variance = torch.zeros_like(mean), torch.zeros_like(mean)
+    means, variance = [], torch.zeros(x.shape[0], view.n_columns, dtype=torch.float64)
     for draw in view.draws:
-        j = jet(x, draw.frequencies)
-        phi = j.value if covariance is None else expected_features(x, covariance, draw.frequencies)
-        f = phi @ draw.mean
-        h = torch.einsum("nk,gkl,nl->ng", j.value, draw.covariance, j.value)
-        mean += f
-        square += f.square()
-        variance += view.noise_variance * (1.0 + h[:, view.group_of])
+        phi = draw.features(x)
+        variance += view.noise_variance * (1.0 + draw.spread(phi)[:, view.group_of])
         if covariance is not None:
-            slopes = j.jacobian @ draw.mean
-            variance += torch.einsum("ndm,nde,nem->nm", slopes, covariance, slopes)
-    n = len(view.draws)
-    mean, between = mean / n, (square / n - (mean / n).square()).clamp(min=0.0)
-    return mean, variance / n + between
+            phi = expected_features(x, covariance, draw.frequencies)
+            # x's uncertainty as the rows of a square root R: sum over d of (R^T J)^2 is diag(J^T cov J)
+            root = torch.linalg.cholesky(covariance).transpose(1, 2)
+            variance += ((root @ jet(x, draw.frequencies).jacobian) @ draw.mean).square().sum(1)
+        means.append(phi @ draw.mean)
+    stacked = torch.stack(means)
+    return stacked.mean(0), variance / len(means) + stacked.var(0, unbiased=False)
 
 
 def complete(views: Sequence[ViewPosterior], placement: Placement) -> tuple[Tensor, Tensor]:
@@ -99,8 +101,8 @@ def sample_at(views: Sequence[ViewPosterior], x: Tensor, source: torch.Generator
         y = torch.empty(x.shape[0], view.n_columns, dtype=torch.float64)
         for s, draw in enumerate(view.draws):
             rows = (which == s).nonzero()[:, 0]
-            phi = jet(x[rows], draw.frequencies).value
-            h = torch.einsum("nk,gkl,nl->ng", phi, draw.covariance, phi)[:, view.group_of]
+            phi = draw.features(x[rows])
+            h = draw.spread(phi)[:, view.group_of]
             noise = torch.randn(rows.shape[0], view.n_columns, generator=source, dtype=torch.float64)
             y[rows] = phi @ draw.mean + (view.noise_variance * (1.0 + h)).sqrt() * noise
         out.append(y)
@@ -164,8 +166,8 @@ def _log_likelihood(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Te
         seen = ~y.isnan()
         by_draw = []
         for draw in view.draws:
-            phi = jet(x, draw.frequencies).value
-            h = torch.einsum("nk,gkl,nl->ng", phi, draw.covariance, phi)[:, view.group_of]
+            phi = draw.features(x)
+            h = draw.spread(phi)[:, view.group_of]
             v = view.noise_variance * (1.0 + h)
             entries = -0.5 * ((2.0 * math.pi * v).log() + (torch.nan_to_num(y) - phi @ draw.mean).square() / v)
             by_draw.append((entries * seen).sum(1))
@@ -177,6 +179,6 @@ def kernel(view: ViewPosterior, x: Tensor) -> Tensor:
     """Return the mean over the stored draws of phi(x)^T phi(x'), shape (n, n)."""
     products = []
     for draw in view.draws:
-        phi = jet(x, draw.frequencies).value
+        phi = draw.features(x)
         products.append(phi @ phi.T)
     return torch.stack(products).mean(0)
