@@ -1,0 +1,438 @@
+"""The command line as a user meets it: commands, files, exit codes, messages."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bochner as bo
+from bochner.cli import app
+from bochner.cli_data import parse_likelihood, parse_settings, parse_views
+from bochner.errors import InputError
+
+SMALL = ["--set", "n_components=1", "--set", "n_frequencies=8", "--set", "n_init=1", "--set", "max_iter=12"]
+GENES, PROTEINS = ["g0", "g1", "g2", "g3"], ["cd3", "cd4"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """Message of a command that must end with exit code 2 and without a traceback."""
+    done = run(*arguments)
+    assert done.exit_code == 2, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    return line.removeprefix("Error: ")
+
+
+def replied(*arguments):
+    """JSON object of a command that must succeed."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def write(path, columns, rows, matrix, key="cell"):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([key, *columns])
+        writer.writerows([row, *("" if np.isnan(v) else v for v in own)] for row, own in zip(rows, matrix, strict=True))
+    return path
+
+
+def cells(path):
+    return list(csv.reader(path.open()))
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    source = np.random.default_rng(0)
+    z = source.normal(size=(24, 1))
+    return np.sin(z + np.arange(6)) + 0.05 * source.normal(size=(24, 6))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return [f"r{i}" for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, matrix, rows):
+    """Two files; the rows of the second are fewer and in another order, and one cell is empty."""
+    path = tmp_path_factory.mktemp("data")
+    holed = matrix.copy()
+    holed[3, 1] = np.nan
+    write(path / "genes.csv", GENES, rows, holed[:, :4])
+    write(path / "proteins.csv", PROTEINS, rows[:3:-1], matrix[:3:-1, 4:])
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, folder):
+    out = tmp_path_factory.mktemp("fitted") / "run"
+    return out, replied("fit", folder, "--out", out, "--index", "cell", "--seed", 1, *SMALL)
+
+
+# -- what works ------------------------------------------------------------------------------------------------
+
+
+def test_fit_writes_model_embedding_and_pictures(fitted, rows):
+    out, reply = fitted
+    assert {"model", "elbo", "elbo_se", "n_iter", "converged", "seconds", "files"} <= set(reply)
+    assert (reply["model"], reply["n_iter"], reply["converged"], reply["seed"]) == ("ng-mvlvm", 12, False, 1)
+    assert {path.name for path in out.iterdir()} == {"model.bochner", "embedding.csv", "bound.png", "latent.png"}
+    table = cells(out / "embedding.csv")
+    assert table[0] == ["", "z0", "z0_std"]
+    assert [row[0] for row in table[1:]] == rows
+    model = bo.load(out / "model.bochner")
+    np.testing.assert_array_equal([float(row[1]) for row in table[1:]], model.embedding_[:, 0])
+    assert list(model.feature_names_in_) == [*GENES, *PROTEINS]
+    assert {view: own.tolist() for view, own in model._columns.items()} == {"genes": [0, 1, 2, 3], "proteins": [4, 5]}
+    assert model.get_params()["checkpoint"] is None
+
+
+def test_transform_gives_what_the_estimator_gives(fitted, folder, tmp_path, matrix):
+    out, _ = fitted
+    reply = replied("transform", out, folder, "--out", tmp_path / "z.npz", "--index", "cell")
+    assert (reply["rows"], reply["file"]) == (24, str(tmp_path / "z.npz"))
+    arrays = np.load(tmp_path / "z.npz")
+    np.testing.assert_array_equal(arrays["mean"], bo.load(out / "model.bochner").embedding_)
+    assert arrays["row_names"].tolist() == [f"r{i}" for i in range(24)]
+    replied("transform", out / "model.bochner", folder, "--out", tmp_path / "z.npy", "--index", "cell")
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npy")[:, :1], arrays["mean"])
+
+
+def test_impute_fills_a_view_whose_file_is_not_there(fitted, folder, tmp_path, rows, matrix):
+    out, _ = fitted
+    genes = tmp_path / "new"
+    genes.mkdir()
+    (genes / "genes.csv").write_text((folder / "genes.csv").read_text())
+    full, std = tmp_path / "full.csv", tmp_path / "std.csv"
+    reply = replied("impute", out, genes, "--out", full, "--std", std, "--index", "cell")
+    assert (reply["rows"], reply["std_file"]) == (24, str(std))
+    table = cells(full)
+    assert table[0] == ["", *GENES, *PROTEINS]
+    assert [row[0] for row in table[1:]] == rows
+    X, S = (np.array([row[1:] for row in cells(path)[1:]], dtype=float) for path in (full, std))
+    observed = np.ones((24, 6), dtype=bool)
+    observed[:, 4:] = observed[3, 1] = False
+    np.testing.assert_array_equal(X[observed], matrix[observed])
+    np.testing.assert_array_equal(S > 0, ~observed)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("kind", ["csv of the view", "npz of the view", "npz of both"])
+def test_rows_reach_the_model_from_any_kind_of_file(fitted, tmp_path, matrix, rows, kind):
+    path = tmp_path / ("new.csv" if kind.startswith("csv") else "new.npz")
+    if kind == "csv of the view":
+        write(path, PROTEINS, rows, matrix[:, 4:])
+    elif kind == "npz of the view":
+        np.savez(path, proteins=matrix[:, 4:])
+    else:
+        np.savez(path, proteins=matrix[:, 4:], genes=np.full((24, 4), np.nan))
+    replied("transform", fitted[0], path, "--out", tmp_path / "z.npy")
+    expected = np.hstack([np.full((24, 4), np.nan), matrix[:, 4:]])
+    found = np.load(tmp_path / "z.npy")
+    np.testing.assert_array_equal(found[:, 0], bo.load(fitted[0] / "model.bochner").transform(expected)[:, 0])
+
+
+def test_info_of_a_model_and_of_data(fitted, folder):
+    model = replied("info", fitted[0])
+    assert (model["model"], model["rows"], model["columns"], model["n_components"]) == ("NGMVLVM", 24, 6, 1)
+    assert model["views"]["proteins"]["columns"] == 2
+    assert model["collapse"]["advice"]
+    assert model["parameters"]["max_iter"] == 12
+    data = replied("info", folder, "--index", "cell")
+    assert (data["rows"], data["columns"], data["row_names"]) == (24, 6, True)
+    assert data["views"]["proteins"] == {"columns": 2, "missing_share": 4 / 24, "rows_without": 4}
+    assert data["missing_share"] == pytest.approx((8 + 1) / 144)
+    assert "genes" in run("info", fitted[0]).stdout
+
+
+def test_fit_reads_views_models_and_settings(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    arguments = ["--view", "a=0:4", "--view", "b=4,5", "--likelihood", "a=gaussian", *SMALL, "--set", "kernel=rbf"]
+    done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", "--model", "random-feature-lvm", *arguments)
+    assert done.exit_code == 0, done.stderr
+    assert "Warning: Training stopped after 12 steps" in done.stderr
+    assert "random-feature-lvm" in done.stdout
+    model = bo.load(tmp_path / "o" / "model.bochner")
+    assert (type(model).__name__, model.kernel, list(model._columns)) == ("RandomFeatureLVM", "rbf", ["a", "b"])
+
+
+def test_the_demo_takes_its_options(tmp_path, monkeypatch):
+    from bochner import demo
+
+    def pretend(options):
+        assert (options.n_components, options.seed, options.out) == (3, 2, tmp_path)
+        keys = "completion_rmse ridge_rmse mean_rmse knn1 knn10 pca_knn1 pca_knn10 elbo seconds"
+        return {**dict.fromkeys(keys.split(), 0.5), "elbo": float("nan"), "files": ["a.png"]}
+
+    monkeypatch.setattr(demo, "run", pretend)
+    arguments = ("demo", "--out", tmp_path, "--n-components", 3, "--seed", 2)
+    assert "error of completed halves" in run(*arguments).stdout
+    assert replied(*arguments)["elbo"] is None
+
+
+def test_parsing():
+    assert parse_views(["rna=0:500", "p=cd3,cd4", "q=3, 4", "all=:"], None) == {
+        "rna": slice(0, 500),
+        "p": ["cd3", "cd4"],
+        "q": [3, 4],
+        "all": slice(None, None),
+    }
+    assert parse_views(["a=0,1"], ["1", "0"]) == {"a": ["0", "1"]}
+    assert parse_views([], None) is None
+    assert parse_settings(["a=3", "b=pca", 'c=["pca"]', "d=null"], ["a", "b", "c", "d"], {}) == {
+        "a": 3,
+        "b": "pca",
+        "c": ["pca"],
+        "d": None,
+    }
+    assert parse_likelihood(["gaussian"]) == "gaussian"
+    assert parse_likelihood(["a=gaussian"]) == {"a": "gaussian"}
+    with pytest.raises(InputError, match="one name for all views"):
+        parse_likelihood(["gaussian", "a=gaussian"])
+
+
+# -- what is refused -------------------------------------------------------------------------------------------
+
+BAD_TEXT = {
+    "a,b\n1,2\n3,inf\n4,5\n": r"inf in view 'x', row 1, column 1 \('b'\)",
+    "a,b\n1,\n3,\n4,\n": r"only NaN in column 1 \('b'\) of view 'x'",
+    "a,b\n1,2\n,\n4,5\n": "only NaN in row 1",
+    "a,b\n1,2\n": r"1 sample",
+    "a,b\n1,2\n3,1+2j\n": r"got '1\+2j' in .*line 3, column 1 \('b'\)",
+    "a,b\n1,2\nx,3\n": r"got 'x' in .*line 3, column 0 \('a'\)",
+    "a,b\n1,2\n3\n": "got 1 in line 3",
+    "a,b\n": "a header alone",
+    "": "the empty file",
+}
+
+
+@pytest.mark.parametrize("text", BAD_TEXT)
+def test_bad_data_are_refused_and_leave_nothing_behind(tmp_path, text):
+    (tmp_path / "bad.csv").write_text(text)
+    found = refused("fit", tmp_path / "bad.csv", "--out", tmp_path / "o", *SMALL)
+    assert re.search(BAD_TEXT[text], found), found
+    assert not (tmp_path / "o").exists()
+
+
+BAD_OPTIONS = {
+    "overlap": (["--view", "a=0:4", "--view", "b=3:6"], "column 3 in both 'a' and 'b'"),
+    "left out": (["--view", "a=0:4"], "column 4, column 5 in no view"),
+    "outside": (["--view", "a=0:9"], "stay within the 6 columns"),
+    "no names": (["--view", "a=cd3"], "column numbers for view 'a'"),
+    "no columns": (["--view", "a"], "Write --view rna=0:500"),
+    "twice": (["--view", "a=0:4", "--view", "a=4:6"], "every view once"),
+    "unknown": (["--set", "n_componentz=2"], "did you mean 'n_components'"),
+    "nonsense": (["--set", "xyz=2"], "choose from device, dtype"),
+    "no value": (["--set", "xyz"], "Write --set n_components=3"),
+    "own option": (["--set", "random_state=2"], "Use --seed"),
+    "range": (
+        ["--set", "n_components=0"],
+        r"'n_components' parameter of NGMVLVM must be an int in the range \[1, inf\)",
+    ),
+    "type": (["--set", "max_iter=soon"], "'max_iter' parameter of NGMVLVM"),
+    "likelihood": (["--likelihood", "counts"], "'likelihood' parameter of NGMVLVM"),
+    "likelihood of a view": (["--likelihood", "rna=gaussian"], "likelihood for views"),
+    "index of arrays": (["--index", "cell"], "index only for csv files"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_bad_options_are_refused(tmp_path, matrix, name):
+    np.save(tmp_path / "X.npy", matrix)
+    arguments, text = BAD_OPTIONS[name]
+    found = refused("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *arguments)
+    assert re.search(text, found), found
+    assert not (tmp_path / "o").exists()
+
+
+def test_bad_files_are_refused(tmp_path, matrix):
+    fit = ["--out", tmp_path / "o"]
+    assert "which does not exist" in refused("fit", tmp_path / "none.csv", *fit)
+    (tmp_path / "empty").mkdir()
+    assert "Put one file per view there" in refused("fit", tmp_path / "empty", *fit)
+    (tmp_path / "x.xlsx").write_bytes(b"PK")
+    assert "extension '.xlsx'" in refused("fit", tmp_path / "x.xlsx", *fit)
+    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04broken")
+    assert "a readable npz file" in refused("fit", tmp_path / "x.npz", *fit)
+    np.save(tmp_path / "c.npy", matrix + 1j)
+    assert "Split complex numbers into two views" in refused("fit", tmp_path / "c.npy", *fit)
+    np.save(tmp_path / "X.npy", matrix)
+    assert "--out to be a folder" in refused("fit", tmp_path / "X.npy", "--out", tmp_path / "X.npy")
+    write(tmp_path / "a.csv", ["a"], ["r", "s"], np.ones((2, 1)))
+    assert "an index column 'gene'" in refused("fit", tmp_path / "a.csv", "--index", "gene", *fit)
+
+
+def test_bad_models_are_refused(fitted, folder, tmp_path):
+    good = (fitted[0] / "model.bochner").read_bytes()
+    out = ["--out", tmp_path / "z.csv"]
+    assert "no file at" in refused("transform", tmp_path / "none.bochner", folder, *out)
+    for name, content in {"cut": good[: len(good) // 2], "text": b"not a model", "empty": b""}.items():
+        (tmp_path / name).write_bytes(content)
+        assert f"got {name}, which is not one or is cut short" in refused("impute", tmp_path / name, folder, *out)
+        assert "is cut short" in refused("info", tmp_path / name)
+    from bochner.inference import files
+
+    tensors, header = files.read(fitted[0] / "model.bochner", "model", 1)
+    files.write(tmp_path / "new.bochner", tensors, {**header, "schema": 99})
+    assert "schema 99 in new.bochner. Upgrade bochner" in refused("info", tmp_path / "new.bochner")
+    files.write(tmp_path / "other.bochner", tensors, {**header, "kind": "checkpoint"})
+    assert "a checkpoint file" in refused("info", tmp_path / "other.bochner")
+
+
+BAD_ROWS = {
+    "reordered": (["g1", "g0", "g2", "g3", *PROTEINS], r"'g1' where 'g0' was \(column 0\)"),
+    "unknown": ([*GENES, "cd3", "cd5"], "unknown 'cd5'"),
+    "part of a view": ([*GENES, "cd3"], "all columns of view 'proteins', got none named 'cd4'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_rows_with_other_columns_are_refused(fitted, tmp_path, matrix, rows, name):
+    names, text = BAD_ROWS[name]
+    path = write(tmp_path / "new.csv", names, rows, matrix[:, : len(names)])
+    found = refused("transform", fitted[0], path, "--out", tmp_path / "z.csv")
+    assert re.search(text, found), found
+
+
+def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
+    out = ["--out", tmp_path / "z.csv"]
+    np.save(tmp_path / "five.npy", matrix[:, :5])
+    assert "6 columns, as at the fit, got 5" in refused("transform", fitted[0], tmp_path / "five.npy", *out)
+    np.savez(tmp_path / "views.npz", genes=matrix[:, :4], lipids=matrix[:, 4:])
+    assert "got a view 'lipids'" in refused("transform", fitted[0], tmp_path / "views.npz", *out)
+    np.savez(tmp_path / "width.npz", genes=matrix[:, :3], proteins=matrix[:, 4:])
+    assert "4 columns in view 'genes', got 3" in refused("transform", fitted[0], tmp_path / "width.npz", *out)
+    folder = tmp_path / "swapped"
+    folder.mkdir()
+    write(folder / "proteins.csv", ["cd4", "cd3"], ["r"], matrix[:1, 4:])
+    assert "'cd4' where 'cd3' was" in refused("impute", fitted[0], folder, *out)
+    matrix = matrix.copy()
+    matrix[2, 5] = -np.inf
+    np.save(tmp_path / "inf.npy", matrix)
+    found = refused("impute", fitted[0], tmp_path / "inf.npy", *out)
+    assert "-inf in view 'proteins', row 2, column 5 ('cd4')" in found
+
+
+def test_outputs_that_cannot_be_written_are_refused_first(fitted, folder, tmp_path):
+    for name, text in {"z.txt": "extension '.txt'", "z": "without extension", "no/z.csv": "an existing folder"}.items():
+        assert text in refused("transform", fitted[0], folder, "--out", tmp_path / name)
+    same = tmp_path / "z.csv"
+    assert "two files" in refused("impute", fitted[0], folder, "--out", same, "--std", same)
+
+
+def test_warnings_are_lines(tmp_path, matrix):
+    constant = matrix.copy()
+    constant[:, 2] = 1.0
+    np.save(tmp_path / "X.npy", constant)
+    done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *SMALL)
+    lines = [line for line in done.stderr.splitlines() if "Constant columns are kept" in line]
+    assert lines == [
+        "Warning: Constant columns are kept, they tell nothing about the rows: column 2 of view 'x'.",
+    ]
+
+
+def test_json_says_what_went_wrong(tmp_path):
+    done = run("fit", tmp_path / "none.csv", "--out", tmp_path, "--json")
+    assert done.exit_code == 2
+    assert "which does not exist" in json.loads(done.stdout)["error"]
+    assert done.stderr.startswith("Error: ")
+
+
+def test_a_fault_of_ours_is_called_one(monkeypatch, fitted):
+    from bochner import cli_info
+
+    def fail(*arguments):
+        raise ValueError("boom")
+
+    monkeypatch.setattr(cli_info, "describe", fail)
+    done = run("info", fitted[0])
+    assert done.exit_code == 1
+    assert "Traceback" in done.stderr
+    assert "a fault of bochner" in done.stderr
+    monkeypatch.setattr(cli_info, "describe", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert run("info", fitted[0]).exit_code == 130
+
+
+# -- the process -----------------------------------------------------------------------------------------------
+
+# SIGTERM at the end of a known step: where a real one lands is a matter of luck.
+KILLED = """
+import os, signal, sys
+from bochner.inference.train import Trainer
+after = Trainer._after_step
+def killed(self, on_step):
+    after(self, on_step)
+    if self.state.step == 17:
+        os.kill(os.getpid(), signal.SIGTERM)
+Trainer._after_step = killed
+from bochner.__main__ import main
+main()
+"""
+
+
+def process(code, *arguments):
+    command = [sys.executable, *code, *(str(argument) for argument in arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=30", "--out"]
+    killed = process(["-c", KILLED], *fit, tmp_path / "killed", "--json")
+    assert killed.returncode == 130, killed.stderr
+    reply = json.loads(killed.stdout)
+    assert reply["interrupted"] is True
+    assert "To continue: bochner fit" in killed.stderr
+    assert killed.stderr.rstrip().endswith("--resume")
+    assert {"checkpoint.ckpt", "seed.json", "model.bochner"} <= {path.name for path in (tmp_path / "killed").iterdir()}
+
+    assert "add --resume to continue it, or --force to start anew" in refused(*fit, tmp_path / "killed")
+    assert "belongs to other data or settings" in refused(*fit, tmp_path / "killed", "--resume", "--set", "tol=0.5")
+    # The seed was not given: the run to continue knows it.
+    replied(*fit, tmp_path / "killed", "--resume")
+    replied(*fit, tmp_path / "whole", "--seed", reply["seed"])
+    first, second = (tmp_path / name / "embedding.csv" for name in ("killed", "whole"))
+    assert first.read_text() == second.read_text()
+    assert not (tmp_path / "killed" / "checkpoint.ckpt").exists()
+    assert not (tmp_path / "killed" / "seed.json").exists()
+
+
+def test_force_and_a_resume_without_an_earlier_run(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    out = tmp_path / "o"
+    out.mkdir()
+    (out / "checkpoint.ckpt").write_bytes(b"of another run")
+    arguments = ["fit", tmp_path / "X.npy", "--out", out, *SMALL]
+    assert run(*arguments, "--force").exit_code == 0
+    done = run(*arguments, "--resume")
+    assert done.exit_code == 0
+    assert "No interrupted run in" in done.stderr
+
+
+def test_the_command_runs_as_a_process():
+    version = process(["-m", "bochner"], "--version")
+    assert (version.returncode, version.stdout) == (0, f"bochner {bo.__version__}\n")
+    wrong = process(["-m", "bochner"], "info", "no-such-file")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("Error: Expected a file or folder")
+    assert "Traceback" not in wrong.stderr
+
+
+def test_help_and_usage():
+    assert all(name in run("--help").stdout for name in ("demo", "fit", "transform", "impute", "info"))
+    assert run("fit").exit_code == 2
+    assert run("fit", "x.csv", "--out", "o", "--model", "pca").exit_code == 2
