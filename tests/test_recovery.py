@@ -1,0 +1,68 @@
+"""Truth is recovered from data drawn from the model (law 7)."""
+
+import numpy as np
+import pytest
+
+from bochner import NGMVLVM, AdvisedRFLVM, datasets
+from bochner.metrics import aligned_r2
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture(scope="module")
+def curve():
+    return datasets.make_s_curve(150, 40, ("rbf", "rbf"), noise=0.5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(curve):
+    model = NGMVLVM(views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=400, init="pca", random_state=0)
+    return model.fit(curve.data)
+
+
+def _mean_r2(found, truth) -> float:
+    return float(np.mean(aligned_r2(found, truth)))
+
+
+def test_latents_of_an_s_curve_are_found(curve, fitted):
+    assert _mean_r2(fitted.embedding_, curve.latent) > 0.9
+
+
+def test_training_is_what_finds_them(curve, fitted):
+    centred = curve.data - curve.data.mean(axis=0)
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    pca = _mean_r2(left[:, :2] * values[:2], curve.latent)
+    assert _mean_r2(fitted.embedding_, curve.latent) > pca
+    assert fitted.elbo_ > fitted.starts_[0]["elbo_start"] + 100
+
+
+def test_the_noise_and_the_kernel_are_those_of_the_data(curve, fitted):
+    for view, own in curve.views.items():
+        assert fitted.noise_variance_[view] == pytest.approx(0.25, rel=0.15)
+        scale = np.trace(fitted.kernel_matrix(fitted.embedding_, view)) / len(curve.latent)
+        assert scale == pytest.approx(1.0, rel=0.5)
+        rows = curve.data[:, own]
+        assert fitted.noise_variance_[view] < 0.5 * rows.var()
+
+
+def test_rows_never_seen_are_placed_where_they_belong(curve):
+    model = AdvisedRFLVM(views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=300, init="pca", random_state=0)
+    model.fit(curve.data[:120])
+    placed = model.transform(curve.data[120:])
+    # one linear map for training rows aligns the new ones as well
+    A = np.column_stack([model.embedding_, np.ones(120)])
+    weights, *_ = np.linalg.lstsq(A, curve.latent[:120], rcond=None)
+    error = np.column_stack([placed, np.ones(30)]) @ weights - curve.latent[120:]
+    assert 1 - error.var() / curve.latent[120:].var() > 0.85
+
+
+def test_a_hidden_view_is_completed_better_than_its_columns_mean(curve, fitted):
+    hidden = curve.data[:40].copy()
+    own = curve.views["view_1"]
+    hidden[:, own] = np.nan
+    mean, std = fitted.impute(hidden, return_std=True)
+    truth = curve.data[:40, own]
+    error, base = mean[:, own] - truth, curve.data[:, own].mean(axis=0) - truth
+    assert np.mean(error**2) < 0.5 * np.mean(base**2)
+    inside = np.mean(np.abs(error) < 1.645 * std[:, own])
+    assert 0.8 < inside < 0.98
