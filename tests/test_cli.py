@@ -411,6 +411,19 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
     assert not (tmp_path / "killed" / "seed.json").exists()
 
 
+def test_an_interruption_before_training_says_that_nothing_is_there_to_continue(tmp_path, matrix, monkeypatch):
+    np.save(tmp_path / "X.npy", matrix)
+
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bo.NGMVLVM, "fit", interrupt)
+    done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *SMALL)
+    assert done.exit_code == 130
+    assert "no checkpoint to continue from" in done.stderr
+    assert not (tmp_path / "o").exists()
+
+
 def test_force_and_a_resume_without_an_earlier_run(tmp_path, matrix):
     np.save(tmp_path / "X.npy", matrix)
     out = tmp_path / "o"

@@ -108,19 +108,24 @@ def fit(
         options = cli_fit.FitOptions(
             data, out, model.value, view or (), likelihood or (), settings or (), index, seed, resume, force
         )
-        reply.values, interrupted = cli_fit.run(options)
+        try:
+            reply.values, interrupted = cli_fit.run(options)
+        except KeyboardInterrupt:  # before training, or after it while the rows are placed
+            _say_how_to_resume((out / cli_fit.CHECKPOINT).exists())
+            raise
         reply.show = show
         if interrupted:
             reply.values["interrupted"], reply.code = True, INTERRUPTED
+            say("Interrupted: the files hold the best state until then.")
             _say_how_to_resume((out / cli_fit.CHECKPOINT).exists())
 
 
 def _say_how_to_resume(checkpoint: bool) -> None:
     if not checkpoint:
-        say("Interrupted before training proper began: there is nothing to continue, run the command again.")
+        say("There is no checkpoint to continue from: run the command again.")
         return
     arguments = [argument for argument in sys.argv[1:] if argument not in ("--resume", "--force")]
-    say(f"Interrupted. To continue: bochner {shlex.join(arguments)} --resume")
+    say(f"To continue: bochner {shlex.join(arguments)} --resume")
 
 
 @app.command()

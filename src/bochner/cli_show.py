@@ -49,8 +49,6 @@ def text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, int):
-        return f"{value:,}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {text(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):

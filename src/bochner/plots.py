@@ -66,7 +66,9 @@ def latent_map(
         figure(ax).colorbar(points, ax=ax, label="label")
     count = min(n_ellipses, len(Z))
     which = "each" if count == len(Z) else f"{count} of them"
-    finish(ax, f"{len(Z):,} rows; ellipse: one standard deviation ({which})" if count else f"{len(Z):,} rows", *names)
+    shape = "line" if names[0] == "row" else "ellipse"
+    title = f"{len(Z):,} rows" + (f"; {shape}: one standard deviation ({which})" if count else "")
+    finish(ax, title, *names)
     if names[0] != "row":
         ax.set_aspect("equal", adjustable="datalim")  # the prior is as wide in every direction
     return ax
