@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bochner.errors import ModelFileError
+from bochner.errors import ModelFileError, message
 from bochner.estimators import lvm, saving
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.inference import files
@@ -31,6 +31,10 @@ def load(path: str | Path) -> LatentVariableEstimator:
     cls = getattr(lvm, header["class"], None)
     if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
         raise ModelFileError(f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner.")
-    estimator = cls(**{name: saving.decode(value) for name, value in header["params"].items()})
-    saving.restore(estimator, tensors, header)
+    try:
+        estimator = cls(**{name: saving.decode(value) for name, value in header["params"].items()})
+        saving.restore(estimator, tensors, header)
+    except (KeyError, TypeError, RuntimeError) as error:  # a part is missing or has another shape
+        got = f"{Path(path).name}, which lacks a part ({error})"
+        raise ModelFileError(message("a whole bochner model file", got, "save it again")) from error
     return estimator

@@ -1,0 +1,287 @@
+"""Model files: the same predictions from any of the models, a message for anything else, never rows, never code."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+import bochner as bo
+from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
+from bochner.errors import InputError, ModelFileError
+from bochner.estimators import prediction
+from bochner.inference import plan
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::bochner.errors.CollapseWarning"),
+]
+
+SMALL = {"n_frequencies": 5, "n_mixtures": 1, "max_iter": 8, "init": "pca", "random_state": 0}
+VIEWS = {"a": slice(0, 4), "b": [4, 5, 6]}
+N_ROWS = 37
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
+    monkeypatch.setattr(prediction, "_SCORE_SAMPLES", 8)
+
+
+def _data(n: int = N_ROWS, m: int = 7, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    return 3.0 + np.sin(x @ rng.normal(size=(2, m))) + 0.1 * rng.normal(size=(n, m))
+
+
+CASES = {
+    "NGMVLVM": lambda: NGMVLVM(**SMALL),
+    "NGMVLVM, views": lambda: NGMVLVM(**SMALL, views=VIEWS),
+    "AdvisedRFLVM": lambda: AdvisedRFLVM(**SMALL),
+    "ng-sm": lambda: RandomFeatureLVM(**SMALL, kernel="ng-sm"),
+    "sm": lambda: RandomFeatureLVM(**SMALL, kernel="sm"),
+    "rbf": lambda: RandomFeatureLVM(**SMALL, kernel="rbf"),
+    "matern": lambda: RandomFeatureLVM(**SMALL, kernel="matern"),
+    "RBF object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])),
+    "Matern object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.Matern(nu=2.5, variance=np.float64(2.0))),
+    "SM object": lambda: RandomFeatureLVM(
+        **SMALL, kernel=kernels.SpectralMixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
+    ),
+    "sum": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.SpectralSum([kernels.RBF(), kernels.Matern(nu=0.5)])),
+    "one per view": lambda: RandomFeatureLVM(**SMALL, views=VIEWS, kernel={"a": "rbf", "b": kernels.Matern()}),
+    "float64 and an array start": lambda: NGMVLVM(
+        **{**SMALL, "dtype": "float64", "init": np.random.default_rng(1).normal(size=(N_ROWS, 2))}
+    ),
+}
+
+
+def _same_predictions(a, b, X):
+    Z = a.transform(X)
+    for x, y in (
+        (a.transform(X, return_std=True), b.transform(X, return_std=True)),
+        (a.impute(X, return_std=True), b.impute(X, return_std=True)),
+        (a.impute(X, n_draws=2), b.impute(X, n_draws=2)),
+        (a.inverse_transform(Z, return_std=True), b.inverse_transform(Z, return_std=True)),
+        (a.score_samples(X), b.score_samples(X)),
+        (a.sample(3, random_state=1), b.sample(3, random_state=1)),
+    ):
+        for one, other in zip(x, y, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for view in a._columns:
+        for exact in (True, False):
+            np.testing.assert_array_equal(a.kernel_matrix(Z, view, exact), b.kernel_matrix(Z, view, exact))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_loaded_model_predicts_exactly_what_the_saved_one_did(tmp_path, case):
+    model, new = CASES[case]().fit(_data()), _data(4, seed=1)
+    new[0, :4], new[2, 5] = np.nan, np.nan
+    model.save(tmp_path / "model")
+    loaded = bo.load(tmp_path / "model")
+    assert type(loaded) is type(model)
+    _same_predictions(model, loaded, new)
+    again = tmp_path / "again"
+    loaded.save(again)  # and it can be saved again
+    _same_predictions(model, bo.load(str(again)), new)
+
+
+def test_a_loaded_model_has_every_attribute_of_the_saved_one(tmp_path):
+    model = NGMVLVM(**SMALL, views=VIEWS).fit(_data())
+    model.save(tmp_path / "model")
+    loaded = bo.load(tmp_path / "model")
+    attributes = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+    assert attributes == {name for name in vars(loaded) if name.endswith("_") and not name.startswith("_")}
+    for name in attributes - {"kernels_", "collapse_"}:
+        np.testing.assert_equal(getattr(loaded, name), getattr(model, name), err_msg=name)
+        assert type(getattr(loaded, name)) is type(getattr(model, name)), name
+    np.testing.assert_equal(loaded.kernels_, model.kernels_)
+    assert str(loaded.collapse_) == str(model.collapse_)
+    assert loaded.get_params() == model.get_params()
+    assert loaded.embedding_.dtype == model.embedding_.dtype
+
+
+def test_names_of_columns_survive(tmp_path):
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(_data(), columns=[f"c{j}" for j in range(7)])
+    model = NGMVLVM(**SMALL, views={"a": ["c0", "c2"], "b": ["c1", "c3", "c4", "c5", "c6"]}).fit(X)
+    model.save(tmp_path / "model")
+    loaded = bo.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.feature_names_in_, X.columns)
+    np.testing.assert_array_equal(loaded.transform(X), model.embedding_)
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(X.rename(columns={"c0": "other"}))
+
+
+def test_a_loaded_model_can_be_fitted_again(tmp_path):
+    X = _data()
+    model = NGMVLVM(**SMALL, views=VIEWS).fit(X)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(bo.load(tmp_path / "model").fit(X).embedding_, model.embedding_)
+
+
+@pytest.mark.parametrize("n_rows", [37, 41])
+def test_the_file_holds_no_training_rows(tmp_path, n_rows):
+    X = _data(n_rows)
+    # scaling-proof marks: no affine image of a row or a column of X may be found in any tensor
+    model = NGMVLVM(**SMALL, views=VIEWS).fit(X)
+    model.save(tmp_path / "model")
+    for name, tensor in load_file(tmp_path / "model").items():
+        assert not {n_rows, 7} <= set(tensor.shape), name
+        array = tensor.double().numpy()
+        for axis in [a for a, size in enumerate(array.shape) if size == n_rows]:
+            columns = np.moveaxis(array, axis, 0).reshape(n_rows, -1)
+            for own in columns.T[columns.std(axis=0) > 0]:
+                similarity = [abs(np.corrcoef(own, X[:, j])[0, 1]) for j in range(7)]
+                assert max(similarity) < 1 - 1e-6, name
+    assert {t.shape for n, t in load_file(tmp_path / "model").items() if n == "candidates"} == {(n_rows, 2)}
+
+
+# -- what is no model file ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    NGMVLVM(**SMALL).fit(_data()).save(tmp_path / "my.model")
+    return tmp_path / "my.model"
+
+
+def _rewrite(path: Path, **changes: object) -> None:
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["bochner"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    save_file(tensors, path, metadata={"bochner": json.dumps({**header, **changes})})
+
+
+def test_a_file_cut_short_anywhere_is_refused(path):
+    whole = path.read_bytes()
+    for length in (0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got my\.model, which is not one or"):
+            bo.load(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello, world\n" * 100, b"PK\x03\x04" + bytes(500), b'{"kind": "model"}', bytes(99)]
+)
+def test_a_file_of_another_kind_is_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got my\.model.*Save it again"):
+        bo.load(path)
+
+
+def test_tensors_of_another_program_are_refused(path):
+    save_file({"weight": load_file(path)["latents"]}, path)
+    with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got my\.model"):
+        bo.load(path)
+
+
+def test_a_newer_schema_says_upgrade(path):
+    _rewrite(path, schema=2)
+    with pytest.raises(
+        ModelFileError, match=r"Expected schema 1 or older, got schema 2 in my\.model\. Upgrade bochner"
+    ):
+        bo.load(path)
+
+
+def test_an_unknown_model_and_an_unknown_kernel_say_upgrade(path):
+    _rewrite(path, **{"class": "GrandUnifiedLVM"})
+    with pytest.raises(ModelFileError, match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner"):
+        bo.load(path)
+    _rewrite(path, **{"class": "load"})  # a name of the package that is no model
+    with pytest.raises(ModelFileError, match="needs the model 'load'"):
+        bo.load(path)
+
+
+def test_an_unknown_kernel_says_upgrade(path):
+    with safe_open(path, framework="pt") as file:
+        fit = json.loads(file.metadata()["bochner"])["fit"]
+    fit["views"][0]["kernel"] = "Wavelet"
+    _rewrite(path, fit=fit)
+    with pytest.raises(ModelFileError, match=r"needs the kernel 'Wavelet', which this release does not have\. Upgrade"):
+        bo.load(path)
+
+
+def test_a_checkpoint_is_no_model(path):
+    _rewrite(path, kind="checkpoint")
+    with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got a checkpoint file\. Pass the other"):
+        bo.load(path)
+
+
+def test_a_damaged_model_is_refused(path):
+    with safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["bochner"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    del tensors["0.1.mean"]
+    save_file(tensors, path, metadata={"bochner": json.dumps(header)})
+    with pytest.raises(
+        ModelFileError, match=r"Expected a whole bochner model file, got my\.model, which lacks a part.*Save it"
+    ):
+        bo.load(path)
+
+
+@pytest.mark.parametrize("name", ["nothing", "no/where", "."])
+def test_a_missing_file_is_said(tmp_path, name):
+    with pytest.raises(ModelFileError, match=r"Expected a model file, got no file at .*Check the path"):
+        bo.load(tmp_path / name)
+
+
+# -- what cannot be saved ----------------------------------------------------------------------------------------
+
+
+class Own(kernels.RBF):
+    """A kernel of the caller's own."""
+
+
+def test_a_kernel_of_the_callers_own_raises_and_leaves_no_file(tmp_path):
+    model = RandomFeatureLVM(**SMALL, kernel=Own()).fit(_data())
+    with pytest.raises(InputError, match=r"The kernel Own is not bochner's own: a model file holds no code\. Pickle"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("parameter", ["verbose", "device"])
+def test_a_callable_raises(tmp_path, parameter):
+    model = NGMVLVM(**SMALL).fit(_data())
+    model.set_params(**{parameter: print})
+    with pytest.raises(InputError, match=f"{parameter}=<built-in function print> cannot be saved.*never code. Pickle"):
+        model.save(tmp_path / "model")
+
+
+def test_an_unfitted_model_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match="not fitted"):
+        NGMVLVM().save(tmp_path / "model")
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    model = NGMVLVM(**SMALL).fit(_data())
+    with pytest.raises(InputError, match=r"Expected a place to write to, got .*no/where.*Choose another path"):
+        model.save(tmp_path / "no" / "where")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    model = NGMVLVM(**SMALL).fit(_data())
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with pytest.raises(InputError, match=r"Expected a place to write to, got .*Permission denied"):
+            model.save(tmp_path / "model")
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+def test_a_folder_in_the_files_place_is_said(tmp_path):
+    model = NGMVLVM(**SMALL).fit(_data())
+    with pytest.raises(InputError, match="Expected a place to write to"):
+        model.save(tmp_path)
+
+
+def test_a_random_state_object_is_left_out_and_its_seed_kept(tmp_path):
+    model = NGMVLVM(**{**SMALL, "random_state": np.random.RandomState(0)}).fit(_data())
+    model.save(tmp_path / "model")
+    loaded = bo.load(tmp_path / "model")
+    assert loaded.random_state is None
+    assert loaded.seed_ == model.seed_
