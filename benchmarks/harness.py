@@ -97,11 +97,13 @@ def machine() -> dict[str, Value]:
     return {"cores": cores, "threads": torch.get_num_threads(), "torch": torch.__version__, "peak_gflops": peak()}
 
 
-def peak(size: int = 2048, repeats: int = 12) -> float:
-    """Return the best float32 matrix product rate of this run, GFLOP/s."""
+def peak(size: int = 2048, seconds: float = 3.0) -> float:
+    """Return the best float32 matrix product rate within some seconds of this run, GFLOP/s."""
     a, b, out = (torch.rand(size, size) for _ in range(3))
-    best = min(timed(lambda: torch.mm(a, b, out=out))[1] for _ in range(repeats))
-    return round(2 * size**3 / best / 1e9, 1)
+    times: list[float] = []
+    while sum(times) < seconds:
+        times.append(timed(lambda: torch.mm(a, b, out=out))[1])
+    return round(2 * size**3 / min(times) / 1e9, 1)
 
 
 def machine_line() -> str:
@@ -169,7 +171,10 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
     options = parser.parse_args()
     options.seeds = range(1 if options.quick else options.seeds)
     _limit_threads(options.threads)
+    busy = os.getloadavg()[0]
     print(machine_line())
+    if busy > 0.5:
+        print(f"the machine is busy (load {busy:.1f}): figures hold, times and ratios may not", file=sys.stderr)
     return options
 
 
