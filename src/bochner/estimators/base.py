@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -29,10 +29,9 @@ FloatArray = NDArray[np.floating[Any]]
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and candidates.
 _CANDIDATES = 5000
-_SCORE_SAMPLES = 256
 
 
-class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
     """Base of the estimators; see `NGMVLVM` for parameters and attributes."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints.COMMON

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
@@ -24,8 +25,11 @@ FloatArray = NDArray[np.floating[Any]]
 _SCORE_SAMPLES = 256
 
 
-class PredictionMixin:
-    """Placement, decoding, completion, densities and samples of a fitted latent variable model."""
+class PredictionMixin(TransformerMixin):
+    """Placement, decoding, completion, densities and samples of a fitted latent variable model.
+
+    A TransformerMixin itself, because ``set_output`` wraps a method only in the class that defines it.
+    """
 
     n_components: int
     seed_: int
@@ -145,6 +149,8 @@ class PredictionMixin:
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Draw new rows from the fitted model, shape (n_samples, M): latents from the prior, noise included."""
         check_is_fitted(self)
+        if n_samples < 1:
+            raise InputError(message("n_samples of at least 1", str(n_samples), "ask for a positive number of rows"))
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         source = random.generator(seed, "sample")
         x = torch.randn(n_samples, self.n_components, generator=source, dtype=torch.float64)
@@ -183,11 +189,17 @@ class PredictionMixin:
 
     # -- units and checks --------------------------------------------------------------------------------------
 
-    def _unscale(self, scaled: Tensor) -> FloatArray:
-        return self._scaling.undo(scaled.numpy())
+    def _unscale(self, stacked: Tensor) -> FloatArray:
+        return self._scaling.undo(self._in_columns_of_X(stacked))
 
     def _unscale_std(self, variance: Tensor) -> FloatArray:
-        return self._scaling.undo_std(variance.sqrt().numpy())
+        return self._scaling.undo_std(self._in_columns_of_X(variance.sqrt()))
+
+    def _in_columns_of_X(self, stacked: Tensor) -> FloatArray:
+        """Views side by side, (n, M), become columns in the order of X: views need not be listed in that order."""
+        back = np.argsort(np.concatenate(list(self._columns.values())))
+        values: FloatArray = stacked.numpy()[:, back]
+        return values
 
     def _validate(self, X: Any, *, reset: bool) -> FloatArray:
         if not reset:
