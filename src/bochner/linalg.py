@@ -1,7 +1,8 @@
-"""Factorisations in float64 with jitter that is reported, and the Woodbury forms that use them."""
+"""Factorisations in float64 with jitter that is reported."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from bochner.errors import NumericalError, NumericalWarning
 
 # Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
-_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+_JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
 
 
 @dataclass(frozen=True)
@@ -70,20 +71,28 @@ def cholesky(matrix: Tensor) -> Cholesky:
         Jitter was needed; the message says how much.
     """
     matrix = matrix.double()
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    diagonal = torch.diagonal(factor.detach(), dim1=-2, dim2=-1).sum()  # an infinite matrix has a factor, of sorts
+    if not bool(info.any()) and math.isfinite(float(diagonal)):
+        return Cholesky(factor, 0.0)
+    return _with_jitter(matrix)
+
+
+def _with_jitter(matrix: Tensor) -> Cholesky:
+    """Escalate; the common case above pays for none of this."""
     if not bool(torch.isfinite(matrix).all()):
         raise NumericalError("Cholesky: the matrix holds non-finite numbers. Check the scale of the data.")
     scale = float(torch.diagonal(matrix.detach(), dim1=-2, dim2=-1).mean().abs())
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     for relative in _JITTERS:
         jitter = relative * scale
-        factor, info = torch.linalg.cholesky_ex(matrix + jitter * eye if relative else matrix)
+        factor, info = torch.linalg.cholesky_ex(matrix + jitter * eye)
         if not bool(info.any()):
-            if relative:
-                warnings.warn(
-                    f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).",
-                    NumericalWarning,
-                    stacklevel=2,
-                )
+            warnings.warn(
+                f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).",
+                NumericalWarning,
+                stacklevel=3,
+            )
             return Cholesky(factor, jitter)
     raise NumericalError(
         f"Cholesky failed with a jitter of {jitter:.1e}: the matrix is not positive definite. "

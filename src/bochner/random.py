@@ -6,6 +6,7 @@ same numbers in every process and however the rows are cut into chunks; no globa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 
@@ -15,8 +16,7 @@ from torch import Tensor
 from bochner._typing import Sampling
 
 ROWS_PER_BLOCK = 1024
-# Sobol points are 30-bit numbers: half a step away from 0 and 1 keeps the normal quantile finite.
-_CLAMP = 2.0**-31
+_SOBOL_BITS = 30
 
 
 def generator(seed: int, purpose: str, *counters: int, device: torch.device | str = "cpu") -> torch.Generator:
@@ -89,7 +89,7 @@ def normal(n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid"
     source : torch.Generator
     sampling : {"iid", "orthogonal", "sobol"}
         How the rows depend on each other: independent; orthogonal directions within blocks (Yu et al. 2016);
-        a scrambled Sobol net (n a power of two is best). Each row is standard normal in all three.
+        a randomly shifted Sobol net (n a power of two is best). Each row is standard normal in all three.
     groups : int
         Orthogonality holds within each of this many equal groups of columns.
 
@@ -118,7 +118,18 @@ def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
 
 
 def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
-    scramble = int(torch.randint(2**62, (1,), generator=source, device=source.device).item())
-    engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=scramble)  # type: ignore[no-untyped-call]
-    points = engine.draw(n, dtype=torch.float64).clamp(_CLAMP, 1.0 - _CLAMP).to(source.device)
-    return torch.erfinv(2.0 * points - 1.0) * math.sqrt(2.0)
+    """A Sobol net under a random digital shift: every point is uniform, the net stays a net, and it costs one xor."""
+    shift = torch.randint(2**_SOBOL_BITS, (dim,), generator=source, device=source.device)
+    points = torch.bitwise_xor(_sobol_net(n, dim).to(source.device), shift)
+    # half a step to the right: the quantile of 0 would be infinite
+    uniform = (points.double() + 0.5) / 2**_SOBOL_BITS
+    quantiles: Tensor = torch.erfinv(2.0 * uniform - 1.0) * math.sqrt(2.0)
+    return quantiles
+
+
+@functools.lru_cache(maxsize=32)
+def _sobol_net(n: int, dim: int) -> Tensor:
+    """The first n points as integers, under one fixed linear scramble (a law of the net, not of a run)."""
+    engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)  # type: ignore[no-untyped-call]
+    net: Tensor = (engine.draw(n, dtype=torch.float64) * 2**_SOBOL_BITS).long()
+    return net

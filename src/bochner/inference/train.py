@@ -102,7 +102,9 @@ class Trainer(Generic[Module]):
         self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
         self.state = state or State()
         # eps is tiny because gradients per entry are: the default would act as a hidden learning rate
-        self.optimiser = torch.optim.Adam(module.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), eps=1e-12)
+        self.optimiser = torch.optim.Adam(
+            module.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), eps=1e-12, fused=True
+        )
         self._good = self._best = self._snapshot()
         self._best_value = -math.inf
 

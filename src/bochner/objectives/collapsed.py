@@ -61,23 +61,30 @@ def evidence(stats: Statistics, noise_variance: Tensor) -> Evidence:
     """
     n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
     s2 = noise_variance.detach().double()
-    eye = torch.eye(k, dtype=torch.float64, device=stats.gram.device)
-    factor = cholesky(stats.gram + s2 * eye)
+    factor = cholesky(_plus_diagonal(stats.gram, s2))
     inverse = factor.inverse()
     m = inverse @ stats.cross
-    residual = stats.square - (stats.cross * m).sum()
+    residual = stats.square - torch.dot(stats.cross.flatten(), m.flatten())
     value = (
         -0.5 * n * m_cols * math.log(2.0 * math.pi)
         - 0.5 * m_cols * ((n - k) * s2.log() + factor.logdet())
         - 0.5 * residual / s2
     )
-    d_gram = -0.5 * (m_cols * inverse + m @ m.T / s2)
     d_noise = (
         -0.5 * m_cols * ((n - k) / s2 + torch.diagonal(inverse).sum())
         + 0.5 * residual / s2.square()
-        - 0.5 * m.square().sum() / s2
+        - 0.5 * torch.dot(m.flatten(), m.flatten()) / s2
     )
-    return Evidence(value, d_gram, m / s2, d_noise)
+    d_cross = m / s2
+    # -(M/2) B^-1 - m m^T / (2 sigma^2)
+    d_gram = torch.addmm(inverse, d_cross, m.T, beta=-0.5 * m_cols, alpha=-0.5)
+    return Evidence(value, d_gram, d_cross, d_noise)
+
+
+def _plus_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
+    out = matrix.clone()
+    out.diagonal().add_(value)
+    return out
 
 
 def dense_evidence(features: Tensor, Y: Tensor, noise_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -97,8 +104,7 @@ def dense_evidence(features: Tensor, Y: Tensor, noise_variance: Tensor) -> tuple
     """
     (n, m_cols), Y = Y.shape, Y.double()
     s2 = noise_variance.detach().double()
-    eye = torch.eye(n, dtype=torch.float64, device=Y.device)
-    factor = cholesky((features.T @ features).double() + s2 * eye)
+    factor = cholesky(_plus_diagonal((features.T @ features).double(), s2))
     inverse = factor.inverse()
     solved = inverse @ Y
     value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * factor.logdet() + (Y * solved).sum())
