@@ -254,7 +254,8 @@ def test_draws_and_deviations_exclude_each_other(fitted, call):
 def test_a_row_with_nothing_observed_is_the_prior_and_said_once(fitted):
     X = _data(5, seed=1)
     X[[1, 3]] = np.nan
-    with pytest.warns(DataWarning, match=r"2 rows have nothing observed \(first: row 1\).*mean 0 and deviation 1") as w:
+    text = r"2 row\(s\) with nothing observed \(first: row 1\).*mean 0 and deviation 1"
+    with pytest.warns(DataWarning, match=text) as w:
         Z, std = fitted.transform(X, return_std=True)
     assert len(w) == 1
     assert (Z[[1, 3]] == 0).all()

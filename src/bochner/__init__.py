@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bochner import datasets, kernels, likelihoods, metrics
+    from bochner import datasets, kernels, likelihoods, metrics, plots
     from bochner.estimators import NGMVLVM, AdvisedRFLVM, FourierFeatures, RandomFeatureLVM, load
 
 __version__ = "0.1.0"
 
 _ESTIMATORS = ("AdvisedRFLVM", "FourierFeatures", "NGMVLVM", "RandomFeatureLVM", "load")
-_MODULES = ("datasets", "kernels", "likelihoods", "metrics")
+_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "NGMVLVM",
@@ -27,6 +27,7 @@ __all__ = [
     "likelihoods",
     "load",
     "metrics",
+    "plots",
 ]
 
 

@@ -115,6 +115,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._fit = fit_model(plans.blocks(data, scaled, plan), lambda: plans.filled(scaled), plan)
         self._set_attributes(values, plan)
         self._set_embedding(values)
+        if plan.checkpoint is not None and not self.interrupted_:
+            plan.checkpoint.unlink(missing_ok=True)  # only now: a crash before here must not cost the run
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:

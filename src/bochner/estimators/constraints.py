@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from bochner.inference.initialise import STARTS
+from bochner.inference.initialise import ALL_STARTS
 
 COMMON: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -18,7 +18,7 @@ COMMON: dict[str, list[Any]] = {
     "n_mixtures": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "n_frequencies": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "sampling": [StrOptions({"auto", "iid", "orthogonal", "sobol"})],
-    "init": [StrOptions({"auto", *STARTS}), np.ndarray, list],
+    "init": [StrOptions({"auto", *ALL_STARTS}), np.ndarray, list],
     "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "tol": [Interval(Real, 0, None, closed="left")],

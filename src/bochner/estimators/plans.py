@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.inference.initialise import STARTS
+from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
@@ -24,8 +24,8 @@ FloatArray = NDArray[np.floating[Any]]
 N_MIXTURES = 2
 N_FREQUENCIES = 50
 MAX_ITER = 3000
-# Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is raced by default.
-_GRAPH_ROWS = 10_000
+# Folding trains and Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is tried by default.
+_RACE_ROWS = 10_000
 
 
 def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralKernel]) -> Plan:
@@ -100,12 +100,12 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
     elif isinstance(init, list):
         names = [s if isinstance(s, str) else _check_start(s, n_rows, estimator.n_components) for s in init]
     elif init == "auto":
-        names = ["pca", "laplacian"] if n_rows <= _GRAPH_ROWS else ["pca"]
+        names = ["pca", "fold", "laplacian"] if n_rows <= _RACE_ROWS else ["pca"]
     else:
         names = [init]
-    unknown = [name for name in names if isinstance(name, str) and name not in STARTS]
+    unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
     if unknown or not names:
-        raise InputError(message(f"init from {list(STARTS)}, or arrays", repr(init), "correct the list"))
+        raise InputError(message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list"))
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
 

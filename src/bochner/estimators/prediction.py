@@ -66,7 +66,7 @@ class PredictionMixin(TransformerMixin):
         empty = np.isnan(values).all(axis=1)
         if empty.any():
             warnings.warn(
-                f"{int(empty.sum())} rows have nothing observed (first: row {int(empty.argmax())}): "
+                f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
                 "they are placed at the prior, mean 0 and deviation 1.",
                 DataWarning,
                 stacklevel=3,

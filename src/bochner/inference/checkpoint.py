@@ -90,10 +90,6 @@ class Checkpoint:
             raise InputError(message("the checkpoint of this very fit", got, "delete it or name another checkpoint"))
         return tensors, header
 
-    def remove(self) -> None:
-        """Delete the file: the run is complete."""
-        self.path.unlink(missing_ok=True)
-
 
 def restore(trainer: Trainer[Any], tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Put a trainer where a checkpoint was written."""

@@ -37,22 +37,27 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     Notes
     -----
     KeyboardInterrupt during training keeps the state with the best smoothed bound; ``stopped`` says so, and the
-    checkpoint, if there is one, stays for a later run.
+    checkpoint, if there is one, holds where training was. It is the caller's to remove when all is done.
     """
     checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.digest(data))
     race = Race(data, filled, plan)
     try:
         trainer = _train(race, checkpoint, plan)
-        stopped: Stopped = "failed" if not trainer.finished else "plateau" if trainer.state.plateau else "max_iter"
+        stopped = _reason(trainer, plan)
     except KeyboardInterrupt:
         trainer, stopped = race.best(), "interrupted"
         if checkpoint is not None and race.decided:
+            trainer.rewind()
             checkpoint.write(trainer, {"starts": race.results})
         trainer.restore_best()
         warnings.warn(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning, stacklevel=3)
-    if checkpoint is not None and stopped != "interrupted":
-        checkpoint.remove()
     return _finish(trainer, data, plan, race, stopped)
+
+
+def _reason(trainer: Trainer[LatentVariableModel], plan: Plan) -> Stopped:
+    if trainer.finished and trainer.state.plateau:
+        return "plateau"
+    return "max_iter" if trainer.finished or trainer.state.step >= plan.training.max_iter else "failed"
 
 
 def _train(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[LatentVariableModel]:

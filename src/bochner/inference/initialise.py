@@ -25,6 +25,8 @@ from bochner.models.lvm import LatentVariableModel, View
 FloatArray = NDArray[np.float64]
 
 STARTS = ("pca", "laplacian", "random")
+# The fourth trains a model: see `fold`.
+ALL_STARTS = (*STARTS, "fold")
 _INITIAL_STD = 0.1
 _NEIGHBOURS = 10
 
@@ -55,6 +57,19 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     else:
         raise InputError(f"Unknown start {name!r}. Use one of {list(STARTS)} or an array of shape (N, D).")
     return _standardise(latents, seed)
+
+
+def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Return principal components in proportion, the first of deviation 1: what the folding start begins with."""
+    latents = _pca(filled, n_components, seed)
+    return latents / max(float(latents[:, 0].std()), 1e-300)
+
+
+def folded(latents: FloatArray, seed: int) -> FloatArray:
+    """Return latents that were folded, centred and with one scale for all dimensions."""
+    centred = latents - latents.mean(axis=0)
+    spread = float(centred.std())
+    return centred / spread if spread > 0 else _standardise(latents, seed)
 
 
 def _noise(n_rows: int, n_components: int, seed: int) -> FloatArray:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from bochner.inference.checkpoint import restore
-from bochner.inference.initialise import FloatArray, model_from, start
+from bochner.inference.fold import STEPS as FOLD_STEPS
+from bochner.inference.fold import fold
+from bochner.inference.initialise import FloatArray, components, folded, model_from, start
 from bochner.inference.plan import Plan, Start, evaluate
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
@@ -18,6 +20,8 @@ from bochner.objectives.elbo import Data, draw, elbo
 
 # A start's share of the race: long enough to leave the start's own shape behind.
 RACE_STEPS = 150
+# Dimensions that the first, second, ... folding start begins with beyond D.
+_EXTRA = (2, 1, 3)
 
 
 class Race:
@@ -71,14 +75,24 @@ class Race:
 
     def resume(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> Trainer[LatentVariableModel]:
         """Rebuild the trainer of a checkpoint: no race is run again."""
-        self.results, self.decided = header["extra"]["starts"], True
-        winner = max(self.results, key=lambda result: float(result["elbo"]))
+        results = header["extra"]["starts"]
+        winner = max(results, key=lambda result: float(result["elbo"]))
         shape = tensors["module.latents.mean"].shape
-        self._best = self.trainer(int(winner["index"]), torch.zeros(shape, dtype=torch.float64).numpy())
-        restore(self._best, tensors, header)
-        return self._best
+        trainer = self.trainer(int(winner["index"]), torch.zeros(shape, dtype=torch.float64).numpy())
+        restore(trainer, tensors, header)
+        # last, so that an interrupt before here leaves the file alone
+        self.results, self._best, self.decided = results, trainer, True
+        return trainer
 
     def _latents(self, index: int, origin: Start) -> tuple[str, FloatArray]:
-        if isinstance(origin, str):
-            return origin, start(origin, self.filled(), self.plan.n_components, self.plan.seed + index)
-        return "array", origin
+        plan, seed = self.plan, self.plan.seed + index
+        if not isinstance(origin, str):
+            return "array", origin
+        if origin != "fold":
+            return origin, start(origin, self.filled(), plan.n_components, seed)
+        repeat = plan.starts[:index].count("fold")
+        extra = _EXTRA[repeat] if repeat < len(_EXTRA) else repeat + 1
+        wide = torch.tensor(components(self.filled(), plan.n_components + extra, seed), dtype=plan.dtype)
+        n_steps = min(FOLD_STEPS, plan.training.max_iter)
+        narrow = fold(wide.to(plan.device), plan.n_components, plan.names, self.data, seed, n_steps)
+        return origin, folded(narrow.double().cpu().numpy(), seed)

@@ -136,6 +136,10 @@ class Trainer(Generic[Module]):
         self.state = state
         self._good = self._best = self._snapshot()
 
+    def rewind(self) -> None:
+        """Return to the last whole snapshot: an interrupt may have struck in the middle of a step."""
+        self._restore(self._good)
+
     def restore_best(self) -> None:
         """Return to the snapshot with the best smoothed bound (after an interrupt)."""
         self._restore(self._best)

@@ -1,0 +1,75 @@
+"""The folding start: more principal components than latents, folded away while a simple model is trained.
+
+Rows that overlap in the first D principal components cannot pass each other in D dimensions without a loss, so that a
+start from those components ends torn. With a few more they can. The extra dimensions shrink to nothing during the
+first part of a short training with isotropic RBF kernels and few features: one lengthscale per view cannot undo the
+shrinking, and the rows settle in D dimensions on the way.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from bochner.inference.train import Options, Trainer
+from bochner.kernels.stationary import RBF
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel, View
+from bochner.objectives.collapsed import view_evidence
+from bochner.objectives.elbo import Data, draw
+
+STEPS = 800
+_FREQUENCIES = 32
+_FOLDED_AT = 0.7
+_LEARNING_RATE = 0.03
+_INITIAL_STD = 0.1
+
+
+def fold(
+    latents: Tensor, n_components: int, names: tuple[str, ...], data: Data, seed: int, n_steps: int = STEPS
+) -> Tensor:
+    """Fold latents of more dimensions into fewer.
+
+    Parameters
+    ----------
+    latents : Tensor of shape (N, E)
+        Principal components, E > D, on the plan's device and in its precision.
+    n_components : int
+        D.
+    names : tuple of str
+        Of the views.
+    data : tuple over views of tuples of Block
+    seed : int
+    n_steps : int
+
+    Returns
+    -------
+    Tensor of shape (N, D)
+    """
+    posterior = GaussianLatents(latents, torch.full_like(latents, math.log(_INITIAL_STD)))
+    views = [View(name, RBF(), Gaussian(0.3)) for name in names]
+    model = LatentVariableModel(posterior, views).to(latents.device)
+    n_entries = sum(block.Y.numel() for blocks in data for block in blocks)
+
+    def objective(step: int) -> Tensor:
+        draws = draw(model, _FREQUENCIES, "sobol", seed, "fold", step)
+        x = model.latents.sample(draws.latents) * _shrink(latents, n_components, step / n_steps)
+        parts = [
+            view_evidence(x, view.kernel.frequencies(noise), view.likelihood.noise_variance, blocks)
+            for view, noise, blocks in zip(model.views, draws.spectra, data, strict=True)
+        ]
+        return torch.stack(parts).sum() - model.latents.kl()
+
+    Trainer(model, objective, n_entries, Options(n_steps, _LEARNING_RATE, tol=-math.inf)).run()
+    return model.latents.mean.detach()[:, :n_components]
+
+
+def _shrink(latents: Tensor, n_components: int, progress: float) -> Tensor:
+    """Factors of the dimensions: 1 for the D that stay, falling from 1 to 0 for the others."""
+    extra = max(0.0, 1.0 - progress / _FOLDED_AT)
+    factors = latents.new_full((latents.shape[1],), extra)
+    factors[:n_components] = 1.0
+    return factors
