@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from bochner.features.fourier import fourier_features
 from bochner.inference.place import place
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete, decode, draw_rows, log_density
 from bochner.inference.targets import target_for
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.objectives.collapsed import view_evidence
+from bochner.objectives.statistics import Block
 from bochner.random import generator
 
 
@@ -20,12 +23,10 @@ def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 
     kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(16, dim, source, "iid")).detach()
     x = torch.randn(n, dim, generator=source, dtype=torch.float64)
-    from bochner.features.fourier import fourier_features
-
     phi = fourier_features(x, f)
     Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
     Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
-    inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0]))
+    inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
     draw = Draw(f, inverse @ phi @ Y, inverse[None])
     return ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), s2), x, Y
 
@@ -33,7 +34,7 @@ def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_target_is_the_predictive_density_and_its_derivatives_are_right(dim, paired, shared):
+def test_target_is_the_rows_bound_and_its_derivatives_are_right(dim, paired, shared):
     view, _, Y = _view(dim, paired=paired)
     y = Y[:4].clone()
     y[:, 3] = torch.nan
@@ -41,8 +42,10 @@ def test_target_is_the_predictive_density_and_its_derivatives_are_right(dim, pai
         y[1, 5:9] = torch.nan
     target, rows = target_for([view], [y], dim, shared), torch.arange(4)
     x = torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64)
-    mean, variance = decode([view], x)
-    entries = -0.5 * ((2 * math.pi * variance).log() + (torch.nan_to_num(y) - mean).square() / variance)
+    phi, s2 = view.draws[0].features(x), view.noise_variance
+    mean, spread = phi @ view.draws[0].mean, torch.einsum("nk,kl,nl->n", phi, view.draws[0].covariance[0], phi)
+    # E log N(y; phi^T a, s2) over a ~ N(m, s2 B^-1)
+    entries = -0.5 * (math.log(2 * math.pi * s2) + (torch.nan_to_num(y) - mean).square() / s2 + spread[:, None])
     prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
     value, gradient, hessian = target.evaluate(x, rows)
     torch.testing.assert_close(value, (entries * ~y.isnan()).sum(1) + prior)
@@ -62,6 +65,17 @@ def test_rows_drawn_from_the_model_return_to_their_latents(dim):
     error = (placed.mean - x) / placed.std
     assert float(error.abs().median()) < 1.5  # in posterior deviations
     assert 0.5 < float(error.square().mean().sqrt()) < 2.0
+
+
+def test_placing_a_training_row_does_not_move_it():
+    """The envelope theorem: in a training latent the collapsed bound has the gradient of the row's own bound."""
+    view, x, Y = _view(2, n=60)
+    f, s2 = view.draws[0].frequencies, torch.tensor(view.noise_variance, dtype=torch.float64)
+    x.requires_grad_()
+    collapsed = view_evidence(x, f, s2, (Block.of(Y),)) - 0.5 * x.square().sum()
+    (expected,) = torch.autograd.grad(collapsed, x)
+    _, gradient, _ = target_for([view], [Y], 2, True).evaluate(x.detach(), torch.arange(len(x)))
+    torch.testing.assert_close(gradient, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_a_row_does_not_depend_on_its_batch():

@@ -15,7 +15,7 @@ from bochner.inference.train import State, Trainer
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data
 
-_POSTERIOR_DRAWS = 4
+_POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
 
 

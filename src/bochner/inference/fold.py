@@ -21,7 +21,7 @@ from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import Data, draw
 
-STEPS = 800
+STEPS = 1200
 _FREQUENCIES = 32
 _FOLDED_AT = 0.7
 _LEARNING_RATE = 0.03

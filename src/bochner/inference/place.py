@@ -107,14 +107,14 @@ def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
 
 
 def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Predictive mean (C, M) and variance (C,) of a view at the candidates, averaged over draws."""
+    """Reconstructions (C, M) of a view at the candidates and their uncertainty phi^T B^-1 phi (C,), over draws."""
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
-    variance = torch.zeros(candidates.shape[0], dtype=torch.float64)
+    spread = torch.zeros(candidates.shape[0], dtype=torch.float64)
     for draw in view.draws:
         phi = draw.features(candidates)
         mean += phi @ draw.mean / len(view.draws)
-        variance += view.noise_variance * (1.0 + ((phi @ draw.covariance.mean(0)) * phi).sum(1)) / len(view.draws)
-    return mean, variance
+        spread += draw.spread(phi).mean(1) / len(view.draws)
+    return mean, spread
 
 
 def _starts(
@@ -122,11 +122,11 @@ def _starts(
 ) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
     score = (-0.5 * candidates.square().sum(1)).repeat(rows[0].shape[0], 1)
-    for (mean, variance), _, y in zip(book, views, rows, strict=True):
+    for (mean, spread), view, y in zip(book, views, rows, strict=True):
         seen = (~y.isnan()).double()
         filled = torch.nan_to_num(y)
         squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
-        score -= 0.5 * (squared / variance + seen.sum(1, keepdim=True) * variance.log())
+        score -= 0.5 * (squared / view.noise_variance + seen.sum(1, keepdim=True) * spread)
     far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = []
     for _ in range(N_MODES):
@@ -155,7 +155,7 @@ def _solve(target: Target, starts: Tensor) -> Placement:
 
 
 def _climb(target: Target, starts: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Maximise each row's log joint from each start by Newton steps inside a trust radius of its own.
+    """Maximise each row's bound from each start by Newton steps inside a trust radius of its own.
 
     A start that cannot catch up with the row's best is left where it is: its weight would vanish.
     """
