@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 DATA = {"RBF+RBF": ("rbf", "rbf"), "RBF+Gibbs": ("rbf", "gibbs")}
 MODEL = {"n_mixtures": 2, "n_frequencies": 50}
-TRACE = (25, 50, 100, 200, 400, 800, 1600)
+TRACE = (25, 50, 100, 200, 400)
 MARGIN = 50.0  # nats the reference may stay below our bound
 
 FITS = {"r2_0": ".4f", "r2_1": ".4f", "r2": ".4f", "elbo": ".0f", "elbo_se": ".1f", "steps": ".0f", "seconds": ".1f"}
@@ -55,7 +55,7 @@ class Setting:
     n_rows: int = 500
     n_columns: int = 100
     max_iter: int | str = "auto"
-    budget: float = 20.0  # of our time
+    budget: float = 6.0  # of our time
 
 
 @functools.cache
@@ -88,11 +88,19 @@ def estimator_of(method: str, data: Bunch, seed: int, **others: Any) -> Any:
         return bo.NGMVLVM(**common)
     if method == "NG-MVLVM from the truth":
         return bo.NGMVLVM(init=data.latent, **MODEL, **common)
+    if method == "NG-MVLVM from PCA and folded PCA":  # four starts, all from principal components, raced by the bound
+        return bo.NGMVLVM(init=["pca", "fold", "fold", "fold"], **MODEL, **common)
     kind = bo.AdvisedRFLVM if method.startswith("MV-advised") else bo.NGMVLVM
     return kind(init="pca", **MODEL, **common)
 
 
-METHODS = ("NG-MVLVM from PCA", "MV-advisedRFLVM from PCA", "NG-MVLVM, defaults", "NG-MVLVM from the truth")
+METHODS = (
+    "NG-MVLVM from PCA",
+    "NG-MVLVM from PCA and folded PCA",
+    "MV-advisedRFLVM from PCA",
+    "NG-MVLVM, defaults",
+    "NG-MVLVM from the truth",
+)
 
 
 def kernel_errors(model: Any, data: Bunch) -> dict[str, Value]:
@@ -141,20 +149,26 @@ def point(name: str, seed: int, setting: Setting, sampling: str, max_iter: int |
 
 @functools.cache
 def reference_trace(name: str, seed: int, setting: Setting) -> reference.Trace:
-    """Run the reference from the same start until our bounds or the budget are reached."""
+    """Run the reference from the same start until our bound or the budget is reached."""
     Ys, _ = scaled_of(name, seed, setting)
-    ours = [point(name, seed, setting, sampling, setting.max_iter) for sampling in ("sobol", "iid")]
+    seconds, bound, _ = point(name, seed, setting, "sobol", setting.max_iter)
     Z0 = start("pca", np.hstack(Ys), 2, seed)
-    limits = {"target": max(p[1] for p in ours) - MARGIN, "budget": setting.budget * max(p[0] for p in ours)}
+    limits = {"target": bound - MARGIN, "budget": setting.budget * seconds}
     run = partial(reference.fit, Ys, Z0, 10**6, seed, **MODEL, **limits)
     return timed_warm("reference", run, lambda: reference.fit(Ys, Z0, 8, seed, every=4))[0]
 
 
-def measure_speed(name: str, seed: int, setting: Setting, sampling: str) -> dict[str, Value]:
-    """Compare a whole fit of ours with the reference's training time until it is within the margin of our bound."""
-    seconds, bound, r2 = point(name, seed, setting, sampling, setting.max_iter)
+def measure_speed(name: str, seed: int, setting: Setting) -> dict[str, Value]:
+    """Seconds until the bound of our full fit, less the margin, is reached: by ours and by the reference.
+
+    Ours is the quickest of the whole fits of growing length that get there, start, evaluation and placement included;
+    the reference's is its training alone.
+    """
+    target = point(name, seed, setting, "sobol", setting.max_iter)[1] - MARGIN
+    lengths = (*TRACE, setting.max_iter)
+    seconds, bound, r2 = min(p for n in lengths if (p := point(name, seed, setting, "sobol", n))[1] >= target)
     trace = reference_trace(name, seed, setting)
-    there = [i for i, value in enumerate(trace.bounds) if value >= bound - MARGIN]
+    there = [i for i, value in enumerate(trace.bounds) if value >= target]
     last = there[0] if there else len(trace.bounds) - 1
     truth = data_of(name, seed, setting).latent
     ours: dict[str, Value] = {"ours_seconds": seconds, "ours_bound": bound, "ours_r2": r2, "reached": int(bool(there))}
@@ -197,11 +211,9 @@ def trace_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
 
 
 def speed_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
-    """Yield the comparison with the reference, for our default draws and for the reference's kind of draws."""
+    """Yield the comparison with the reference."""
     for name in DATA:
-        for seed in seeds:
-            for sampling in ("sobol", "iid"):
-                yield Job(name, sampling, seed, partial(measure_speed, name, seed, setting, sampling))
+        yield from (Job(name, "ours / reference", s, partial(measure_speed, name, s, setting)) for s in seeds)
 
 
 def gaps(rows: list[dict[str, str]]) -> list[str]:
@@ -223,13 +235,13 @@ def main() -> None:
     fits = Store("scurve", (*FITS, *KERNELS), options.quick)
     fits.collect(fit_jobs(options.seeds, setting))
     print(table(fits.rows(), FITS), table(fits.rows(), KERNELS), *gaps(fits.rows()), sep="\n")
-    speed = Store("scurve_speed", tuple(SPEED), options.quick)
-    speed.collect(speed_jobs(options.seeds, setting))
-    print("seconds to equal bound; method: how our frequencies were drawn, the reference's always iid")
-    print(table(speed.rows(), SPEED))
     trace = Store("scurve_trace", tuple(POINTS), options.quick)
     trace.collect(trace_jobs(options.seeds, setting))
     print(table(trace.rows(), POINTS))
+    speed = Store("scurve_speed", tuple(SPEED), options.quick)
+    speed.collect(speed_jobs(options.seeds, setting))
+    print("seconds to equal bound; where the reference did not get there (reached 0) its ratio is a lower limit")
+    print(table(speed.rows(), SPEED))
 
 
 if __name__ == "__main__":

@@ -129,10 +129,9 @@ def peak_bytes(reset: bool = False) -> int:
     return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
 
 
-def memory_of_step(n_rows: int, n_columns: int, n_frequencies: int, keep_bytes: int, threads: int) -> int:
+def memory_of_step(n_rows: int, n_columns: int, n_frequencies: int, threads: int) -> int:
     """Return by how many bytes two steps raise the peak; run it in a process of its own."""
     torch.set_num_threads(threads)
-    collapsed.KEEP_BYTES = keep_bytes
     step_of(model_of(3 * 2048), block_of(3 * 2048, n_columns), n_frequencies)()
     step = step_of(model_of(n_rows), block_of(n_rows, n_columns), n_frequencies)
     before = peak_bytes(reset=True)
@@ -141,9 +140,9 @@ def memory_of_step(n_rows: int, n_columns: int, n_frequencies: int, keep_bytes: 
     return peak_bytes() - before
 
 
-def measure_memory(n_rows: int, n_columns: int, n_frequencies: int, keep_bytes: int) -> dict[str, Value]:
+def measure_memory(n_rows: int, n_columns: int, n_frequencies: int) -> dict[str, Value]:
     """Measure the memory of a step beside that of data and features."""
-    task = (n_rows, n_columns, n_frequencies, keep_bytes, torch.get_num_threads())
+    task = (n_rows, n_columns, n_frequencies, torch.get_num_threads())
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         beyond = pool.submit(memory_of_step, *task).result()
     features = n_rows * 2 * Q * n_frequencies * 4
@@ -161,10 +160,10 @@ def time_jobs(seeds: range, quick: bool) -> Iterator[Job]:
 
 def memory_jobs(seeds: range, quick: bool) -> Iterator[Job]:
     """Yield sizes to weigh."""
-    for mode, n_frequencies, keep in (("recomputed", H, 0), ("recomputed", 4 * H, 0), ("kept", H, 2**62)):
-        method = f"{mode}, K={2 * Q * n_frequencies}"
-        for n_rows in (10_000,) if quick else (10_000, 30_000, 60_000, 120_000, 240_000):
-            measure = partial(measure_memory, n_rows, 50, n_frequencies, keep)
+    for n_frequencies in (H, 4 * H):
+        method = f"K={2 * Q * n_frequencies}"
+        for n_rows in (10_000,) if quick else (10_000, 60_000, 240_000):
+            measure = partial(measure_memory, n_rows, 50, n_frequencies)
             yield from (Job(f"N={n_rows} M=50", method, s, measure) for s in seeds)
 
 

@@ -22,9 +22,9 @@ from bochner.objectives.statistics import Block, Statistics, statistics, total
 
 Reduce = Callable[[Statistics], Statistics]
 
-# Traces of all chunks are kept for the second pass up to this size; beyond it features are computed again.
-KEEP_BYTES = 256 * 2**20
-CHUNK_ROWS = 2048
+# Rows whose features and phases stay in a core's cache: computing features again for the second pass is then cheaper
+# than fetching them from memory, and no temporary is large enough to be handed back to the system at every step.
+CHUNK_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -150,23 +150,22 @@ def _two_passes(
     x: Tensor, f: Frequencies, s2: Tensor, block: Block, chunk_rows: int, reduce: Reduce, into: _Gradient | None
 ) -> Tensor:
     """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by chunk."""
-    n, k = block.Y.shape[0], f.n_features
-    cuts = list(_chunks(n, chunk_rows))
+    cuts = list(_chunks(block.Y.shape[0], chunk_rows))
     indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
-    keep = into is not None and 2 * k * n * x.element_size() <= KEEP_BYTES
-    traces: list[Trace | None] = []
+    last: Trace | None = None
 
     def part(i: int) -> Statistics:
-        trace = evaluate(x[indices[i]], f)
-        traces.append(trace if keep else None)
-        return statistics(trace.features, block.Y[cuts[i]], block.square if i == 0 else 0.0)
+        nonlocal last
+        last = evaluate(x[indices[i]], f)
+        return statistics(last.features, block.Y[cuts[i]], block.square if i == 0 else 0.0)
 
     result = evidence(reduce(total(part(i) for i in range(len(cuts)))), s2)
     if into is not None:
         into.noise += result.d_noise
         d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
-        for cut, rows, kept in zip(cuts, indices, traces, strict=True):
-            trace = kept or evaluate(x[rows], f)
+        # backwards, because the features of the last chunk are still there
+        for cut, rows in zip(reversed(cuts), reversed(indices), strict=True):
+            trace, last = last or evaluate(x[rows], f), None
             into.add(rows, trace, f, torch.addmm(d_gram @ trace.features, d_cross, block.Y[cut].T))
     return result.value
 
