@@ -3,8 +3,8 @@
 One view, Q = 2, H = 50 (K = 200), D = 2: draws, bound, gradient. The least work is 4 N K (K + M) operations: both
 products, forward and backward. "bare" is the time of those four products, feature-major, into memory that is already
 there, the faster of all rows at once and of chunks; "sincos" that of the four arrays (P, N) of sines and cosines that
-a value and its gradient need. Memory is what the peak of a fresh process grows by during a step, whose chunks are
-computed again in the second pass (recomputed) or kept for it (kept).
+a value and its gradient need. Memory is what the peak of a fresh process grows by during a step, which takes the
+rows in chunks and computes their features again in the second pass.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ over rows, so chunks, processes and machines add them (MATH.md section 2, fact 1
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -85,8 +87,5 @@ def statistics(features: Tensor, Y: Tensor, square: float | None = None) -> Stat
 
 
 def total(parts: Iterable[Statistics]) -> Statistics:
-    """Add statistics up."""
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first
+    """Add statistics up as they come: only two are ever held."""
+    return functools.reduce(operator.add, parts)
