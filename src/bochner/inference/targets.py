@@ -6,8 +6,7 @@ E log p(y | x, A) = -1/2 sum_m [log 2 pi sigma^2 + (y_m - m_m^T phi)^2 / sigma^2
 
 a quadratic form in phi: an evaluation costs K^2 per row, not K M. By the envelope theorem the collapsed bound has
 this very gradient in a training row's latent, so that placing a row of the training data does not move it; the
-predictive density N(m^T phi, sigma^2 (1 + phi^T B^-1 phi)) would count such a row's noise twice. On S-curves it also
-places new rows better (`benchmarks/placement.py`).
+predictive density N(m^T phi, sigma^2 (1 + phi^T B^-1 phi)) would count such a row's noise twice.
 """
 
 from __future__ import annotations
