@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
+from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
@@ -162,8 +163,7 @@ def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) ->
     working = f.to(latents[0].dtype)
     for x in latents:
         seen = x if block.rows is None else x[block.rows]
-        for begin in range(0, seen.shape[0], CHUNK_ROWS):
-            rows = slice(begin, begin + CHUNK_ROWS)
+        for rows in chunks(seen.shape[0], CHUNK_ROWS):
             part = statistics(evaluate(seen[rows], working).features, block.Y[rows], 0.0)
             sums = part if sums is None else sums + part
     if sums is None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
 from bochner.inference.place import Placement
 from bochner.inference.posterior import ViewPosterior
@@ -32,8 +33,7 @@ def decode(views: Sequence[ViewPosterior], x: Tensor, covariance: Tensor | None 
         Of new observations: noise included, by the law of total variance.
     """
     means, variances = [], []
-    for begin in range(0, x.shape[0], _CHUNK):
-        part = slice(begin, begin + _CHUNK)
+    for part in chunks(x.shape[0], _CHUNK):
         spread = None if covariance is None else covariance[part]
         of_views = [_decode_view(view, x[part], spread) for view in views]
         means.append(torch.cat([mean for mean, _ in of_views], dim=1))
@@ -64,8 +64,7 @@ def complete(views: Sequence[ViewPosterior], placement: Placement) -> tuple[Tens
     mean, variance : Tensor of shape (n, sum of M)
     """
     means, variances = [], []
-    for begin in range(0, placement.modes.shape[0], _CHUNK):
-        part = slice(begin, begin + _CHUNK)
+    for part in chunks(placement.modes.shape[0], _CHUNK):
         mean, second = torch.zeros(()), torch.zeros(())
         for r in range(placement.modes.shape[1]):
             weight = placement.weights[part, r, None]
@@ -128,14 +127,13 @@ def log_density(
     Tensor of shape (n,)
         In nats, per row; 0 for a row without observed entries.
     """
-    chunks = []
-    for begin in range(0, rows[0].shape[0], _CHUNK):
-        part = slice(begin, begin + _CHUNK)
+    densities = []
+    for part in chunks(rows[0].shape[0], _CHUNK):
         p = Placement(placement.modes[part], placement.covariances[part], placement.weights[part])
         x, log_ratio = _proposals(p, n_samples, seed)
         likelihood = torch.stack([_log_likelihood(views, x[:, i], [y[part] for y in rows]) for i in range(n_samples)])
-        chunks.append((likelihood.T + log_ratio).logsumexp(1) - math.log(n_samples))
-    return torch.cat(chunks)
+        densities.append((likelihood.T + log_ratio).logsumexp(1) - math.log(n_samples))
+    return torch.cat(densities)
 
 
 def _proposals(placement: Placement, n_samples: int, seed: int) -> tuple[Tensor, Tensor]:

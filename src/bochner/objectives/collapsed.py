@@ -8,13 +8,14 @@ log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bochner.data.batches import chunks
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
@@ -112,11 +113,6 @@ def dense_evidence(features: Tensor, Y: Tensor, noise_variance: Tensor) -> tuple
     return value, 2.0 * features @ d_kernel.to(features.dtype), torch.diagonal(d_kernel).sum()
 
 
-def _chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
-    for start in range(0, n_rows, chunk_rows):
-        yield slice(start, min(start + chunk_rows, n_rows))
-
-
 @dataclass
 class _Gradient:
     """Where the second pass adds up."""
@@ -150,7 +146,7 @@ def _two_passes(
     x: Tensor, f: Frequencies, s2: Tensor, block: Block, chunk_rows: int, reduce: Reduce, into: _Gradient | None
 ) -> Tensor:
     """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by chunk."""
-    cuts = list(_chunks(block.Y.shape[0], chunk_rows))
+    cuts = list(chunks(block.Y.shape[0], chunk_rows))
     indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
     last: Trace | None = None
 
