@@ -13,11 +13,9 @@ import math
 import torch
 from torch import Tensor
 
+from bochner.inference.initialise import model_from
 from bochner.inference.train import Options, Trainer
 from bochner.kernels.stationary import RBF
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import Data, draw
 
@@ -25,7 +23,6 @@ STEPS = 1200
 _FREQUENCIES = 32
 _FOLDED_AT = 0.7
 _LEARNING_RATE = 0.03
-_INITIAL_STD = 0.1
 
 
 def fold(
@@ -49,9 +46,8 @@ def fold(
     -------
     Tensor of shape (N, D)
     """
-    posterior = GaussianLatents(latents, torch.full_like(latents, math.log(_INITIAL_STD)))
-    views = [View(name, RBF(), Gaussian(0.3)) for name in names]
-    model = LatentVariableModel(posterior, views).to(latents.device)
+    kernels = [RBF() for _ in names]
+    model = model_from(latents.cpu().numpy(), names, kernels, 1, seed, latents.dtype, latents.device)
     n_entries = sum(block.Y.numel() for blocks in data for block in blocks)
 
     def objective(step: int) -> Tensor:
