@@ -25,7 +25,7 @@ FLOORS: dict[str, str] = {
     "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
     "F7 inference": """
         inference.initialise inference.posterior inference.targets inference.place inference.predict
-        inference.diagnose inference.train inference.files inference.checkpoint inference.progress inference.plan
+        inference.completion inference.diagnose inference.train inference.files inference.checkpoint inference.progress inference.plan
         inference.fold inference.race inference.fit inference.persistence inference""",
     "F8 estimators, datasets": """
         estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm

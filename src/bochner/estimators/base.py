@@ -21,7 +21,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import constraints, plans, saving
 from bochner.estimators.prediction import PredictionMixin
-from bochner.inference import diagnose
+from bochner.inference import completion, diagnose
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 
@@ -162,6 +162,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     def _set_embedding(self, values: FloatArray) -> None:
         kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
         self._candidates = self._fit.latents[torch.from_numpy(kept)]
+        rows = [y[torch.from_numpy(kept)] for y in self._split(values)]
+        self.completion_ = completion.learn(self._fit.posterior, self._candidates, rows, self.seed_)
         placement = self._place(values)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)

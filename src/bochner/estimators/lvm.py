@@ -79,6 +79,9 @@ class NGMVLVM(LatentVariableEstimator):
         What "auto" became.
     starts_ : list of dict
         Name and bound of every start before and after its race.
+    completion_ : dict of str to float or None
+        How a row that lacks the view is completed, chosen on training rows: the exponent of its likelihood over the
+        training latents, or None: by the row's own modes. Empty when there is one view.
     relevance_ : ndarray of shape (V, D)
         Share of each view's variation along each dimension; rows sum to 1.
     collapse_ : CollapseReport

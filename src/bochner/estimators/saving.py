@@ -30,6 +30,7 @@ _PLAIN = (
     "n_frequencies_",
     "seed_",
     "noise_variance_",
+    "completion_",
     "n_features_in_",
 )
 

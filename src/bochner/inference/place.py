@@ -80,7 +80,7 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
         torch.zeros(n, N_MODES, dtype=torch.float64),
     )
     out.weights[:, 0] = 1.0
-    book = [_reconstructions(view, candidates) for view in views]
+    book = [reconstructions(view, candidates) for view in views]
     for index, shared in _groups(rows):
         part = [y[index] for y in rows]
         starts = _starts(book, views, candidates, part)
@@ -106,8 +106,8 @@ def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
         yield from ((chunk, False) for chunk in torch.split(torch.cat(own), _OWN_CHUNK))
 
 
-def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Reconstructions (C, M) of a view at the candidates and their uncertainty phi^T B^-1 phi (C,), over draws."""
+def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Reconstruct a view at candidates (C, D): means (C, M) and uncertainty phi^T B^-1 phi (C,), over draws of W."""
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
     spread = torch.zeros(candidates.shape[0], dtype=torch.float64)
     for draw in view.draws:
@@ -117,16 +117,32 @@ def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, T
     return mean, spread
 
 
-def _starts(
-    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]
+def candidate_scores(
+    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], rows: Sequence[Tensor]
 ) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
-    score = (-0.5 * candidates.square().sum(1)).repeat(rows[0].shape[0], 1)
+    """Return what the observed entries of rows say for every candidate, (n, C): E log p(y | x, A) up to a constant.
+
+    Parameters
+    ----------
+    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C,))
+        `reconstructions` of the candidates.
+    views : sequence of ViewPosterior
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+    """
+    score = torch.zeros(rows[0].shape[0], book[0][0].shape[0], dtype=torch.float64)
     for (mean, spread), view, y in zip(book, views, rows, strict=True):
         seen = (~y.isnan()).double()
         filled = torch.nan_to_num(y)
         squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
         score -= 0.5 * (squared / view.noise_variance + seen.sum(1, keepdim=True) * spread)
+    return score
+
+
+def _starts(
+    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]
+) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
+    score = candidate_scores(book, views, rows) - 0.5 * candidates.square().sum(1)
     far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = []
     for _ in range(N_MODES):
