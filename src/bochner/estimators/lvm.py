@@ -37,7 +37,7 @@ class NGMVLVM(LatentVariableEstimator):
         H, spectral points per component: K = 2 Q H features.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
         How spectral points are drawn.
-    init : {"auto", "pca", "fold", "laplacian", "random"}, array of shape (N, D), or list of them, default="auto"
+    init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
         principal components than D and folds the further ones away; "auto" races "pca", "fold" and "laplacian".
     n_init : int or "auto", default="auto"

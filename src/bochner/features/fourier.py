@@ -16,7 +16,6 @@ from torch import Tensor
 
 from bochner.kernels.base import Frequencies
 
-
 # Up to this many latents the phases are sums of scaled rows: four times as fast as a product with so thin a factor.
 _THIN = 8
 
