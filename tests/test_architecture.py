@@ -26,8 +26,8 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.embeddings inference.initialise inference.posterior inference.targets inference.place
         inference.predict inference.completion inference.diagnose inference.train inference.files
-        inference.checkpoint inference.progress inference.plan inference.fold inference.race inference.fit
-        inference.persistence inference""",
+        inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
+        inference.landmarks inference.race inference.fit inference.persistence inference""",
     "F8 estimators, datasets": """
         estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm
         estimators.loading estimators.kernel_approximation estimators

@@ -50,6 +50,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         max_iter: int | str = "auto",
         tol: float = 1e-4,
         learning_rate: float = 0.03,
+        landmarks: int | str | None = "auto",
+        truncation: float | str = "auto",
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -67,6 +69,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
+        self.landmarks = landmarks
+        self.truncation = truncation
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -146,6 +150,10 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.interrupted_ = fit.stopped == "interrupted"
         self.n_mixtures_, self.n_frequencies_ = plan.n_mixtures, plan.n_frequencies
         self.seed_ = plan.seed
+        self.landmarks_ = fit.landmarks and {
+            name: value + (jacobian if name.startswith("elbo") else 0) for name, value in fit.landmarks.items()
+        }
+        self.dropped_ = dict(zip(plan.names, fit.dropped, strict=True))
         scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
         self.noise_variance_ = {view.name: view.noise_variance * scales[view.name] ** 2 for view in fit.posterior}
         self.kernels_ = {

@@ -48,6 +48,12 @@ class NGMVLVM(LatentVariableEstimator):
         Training ends when the bound rises by less than this many nats per observed entry in 100 steps.
     learning_rate : float, default=0.03
         Of Adam.
+    landmarks : int, "auto" or None, default="auto"
+        Train on so many rows, place the others, then take a few steps over all; None trains on all rows throughout.
+        "auto": 4,000 of more than 6,000 rows.
+    truncation : float or "auto", default="auto"
+        Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
+        stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -82,6 +88,11 @@ class NGMVLVM(LatentVariableEstimator):
     completion_ : dict of str to float or None
         How a row that lacks the view is completed, chosen on training rows: the exponent of its likelihood over the
         training latents, or None: by the row's own modes. Empty when there is one view.
+    landmarks_ : dict or None
+        n, the landmarks; elbo_placed and elbo_joint, the bound of all rows before and after the joint steps, on the
+        columns of training.
+    dropped_ : dict of str to float
+        Share of the view's squares that training left out.
     relevance_ : ndarray of shape (V, D)
         Share of each view's variation along each dimension; rows sum to 1.
     collapse_ : CollapseReport

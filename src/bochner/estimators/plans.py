@@ -24,6 +24,10 @@ FloatArray = NDArray[np.floating[Any]]
 N_MIXTURES = 2
 N_FREQUENCIES = 50
 MAX_ITER = 3000
+# Above so many rows a model is trained on landmarks first.
+LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
+# Share of a view's squares that training may leave out.
+TRUNCATION = 0.05
 # Folding trains and Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is tried by default.
 _RACE_ROWS = 10_000
 
@@ -67,9 +71,19 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
         seed=seed,
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
         device=_device(estimator.device),
+        n_rows=data.X.shape[0],
+        landmarks=_landmarks(estimator.landmarks, data.X.shape[0]),
+        truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
     )
+
+
+def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
+    if asked is None:
+        return None
+    count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
+    return count if count < n_rows else None
 
 
 def _check_likelihood(likelihood: str | Mapping[str, str], data: Views) -> None:

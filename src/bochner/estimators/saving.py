@@ -31,6 +31,8 @@ _PLAIN = (
     "seed_",
     "noise_variance_",
     "completion_",
+    "landmarks_",
+    "dropped_",
     "n_features_in_",
 )
 

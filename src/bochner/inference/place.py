@@ -60,7 +60,9 @@ class Placement:
         return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
-def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]) -> Placement:
+def place(
+    views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor], n_modes: int = N_MODES
+) -> Placement:
     """Place rows.
 
     Parameters
@@ -70,6 +72,8 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
         Latents of training rows, where the search starts.
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Scaled data, NaN where missing. A row without any observed entry gets the prior.
+    n_modes : int
+        R, starts from which a row climbs.
 
     Returns
     -------
@@ -77,9 +81,9 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
     """
     n, dim = rows[0].shape[0], candidates.shape[1]
     out = Placement(
-        torch.zeros(n, N_MODES, dim, dtype=torch.float64),
-        torch.eye(dim, dtype=torch.float64).expand(n, N_MODES, -1, -1).clone(),
-        torch.zeros(n, N_MODES, dtype=torch.float64),
+        torch.zeros(n, n_modes, dim, dtype=torch.float64),
+        torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),
+        torch.zeros(n, n_modes, dtype=torch.float64),
     )
     out.weights[:, 0] = 1.0
     candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
@@ -92,7 +96,7 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
         else:
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part) - 0.5 * candidates.square().sum(1)
-        found = _solve(target, _starts(scores, candidates))
+        found = _solve(target, _starts(scores, candidates, n_modes))
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
@@ -146,11 +150,11 @@ def candidate_scores(
     return score
 
 
-def _starts(scores: Tensor, candidates: Tensor) -> Tensor:
+def _starts(scores: Tensor, candidates: Tensor, n_modes: int) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
     far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = []
-    for _ in range(N_MODES):
+    for _ in range(n_modes):
         best = candidates[scores.argmax(1)]
         starts.append(best)
         scores = scores.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
