@@ -102,6 +102,14 @@ class RadialFrequencies(SignedFrequencies):
         out[order] = self.radius.to(order.device)[order, None] * directions(len(order), self.dim, source)
         return out.to(self.radius.device)
 
+    def kernel(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the fitted kernel, (n, d), (m, d) -> (n, m): frequencies of one radius are one term."""
+        radii, group = self.radius.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        factors = torch.zeros_like(radii).index_add(0, group, self.weight * self.sign)
+        distances = torch.cdist(x, y)
+        waves = (f * direction_mean(r * distances, self.dim) for r, f in zip(radii.tolist(), factors, strict=True))
+        return sum(waves, torch.zeros_like(distances)).to(x.dtype)
+
     def expected_cosine(self, h: int, x: Tensor, y: Tensor) -> Tensor:
         """Return the mean of cos(r u.delta) over directions u."""
         return direction_mean(float(self.radius[h]) * torch.cdist(x, y), self.dim).to(x.dtype)
