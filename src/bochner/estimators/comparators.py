@@ -222,7 +222,7 @@ class SphericalFeatures(_SphereMap):
         dim, source = self.n_features_in_, self._source("spherical features")
         # Hellinger is not defined for negative products: its rows are at most sqrt(2) apart
         widest = 2.0 if self.kernel_.defined_everywhere else 2.0**0.5
-        distances = torch.linspace(0.0, widest, 161, dtype=torch.float64)
+        distances = torch.linspace(0.0, widest, 81, dtype=torch.float64)
         values = self.kernel_.of_product(1.0 - 0.5 * distances.square(), dim)
         radii, mass = positive_spectrum(values, distances, dim, self.n_gaussians)
         uniform = torch.rand(self.n_components, generator=source, dtype=torch.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -10,7 +12,7 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.feature_map import FeatureMap
 from bochner.features.fourier import fourier_features
 from bochner.inference.krein import fit_gradient
@@ -41,7 +43,8 @@ class KreinFeatures(FeatureMap):
         instance such as ``bo.kernels.Polynomial(degree=3)``, or a function of two float64 arrays (n, d), (m, d) that
         returns (n, m). Kernels on the unit sphere divide rows by their norms; TL1 wants entries in [0, 1].
     n_components : int, default=100
-        Output columns, both parts together; even: a cosine and a sine for every frequency.
+        Output columns, both parts together: a cosine and a sine for every frequency. Where it is odd, with a warning,
+        the last frequency has one cosine with a random phase, unbiased too, of higher variance.
     n_mixtures : int, default=5
         T, components of the truncated Dirichlet process mixture of each part's frequencies.
     sketch_size : int or "auto", default="auto"
@@ -65,8 +68,10 @@ class KreinFeatures(FeatureMap):
     signs_ : Tensor of shape (n_components,), float64
         +1 for the columns of the positive part, which come first, -1 for those of the negative part: the kernel is
         ``(transform(X) * signs_) @ transform(Y).T``.
-    frequencies_ : Tensor of shape (n_components / 2, n_features_in_), float64
+    frequencies_ : Tensor of shape (ceil(n_components / 2), n_features_in_), float64
         The draw that the features use, radians per unit of the normalised rows.
+    phase_ : float or None
+        Phase of the last cosine, radians; None where ``n_components`` is even.
     posterior_ : SignedFrequencies
         What they were drawn from; its ``kernel`` is the fitted kernel, which the features estimate without bias.
     eigenvalue_ratio_ : float
@@ -76,6 +81,8 @@ class KreinFeatures(FeatureMap):
         where all rows are in it.
     history_ : list of dict
         Rounds of the gradient inference: ``elbo``, ``error``, ``held_out_error``; empty for the others.
+    n_iter_ : int
+        Iterations or sweeps that were made; 1 for "spectral".
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -144,7 +151,7 @@ class KreinFeatures(FeatureMap):
         Raises
         ------
         InputError
-            ``n_components`` is odd; ``sketch_size`` is below 2 or above the number of rows; fewer than two rows have
+            ``sketch_size`` is below 2 or above the number of rows; fewer than two rows have
             a place on the sphere; an entry lies outside [0, 1] or a product is negative where the kernel needs
             otherwise; a callable is not symmetric or returns a wrong shape; the kernel has no known spectrum for
             ``inference="spectral"``; the device is unknown.
@@ -154,12 +161,13 @@ class KreinFeatures(FeatureMap):
         Warns
         -----
         DataWarning
-            Rows of norm zero among those drawn for the sketch, for kernels on the sphere.
+            ``n_components`` is odd.
         """
         self._validate_params()
         if self.n_components % 2:
-            do = f"type n_components={self.n_components + 1}"
-            raise InputError(message("an even n_components (a cosine and a sine each)", str(self.n_components), do))
+            do = f"type n_components={self.n_components + 1}: the last frequency has a cosine of random phase alone"
+            text = message("an even n_components, a cosine and a sine each", str(self.n_components), do)
+            warnings.warn(text, DataWarning, stacklevel=2)
         rows = self._validate(X, reset=True, min_samples=2)
         self._resolve_device()
         self.kernel_ = resolve(self.kernel)
@@ -167,6 +175,7 @@ class KreinFeatures(FeatureMap):
         sketch = self._sketch(rows, source)
         self.posterior_ = self._infer(sketch, source)
         self.frequencies_ = self.posterior_.draw(source)
+        self.phase_ = 2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
         self.signs_ = self._part_signs()
         self.eigenvalue_ratio_ = sketch.parts.smallest / (sketch.parts.largest or 1.0)
         self._n_features_out = self.n_components
@@ -194,28 +203,29 @@ class KreinFeatures(FeatureMap):
         return matrix if isinstance(X, Tensor) else matrix.cpu().numpy()
 
     def _infer(self, sketch: Sketch, source: torch.Generator) -> SignedFrequencies:
-        n_frequencies = self.n_components // 2
+        n_frequencies = -(-self.n_components // 2)
         self.history_: list[dict[str, float]] = []
+        self.n_iter_ = 1
         if self.inference == "spectral":
             return spectral(self.kernel_, sketch, n_frequencies)
         if self.inference == "taylor":
-            return fit_taylor(sketch, n_frequencies, self.n_mixtures, self.max_iter, source)
+            found, self.n_iter_ = fit_taylor(sketch, n_frequencies, self.n_mixtures, self.max_iter, source)
+            return found
         start = search_start(sketch, n_frequencies, source)
-        found = fit_gradient(sketch, start, self.n_mixtures, self.max_iter, source)
-        self.history_ = found.history
-        return found.frequencies
+        fit = fit_gradient(sketch, start, self.n_mixtures, self.max_iter, source)
+        self.history_, self.n_iter_ = fit.history, fit.n_iter
+        return fit.frequencies
 
     def _sketch(self, rows: Tensor, source: torch.Generator) -> Sketch:
-        """Draw the rows of the sketch and of the check; rows of norm zero are left out and counted."""
-        n, (size, held) = len(rows), self._sizes(len(rows))
-        chosen = torch.randperm(n, generator=source)[: size + held].to(rows.device)
-        prepared = self._prepared(rows[chosen].double())
-        kept = prepared[self._alive(prepared)]
-        self._warn(len(prepared) - len(kept))
-        if len(kept) < 2:
-            raise InputError(message("at least 2 rows of a norm above zero", str(len(kept)), "check the data"))
-        size = min(size, max(2, len(kept) - held))
-        return Sketch.of(self.kernel_, kept[:size], kept[size:])
+        """Draw the rows of the sketch and of the check among those that have a place on the kernel's domain."""
+        size, held = self._sizes(len(rows))
+        places = self._alive(rows).nonzero().squeeze(1)
+        if len(places) < 2:
+            raise InputError(message("at least 2 rows of a norm above zero", str(len(places)), "check the data"))
+        chosen = places[torch.randperm(len(places), generator=source)[: size + held].to(rows.device)]
+        prepared = self._prepared(rows[chosen].detach().double())
+        size = min(size, max(2, len(prepared) - held))
+        return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
 
     def _sizes(self, n_rows: int) -> tuple[int, int]:
         """Return rows of the sketch and rows held out."""
@@ -249,7 +259,8 @@ class KreinFeatures(FeatureMap):
 
     def _part_signs(self) -> Tensor:
         """Signs of the columns: cosines and sines of the positive part, then those of the negative part."""
-        return torch.cat([part.repeat(2) for part in self._parts(self.posterior_.sign)]).cpu()
+        signs = torch.cat([part.repeat(2) for part in self._parts(self.posterior_.sign)])
+        return signs[: self.n_components].cpu()
 
     def _parts(self, values: Tensor) -> tuple[Tensor, Tensor]:
         positive = int((self.posterior_.sign > 0).sum())
@@ -261,7 +272,12 @@ class KreinFeatures(FeatureMap):
             for w, c in zip(self._parts(self.frequencies_), self._parts(self.posterior_.weight), strict=True)
             if len(w)
         ]
-        features = blocks[0].T.contiguous() if len(blocks) == 1 else torch.cat(blocks).T.contiguous()
+        if self.phase_ is not None:
+            cosines, sines = blocks[-1].chunk(2)
+            # sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b
+            last = math.sqrt(2.0) * (math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:])
+            blocks[-1] = torch.cat([cosines[:-1], sines[:-1], last])
+        features = torch.cat(blocks).T.contiguous()
         return features if self.kernel_.domain != "sphere" else features * self._alive(rows)[:, None]
 
     def _relative_error(self, rows: Tensor) -> float:

@@ -87,14 +87,14 @@ def positive_spectrum(values: Tensor, distances: Tensor, dim: int, n_gaussians: 
     mass : Tensor of shape (R,)
         Non-negative, sums to k(0) of the fitted kernel.
     """
-    radii = torch.linspace(0.0, 42.0, 421, dtype=torch.float64)
+    radii = torch.linspace(0.0, 42.0, 281, dtype=torch.float64)
     waves = direction_mean(distances[:, None] * radii, dim)
     scale = values.abs().max().clamp(min=1e-300)
     goal = values.double() / scale
     # widths from the whole sphere to a tenth of it; a Gaussian of deviation 1/s has a chi spectrum of scale s
     log_scale = torch.linspace(-1.5, 2.0, n_gaussians, dtype=torch.float64).requires_grad_()
     coefficient = torch.full((n_gaussians,), 1.0 / n_gaussians, dtype=torch.float64).requires_grad_()
-    search = torch.optim.LBFGS([coefficient, log_scale], max_iter=300, line_search_fn="strong_wolfe")
+    search = torch.optim.LBFGS([coefficient, log_scale], max_iter=120, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         search.zero_grad()

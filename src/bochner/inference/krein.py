@@ -49,13 +49,17 @@ class KreinFit:
     noise_variance : float
         Squared units of the kernel.
     history : list of dict
-        Per round: ``elbo`` (nats), ``error`` (on the sketch) and ``held_out_error``, relative root mean squares.
+        Of the start and per round: ``elbo`` (nats); ``error`` on the sketch and ``held_out_error``, relative root mean
+        squares.
+    n_iter : int
+        L-BFGS iterations allowed, all rounds together.
     """
 
     frequencies: GaussianFrequencies
     mixtures: tuple[FrequencyMixture, ...]
     noise_variance: float
     history: list[dict[str, float]]
+    n_iter: int
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def fit_gradient(
     found = GaussianFrequencies(
         best.log_weight.exp() * sketch.scale, start.sign, best.mean / unit, best.variance.sqrt() / unit
     )
-    return KreinFit(found, best.mixtures, best.noise * sketch.scale**2, history)
+    return KreinFit(found, best.mixtures, best.noise * sketch.scale**2, history, max_iter)
 
 
 class _Problem:

@@ -21,7 +21,7 @@ _NOISE = 0.1  # sigma of the paper's likelihood, which it does not print
 
 def fit_taylor(
     sketch: Sketch, n_frequencies: int, n_mixtures: int, max_iter: int, source: torch.Generator
-) -> GaussianFrequencies:
+) -> tuple[GaussianFrequencies, int]:
     """Fit both parts of the shifted decomposition by the published updates.
 
     Parameters
@@ -34,19 +34,26 @@ def fit_taylor(
     max_iter : int
         Sweeps of each part; the paper takes 50.
     source : torch.Generator
+
+    Returns
+    -------
+    GaussianFrequencies
+    int
+        Sweeps made, the most of the parts.
     """
     parts = [(sketch.parts.positive, 1.0)]
     if sketch.parts.negative is not None and n_frequencies > 1:
         parts.append((sketch.parts.negative, -1.0))
     counts = [n_frequencies - n_frequencies // 2, n_frequencies // 2] if len(parts) > 1 else [n_frequencies]
-    fits = []
+    fits, sweeps = [], 0
     for (matrix, sign), count in zip(parts, counts, strict=True):
         amplitude = float(torch.diagonal(matrix).mean().clamp(min=1e-300))
-        moments = _part(sketch, matrix / amplitude, count, n_mixtures, max_iter, source)
+        moments, made = _part(sketch, matrix / amplitude, count, n_mixtures, max_iter, source)
+        sweeps = max(sweeps, made)
         full = torch.full((count,), amplitude / count, dtype=torch.float64, device=matrix.device)
         fits.append((full, torch.full_like(full, sign), moments.mean, torch.linalg.cholesky(moments.variance)))
     weight, sign_, mean, factor = (torch.cat(values) for values in zip(*fits, strict=True))
-    return GaussianFrequencies(weight, sign_, mean, factor)
+    return GaussianFrequencies(weight, sign_, mean, factor), sweeps
 
 
 def pull_matrix(x: Tensor, target: Tensor) -> Tensor:
@@ -58,14 +65,15 @@ def pull_matrix(x: Tensor, target: Tensor) -> Tensor:
 
 def _part(
     sketch: Sketch, target: Tensor, count: int, n_mixtures: int, max_iter: int, source: torch.Generator
-) -> Moments:
-    """Return q(w) of one part, whose matrix has mean diagonal 1; in units of the sketch's typical distance."""
+) -> tuple[Moments, int]:
+    """Return q(w) and the sweeps of one part, whose matrix has mean diagonal 1."""
     x, unit = sketch.x / sketch.unit, sketch.unit
     pull = pull_matrix(x, target) / (2.0 * _NOISE**2)
     mean = torch.randn(count, x.shape[1], generator=source, dtype=torch.float64, device=source.device).to(x.device)
     moments = Moments(mean, torch.eye(x.shape[1], dtype=torch.float64, device=x.device).repeat(count, 1, 1))
     mixture = FrequencyMixture.start(moments, n_mixtures, 1.0, source)
-    for _ in range(max_iter):
+    made = 0
+    for made in range(1, max_iter + 1):  # noqa: B007 - returned
         mixture = mixture.update_sticks().update_centres(moments).update_scales(moments)
         before, mixture = mixture.responsibilities, mixture.update_assignments(moments)
         precision, towards = mixture.pulled()
@@ -73,7 +81,7 @@ def _part(
         moments = Moments(torch.einsum("hij,hj->hi", covariance, towards), covariance)
         if float((mixture.responsibilities - before).norm()) <= _TOLERANCE:
             break
-    return Moments(moments.mean / unit, moments.variance / unit**2)
+    return Moments(moments.mean / unit, moments.variance / unit**2), made
 
 
 def _inverse(precision: Tensor) -> Tensor:
