@@ -61,7 +61,7 @@ class GaussianFrequencies(SignedFrequencies):
     factor: Tensor
 
     def _spread(self, h: int, points: Tensor) -> Tensor:
-        factor = self.factor[h].to(points.dtype)
+        factor = self.factor[h].to(points)
         return points * factor if factor.ndim == 1 else points @ factor
 
     def draw(self, source: torch.Generator) -> Tensor:
@@ -74,7 +74,7 @@ class GaussianFrequencies(SignedFrequencies):
 
     def expected_cosine(self, h: int, x: Tensor, y: Tensor) -> Tensor:
         """Return exp(-1/2 delta^T V delta) cos(m . delta)."""
-        mean = self.mean[h].to(x.dtype)
+        mean = self.mean[h].to(x)
         wave = ((x @ mean)[:, None] - (y @ mean)[None, :]).cos()
         square = torch.cdist(self._spread(h, x), self._spread(h, y)).square()
         return (-0.5 * square).exp() * wave
@@ -107,7 +107,8 @@ class RadialFrequencies(SignedFrequencies):
         radii, group = self.radius.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         factors = torch.zeros_like(radii).index_add(0, group, self.weight * self.sign)
         distances = torch.cdist(x, y)
-        waves = (f * direction_mean(r * distances, self.dim) for r, f in zip(radii.tolist(), factors, strict=True))
+        terms = zip(radii.tolist(), factors.tolist(), strict=True)
+        waves = (factor * direction_mean(radius * distances, self.dim) for radius, factor in terms)
         return sum(waves, torch.zeros_like(distances)).to(x.dtype)
 
     def expected_cosine(self, h: int, x: Tensor, y: Tensor) -> Tensor:
