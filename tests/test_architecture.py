@@ -18,19 +18,25 @@ FLOORS: dict[str, str] = {
     "F1 data and numbers": """
         data.columns data.scaling data.checks data.views data.batches
         data.table data.csv_files data.array_files data.readers data metrics""",
-    "F2 kernels": "kernels.base kernels.stationary kernels.spectral_mixture kernels.nonstationary kernels",
-    "F3 features": "features.fourier features.derivatives features.bounds features",
+    "F2 kernels": """
+        kernels.base kernels.stationary kernels.spectral_mixture kernels.nonstationary
+        kernels.domains kernels.function kernels.indefinite kernels""",
+    "F3 features": """
+        features.fourier features.derivatives features.bounds features.spherical features.maclaurin features""",
     "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
-    "F5 models": "models.latents models.lvm models",
-    "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
+    "F5 models": """
+        models.stick_breaking models.frequency_mixture models.signed_frequencies models.latents models.lvm models""",
+    "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives.krein objectives",
     "F7 inference": """
         inference.embeddings inference.initialise inference.posterior inference.targets inference.place
         inference.predict inference.completion inference.diagnose inference.train inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
-        inference.landmarks inference.race inference.fit inference.persistence inference""",
+        inference.landmarks inference.race inference.fit inference.persistence
+        inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm
-        estimators.loading estimators.kernel_approximation estimators
+        estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
+        estimators.comparators estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
         figures plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli

@@ -63,7 +63,7 @@ def test_error_is_the_rmse_over_pairs_of_different_rows(X):
 def test_error_does_not_depend_on_the_blocks(X, monkeypatch):
     model = FourierFeatures(Matern(), n_components=20, random_state=1).fit(X)
     whole = model.approximation_error(X)
-    monkeypatch.setattr("bochner.estimators.kernel_approximation._EXACT_ENTRIES", 7 * X.size)
+    monkeypatch.setattr("bochner.estimators.feature_map._EXACT_ENTRIES", 7 * X.size)
     assert model.approximation_error(X) == pytest.approx(whole, rel=1e-12)
 
 

@@ -10,18 +10,39 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bochner import datasets, kernels, likelihoods, metrics, plots
-    from bochner.estimators import NGMVLVM, AdvisedRFLVM, FourierFeatures, RandomFeatureLVM, load
+    from bochner.estimators import (
+        NGMVLVM,
+        AdvisedRFLVM,
+        FourierFeatures,
+        KreinFeatures,
+        RandomFeatureLVM,
+        RandomMaclaurin,
+        SphericalFeatures,
+        load,
+    )
 
 __version__ = "0.1.0"
 
-_ESTIMATORS = ("AdvisedRFLVM", "FourierFeatures", "NGMVLVM", "RandomFeatureLVM", "load")
+_ESTIMATORS = (
+    "AdvisedRFLVM",
+    "FourierFeatures",
+    "KreinFeatures",
+    "NGMVLVM",
+    "RandomFeatureLVM",
+    "RandomMaclaurin",
+    "SphericalFeatures",
+    "load",
+)
 _MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "NGMVLVM",
     "AdvisedRFLVM",
     "FourierFeatures",
+    "KreinFeatures",
     "RandomFeatureLVM",
+    "RandomMaclaurin",
+    "SphericalFeatures",
     "datasets",
     "kernels",
     "likelihoods",

@@ -1,7 +1,18 @@
 """The scikit-learn face."""
 
+from bochner.estimators.comparators import RandomMaclaurin, SphericalFeatures
 from bochner.estimators.kernel_approximation import FourierFeatures
+from bochner.estimators.krein import KreinFeatures
 from bochner.estimators.loading import load
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
 
-__all__ = ["NGMVLVM", "AdvisedRFLVM", "FourierFeatures", "RandomFeatureLVM", "load"]
+__all__ = [
+    "NGMVLVM",
+    "AdvisedRFLVM",
+    "FourierFeatures",
+    "KreinFeatures",
+    "RandomFeatureLVM",
+    "RandomMaclaurin",
+    "SphericalFeatures",
+    "load",
+]

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, _safe_indexing, check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 from torch import Tensor
 
-from bochner import random
 from bochner.errors import InputError
+from bochner.estimators.feature_map import FeatureMap
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
 
-# Entries of the largest array of differences that the exact kernel may build at once.
-_EXACT_ENTRIES = 2**24
 
-
-class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FourierFeatures(FeatureMap):
     """Map rows to random features whose inner products approximate a kernel.
 
     Parameters
@@ -119,101 +111,13 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         self._resolve_device()
         kernel = _checked(RBF() if isinstance(self.kernel, str) else self.kernel)
         n_frequencies = self._n_frequencies(kernel)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        source = random.generator(seed, "fourier features")
+        source = self._source("fourier features")
         noise = kernel.noise(n_frequencies, self.n_features_in_, source, self.sampling)  # type: ignore[arg-type]
         self.kernel_ = kernel
         self.phase_ = 2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
         self.frequencies_ = kernel.frequencies(noise).detach()
         self._n_features_out = self.n_components
         return self
-
-    def transform(self, X: Any) -> Any:
-        """Return the features of the rows of X.
-
-        Parameters
-        ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray or Tensor of shape (n_samples, n_components)
-            In X's precision. A tensor gives a tensor on the same device, differentiable once in X.
-
-        Raises
-        ------
-        NotFittedError
-            ``fit`` was not called.
-        ValueError
-            X is not finite or has another number of columns.
-        """
-        check_is_fitted(self)
-        rows = self._validate(X, reset=False)
-        features = self._features(rows)
-        return features if isinstance(X, Tensor) else features.cpu().numpy()
-
-    def iter_transform(self, X: Any, chunk: int = 4096) -> Iterator[Any]:
-        """Yield the features of X in chunks of rows, so that memory does not grow with their number.
-
-        Parameters
-        ----------
-        X : array-like, memory map or Tensor of shape (n_samples, n_features)
-        chunk : int, default=4096
-            Rows per chunk.
-
-        Returns
-        -------
-        iterator of (at most chunk, n_components)
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            As ``transform``, the second at the chunk it concerns; ``chunk`` is not a positive integer.
-        """
-        check_is_fitted(self)
-        if chunk < 1 or int(chunk) != chunk:
-            raise InputError(f"chunk must be a positive number of rows, got {chunk!r}.")
-        slices = gen_batches(_num_samples(X), chunk)
-        return (self.transform(X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows)) for rows in slices)
-
-    @torch.no_grad()
-    def approximation_error(self, X: Any, relative: bool = False) -> float:
-        """Return the root mean squared error of the kernel matrix over all pairs of different rows.
-
-        Parameters
-        ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
-            At least two rows.
-        relative : bool, default=False
-            Divide by the root mean square of the exact kernel over the same pairs.
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            As ``transform``; X has fewer than two rows.
-        """
-        check_is_fitted(self)
-        rows = self._validate(X, reset=False, min_samples=2).double()
-        kernel, features = copy.deepcopy(self.kernel_).to(rows.device), self._features(rows)
-        n_rows = rows.shape[0]
-        error = exact_square = rows.new_zeros(())
-        for block in gen_batches(n_rows, max(1, _EXACT_ENTRIES // rows.numel())):
-            exact = kernel(rows[block], rows)
-            pairs = torch.ones_like(exact, dtype=torch.bool)
-            pairs[:, block].fill_diagonal_(False)
-            error = error + (features[block] @ features.T - exact)[pairs].square().sum()
-            exact_square = exact_square + exact[pairs].square().sum()
-        scale = exact_square if relative else n_rows * (n_rows - 1)
-        return float((error / scale).sqrt())
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def _features(self, rows: Tensor) -> Tensor:
         """Return (n, K) features of checked rows, on their device."""
@@ -244,27 +148,9 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             )
         return self.n_components // unit
 
-    def _resolve_device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device {self.device!r} cannot be used here. Type device='auto' or 'cpu'.") from error
-
-    def _validate(self, X: Any, *, reset: bool, min_samples: int = 1) -> Tensor:
-        """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64 tensor."""
-        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": min_samples, "reset": reset}
-        if not isinstance(X, Tensor):
-            array = np.ascontiguousarray(validate_data(self, X, **options))
-            # torch warns about memory it may not write; nothing here writes, but the warning would reach the user
-            return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self._resolve_device())
-        rows = X if X.dtype in (torch.float32, torch.float64) or X.is_complex() else X.double()
-        # Shape, names and number of columns show in the first rows: a tensor on a device is not copied for them.
-        validate_data(self, rows[: max(1, min_samples)].detach().cpu().numpy(), **options)
-        if not bool(torch.isfinite(rows).all()):
-            raise InputError("Input X contains NaN or infinity.")
-        return rows
+    def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
+        matrix: Tensor = copy.deepcopy(self.kernel_).to(rows.device)(rows, others)
+        return matrix
 
 
 def _checked(kernel: Any) -> SpectralKernel:

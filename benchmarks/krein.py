@@ -1,0 +1,364 @@
+"""How well do features approximate indefinite kernels, and what are they worth: ``python benchmarks/krein.py``.
+
+EEG (without its four spiked rows), spambase and skin, columns scaled to [0, 1], half of the rows for training; the
+polynomial, Hellinger, TL1 and tanh kernels with the parameters of paper 002; M = 2d, 8d, 16d and 32d output columns.
+Every row holds the relative error of the kernel over pairs of 1,000 test rows, the accuracy of a linear SVM on the
+features and the cost of the fit. ``--part taylor`` shows the published inference, ``--part cost`` what it costs to fit
+and to transform, ``--part large`` five million rows in bounded memory, ``--part picture`` draws true against
+approximated values. BOCHNER_DATA names the folder with the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from harness import Job, Store, Value, arguments, table, timed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import PolynomialCountSketch
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils import check_random_state
+
+import bochner as bo
+from bochner.errors import DataWarning
+from bochner.kernels.indefinite import NAMED
+
+Array = NDArray[np.float64]
+KERNELS = ("polynomial", "hellinger", "tl1", "tanh")
+WIDTHS = (2, 8, 16, 32)
+PENALTIES = {"C": [1e-2, 1e0, 1e2, 1e4]}
+COLUMNS = {"error": ".4f", "centred": ".4f", "accuracy": ".4f", "fit_seconds": ".1f"}
+MAPS = ("KreinFeatures", "KreinFeatures spectral", "RandomMaclaurin", "RandomMaclaurin H0/1", "SphericalFeatures")
+PEERS = ("Nystroem", "PolynomialCountSketch")
+CLASSIFIED = ("KreinFeatures", "RandomMaclaurin", "SphericalFeatures", "Nystroem")
+LEARNERS = ("linear SVM alone", "RBF features, tuned")
+
+
+@functools.cache
+def data_of(name: str) -> tuple[Array, NDArray[Any]]:
+    """Return rows scaled to [0, 1] by column, and labels."""
+    if name == "bundled":
+        from sklearn.datasets import load_breast_cancer
+
+        X, y = load_breast_cancer(return_X_y=True)
+    else:
+        bunch = getattr(bo.datasets, f"load_{name}")()
+        X, y = np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target)
+        if name == "eeg":
+            kept = np.setdiff1d(np.arange(len(X)), bunch.outlier_rows)
+            X, y = X[kept], y[kept]
+    span = np.ptp(X, axis=0)
+    return (X - X.min(0)) / np.where(span == 0, 1, span), y
+
+
+def halves(name: str, seed: int) -> tuple[Array, NDArray[Any], Array, NDArray[Any]]:
+    """Return training rows and labels, test rows and labels."""
+    X, y = data_of(name)
+    order = np.random.default_rng(seed).permutation(len(X))
+    first, second = order[: len(X) // 2], order[len(X) // 2 :]
+    return X[first], y[first], X[second], y[second]
+
+
+class SignedNystroem(TransformerMixin, BaseEstimator):
+    """scikit-learn's Nystroem, same landmarks, with the signs of the eigenvalues kept: it drops them."""
+
+    def __init__(self, kernel: str, n_components: int, random_state: int) -> None:
+        self.kernel, self.n_components, self.random_state = kernel, n_components, random_state
+
+    def fit(self, X: Array, y: Any = None) -> SignedNystroem:  # noqa: ARG002 - scikit-learn's signature
+        self.landmarks_ = X[check_random_state(self.random_state).permutation(len(X))[: self.n_components]]
+        values, vectors = np.linalg.eigh(pairs(self.kernel, self.landmarks_))
+        kept = np.abs(values) > 1e-10 * np.abs(values).max()
+        self.signs_ = np.sign(values[kept])
+        self.normalization_ = vectors[:, kept] / np.sqrt(np.abs(values[kept]))
+        return self
+
+    def transform(self, X: Array) -> Array:
+        return np.asarray(pairs(self.kernel, X, self.landmarks_) @ self.normalization_)
+
+
+def pairs(kernel: str, X: Array, Y: Array | None = None) -> Array:
+    """Return the exact kernel matrix; rows of norm zero have the value 0 on the sphere."""
+    k = NAMED[kernel]()
+    a = k.normalise(torch.from_numpy(np.ascontiguousarray(X)))
+    b = a if Y is None else k.normalise(torch.from_numpy(np.ascontiguousarray(Y)))
+    alive = (a != 0).any(1)[:, None] & (b != 0).any(1)[None] if k.domain == "sphere" else torch.tensor(True)
+    return np.asarray((k(a, b) * alive).numpy())
+
+
+def build(method: str, kernel: str, columns: int, seed: int) -> Any:
+    """Build a feature map."""
+    common: dict[str, Any] = {"n_components": columns, "random_state": seed}
+    if method.startswith("KreinFeatures"):
+        return bo.KreinFeatures(kernel, inference=method.partition(" ")[2] or "gradient", **common)
+    if method.startswith("RandomMaclaurin"):
+        return bo.RandomMaclaurin(kernel, exact_low_degrees=method.endswith("1"), **common)
+    if method == "SphericalFeatures":
+        return bo.SphericalFeatures(kernel, **common)
+    if method == "PolynomialCountSketch":
+        return PolynomialCountSketch(degree=10, coef0=1, gamma=1.0, **common)
+    return SignedNystroem(kernel, columns, seed)
+
+
+def applies(method: str, kernel: str) -> bool:
+    """Say whether a method is meant for a kernel."""
+    if method.startswith("RandomMaclaurin") or method == "PolynomialCountSketch":
+        return kernel == "polynomial"
+    return method != "SphericalFeatures" or kernel != "tl1"
+
+
+def on_domain(method: str, X: Array) -> Array:
+    """Divide rows by their norms for scikit-learn's sketch, which does not do it itself."""
+    if method != "PolynomialCountSketch":
+        return X
+    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    return X / np.where(norms > 0, norms, 1)
+
+
+def errors(model: Any, method: str, kernel: str, X: Array) -> dict[str, Value]:
+    """Return the error over pairs of rows, relative to the kernel's root mean square and to its deviation."""
+    F = model.transform(on_domain(method, X))
+    signs = np.asarray(getattr(model, "signs_", np.ones(F.shape[1])))
+    truth, off = pairs(kernel, X), ~np.eye(len(X), dtype=bool)
+    rmse = np.sqrt(np.mean(((F * signs) @ F.T - truth)[off] ** 2))
+    return {"error": rmse / np.sqrt(np.mean(truth[off] ** 2)), "centred": rmse / truth[off].std()}
+
+
+_PENALTY: dict[tuple[str, ...], float] = {}
+
+
+def accuracy(key: tuple[str, ...], train: tuple[Array, NDArray[Any]], test: tuple[Array, Any]) -> float:
+    """Return the accuracy of a linear SVM; its C by 3-fold cross-validation on 2,500 rows of the first seed seen."""
+    F, y = train
+    scaled = make_pipeline(StandardScaler(), LinearSVC(dual=False, tol=1e-3, max_iter=300))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if key not in _PENALTY:
+            grid = {f"linearsvc__{name}": values for name, values in PENALTIES.items()}
+            some = np.random.default_rng(0).permutation(len(F))[:2500]
+            _PENALTY[key] = GridSearchCV(scaled, grid, cv=3).fit(F[some], y[some]).best_params_["linearsvc__C"]
+        scaled.set_params(linearsvc__C=_PENALTY[key]).fit(F, y)
+    return float(scaled.score(*test))
+
+
+def measure(name: str, kernel: str, width: int, method: str, seed: int, classify: bool) -> dict[str, Value]:
+    """Measure one map."""
+    X, y, X_test, y_test = halves(name, seed)
+    model = build(method, kernel, width * X.shape[1], seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model, seconds = timed(lambda: model.fit(on_domain(method, X)))
+        found: dict[str, Value] = {**errors(model, method, kernel, X_test[:1000]), "fit_seconds": seconds}
+        if classify:
+            maps = (model.transform(on_domain(method, rows)) for rows in (X, X_test))
+            train, test = next(maps), next(maps)
+            key = (name, kernel, str(width), method)
+            found["accuracy"] = accuracy(key, (train, y), (test, y_test))
+    if hasattr(model, "eigenvalue_ratio_"):
+        found |= {"ratio": model.eigenvalue_ratio_, "negative": int((model.signs_ < 0).sum())}
+    return found
+
+
+def measure_learner(name: str, width: int, method: str, seed: int) -> dict[str, Value]:
+    """Measure a linear SVM on the columns, or on RBF features whose width is tuned by cross-validation."""
+    X, y, X_test, y_test = halves(name, seed)
+    if method == "linear SVM alone":
+        return {"accuracy": accuracy((name, method), (X, y), (X_test, y_test))}
+    best = _best_lengthscale(name, width)
+    model = bo.FourierFeatures(bo.kernels.RBF(best), width * X.shape[1], sampling="orthogonal", random_state=seed)
+    train, test = model.fit_transform(X), model.transform(X_test)
+    return {"accuracy": accuracy((name, str(width), method), (train, y), (test, y_test)), "lengthscale": best}
+
+
+@functools.cache
+def _best_lengthscale(name: str, width: int) -> float:
+    """Choose the RBF's lengthscale by 3-fold cross-validation on 2,500 training rows of seed 0."""
+    X, y, *_ = halves(name, 0)
+    some = np.random.default_rng(0).permutation(len(X))[:2500]
+    typical = float(np.median(np.linalg.norm(np.diff(X[some], axis=0), axis=1)))
+    scores = {}
+    for factor in (0.03, 0.1, 0.2, 0.5, 1.0, 2.0):
+        F = bo.FourierFeatures(
+            bo.kernels.RBF(factor * typical), width * X.shape[1], sampling="orthogonal", random_state=0
+        ).fit_transform(X[some])
+        scaled = make_pipeline(StandardScaler(), LinearSVC(dual=False, tol=1e-3, max_iter=300))
+        grid = GridSearchCV(scaled, {"linearsvc__C": [1e-2, 1.0]}, cv=3).fit(F, y[some])
+        scores[factor * typical] = grid.best_score_
+    return max(scores, key=lambda scale: scores[scale])
+
+
+def jobs(names: tuple[str, ...], widths: tuple[int, ...], seeds: range, methods: tuple[str, ...]) -> Iterator[Job]:
+    """Yield seeds outermost and narrow maps first, so that an interrupted run has whole tables."""
+    for seed in seeds:
+        for width in widths:
+            for name in names:
+                for method in LEARNERS:
+                    label = f"{name} {width}d" if "RBF" in method else name
+                    yield Job(label, method, seed, partial(measure_learner, name, width, method, seed))
+                for kernel in KERNELS:
+                    for method in methods:
+                        if applies(method, kernel):
+                            label = f"{name} {kernel} {width}d"
+                            classify = method in CLASSIFIED
+                            yield Job(
+                                label, method, seed, partial(measure, name, kernel, width, method, seed, classify)
+                            )
+
+
+def taylor(quick: bool, seeds: range) -> None:
+    """Print the errors of the published inference beside ours, also on a one-dimensional RBF kernel."""
+    rows = []
+    for seed in seeds:
+        x = np.random.default_rng(seed).uniform(-3, 3, (400, 1))
+        kernel = bo.kernels.FunctionKernel(one_dimensional)
+        for inference in ("gradient", "taylor"):
+            model = bo.KreinFeatures(kernel, 40, inference=inference, random_state=seed).fit(x[:300])
+            error = model.approximation_error(x[300:])
+            typical = float(model.frequencies_.abs().median())
+            rows.append({"data": "RBF, d = 1", "method": inference, "error": str(error), "typical_w": str(typical)})
+        for name in () if quick else ("eeg", "spambase"):
+            X, _, test, _ = halves(name, seed)
+            for k in KERNELS:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DataWarning)
+                    for size in ("auto", 5):
+                        model = bo.KreinFeatures(
+                            k, 2 * X.shape[1], inference="taylor", sketch_size=size, random_state=seed
+                        ).fit(X)
+                        error = model.approximation_error(test[:1000], relative=True)
+                        label = f"taylor, sketch {size}"
+                        rows.append({"data": f"{name} {k} 2d", "method": label, "error": str(error), "typical_w": ""})
+    print(table(rows, {"error": ".4f", "typical_w": ".3f"}))
+
+
+def one_dimensional(A: Array, B: Array) -> Array:
+    return np.asarray(np.exp(-0.5 * (A - B.T) ** 2))
+
+
+def cost() -> None:
+    """Print how fit and transform grow with the rows, and the transform beside its bare products and waves."""
+    source, d, columns = np.random.default_rng(0), 20, 200
+    print("rows      fit s   transform s   million rows/s   bare million rows/s")
+    for n in (5_000, 50_000, 500_000):
+        X = source.uniform(size=(n, d)).astype(np.float32)
+        model, fit_seconds = timed(lambda X=X: bo.KreinFeatures("tl1", columns, random_state=0).fit(X))
+        model.transform(X[:5000])
+        seconds = min(timed(lambda X=X, m=model: list(m.iter_transform(X)))[1] for _ in range(3))
+        bare_seconds = min(timed(lambda X=X, m=model: bare(X, m.frequencies_))[1] for _ in range(3))
+        print(f"{n:8d}  {fit_seconds:5.1f}  {seconds:10.3f}  {n / seconds / 1e6:14.3f}  {n / bare_seconds / 1e6:18.3f}")
+
+
+def bare(X: Array, frequencies: torch.Tensor) -> None:
+    """Products, cosines and sines alone, in the same chunks."""
+    w = frequencies.float()
+    for start in range(0, len(X), 4096):
+        phase = w @ torch.from_numpy(X[start : start + 4096]).T
+        phase.cos()
+        phase.sin()
+
+
+def large(n_rows: int = 5_000_000, d: int = 20) -> None:
+    """Push five million rows through iter_transform from a memory map and print the growth of the resident memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n_rows, d))
+        source = np.random.default_rng(0)
+        for start in range(0, n_rows, 100_000):
+            mapped[start : start + 100_000] = source.uniform(size=(100_000, d))
+        mapped.flush()
+        rows = np.load(path, mmap_mode="r")
+        model = bo.KreinFeatures("tl1", 100, random_state=0).fit(np.asarray(rows[:20_000]))
+        for _ in model.iter_transform(rows[:40_000], 4096):
+            pass
+        before, begin, total = _resident(), time.perf_counter(), 0.0
+        for block in model.iter_transform(rows, 4096):
+            total += float(block[0, 0])
+        seconds = time.perf_counter() - begin
+        print(f"{n_rows} rows x {d} to 100 columns: {seconds:.1f} s, {n_rows / seconds / 1e6:.3f} million rows/s")
+        own = _resident() - before
+        print(f"anonymous memory grew by {own:.0f} MB; peak of the process {_peak():.0f} MB, checksum {total:.3f}")
+        print(f"the output itself would be {n_rows * 100 * 4 / 1e6:.0f} MB")
+
+
+def _resident() -> float:
+    """Anonymous resident memory in MB: pages of the memory map, which the system may drop, do not count."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon"):
+            return int(line.split()[1]) / 1e3
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def picture(path: Path) -> None:
+    """Draw approximated against true kernel values of pairs of test rows, at M = 8d."""
+    from matplotlib.figure import Figure
+
+    names = ("eeg", "spambase")
+    figure = Figure(figsize=(13, 6.2), layout="constrained")
+    axes = figure.subplots(2, 4)
+    for i, name in enumerate(names):
+        X, _, test, _ = halves(name, 0)
+        for j, kernel in enumerate(KERNELS):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)
+                model = bo.KreinFeatures(kernel, 8 * X.shape[1], random_state=0).fit(X)
+                F = model.transform(test[:300])
+            truth, first = pairs(kernel, test[:300]), np.triu_indices(300, 1)
+            guess = (F * model.signs_.numpy()) @ F.T
+            _panel(axes[i, j], truth[first], guess[first], f"{name}, {kernel}")
+    figure.supxlabel("true kernel value")
+    figure.supylabel("features' kernel value, M = 8d columns")
+    figure.savefig(path, dpi=110)
+    print(f"wrote {path}")
+
+
+def _panel(axis: Any, truth: Array, guess: Array, title: str) -> None:
+    """One cloud of pairs with the diagonal."""
+    error = float(np.sqrt(np.mean((guess - truth) ** 2) / np.mean(truth**2)))
+    low, high = truth.min(), truth.max()
+    axis.plot([low, high], [low, high], color="0.6", linewidth=1, zorder=1)
+    axis.scatter(truth, guess, s=1.5, alpha=0.25, color="#1f77b4", linewidths=0, rasterized=True, zorder=2)
+    axis.set_title(f"{title}\nrelative error {error:.2g}", fontsize=10)
+    axis.tick_params(labelsize=8)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--part", default="tables", choices=["tables", "taylor", "cost", "large", "picture"])
+    parser.add_argument("--data", nargs="*", default=["eeg", "spambase", "skin"])
+    parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
+    parser.add_argument("--methods", nargs="*", default=[*MAPS, *PEERS])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "krein.png")
+    own, sys.argv[1:] = parser.parse_known_args()
+    options = arguments(__doc__, seeds=10)
+    if own.part != "tables":
+        parts = {"cost": cost, "large": large, "picture": lambda: picture(own.out)}
+        parts.get(own.part, lambda: taylor(options.quick, options.seeds))()
+        return
+    store = Store("krein", (*COLUMNS, "ratio", "negative", "lengthscale"), options.quick)
+    names, widths = (("bundled",), (2,)) if options.quick else (tuple(own.data), tuple(own.widths))
+    store.collect(jobs(names, widths, options.seeds, tuple(own.methods)))
+    print(table(store.rows(), COLUMNS))
+
+
+if __name__ == "__main__":
+    main()

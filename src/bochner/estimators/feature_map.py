@@ -1,0 +1,186 @@
+"""What every explicit feature map of a kernel shares: rows in, columns out, and how far the kernel is from them."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, _safe_indexing, check_random_state, gen_batches
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from torch import Tensor
+
+from bochner import random
+from bochner.errors import DataWarning, InputError
+
+# Entries of the largest array that the exact kernel may build at once.
+_EXACT_ENTRIES = 2**24
+
+
+class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Rows to columns whose (signed) inner products approximate a kernel; subclasses fit and compute them."""
+
+    device: str
+    random_state: Any
+    n_features_in_: int
+
+    @abstractmethod
+    def _features(self, rows: Tensor) -> Tensor:
+        """Return (n, K) features of prepared rows, on their device."""
+
+    @abstractmethod
+    def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Return the exact kernel of prepared rows, (n, d), (m, d) -> (n, m)."""
+
+    def _prepared(self, rows: Tensor) -> Tensor:
+        """Return checked rows as the kernel wants them."""
+        return rows
+
+    def _column_signs(self) -> Tensor | None:
+        """Return the sign of every column's contribution to the kernel, (K,); None where all are +1."""
+        return None
+
+    def _n_zero(self, rows: Tensor) -> int:  # noqa: ARG002 - a map without such rows
+        """Return how many prepared rows have no image but zero."""
+        return 0
+
+    def transform(self, X: Any) -> Any:
+        """Return the features of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like or Tensor of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray or Tensor of shape (n_samples, n_components)
+            In X's precision. A tensor gives a tensor on the same device, differentiable once in X.
+
+        Raises
+        ------
+        NotFittedError
+            ``fit`` was not called.
+        ValueError
+            X is not finite or has another number of columns.
+
+        Warns
+        -----
+        DataWarning
+            Rows of norm zero, for kernels on the sphere: they become zero features.
+        """
+        check_is_fitted(self)
+        features, n_zero = self._transform(X)
+        self._warn(n_zero)
+        return features
+
+    def iter_transform(self, X: Any, chunk: int = 4096) -> Iterator[Any]:
+        """Yield the features of X in chunks of rows, so that memory does not grow with their number.
+
+        Parameters
+        ----------
+        X : array-like, memory map or Tensor of shape (n_samples, n_features)
+        chunk : int, default=4096
+            Rows per chunk.
+
+        Returns
+        -------
+        iterator of (at most chunk, n_components)
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As ``transform``, the second at the chunk it concerns; ``chunk`` is not a positive integer.
+        """
+        check_is_fitted(self)
+        if chunk < 1 or int(chunk) != chunk:
+            raise InputError(f"chunk must be a positive number of rows, got {chunk!r}.")
+        return self._chunks(X, gen_batches(_num_samples(X), chunk))
+
+    def _chunks(self, X: Any, slices: Iterator[slice]) -> Iterator[Any]:
+        total = 0
+        for rows in slices:
+            features, n_zero = self._transform(X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows))
+            total += n_zero
+            yield features
+        self._warn(total)
+
+    @torch.no_grad()
+    def approximation_error(self, X: Any, relative: bool = False) -> float:
+        """Return the root mean squared error of the kernel matrix over all pairs of different rows.
+
+        Parameters
+        ----------
+        X : array-like or Tensor of shape (n_samples, n_features)
+            At least two rows.
+        relative : bool, default=False
+            Divide by the root mean square of the exact kernel over the same pairs.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As ``transform``; X has fewer than two rows.
+        """
+        check_is_fitted(self)
+        rows = self._prepared(self._validate(X, reset=False, min_samples=2).double())
+        features, signs = self._features(rows), self._column_signs()
+        left = features if signs is None else features * signs.to(features)
+        n_rows = rows.shape[0]
+        error = exact_square = rows.new_zeros(())
+        for block in gen_batches(n_rows, max(1, _EXACT_ENTRIES // rows.numel())):
+            exact = self._exact(rows[block], rows)
+            pairs = torch.ones_like(exact, dtype=torch.bool)
+            pairs[:, block].fill_diagonal_(False)
+            error = error + (left[block] @ features.T - exact)[pairs].square().sum()
+            exact_square = exact_square + exact[pairs].square().sum()
+        scale = exact_square if relative else n_rows * (n_rows - 1)
+        return float((error / scale).sqrt())
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _transform(self, X: Any) -> tuple[Any, int]:
+        rows = self._prepared(self._validate(X, reset=False))
+        features = self._features(rows)
+        return (features if isinstance(X, Tensor) else features.cpu().numpy()), self._n_zero(rows)
+
+    def _warn(self, n_zero: int) -> None:
+        if n_zero:
+            text = f"{n_zero} rows have norm zero: they have no place on the sphere, their features are zero."
+            warnings.warn(text, DataWarning, stacklevel=3)
+
+    def _source(self, purpose: str) -> torch.Generator:
+        """Return a generator that depends on ``random_state`` and the purpose alone."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return random.generator(seed, purpose)
+
+    def _resolve_device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            return torch.empty(0, device=self.device).device
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device {self.device!r} cannot be used here. Type device='auto' or 'cpu'.") from error
+
+    def _validate(self, X: Any, *, reset: bool, min_samples: int = 1) -> Tensor:
+        """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64 tensor."""
+        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": min_samples, "reset": reset}
+        if not isinstance(X, Tensor):
+            array = np.ascontiguousarray(validate_data(self, X, **options))
+            # torch warns about memory it may not write; nothing here writes, but the warning would reach the user
+            return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self._resolve_device())
+        rows = X if X.dtype in (torch.float32, torch.float64) or X.is_complex() else X.double()
+        # Shape, names and number of columns show in the first rows: a tensor on a device is not copied for them.
+        validate_data(self, rows[: max(1, min_samples)].detach().cpu().numpy(), **options)
+        if not bool(torch.isfinite(rows).all()):
+            raise InputError("Input X contains NaN or infinity.")
+        return rows

@@ -1,0 +1,117 @@
+"""A sketch of rows with its kernel matrix, and what it shows of the kernel's negative part (MATH.md section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.errors import InputError, message
+from bochner.kernels.domains import IndefiniteKernel
+
+# An eigenvalue is negative when rounding does not explain it.
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """K = K+ - K- with both parts positive definite.
+
+    Attributes
+    ----------
+    positive, negative : Tensor of shape (n, n), float64
+        U diag(max(lambda, 0) + s) U^T and U diag(max(-lambda, 0) + s) U^T; no negative part: None.
+    shift : float
+        s = max(0, -1.1 lambda_min): it changes diagonals only.
+    smallest, largest : float
+        Extreme eigenvalues of K.
+    negative_mass : float
+        Sum of negative over sum of all absolute eigenvalues.
+    """
+
+    positive: Tensor
+    negative: Tensor | None
+    shift: float
+    smallest: float
+    largest: float
+    negative_mass: float
+
+
+def decompose(matrix: Tensor) -> Decomposition:
+    """Split a symmetric matrix into the difference of two positive definite ones.
+
+    Parameters
+    ----------
+    matrix : Tensor of shape (n, n)
+
+    Notes
+    -----
+    Paper 002, Eq. 5, with all eigenvectors in both parts, so that their difference is K (MATH.md section 5). Without
+    an eigenvalue below zero there is no negative part.
+    """
+    values, vectors = torch.linalg.eigh(matrix.double())
+    smallest, largest = float(values[0]), float(values[-1])
+    size = float(values.abs().max())
+    if smallest >= -_ROUNDING * len(values) * size:
+        return Decomposition(matrix.double(), None, 0.0, smallest, largest, 0.0)
+    shift = -1.1 * smallest
+    positive = (vectors * (values.clamp(min=0.0) + shift)) @ vectors.T
+    negative = (vectors * ((-values).clamp(min=0.0) + shift)) @ vectors.T
+    mass = float((-values).clamp(min=0.0).sum() / values.abs().sum())
+    return Decomposition(positive, negative, shift, smallest, largest, mass)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Rows on the kernel's domain, their kernel matrix, and rows held out from the fit.
+
+    Attributes
+    ----------
+    x : Tensor of shape (n, d), float64
+    target : Tensor of shape (n, n), float64
+    held_out : Tensor of shape (n', d)
+        Rows that no fit sees; possibly none.
+    held_target : Tensor of shape (n', n')
+    parts : Decomposition
+        Of ``target``.
+    """
+
+    x: Tensor
+    target: Tensor
+    held_out: Tensor
+    held_target: Tensor
+    parts: Decomposition
+
+    @classmethod
+    def of(cls, kernel: IndefiniteKernel, x: Tensor, held_out: Tensor) -> Sketch:
+        """Compute the kernel matrices of normalised rows.
+
+        Raises
+        ------
+        InputError
+            The kernel is not symmetric on the sketch; the two rows are named.
+        """
+        target = kernel(x, x)
+        gap = (target - target.T).abs()
+        if float(gap.max()) > 1e-6 * (float(target.abs().max()) + 1e-300):
+            i, j = divmod(int(gap.argmax()), len(x))
+            got = f"k(x_{i}, x_{j}) = {float(target[i, j]):.6g} and k(x_{j}, x_{i}) = {float(target[j, i]):.6g}"
+            do = "give a symmetric function, for example lambda A, B: (k(A, B) + k(B, A).T) / 2"
+            raise InputError(message("a symmetric kernel", f"{got} in the sketch", do))
+        target = 0.5 * (target + target.T)
+        return cls(x, target, held_out, kernel(held_out, held_out), decompose(target))
+
+    @property
+    def unit(self) -> float:
+        """A typical distance of two rows of the sketch; 1 where all rows are equal."""
+        distances = torch.pdist(self.x[: min(len(self.x), 1000)])
+        far = distances[distances > 0]
+        return float(far.median()) if len(far) else 1.0
+
+    @property
+    def scale(self) -> float:
+        """Root mean square of the kernel over pairs of different rows; 1 where it vanishes."""
+        n = len(self.x)
+        square = self.target.square().sum() - torch.diagonal(self.target).square().sum()
+        return float((square / max(1, n * (n - 1))).sqrt()) or 1.0

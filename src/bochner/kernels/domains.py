@@ -1,0 +1,79 @@
+"""What an indefinite kernel is: a symmetric function of two rows and the rows it is meant for (MATH.md section 5).
+
+Unlike :class:`~bochner.kernels.base.Kernel` it need not be positive definite, and it says on which rows it is meant:
+on the unit sphere, on the unit cube, or anywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor
+
+from bochner.errors import InputError, message
+
+Domain = Literal["sphere", "cube", "any"]
+# Scaled data may leave [0, 1] by rounding.
+SLACK = 1e-6
+
+
+class IndefiniteKernel(ABC):
+    """A symmetric function of two rows, with the normalisation its definition asks for.
+
+    Attributes
+    ----------
+    domain : {"sphere", "cube", "any"}
+        "sphere": rows are divided by their norms, rows of norm zero stay zero. "cube": entries must lie in [0, 1].
+    radial : bool
+        On its domain it depends on the distance of the two rows alone.
+    """
+
+    domain: Domain = "any"
+    radial: ClassVar[bool] = False
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """Return the constructor's arguments, the very objects that were passed."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Build the kernel anew with some constructor arguments replaced."""
+        known = self.get_params()
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise InputError(f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(known)}.")
+        self.__init__(**{**known, **params})  # type: ignore[misc]
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
+
+    def normalise(self, rows: Tensor) -> Tensor:
+        """Return the rows on the kernel's domain.
+
+        Parameters
+        ----------
+        rows : Tensor of shape (n, d)
+
+        Raises
+        ------
+        InputError
+            The domain is the unit cube and an entry lies outside; row, column and value are named.
+        """
+        if self.domain == "sphere":
+            norms = rows.norm(dim=1, keepdim=True)
+            return rows / torch.where(norms > 0, norms, torch.ones_like(norms))
+        if self.domain == "cube":
+            outside = ((rows < -SLACK) | (rows > 1 + SLACK)).nonzero()
+            if len(outside):
+                row, column = outside[0].tolist()
+                got = f"{float(rows[row, column]):.4g} in row {row}, column {column}"
+                do = "put MinMaxScaler(clip=True) before it in the pipeline"
+                raise InputError(message(f"entries between 0 and 1 for {type(self).__name__}", got, do))
+        return rows
+
+    @abstractmethod
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return k(x_i, y_j) for rows on the domain: (n, d), (m, d) -> (n, m)."""

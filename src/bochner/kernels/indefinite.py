@@ -1,0 +1,210 @@
+"""Dot-product and indefinite kernels with their published parameters (paper 002, Table II; MATH.md section 5)."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from bochner.errors import InputError, message
+from bochner.kernels.domains import SLACK, Domain, IndefiniteKernel
+
+
+class DotProduct(IndefiniteKernel):
+    """A function of the inner product t of two rows of the unit sphere.
+
+    Attributes
+    ----------
+    defined_everywhere : bool
+        For every t in [-1, 1], not only for t >= 0.
+    """
+
+    domain: Domain = "sphere"
+    radial: ClassVar[bool] = True
+    defined_everywhere: ClassVar[bool] = True
+
+    @abstractmethod
+    def of_product(self, t: Tensor, n_features: int) -> Tensor:
+        """Return k as a function of t = <x, y> in [-1, 1], elementwise."""
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return k(x_i, y_j) for rows on the sphere: (n, d), (m, d) -> (n, m)."""
+        return self.of_product((x @ y.T).clamp(-1.0, 1.0), x.shape[1])
+
+
+class Polynomial(DotProduct):
+    """k(x, y) = (1 + <x, y>)^degree on the unit sphere: positive definite, but its plane-wave spectrum is signed.
+
+    Parameters
+    ----------
+    degree : int, default=10
+        p, at least 1; paper 002 takes 10.
+
+    Raises
+    ------
+    InputError
+        ``degree`` is not a positive integer.
+    """
+
+    def __init__(self, degree: int = 10) -> None:
+        if degree < 1 or int(degree) != degree:
+            raise InputError(message("degree as a positive integer", repr(degree), "choose degree=10, say"))
+        self.degree = degree
+
+    def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
+        """Return (1 + t)^degree."""
+        return (1.0 + t) ** int(self.degree)
+
+    def maclaurin(self) -> list[float]:
+        """Return the coefficients of t^0, t^1, ..."""
+        return [float(math.comb(int(self.degree), n)) for n in range(int(self.degree) + 1)]
+
+
+class DotProductSeries(DotProduct):
+    """k(x, y) = sum_n a_n <x, y>^n on the unit sphere.
+
+    Parameters
+    ----------
+    coefficients : sequence of float
+        a_0, a_1, ...; positive definite in every dimension if and only if none is negative (Schoenberg).
+
+    Raises
+    ------
+    InputError
+        There is no coefficient or one is not finite.
+    """
+
+    def __init__(self, coefficients: Sequence[float]) -> None:
+        if not len(coefficients) or not all(math.isfinite(float(a)) for a in coefficients):
+            raise InputError(message("at least one finite coefficient", repr(coefficients), "give a_0, a_1, ..."))
+        self.coefficients = coefficients
+
+    def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
+        """Return the series by Horner's rule."""
+        total = torch.zeros_like(t)
+        for a in reversed(self.maclaurin()):
+            total = total * t + a
+        return total
+
+    def maclaurin(self) -> list[float]:
+        """Return the coefficients of t^0, t^1, ..."""
+        return [float(a) for a in self.coefficients]
+
+
+class Hellinger(DotProduct):
+    """k(x, y) = sqrt(<x, y>) on the unit sphere; no product may be negative.
+
+    Raises
+    ------
+    InputError
+        When called: a product is negative; its two rows are named.
+    """
+
+    defined_everywhere: ClassVar[bool] = False
+
+    def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
+        """Return sqrt(t)."""
+        negative = (t < -SLACK).nonzero()
+        if len(negative):
+            where = negative[0].tolist()
+            got = f"{float(t[tuple(where)]):.4g} (entry {', '.join(map(str, where))} of the products)"
+            raise InputError(message("non-negative products <x, y> for Hellinger", got, "scale the columns to [0, 1]"))
+        return t.clamp(min=0.0).sqrt()
+
+
+class Tanh(DotProduct):
+    """k(x, y) = tanh(offset + scale <x, y>) on the unit sphere, indefinite.
+
+    Parameters
+    ----------
+    scale : float or None, default=None
+        Positive; None is 1 / number of columns (paper 002).
+    offset : float, default=1.0
+
+    Raises
+    ------
+    InputError
+        ``scale`` is not positive or ``offset`` is not finite.
+    """
+
+    def __init__(self, scale: float | None = None, offset: float = 1.0) -> None:
+        if scale is not None and not 0 < scale < math.inf:
+            raise InputError(message("scale as a positive number or None", repr(scale), "choose scale=None for 1/d"))
+        if not math.isfinite(offset):
+            raise InputError(message("offset as a finite number", repr(offset), "choose offset=1.0"))
+        self.scale, self.offset = scale, offset
+
+    def of_product(self, t: Tensor, n_features: int) -> Tensor:
+        """Return tanh(offset + scale t)."""
+        return torch.tanh(self.offset + (1.0 / n_features if self.scale is None else self.scale) * t)
+
+
+class GeodesicGaussian(DotProduct):
+    """k(x, y) = exp(-gamma arccos(<x, y>)^2): the Gaussian of the distance along the sphere, indefinite.
+
+    Parameters
+    ----------
+    gamma : float, default=1.0
+        Positive, per squared radian.
+
+    Raises
+    ------
+    InputError
+        ``gamma`` is not positive and finite.
+
+    Notes
+    -----
+    Feragen, Lauze and Hauberg 2015: it is not positive definite for every gamma.
+    """
+
+    def __init__(self, gamma: float = 1.0) -> None:
+        if not 0 < gamma < math.inf:
+            raise InputError(message("gamma as a positive number", repr(gamma), "choose gamma=1.0, say"))
+        self.gamma = gamma
+
+    def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
+        """Return exp(-gamma arccos(t)^2)."""
+        return (-self.gamma * torch.acos(t).square()).exp()
+
+
+class TL1(IndefiniteKernel):
+    """k(x, y) = max(tau - ||x - y||_1, 0) on the unit cube, indefinite where it is cut.
+
+    Parameters
+    ----------
+    tau : float or None, default=None
+        Positive; None is 0.7 times the number of columns (Huang et al. 2018, paper 002).
+
+    Raises
+    ------
+    InputError
+        ``tau`` is not positive and finite.
+    """
+
+    domain: Domain = "cube"
+
+    def __init__(self, tau: float | None = None) -> None:
+        if tau is not None and not 0 < tau < math.inf:
+            raise InputError(message("tau as a positive number or None", repr(tau), "choose tau=None for 0.7 d"))
+        self.tau = tau
+
+    def tau_for(self, n_features: int) -> float:
+        """Return tau for rows of so many columns."""
+        return 0.7 * n_features if self.tau is None else float(self.tau)
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return k(x_i, y_j): (n, d), (m, d) -> (n, m)."""
+        return (self.tau_for(x.shape[1]) - torch.cdist(x, y, p=1.0)).clamp(min=0.0)
+
+
+NAMED: dict[str, type[IndefiniteKernel]] = {
+    "polynomial": Polynomial,
+    "hellinger": Hellinger,
+    "tl1": TL1,
+    "tanh": Tanh,
+    "geodesic_gaussian": GeodesicGaussian,
+}
