@@ -18,7 +18,9 @@ FLOORS: dict[str, str] = {
     "F1 data and numbers": """
         data.columns data.scaling data.checks data.views data.batches
         data.table data.csv_files data.array_files data.readers data metrics""",
-    "F2 kernels": "kernels.base kernels.stationary kernels.spectral_mixture kernels.nonstationary kernels",
+    "F2 kernels": """
+        kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
+        kernels.nonstationary kernels""",
     "F3 features": "features.fourier features.derivatives features.bounds features",
     "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
     "F5 models": "models.latents models.lvm models",
@@ -32,7 +34,7 @@ FLOORS: dict[str, str] = {
         estimators.loading estimators.kernel_approximation estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
-        figures plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
+        figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
         __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there

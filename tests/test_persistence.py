@@ -47,6 +47,8 @@ CASES = {
     "sm": lambda: RandomFeatureLVM(**SMALL, kernel="sm"),
     "rbf": lambda: RandomFeatureLVM(**SMALL, kernel="rbf"),
     "matern": lambda: RandomFeatureLVM(**SMALL, kernel="matern"),
+    "periodic": lambda: RandomFeatureLVM(**SMALL, kernel="periodic"),
+    "rbf+periodic": lambda: RandomFeatureLVM(**SMALL, kernel="rbf+periodic"),
     "RBF object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])),
     "Matern object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.Matern(nu=2.5, variance=np.float64(2.0))),
     "SM object": lambda: RandomFeatureLVM(

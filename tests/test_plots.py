@@ -39,6 +39,33 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
+def test_kernel_recovery_shows_the_two_matrices_and_their_difference(model, tmp_path):
+    learned = model.kernel_matrix(model.embedding_, view="left").astype(float)
+    true = learned + 0.25 * learned.max()
+    order = np.arange(30)[::-1]
+    axs = plots.kernel_recovery(model, true, "left", order)
+    first, second, third = (np.asarray(ax.images[0].get_array()) for ax in axs)
+    np.testing.assert_allclose(first, learned[::-1, ::-1])
+    np.testing.assert_allclose(second, true[::-1, ::-1])
+    np.testing.assert_allclose(third, first - second)
+    error = np.linalg.norm(learned - true) / np.linalg.norm(true)
+    assert axs[2].get_title(loc="left") == f"Difference: error {error:.2f}, without constants 0.00"
+    assert len({ax.images[0].get_clim() for ax in axs}) == 1
+    assert plots.save(axs[0], tmp_path / "k.png").read_bytes()[:4] == b"\x89PNG"
+    leading = np.linalg.eigh(true)[1][:, -1].argsort()
+    shown = np.asarray(plots.kernel_recovery(model, true, "left")[1].images[0].get_array())
+    np.testing.assert_allclose(shown, true[np.ix_(leading, leading)])
+
+
+def test_kernel_recovery_refuses_what_is_no_kernel_of_the_rows(model):
+    with pytest.raises(InputError, match=r"kernel matrix of the 30 training rows, got shape \(3, 3\)"):
+        plots.kernel_recovery(model, np.eye(3), "left")
+    with pytest.raises(InputError, match="got one that is not symmetric"):
+        plots.kernel_recovery(model, np.triu(np.ones((30, 30))), "left")
+    with pytest.raises(InputError, match=r"order of shape \(30,\), got \(2,\)"):
+        plots.kernel_recovery(model, np.eye(30), "left", [1, 2])
+
+
 def test_a_given_axes_is_drawn_into(model):
     left, right = plots.axes(6, 3, 2)
     assert plots.latent_map(model, ax=left) is left

@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bochner import datasets, kernels, likelihoods, metrics, plots
+    from bochner import datasets, features, kernels, likelihoods, metrics, plots
     from bochner.estimators import NGMVLVM, AdvisedRFLVM, FourierFeatures, RandomFeatureLVM, load
 
 __version__ = "0.1.0"
 
 _ESTIMATORS = ("AdvisedRFLVM", "FourierFeatures", "NGMVLVM", "RandomFeatureLVM", "load")
-_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
+_MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "NGMVLVM",
@@ -23,6 +23,7 @@ __all__ = [
     "FourierFeatures",
     "RandomFeatureLVM",
     "datasets",
+    "features",
     "kernels",
     "likelihoods",
     "load",

@@ -1,12 +1,15 @@
 """Kernels: closed forms with, where they have one, their spectral density."""
 
 from bochner.kernels.base import Frequencies, Kernel, SpectralKernel
+from bochner.kernels.bivariate import BivariateSpectralMixture
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
+from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.kernels.stationary import RBF, Matern, Periodic
+from bochner.kernels.stationary import RBF, Matern
 
 __all__ = [
     "RBF",
+    "BivariateSpectralMixture",
     "Frequencies",
     "Gibbs",
     "Kernel",

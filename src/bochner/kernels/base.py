@@ -78,8 +78,8 @@ class Kernel(nn.Module, ABC):
         return ", ".join(f"{name}={value!r}" for name, value in self._params.items() if name != "kernels")
 
     def values(self) -> dict[str, Tensor]:
-        """Return the current parameters in natural units: ``log_x`` as x, ``atanh_x`` as x."""
-        undo = {"log_": torch.exp, "atanh_": torch.tanh}
+        """Return the current parameters in natural units: ``log_x``, ``atanh_x`` and ``logit_x`` as x."""
+        undo = {"log_": torch.exp, "atanh_": torch.tanh, "logit_": torch.sigmoid}
         out = {}
         for name, parameter in self.named_parameters():
             stem, value = name, parameter.detach()
