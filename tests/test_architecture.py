@@ -23,7 +23,7 @@ FLOORS: dict[str, str] = {
         kernels.nonstationary kernels""",
     "F3 features": "features.fourier features.derivatives features.bounds features",
     "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
-    "F5 models": "models.latents models.lvm models",
+    "F5 models": "models.stick_breaking models.latents models.lvm models",
     "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
     "F7 inference": """
         inference.initialise inference.posterior inference.targets inference.place inference.predict
