@@ -20,18 +20,19 @@ FLOORS: dict[str, str] = {
         data.table data.csv_files data.array_files data.readers data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
-        kernels.nonstationary kernels""",
+        kernels.dirichlet_process kernels.nonstationary kernels""",
     "F3 features": "features.fourier features.derivatives features.bounds features",
     "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
-    "F5 models": "models.stick_breaking models.latents models.lvm models",
-    "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives",
+    "F5 models": "models.stick_breaking models.mixture models.latents models.lvm models",
+    "F6 objectives": "objectives.statistics objectives.collapsed objectives.assignment objectives.elbo objectives",
     "F7 inference": """
         inference.initialise inference.posterior inference.targets inference.place inference.predict
-        inference.diagnose inference.train inference.files inference.checkpoint inference.progress inference.plan
-        inference.fold inference.race inference.fit inference.persistence inference""",
+        inference.diagnose inference.train inference.coordinate inference.mixture inference.files inference.checkpoint
+        inference.progress inference.plan inference.fold inference.race inference.fit inference.persistence
+        inference""",
     "F8 estimators, datasets": """
         estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm
-        estimators.loading estimators.kernel_approximation estimators
+        estimators.srflvm estimators.loading estimators.kernel_approximation estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
         figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli

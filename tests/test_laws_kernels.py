@@ -22,6 +22,7 @@ from bochner.features.bounds import published_bound, sharper_bound
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.bivariate import BivariateSpectralMixture
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
 from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
@@ -53,6 +54,11 @@ def next_gen(d: int) -> NextGenSpectralMixture:
     )
 
 
+def dirichlet(d: int) -> DirichletProcessMixture:
+    means, scales = spectral_mixture(d).get_params()["means"], spectral_mixture(d).get_params()["scales"]
+    return DirichletProcessMixture([0.7, 0.3, 0.0], [*means, means[0]], [*scales, scales[1]], 1.4)
+
+
 def bivariate(d: int) -> BivariateSpectralMixture:
     return BivariateSpectralMixture(
         [0.8, 0.5],
@@ -71,6 +77,7 @@ EXAMPLES: dict[type[Kernel], Callable[[int], list[Kernel]]] = {
     SpectralMixture: lambda d: [spectral_mixture(d)],
     NextGenSpectralMixture: lambda d: [next_gen(d)],
     BivariateSpectralMixture: lambda d: [bivariate(d)],
+    DirichletProcessMixture: lambda d: [dirichlet(d)],
     Sum: lambda d: [Sum([RBF(0.5), Periodic(2.0, 1.0)]), Sum([Gibbs(), next_gen(d)])],
     SpectralSum: lambda d: [
         SpectralSum([spectral_mixture(d), Matern(0.8, 1.5)]),
@@ -292,6 +299,7 @@ PAIRS = {"weights": [1.0], "means1": [[0.0]], "means2": [[1.0]], "scales1": [[1.
 PAIRS["correlations"] = [0.5]
 BIVARIATE = {**PAIRS, "scales": [[1.0]]}
 del BIVARIATE["scales1"], BIVARIATE["scales2"]
+PROCESS = {"proportions": [0.4, 0.6], "means": [[0.0], [1.0]], "scales": [[1.0], [2.0]]}
 REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
     RBF: [
         ({"lengthscale": 0.0}, "lengthscale must be positive and finite, got 0.0"),
@@ -347,6 +355,24 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
         ),
         ({**BIVARIATE, "correlations": [1.0]}, "NextGenSpectralMixture takes any correlation"),
     ],
+    DirichletProcessMixture: [
+        (
+            {**PROCESS, "proportions": [0.5, 0.6]},
+            r"proportions must not be negative and sum to 1, got row 0: \[0.5, 0.6\]",
+        ),
+        ({**PROCESS, "proportions": [1.5, -0.5]}, "proportions must not be negative"),
+        (
+            {**PROCESS, "proportions": [1.0]},
+            r"one column for each of the mixtures in means, shape \(2, 1\), got \(1, 1\)",
+        ),
+        ({**PROCESS, "means": [[0.0], [math.inf]]}, "means must be finite"),
+        ({**PROCESS, "scales": [[0.0], [1.0]]}, "scales must be positive and finite, got 0.0"),
+        ({**PROCESS, "scales": [[1.0]]}, r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)"),
+        ({"means": [[1.0]]}, r"Give all of proportions, means, scales or none of them: only \['means'\] are given"),
+        ({**PROCESS, "variance": 0.0}, "variance must be positive and finite, got 0.0"),
+        ({**PROCESS, "prior": (1.0, 0.0)}, "prior must be two positive numbers, shape and rate of a Gamma"),
+        ({"n_points": 0}, "n_points must be at least 1, got 0"),
+    ],
     Sum: [
         ({"kernels": []}, "kernels must be a list of at least one Kernel"),
         ({"kernels": RBF()}, "kernels must be a list of at least one Kernel"),
@@ -369,7 +395,8 @@ def test_wrong_parameters_are_refused(cls, params, match):
 
 @pytest.mark.parametrize("cls", EXAMPLES)
 def test_every_parameter_has_a_rejected_value(cls):
-    usual = {SpectralMixture: MIXTURE, NextGenSpectralMixture: PAIRS, BivariateSpectralMixture: BIVARIATE}.get(cls, {})
+    usual = {SpectralMixture: MIXTURE, NextGenSpectralMixture: PAIRS, BivariateSpectralMixture: BIVARIATE}
+    usual = {**usual, DirichletProcessMixture: PROCESS}.get(cls, {})
     refused = {n for params, _ in REJECTED[cls] for n, v in params.items() if v is not usual.get(n)}
     assert refused == set(inspect.signature(cls).parameters)
 

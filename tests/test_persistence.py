@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import bochner as bo
-from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
+from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import InputError, ModelFileError
 from bochner.estimators import prediction
 from bochner.inference import fit, plan
@@ -47,6 +47,7 @@ CASES = {
     "sm": lambda: RandomFeatureLVM(**SMALL, kernel="sm"),
     "rbf": lambda: RandomFeatureLVM(**SMALL, kernel="rbf"),
     "matern": lambda: RandomFeatureLVM(**SMALL, kernel="matern"),
+    "Dirichlet process": lambda: SRFLVM(**{**SMALL, "n_mixtures": 4, "max_iter": 21}),
     "periodic": lambda: RandomFeatureLVM(**SMALL, kernel="periodic"),
     "rbf+periodic": lambda: RandomFeatureLVM(**SMALL, kernel="rbf+periodic"),
     "RBF object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])),

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bochner import datasets, features, kernels, likelihoods, metrics, plots
-    from bochner.estimators import NGMVLVM, AdvisedRFLVM, FourierFeatures, RandomFeatureLVM, load
+    from bochner.estimators import NGMVLVM, SRFLVM, AdvisedRFLVM, FourierFeatures, RandomFeatureLVM, load
 
 __version__ = "0.1.0"
 
-_ESTIMATORS = ("AdvisedRFLVM", "FourierFeatures", "NGMVLVM", "RandomFeatureLVM", "load")
+_ESTIMATORS = ("AdvisedRFLVM", "FourierFeatures", "NGMVLVM", "RandomFeatureLVM", "SRFLVM", "load")
 _MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "NGMVLVM",
+    "SRFLVM",
     "AdvisedRFLVM",
     "FourierFeatures",
     "RandomFeatureLVM",

@@ -3,5 +3,6 @@
 from bochner.estimators.kernel_approximation import FourierFeatures
 from bochner.estimators.loading import load
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner.estimators.srflvm import SRFLVM
 
-__all__ = ["NGMVLVM", "AdvisedRFLVM", "FourierFeatures", "RandomFeatureLVM", "load"]
+__all__ = ["NGMVLVM", "SRFLVM", "AdvisedRFLVM", "FourierFeatures", "RandomFeatureLVM", "load"]

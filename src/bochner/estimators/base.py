@@ -35,6 +35,9 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     """Base of the estimators; see `NGMVLVM` for parameters and attributes."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints.COMMON
+    # what "auto" becomes: Q and H
+    _auto_mixtures: ClassVar[int] = 2
+    _auto_frequencies: ClassVar[int] = 50
 
     def __init__(
         self,

@@ -21,8 +21,6 @@ from bochner.objectives.statistics import Block
 
 FloatArray = NDArray[np.floating[Any]]
 
-N_MIXTURES = 2
-N_FREQUENCIES = 50
 MAX_ITER = 3000
 # Folding trains and Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is tried by default.
 _RACE_ROWS = 10_000
@@ -50,14 +48,14 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
         A likelihood or a start does not fit the data.
     """
     _check_likelihood(estimator.likelihood, data)
-    auto_iter = estimator.max_iter == "auto"
+    auto_iter, auto_h = estimator.max_iter == "auto", estimator.n_frequencies == "auto"
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
         starts=_starts(estimator, data.X.shape[0]),
         n_components=int(estimator.n_components),
-        n_mixtures=N_MIXTURES if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=N_FREQUENCIES if estimator.n_frequencies == "auto" else int(estimator.n_frequencies),
+        n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
+        n_frequencies=estimator._auto_frequencies if auto_h else int(estimator.n_frequencies),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),

@@ -89,4 +89,5 @@ def _finish(trainer: Trainer[LatentVariableModel], data: Data, plan: Plan, race:
     )
     latents = model.latents.mean.detach().double().cpu()
     kernels = tuple(view.kernel.cpu() for view in model.views)
-    return Fit(posterior, latents, kernels, value, error, list(trainer.state.history), stopped, list(race.results))
+    history, blocks = list(trainer.state.history), list(trainer.state.blocks)
+    return Fit(posterior, latents, kernels, value, error, history, stopped, list(race.results), blocks)

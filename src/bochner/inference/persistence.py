@@ -13,7 +13,7 @@ from bochner.inference.plan import Fit
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.base import Frequencies, SpectralKernel
 
-_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts")
+_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts", "blocks")
 
 
 def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -50,7 +50,7 @@ def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
         prefix = f"{v}.kernel."
         kernel.load_state_dict({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
         kernels.append(kernel)
-    plain = {name: header[name] for name in _PLAIN}
+    plain = {name: header[name] for name in _PLAIN if name in header}  # files of 0.1 know no blocks
     return Fit(posterior=tuple(posterior), latents=tensors["latents"], kernels=tuple(kernels), **plain)
 
 

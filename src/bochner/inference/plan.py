@@ -89,6 +89,8 @@ class Fit:
     stopped : {"plateau", "max_iter", "interrupted", "failed"}
     starts : list of dict
         Name and bound of every start, before and after its race.
+    blocks : list of (step, name, bound)
+        The bound after every block of every sweep, for kernels whose posterior has blocks of its own.
     """
 
     posterior: tuple[ViewPosterior, ...]
@@ -99,6 +101,7 @@ class Fit:
     history: list[float]
     stopped: Stopped
     starts: list[dict[str, Any]]
+    blocks: list[Any] = field(default_factory=list)
 
 
 def evaluate(model: LatentVariableModel, data: Data, plan: Plan, purpose: str) -> tuple[float, float]:

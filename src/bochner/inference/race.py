@@ -12,6 +12,7 @@ from bochner.inference.checkpoint import restore
 from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.fold import fold
 from bochner.inference.initialise import FloatArray, components, folded, model_from, start
+from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan, Start, evaluate
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
@@ -36,13 +37,15 @@ class Race:
     def trainer(self, index: int, latents: FloatArray) -> Trainer[LatentVariableModel]:
         """Build a trainer at given latents; restarts of one name differ by the draw of the kernels' start."""
         plan, seed = self.plan, self.plan.seed + index
-        model = model_from(latents, plan.names, plan.kernels, plan.n_mixtures, seed, plan.dtype, plan.device)
+        kernels = [kernel.prepared(plan.n_frequencies) for kernel in plan.kernels]
+        model = model_from(latents, plan.names, kernels, plan.n_mixtures, seed, plan.dtype, plan.device)
         n_entries = sum(block.Y.numel() for blocks in self.data for block in blocks)
 
         def objective(step: int) -> Tensor:
             return elbo(model, self.data, draw(model, plan.n_frequencies, plan.sampling, seed, "train", step)).total
 
-        return Trainer(model, objective, n_entries, plan.training)
+        between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed)
+        return Trainer(model, objective, n_entries, plan.training, between=between)
 
     def run(self) -> Trainer[LatentVariableModel]:
         """Race all starts; a single one needs no race."""

@@ -2,6 +2,7 @@
 
 from bochner.kernels.base import Frequencies, Kernel, SpectralKernel
 from bochner.kernels.bivariate import BivariateSpectralMixture
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
 from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
@@ -10,6 +11,7 @@ from bochner.kernels.stationary import RBF, Matern
 __all__ = [
     "RBF",
     "BivariateSpectralMixture",
+    "DirichletProcessMixture",
     "Frequencies",
     "Gibbs",
     "Kernel",

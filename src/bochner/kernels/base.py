@@ -114,6 +114,10 @@ class SpectralKernel(Kernel, ABC):
     def frequencies(self, noise: Tensor) -> Frequencies:
         """Turn base noise into P = Q H spectral points (pairs), differentiably in the parameters."""
 
+    def prepared(self, n_frequencies: int) -> Self:  # noqa: ARG002 - most kernels take any number
+        """Return what the kernel of a model with H points per component is like."""
+        return self
+
     @abstractmethod
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return a kernel of this kind to start training from, for latents of about unit variance.

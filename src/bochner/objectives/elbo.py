@@ -10,6 +10,7 @@ from torch import Tensor
 from bochner import random
 from bochner._typing import Sampling
 from bochner.models.lvm import LatentVariableModel
+from bochner.models.mixture import kernel_kl
 from bochner.objectives.collapsed import CHUNK_ROWS, Reduce, view_evidence
 from bochner.objectives.statistics import Block
 
@@ -42,7 +43,7 @@ class Bound:
     views : tuple of Tensor
         log p(Y_v | X, W_v).
     kl : Tensor
-        KL(q(X) || p(X)).
+        KL(q(X) || p(X)), and of the kernels' own posteriors where they have one.
     """
 
     total: Tensor
@@ -110,5 +111,5 @@ def elbo(
         )
         for view, noise, blocks in zip(model.views, draws.spectra, data, strict=True)
     )
-    kl = model.latents.kl()
+    kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
     return Bound(torch.stack(views).sum() - kl, views, kl)
