@@ -9,12 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from bochner import metrics
 from bochner.errors import InputError, message
-from bochner.figures import axes, figure, finish
+from bochner.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FloatArray = NDArray[np.floating[Any]]
+
+# Components with a smaller share are not drawn; so many, the largest, are labelled.
+_LEAST_SHARE = 0.005
+_NAMED = 8
 
 
 def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, n_points: int = 120) -> Axes:
@@ -106,3 +110,90 @@ def kernel_recovery(
 def _centred(K: FloatArray) -> FloatArray:
     K = K - K.mean(axis=0)
     return np.asarray(K - K.mean(axis=1, keepdims=True))
+
+
+def spectrum(model: Any, view: str | None = None, dims: tuple[int, int] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the learned spectrum of a view: where the components of its kernel lie, how wide they are, their shares.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted; its kernel of that view is a stationary spectral mixture, with or without a Dirichlet process.
+    view : str, optional
+        Needed when there are several.
+    dims : (int, int), optional
+        Latent dimensions to draw; by default the two that matter most to the view. With one latent dimension the
+        spectral density is drawn instead.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        Ellipses of one standard deviation, as dark as their component's share and drawn at its frequency and at minus
+        that: the two are one wave. Components below half a percent are left out.
+
+    Raises
+    ------
+    InputError
+        The kernel has no such components, or ``dims`` are not two of the latent dimensions.
+    """
+    name = list(model._columns)[model._view_index(view)]
+    share, means, scales = _components(model.kernels_[name], name)
+    n_dims = means.shape[1]
+    ax = ax or axes(5.6, 5.0)[0]
+    title = f"Spectrum of view {name!r}: {len(share)} component{'s' if len(share) > 1 else ''}"
+    unit = "frequency along latent dimension {} (radians per unit)"
+    if n_dims == 1:
+        _density(ax, share, means[:, 0], scales[:, 0])
+        finish(ax, title, unit.format(0), "spectral density, share per frequency")
+        return ax
+    own = sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist()) if dims is None else list(dims)
+    if len(own) != 2 or not all(0 <= d < n_dims for d in own):
+        raise InputError(message(f"two dimensions from 0 to {n_dims - 1}", f"dims={dims}", "correct them"))
+    _component_ellipses(ax, share, means[:, own], scales[:, own])
+    finish(ax, title, unit.format(own[0]), unit.format(own[1]))
+    ax.set_aspect("equal", adjustable="datalim")
+    return ax
+
+
+def _components(kernel: dict[str, FloatArray], name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Shares that sum to 1, means and scales of the components that matter, largest first."""
+    weights = kernel.get("proportions", kernel.get("weights"))
+    if weights is None or not {"means", "scales"} <= set(kernel):
+        got = f"the kernel of view {name!r} with {sorted(kernel)}"
+        raise InputError(message("a kernel with mixture components", got, "fit SRFLVM or AdvisedRFLVM"))
+    share = np.asarray(weights, dtype=float) / np.sum(weights)
+    kept = np.argsort(-share, kind="stable")[: int((share >= _LEAST_SHARE).sum())]
+    return share[kept], np.asarray(kernel["means"])[kept], np.asarray(kernel["scales"])[kept]
+
+
+def _density(ax: Axes, share: FloatArray, mean: FloatArray, scale: FloatArray) -> None:
+    reach = float((np.abs(mean) + 4 * scale).max())
+    w = np.linspace(-reach, reach, 801)
+    total = np.zeros_like(w)
+    for i, (p, m, s) in enumerate(zip(share, mean, scale, strict=True)):
+        waves = np.exp(-0.5 * ((w - m) / s) ** 2) + np.exp(-0.5 * ((w + m) / s) ** 2)
+        density = 0.5 * p * waves / (s * np.sqrt(2 * np.pi))
+        total += density
+        ax.plot(w, density, color=COLOURS[i % len(COLOURS)], linewidth=1.2, label=f"{100 * p:.0f} %")
+    ax.plot(w, total, color=INK, linewidth=1.8, label="all")
+    ax.legend(frameon=False, title="share")
+
+
+def _component_ellipses(ax: Axes, share: FloatArray, means: FloatArray, scales: FloatArray) -> None:
+    from matplotlib.patches import Ellipse
+
+    for i, (p, m, s) in enumerate(zip(share, means, scales, strict=True)):
+        colour = COLOURS[i % len(COLOURS)]
+        for sign in (1.0, -1.0):
+            place = (float(sign * m[0]), float(sign * m[1]))
+            depth = 0.15 + 0.6 * float(p / share.max())
+            ax.add_patch(Ellipse(place, 2 * s[0], 2 * s[1], facecolor=colour, edgecolor=colour, alpha=depth))
+        if i < _NAMED:
+            text = f"{100 * p:.0f} %"
+            ax.annotate(text, (float(m[0]), float(m[1])), ha="center", va="center", fontsize=9, color=INK)
+    ends = np.vstack([means + 1.5 * scales, means - 1.5 * scales])
+    ax.update_datalim(np.vstack([ends, -ends]))
+    ax.autoscale_view()
+    ax.axhline(0.0, color=INK, linewidth=0.4, zorder=0)
+    ax.axvline(0.0, color=INK, linewidth=0.4, zorder=0)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bochner.errors import InputError, message
 from bochner.figures import COLOURS, INK, axes, figure, finish, save
-from bochner.kernel_plots import kernel_recovery, learned_kernel
+from bochner.kernel_plots import kernel_recovery, learned_kernel, spectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +23,7 @@ __all__ = [
     "learned_kernel",
     "relevance",
     "save",
+    "spectrum",
 ]
 
 FloatArray = NDArray[np.floating[Any]]

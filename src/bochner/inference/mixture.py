@@ -30,6 +30,12 @@ from bochner.objectives.assignment import replacement_gains
 from bochner.objectives.elbo import Data, Draws, draw, elbo
 from bochner.objectives.statistics import Block
 
+# view, its kernel, latents, base noise of its spectrum, data, generator -> (H, T)
+Gains = Callable[
+    [View, DirichletProcessMixture, Tensor, Tensor, tuple[Block, ...], torch.Generator],
+    Tensor,
+]
+
 # Gradient steps between two sweeps over the other blocks.
 SWEEP_EVERY = 10
 # Largest step of q(z) in its natural parameters, and the mean divergence it may make at first: all points are told at
@@ -57,11 +63,20 @@ class MixtureSweep:
         H.
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
+    gains : callable, optional
+        Estimates E[log p(Y | X, W) | z_l = k], as `local_gains` does.
     """
 
     def __init__(
-        self, model: LatentVariableModel, data: Data, n_frequencies: int, sampling: Sampling, seed: int
+        self,
+        model: LatentVariableModel,
+        data: Data,
+        n_frequencies: int,
+        sampling: Sampling,
+        seed: int,
+        gains: Gains | None = None,
     ) -> None:
+        self.gains = gains or local_gains
         self.model, self.data, self.n_frequencies, self.sampling, self.seed = model, data, n_frequencies, sampling, seed
         self._views: tuple[int, Tensor] | None = None
         self.kernels = [view.kernel for view in model.views if isinstance(view.kernel, DirichletProcessMixture)]
@@ -98,7 +113,7 @@ class MixtureSweep:
         for view, noise, blocks in zip(self.model.views, draws.spectra, self.data, strict=True):
             if isinstance(view.kernel, DirichletProcessMixture):
                 source = random.generator(self.seed, f"assign/{view.name}", step)
-                gains = local_gains(view, view.kernel, x, noise, blocks, source)
+                gains = self.gains(view, view.kernel, x, noise, blocks, source)
                 target = expected_log_weights(view.kernel) + gains
                 radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
                 set_assignments(view.kernel, bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius))
@@ -168,12 +183,17 @@ def local_gains(
 
 
 def sweeps(
-    model: LatentVariableModel, data: Data, n_frequencies: int, sampling: Sampling, seed: int
+    model: LatentVariableModel,
+    data: Data,
+    n_frequencies: int,
+    sampling: Sampling,
+    seed: int,
+    gains: Gains | None = None,
 ) -> Callable[[State], None] | None:
     """Return what a trainer calls between its steps; None for a model without blocks of this kind."""
     if not any(isinstance(view.kernel, DirichletProcessMixture) for view in model.views):
         return None
-    blocks = MixtureSweep(model, data, n_frequencies, sampling, seed)
+    blocks = MixtureSweep(model, data, n_frequencies, sampling, seed, gains)
 
     def between(state: State) -> None:
         if state.step % SWEEP_EVERY == 0:
