@@ -85,9 +85,7 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
     assert np.trapezoid(density, w) == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
         plots.spectrum(two, dims=(0, 2))
-    with pytest.raises(
-        InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"
-    ):
+    with pytest.raises(InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"):
         plots.spectrum(bo.RandomFeatureLVM(kernel="rbf", init="pca", max_iter=5, random_state=0).fit(X))
 
 
