@@ -120,12 +120,14 @@ def evaluate(
 ) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error.
 
-    With a budget, views that are not Gaussian draw columns as in training; without, every column counts.
+    With a budget, views that are not Gaussian draw columns as in training and their sites stay as they are; without,
+    every column counts and sites follow each draw.
     """
+    n_sweeps = 2 if budget is None else 1
     with torch.no_grad():
         draws = (
             draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget)
             for i in range(EVALUATION_DRAWS)
         )
-        values = torch.stack([elbo(model, data, own, n_sweeps=2).total for own in draws])
+        values = torch.stack([elbo(model, data, own, n_sweeps=n_sweeps).total for own in draws])
     return float(values.mean()), float(values.std() / EVALUATION_DRAWS**0.5)

@@ -17,7 +17,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Data, draw, elbo
 
-STEPS = 300
+STEPS = 200
 
 
 def warm(

@@ -22,12 +22,13 @@ def log_2cosh_half(c: Tensor) -> Tensor:
     return 0.5 * c + torch.log1p(torch.exp(-c))
 
 
+_SMALL = 1e-5  # tanh(c/2) / 2c is 1/4 there up to c^2 / 48, below every rounding
+
+
 def mean_weight(c: Tensor) -> Tensor:
     """Return E omega for omega ~ PG(1, c): tanh(c/2) / (2c), 1/4 at 0."""
-    small = c < 1e-2
-    safe = torch.where(small, torch.ones_like(c), c)
-    square = c.square()
-    return torch.where(small, 0.25 - square / 48.0 + square.square() / 480.0, torch.tanh(0.5 * safe) / (2.0 * safe))
+    c = c.clamp(min=_SMALL)
+    return torch.tanh(0.5 * c) / (2.0 * c)
 
 
 def _weight_slope(c: Tensor) -> Tensor:
@@ -49,9 +50,13 @@ def slopes(a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, va
     a, mean, variance : Tensor of shape (n, m)
     b, log_c : Tensor of shape (n, m) or (m,), or float
     """
-    c = (mean.square() + variance).sqrt()
-    kappa, omega = a - 0.5 * b, b * mean_weight(c)
-    return Slopes(log_c + kappa * mean - b * log_2cosh_half(c), kappa - omega * mean, -0.5 * omega)
+    c = torch.addcmul(variance, mean, mean).sqrt().clamp(min=_SMALL)
+    # one exponential serves both: tanh(c/2) = (1 - e^-c) / (1 + e^-c)
+    less = torch.expm1(-c)
+    more = less + 2.0
+    omega, log_cosh = b * (less / (more * c)).mul_(-0.5), more.log().add_(c, alpha=0.5)
+    kappa = a - 0.5 * b
+    return Slopes(log_c + kappa * mean - b * log_cosh, kappa - omega * mean, -0.5 * omega)
 
 
 def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
