@@ -101,7 +101,7 @@ def averaged_features(
     """Differentiate the evidence of the averaged features, sqrt(phi_lk / H): a surrogate that is no bound."""
     with torch.enable_grad():
         phi = kernel.phi.clamp(min=_SMALL).requires_grad_()
-        value = view_evidence(x, _all_points(kernel, noise, phi), view.likelihood.noise_variance.detach(), blocks)
+        value = view_evidence(x, _all_points(kernel, noise, phi), view.noise_variance.detach(), blocks)
         return torch.autograd.grad(value, phi)[0]
 
 
@@ -120,7 +120,7 @@ def relaxed_categorical(
         uniform = torch.rand(log_phi.shape, generator=source, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
         relaxed = ((log_phi - (-uniform.log()).log()) / temperature).softmax(1).clamp(min=1e-12)
         points = _all_points(kernel, noise, relaxed)
-        value = view_evidence(x, points, view.likelihood.noise_variance.detach(), blocks)
+        value = view_evidence(x, points, view.noise_variance.detach(), blocks)
         gradient = torch.autograd.grad(value, log_phi)[0]
     # the gradient in the logits is phi times (gain minus its mean)
     return gradient / kernel.phi.clamp(min=_SMALL)
@@ -139,7 +139,7 @@ def score_function(
     values, chosen = [], []
     for _ in range(n_draws):
         own = kernel.noise(noise.shape[1], noise.shape[2] - 1, source, "iid")
-        values.append(view_evidence(x, kernel.frequencies(own), view.likelihood.noise_variance, blocks))
+        values.append(view_evidence(x, kernel.frequencies(own), view.noise_variance, blocks))
         chosen.append(nn.functional.one_hot(kernel.assign(own), kernel.truncation).double())
     value = torch.stack(values)
     advantage = (value - value.mean()) * n_draws / (n_draws - 1)
@@ -166,7 +166,7 @@ def known_latents(seed: int, setting: Setting, gains: Gains) -> dict[str, Value]
     def bound(purpose: str, step: int) -> Tensor:
         return elbo(model, data, draw(model, setting.n_points, "sobol", seed, purpose, step)).total
 
-    between = sweeps(model, data, setting.n_points, "sobol", seed, gains)
+    between = sweeps(model, data, setting.n_points, "sobol", seed, gains=gains)
     options = Options(setting.max_iter, 0.03, tol=-math.inf)
     trainer = Trainer(nn.ModuleList(model.views), partial(bound, "train"), Y.numel(), options, between=between)
     _, seconds = timed(trainer.run)

@@ -14,24 +14,30 @@ PACKAGE = "bochner"
 # The one ordered table. A module imports modules above it: smaller floors, and earlier names of its own floor.
 # Names are relative to the package; a package's own name stands for its __init__ and comes after its modules.
 FLOORS: dict[str, str] = {
-    "F0 foundations": "_typing errors random linalg divergences",
+    "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.columns data.scaling data.checks data.views data.batches
+        data.columns data.scaling data.checks data.support data.views data.batches
         data.table data.csv_files data.array_files data.readers data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
         kernels.dirichlet_process kernels.nonstationary kernels""",
     "F3 features": "features.fourier features.derivatives features.bounds features",
-    "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
-    "F5 models": "models.stick_breaking models.mixture models.latents models.lvm models",
-    "F6 objectives": "objectives.statistics objectives.collapsed objectives.assignment objectives.elbo objectives",
+    "F4 likelihoods": """
+        likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.binomial likelihoods.counts
+        likelihoods.negative_binomial likelihoods.poisson likelihoods.categorical likelihoods""",
+    "F5 models": "models.stick_breaking models.mixture models.latents models.sites models.lvm models",
+    "F6 objectives": """
+        objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.local
+        objectives.assignment objectives.elbo objectives""",
     "F7 inference": """
-        inference.initialise inference.posterior inference.targets inference.place inference.predict
+        inference.initialise inference.local_posterior inference.posterior inference.local_targets inference.targets
+        inference.place inference.predict
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files inference.checkpoint
-        inference.progress inference.plan inference.fold inference.race inference.fit inference.persistence
-        inference""",
+        inference.progress inference.plan inference.fold inference.warm inference.race inference.fit
+        inference.persistence inference""",
     "F8 estimators, datasets": """
-        estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm
+        estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
+        estimators.base estimators.lvm
         estimators.srflvm estimators.loading estimators.kernel_approximation estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """

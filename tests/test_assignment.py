@@ -7,9 +7,13 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
+from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
-from bochner.objectives.assignment import replacement_gains
+from bochner.likelihoods import Bernoulli
+from bochner.models.sites import Sites
+from bochner.objectives.assignment import replacement_gains, site_gains
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.statistics import Block
 
@@ -78,3 +82,32 @@ def test_they_are_the_gradient_of_the_expected_evidence_in_q():
     # up to a number for each point, which the simplex does not see
     for i in range(2):
         torch.testing.assert_close(local[i] - local[i].mean(), gradient[i] - gradient[i].mean(), rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
+    """With one precision for all columns of a group, q(A)'s bound given the sites is a Gaussian evidence."""
+    x, Y = rows(d)
+    likelihood = Bernoulli()
+    y = (Y > 0).double()
+    sites = Sites(likelihood, y, torch.ones_like(y), torch.zeros(30, dtype=torch.float64), n_groups=2)
+    source = torch.Generator().manual_seed(2)
+    weight = 0.1 + torch.rand(30, 2, generator=source, dtype=torch.float64)
+    sites.precision.copy_(weight[:, sites.group_of])
+    sites.pull.copy_(torch.randn(30, 5, generator=source, dtype=torch.float64))
+    current, candidates = points(4, d, 0), points(3, d, 1)
+
+    def bound(f: Frequencies) -> Tensor:
+        phi, total = fourier_features(x, f), 0.0
+        for m in range(5):
+            B = torch.eye(len(phi), dtype=torch.float64) + (phi * sites.precision[:, m]) @ phi.T
+            c = phi @ sites.pull[:, m]
+            total = total + 0.5 * c @ torch.linalg.solve(B, c) - 0.5 * torch.logdet(B)
+        return total
+
+    gains = site_gains(x, current, candidates, sites, Block.of(y), chunk_rows=11)
+    for left_out in range(4):
+        others = taken(current, [i for i in range(4) if i != left_out])
+        for c in range(3):
+            value = bound(joined(others, taken(candidates, [c]))) - bound(others)
+            torch.testing.assert_close(gains[c, left_out], value, rtol=1e-9, atol=1e-8)

@@ -29,10 +29,10 @@ def _interrupt_at(monkeypatch, step: int):
     """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to undo it."""
     original = race.draw
 
-    def draw(model, n_frequencies, sampling, seed, purpose, at):
+    def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
         if purpose == "train" and at == step:
             raise KeyboardInterrupt
-        return original(model, n_frequencies, sampling, seed, purpose, at)
+        return original(model, n_frequencies, sampling, seed, purpose, at, budget)
 
     monkeypatch.setattr(race, "draw", draw)
     return lambda: monkeypatch.setattr(race, "draw", original)

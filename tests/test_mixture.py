@@ -308,3 +308,19 @@ def test_kernel_objects_bring_their_prior():
     model = bo.RandomFeatureLVM(1, kernel=kernel, **settings).fit(_data(20))
     assert model._fit.kernels[0].prior == (1.0, 0.1)
     assert model._fit.kernels[0].phi.shape == (8, 3)
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "negative_binomial", "poisson"])
+def test_srflvm_takes_any_likelihood(likelihood):
+    rng = np.random.default_rng(0)
+    rate = np.exp(0.5 + np.sin(rng.normal(size=(40, 1)) @ rng.normal(size=(1, 6))))
+    X = rng.poisson(rate).astype(float) if likelihood != "bernoulli" else (rate > 1.6).astype(float)
+    settings = {"n_frequencies": 8, "n_mixtures": 3, "max_iter": 20, "init": "pca", "random_state": 0}
+    model = bo.SRFLVM(1, likelihood=likelihood, **settings).fit(X)
+    assert np.isfinite(model.elbo_)
+    assert model.embedding_.shape == (40, 1)
+    phi = model._fit.kernels[0].phi
+    assert (phi - phi[:, :1]).abs().max() > 0.02, "the components were weighed"
+    history = model.block_history_
+    assert len(history["step"]) == 2
+    assert (history["v"] >= history["merge"] - 1e-6).all()

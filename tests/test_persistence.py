@@ -184,9 +184,9 @@ def test_tensors_of_another_program_are_refused(path):
 
 
 def test_a_newer_schema_says_upgrade(path):
-    _rewrite(path, schema=2)
+    _rewrite(path, schema=3)
     with pytest.raises(
-        ModelFileError, match=r"Expected schema 1 or older, got schema 2 in my\.model\. Upgrade bochner"
+        ModelFileError, match=r"Expected schema 2 or older, got schema 3 in my\.model\. Upgrade bochner"
     ):
         bo.load(path)
 

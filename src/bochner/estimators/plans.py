@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
@@ -16,6 +17,7 @@ from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 
@@ -26,7 +28,13 @@ MAX_ITER = 3000
 _RACE_ROWS = 10_000
 
 
-def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralKernel]) -> Plan:
+def make(
+    estimator: Any,
+    data: Views,
+    seed: int,
+    kernels: Mapping[str, SpectralKernel],
+    likelihoods: Mapping[str, Likelihood] | None = None,
+) -> Plan:
     """Resolve every "auto" of an estimator.
 
     Parameters
@@ -37,6 +45,8 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
     seed : int
     kernels : mapping of str to SpectralKernel
         By view.
+    likelihoods : mapping of str to Likelihood, optional
+        By view, at their start; None: Gaussian ones.
 
     Returns
     -------
@@ -45,9 +55,8 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
     Raises
     ------
     InputError
-        A likelihood or a start does not fit the data.
+        A start does not fit the data.
     """
-    _check_likelihood(estimator.likelihood, data)
     auto_iter, auto_h = estimator.max_iter == "auto", estimator.n_frequencies == "auto"
     return Plan(
         names=data.names,
@@ -67,17 +76,8 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
         device=_device(estimator.device),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
+        likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
     )
-
-
-def _check_likelihood(likelihood: str | Mapping[str, str], data: Views) -> None:
-    if isinstance(likelihood, str):
-        return
-    for view, name in likelihood.items():
-        if view not in data.names:
-            raise InputError(message(f"likelihood for views {list(data.names)}", repr(view), "correct the name"))
-        if name != "gaussian":
-            raise InputError(message(f"likelihood 'gaussian' for view {view!r}", repr(name), "use 'gaussian'"))
 
 
 def _device(name: str) -> torch.device:
@@ -118,10 +118,17 @@ def _check_start(array: Any, n_rows: int, n_components: int) -> NDArray[np.float
     return values
 
 
-def blocks(data: Views, scaled: Mapping[str, FloatArray], plan: Plan) -> Data:
+def blocks(
+    data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None] | None = None
+) -> Data:
     """Turn scaled views, shape (N, M_v), into blocks of observed entries on the plan's device."""
-    out = []
-    for view in data.names:
+    out: list[tuple[Block, ...]] = []
+    for v, view in enumerate(data.names):
+        likelihood = None if plan.likelihoods is None else plan.likelihoods[v]
+        if isinstance(likelihood, LocalLikelihood):
+            offset = None if offsets is None else offsets[view]
+            out.append((_encoded(scaled[view], likelihood, offset, plan),))
+            continue
         own = []
         for rows, columns in data.blocks(view):
             whole = len(rows) == data.X.shape[0]
@@ -131,6 +138,46 @@ def blocks(data: Views, scaled: Mapping[str, FloatArray], plan: Plan) -> Data:
             own.append(Block.of(Y, index, torch.tensor(columns)))
         out.append(tuple(own))
     return tuple(out)
+
+
+def _encoded(values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan) -> Block:
+    """The rows of a view that is not Gaussian that have any entry, as its likelihood sees them."""
+    present = ~np.isnan(values).all(axis=1)
+    rows = None if present.all() else torch.tensor(np.flatnonzero(present), device=plan.device)
+    Y = likelihood.encode(torch.tensor(values[present], dtype=torch.float64)).to(plan.device, plan.dtype)
+    own = None if offset is None else offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
+    return Block.encoded(Y, rows, own)
+
+
+def stand_ins(
+    data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None]
+) -> tuple[dict[str, FloatArray], Data | None]:
+    """Return Gaussian stand-ins of the views, by view and as blocks; no blocks when all views are Gaussian.
+
+    Columns are centred and views scaled, as Gaussian data are; a missing entry takes part as its column's mean, 0.
+    """
+    out: dict[str, FloatArray] = {}
+    some = False
+    for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
+        out[view] = scaled[view]
+        if isinstance(likelihood, LocalLikelihood):
+            some = True
+            raw = likelihood.stand_in(torch.tensor(scaled[view], dtype=torch.float64), offsets[view]).numpy()
+            centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
+            scale = float(np.sqrt(np.nanmean(np.square(centred))))
+            out[view] = centred / (scale if scale > 0 else 1.0)
+    if not some:
+        return out, None
+    tensors = [torch.tensor(np.nan_to_num(own), dtype=plan.dtype, device=plan.device) for own in out.values()]
+    present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
+    return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))
+
+
+def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
+    if rows.all():
+        return Block.of(Y)
+    index = torch.tensor(np.flatnonzero(rows), device=plan.device)
+    return Block.of(Y[index], index)
 
 
 def filled(scaled: Mapping[str, FloatArray]) -> NDArray[np.float64]:

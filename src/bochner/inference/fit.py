@@ -19,7 +19,7 @@ _POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
 
 
-def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
+def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None) -> Fit:
     """Fit a latent variable model.
 
     Parameters
@@ -29,6 +29,8 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     filled : callable
         Returns the scaled data with missing entries at 0, for the starts that need them.
     plan : Plan
+    stand_in : tuple over views of tuples of Block, optional
+        Gaussian data in place of those of views that are not Gaussian: where such a model starts.
 
     Returns
     -------
@@ -40,7 +42,7 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     checkpoint, if there is one, holds where training was. It is the caller's to remove when all is done.
     """
     checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.digest(data))
-    race = Race(data, filled, plan)
+    race = Race(data, filled, plan, stand_in)
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)

@@ -26,7 +26,7 @@ from bochner.models.mixture import (
     update_concentration,
     update_sticks,
 )
-from bochner.objectives.assignment import replacement_gains
+from bochner.objectives.assignment import replacement_gains, site_gains
 from bochner.objectives.elbo import Data, Draws, draw, elbo
 from bochner.objectives.statistics import Block
 
@@ -63,6 +63,8 @@ class MixtureSweep:
         H.
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
+    budget : float, optional
+        As in ``draw``, for views that are not Gaussian.
     gains : callable, optional
         Estimates E[log p(Y | X, W) | z_l = k], as `local_gains` does.
     """
@@ -74,8 +76,10 @@ class MixtureSweep:
         n_frequencies: int,
         sampling: Sampling,
         seed: int,
+        budget: float | None = None,
         gains: Gains | None = None,
     ) -> None:
+        self.budget = budget
         self.gains = gains or local_gains
         self.model, self.data, self.n_frequencies, self.sampling, self.seed = model, data, n_frequencies, sampling, seed
         self._views: tuple[int, Tensor] | None = None
@@ -96,7 +100,7 @@ class MixtureSweep:
             update(kernel)
 
     def _draws(self, step: int) -> Draws:
-        return draw(self.model, self.n_frequencies, self.sampling, self.seed, "blocks", step)
+        return draw(self.model, self.n_frequencies, self.sampling, self.seed, "blocks", step, self.budget)
 
     @torch.no_grad()
     def _bound(self, step: int) -> float:
@@ -178,7 +182,10 @@ def local_gains(
     eps = random.normal(_CANDIDATES, x.shape[1], source, "sobol")
     w = kernel.means[:, None, :] + kernel.log_scales.exp()[:, None, :] * eps
     candidates = Frequencies(w.flatten(0, 1), None, current.amplitude[:1].expand(w.shape[0] * w.shape[1]))
-    gains = replacement_gains(x, current, candidates, view.likelihood.noise_variance, blocks)
+    if view.sites is None:
+        gains = replacement_gains(x, current, candidates, view.noise_variance, blocks)
+    else:
+        gains = site_gains(x, current, candidates, view.sites, blocks[0])
     return gains.reshape(kernel.truncation, _CANDIDATES, -1).mean(1).T
 
 
@@ -188,12 +195,13 @@ def sweeps(
     n_frequencies: int,
     sampling: Sampling,
     seed: int,
+    budget: float | None = None,
     gains: Gains | None = None,
 ) -> Callable[[State], None] | None:
     """Return what a trainer calls between its steps; None for a model without blocks of this kind."""
     if not any(isinstance(view.kernel, DirichletProcessMixture) for view in model.views):
         return None
-    blocks = MixtureSweep(model, data, n_frequencies, sampling, seed, gains)
+    blocks = MixtureSweep(model, data, n_frequencies, sampling, seed, budget, gains)
 
     def between(state: State) -> None:
         if state.step % SWEEP_EVERY == 0:

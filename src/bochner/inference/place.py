@@ -58,7 +58,12 @@ class Placement:
         return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
-def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]) -> Placement:
+Offsets = Sequence[Tensor | None]
+
+
+def place(
+    views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor], offsets: Offsets | None = None
+) -> Placement:
     """Place rows.
 
     Parameters
@@ -68,6 +73,8 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
         Latents of training rows, where the search starts.
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Scaled data, NaN where missing. A row without any observed entry gets the prior.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of the rows' size factors.
 
     Returns
     -------
@@ -80,18 +87,27 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
         torch.zeros(n, N_MODES, dtype=torch.float64),
     )
     out.weights[:, 0] = 1.0
+    offsets = offsets or [None] * len(views)
+    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
     book = [_reconstructions(view, candidates) for view in views]
-    for index, shared in _groups(rows):
-        part = [y[index] for y in rows]
-        starts = _starts(book, views, candidates, part)
-        found = _solve(target_for(views, part, dim, shared), starts)
+    for index, shared in _groups(views, encoded):
+        part = [y[index] for y in encoded]
+        own = [None if offset is None else offset[index] for offset in offsets]
+        starts = _starts(book, views, candidates, part, own)
+        found = _solve(target_for(views, part, dim, shared, own), starts)
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
 
-def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own."""
-    seen = torch.cat([~y.isnan() for y in rows], dim=1)
+def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own.
+
+    Views that are not Gaussian treat every entry by itself: of them it matters whether there is anything at all.
+    """
+    masks = [~y.isnan() for y in rows]
+    seen = torch.cat(
+        [m if view.local is None else m.any(1, keepdim=True) for view, m in zip(views, masks, strict=True)], dim=1
+    )
     patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
     own: list[Tensor] = []
     for p in range(patterns.shape[0]):
@@ -107,24 +123,38 @@ def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
 
 
 def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Reconstructions (C, M) of a view at the candidates and their uncertainty phi^T B^-1 phi (C,), over draws."""
+    """Mean of psi (C, M) at the candidates and its uncertainty, over draws: phi^T B^-1 phi (C,) or Var psi (C, M)."""
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
-    spread = torch.zeros(candidates.shape[0], dtype=torch.float64)
+    spread = torch.zeros_like(mean) if view.local else torch.zeros(candidates.shape[0], dtype=torch.float64)
     for draw in view.draws:
         phi = draw.features(candidates)
-        mean += phi @ draw.mean / len(view.draws)
-        spread += draw.spread(phi).mean(1) / len(view.draws)
+        if view.local is None:
+            mean += phi @ draw.mean / len(view.draws)
+            spread += draw.spread(phi).mean(1) / len(view.draws)
+        else:
+            own, variance = view.psi(draw, phi)
+            mean, spread = mean + own / len(view.draws), spread + variance / len(view.draws)
     return mean, spread
 
 
 def _starts(
-    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]
+    book: Sequence[tuple[Tensor, Tensor]],
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
 ) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
     score = (-0.5 * candidates.square().sum(1)).repeat(rows[0].shape[0], 1)
-    for (mean, spread), view, y in zip(book, views, rows, strict=True):
+    for (mean, spread), view, y, offset in zip(book, views, rows, offsets, strict=True):
         seen = (~y.isnan()).double()
         filled = torch.nan_to_num(y)
+        if view.local is not None:
+            # every row as it would be with the typical size factor: good enough to start from
+            typical = filled if offset is None else filled / offset.exp()[:, None]
+            for of_row, of_candidate in view.local.products(typical, mean, spread):
+                score += (seen * of_row) @ of_candidate.T
+            continue
         squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
         score -= 0.5 * (squared / view.noise_variance + seen.sum(1, keepdim=True) * spread)
     far = 0.5 * candidates.std(0, unbiased=False).norm()

@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from bochner.features.derivatives import jet
+from bochner.inference.local_targets import LocalTerm
 from bochner.inference.posterior import ViewPosterior
 from bochner.kernels.base import Frequencies
+from bochner.likelihoods.base import LocalLikelihood
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Term:
 class Target:
     """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views, plus log p(x)."""
 
-    terms: tuple[tuple[Term, ...], ...]
+    terms: tuple[tuple[Term | LocalTerm, ...], ...]
     n_components: int
 
     def to(self, dtype: torch.dtype) -> Target:
@@ -87,26 +89,51 @@ class Target:
         return value, first, second
 
 
-def target_for(views: Sequence[ViewPosterior], rows: Sequence[Tensor], n_components: int, shared: bool) -> Target:
+def target_for(
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    n_components: int,
+    shared: bool,
+    offsets: Sequence[Tensor | None] | None = None,
+) -> Target:
     """Build the target of some rows.
 
     Parameters
     ----------
     views : sequence of ViewPosterior
     rows : sequence of Tensor of shape (n, M_v), float64
-        Scaled data, NaN where missing.
+        Scaled (views that are not Gaussian: encoded) data, NaN where missing.
     n_components : int
         D.
     shared : bool
-        Whether all these rows observe the same columns.
+        Whether all these rows observe the same columns of the Gaussian views.
+    offsets : sequence of Tensor of shape (n,) or None, optional
+        Logarithms of the rows' size factors by view.
     """
-    terms = []
-    for view, y in zip(views, rows, strict=True):
+    terms: list[tuple[Term | LocalTerm, ...]] = []
+    for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         seen = ~y.isnan()
-        if bool(seen.any()):
+        if not bool(seen.any()):
+            continue
+        if view.local is not None:
+            terms.append(_local_terms(view, view.local, y, None if offsets is None else offsets[v]))
+        else:
             filled = torch.where(seen, y, torch.zeros_like(y))
             terms.append(tuple(_term(view, s, filled, seen, shared) for s in range(len(view.draws))))
     return Target(tuple(terms), n_components)
+
+
+def _local_terms(
+    view: ViewPosterior, likelihood: LocalLikelihood, y: Tensor, offset: Tensor | None
+) -> tuple[LocalTerm, ...]:
+    seen = (~y.isnan()).to(y.dtype)
+    total = torch.zeros_like(seen) if view.intercept is None else view.intercept.expand_as(seen)
+    total = total if offset is None else total + offset[:, None]
+    filled = torch.nan_to_num(y)
+    return tuple(
+        LocalTerm(d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of)
+        for d in view.draws
+    )
 
 
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: bool) -> Term:

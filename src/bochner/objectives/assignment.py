@@ -19,6 +19,7 @@ from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
+from bochner.models.sites import Sites
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block, Statistics, statistics, total
 
@@ -50,10 +51,7 @@ def replacement_gains(
     Tensor of shape (C, H), float64
         Counted from the evidence without point l: differences within a column are those of the evidence.
     """
-    both = Frequencies(
-        torch.cat([current.first, candidates.first]), None, torch.cat([current.amplitude, candidates.amplitude])
-    ).to(x.dtype)
-    n_points, n_candidates = current.first.shape[0], candidates.first.shape[0]
+    both, n_points, n_candidates = _together(current, candidates, x.dtype)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
     for block in blocks:
         seen = x if block.rows is None else x[block.rows]
@@ -63,6 +61,60 @@ def replacement_gains(
         )
         gains += _block_gains(_by_pair(stats, n_points + n_candidates), n_points, noise_variance.double())
     return gains
+
+
+@torch.no_grad()
+def site_gains(
+    x: Tensor,
+    current: Frequencies,
+    candidates: Frequencies,
+    sites: Sites,
+    block: Block,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Tensor:
+    """Return what the bound of a view that is not Gaussian gains, given its sites, shape (C, H), nats.
+
+    Parameters
+    ----------
+    x, current, candidates, chunk_rows
+        As in ``replacement_gains``.
+    sites : Sites
+        Each group of columns is taken to have its mean precision: one weighted Gram per group.
+    block : Block
+        Says which rows have data.
+
+    Returns
+    -------
+    Tensor of shape (C, H), float64
+
+    Notes
+    -----
+    Given the sites, q(A)'s bound is the evidence of Gaussian data with precisions of their own and unit noise: the same
+    algebra with G = sum_n w_n phi_n phi_n^T, C = Phi pull and sigma^2 = 1.
+    """
+    both, n_points, n_candidates = _together(current, candidates, x.dtype)
+    seen = x if block.rows is None else x[block.rows]
+    gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
+    one = gains.new_ones(())
+    for group in range(int(sites.group_of.max()) + 1):
+        columns = (sites.group_of == group).nonzero()[:, 0]
+        weight, pull = sites.precision[:, columns].mean(1), sites.pull[:, columns]
+        parts = []
+        for rows in chunks(seen.shape[0], chunk_rows):
+            features = evaluate(seen[rows], both).features
+            gram = ((features * weight[rows]) @ features.T).double()
+            cross = (features @ pull[rows]).double()
+            parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
+        gains += _block_gains(_by_pair(total(parts), n_points + n_candidates), n_points, one)
+    return gains
+
+
+def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype) -> tuple[Frequencies, int, int]:
+    """All points, those there first, and the number of each kind."""
+    first = torch.cat([current.first, candidates.first])
+    both = Frequencies(first, None, torch.cat([current.amplitude, candidates.amplitude])).to(dtype)
+    return both, current.first.shape[0], candidates.first.shape[0]
 
 
 def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
