@@ -14,32 +14,40 @@ PACKAGE = "bochner"
 # The one ordered table. A module imports modules above it: smaller floors, and earlier names of its own floor.
 # Names are relative to the package; a package's own name stands for its __init__ and comes after its modules.
 FLOORS: dict[str, str] = {
-    "F0 foundations": "_typing errors random linalg divergences",
+    "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.columns data.scaling data.checks data.views data.batches
+        data.columns data.scaling data.checks data.support data.views data.batches
         data.table data.csv_files data.array_files data.readers data metrics""",
     "F2 kernels": """
-        kernels.base kernels.stationary kernels.spectral_mixture kernels.nonstationary
+        kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
+        kernels.dirichlet_process kernels.nonstationary
         kernels.domains kernels.function kernels.indefinite kernels""",
     "F3 features": """
         features.fourier features.derivatives features.bounds features.spherical features.maclaurin features""",
-    "F4 likelihoods": "likelihoods.base likelihoods.gaussian likelihoods",
+    "F4 likelihoods": """
+        likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.binomial likelihoods.counts
+        likelihoods.negative_binomial likelihoods.poisson likelihoods.categorical likelihoods""",
     "F5 models": """
-        models.stick_breaking models.frequency_mixture models.signed_frequencies models.latents models.lvm models""",
-    "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives.krein objectives",
+        models.stick_breaking models.frequency_mixture models.signed_frequencies
+        models.mixture models.latents models.sites models.lvm models""",
+    "F6 objectives": """
+        objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.local
+        objectives.assignment objectives.elbo objectives.krein objectives""",
     "F7 inference": """
-        inference.embeddings inference.initialise inference.posterior inference.targets inference.place
-        inference.predict inference.completion inference.diagnose inference.train inference.files
+        inference.embeddings inference.initialise inference.local_posterior inference.posterior
+        inference.local_targets inference.targets inference.place inference.predict inference.completion
+        inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
-        inference.landmarks inference.race inference.fit inference.persistence
+        inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
-        estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm
+        estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
+        estimators.base estimators.lvm estimators.srflvm
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
         estimators.comparators estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
-        figures plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
+        figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
         __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there

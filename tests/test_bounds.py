@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
+from bochner import random
 from bochner.errors import InputError
-from bochner.features.bounds import published_bound, sharper_bound
+from bochner.features.bounds import error_allowed, frequencies_needed, published_bound, sharper_bound
+from bochner.features.fourier import fourier_features
+from bochner.kernels.stationary import RBF
 
 SETTING = {"n_rows": 10, "n_frequencies": 40_000, "weights": [0.3, 0.4], "spectral_norm": 5.0}
 BOUNDS = [published_bound, sharper_bound]
@@ -57,3 +61,41 @@ def test_the_sharper_bound_is_sharper(eps):
 def test_arguments_must_be_positive(bound, name, value):
     with pytest.raises(InputError, match=f"{name} must be positive and finite, got"):
         bound(**{"epsilon": 1.0, **SETTING, name: value})
+
+
+@pytest.mark.parametrize("probability", [0.3, 0.01])
+@pytest.mark.parametrize("epsilon", [0.2, 3.0])
+def test_the_least_number_of_frequencies(epsilon, probability):
+    rest = {"n_rows": 10, "weights": [0.3, 0.4], "spectral_norm": 5.0}
+    needed = frequencies_needed(epsilon, probability=probability, **rest)
+    assert sharper_bound(epsilon, n_frequencies=needed, **rest) <= probability
+    assert sharper_bound(epsilon, n_frequencies=needed - 1, **rest) > probability
+    assert error_allowed(needed, probability=probability, **rest) <= epsilon * (1 + 1e-12)
+    assert error_allowed(needed - 1, probability=probability, **rest) > epsilon
+
+
+def test_the_frequencies_needed_keep_their_promise():
+    x = torch.randn(8, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel, errors = RBF(), []
+    with torch.no_grad():
+        K = kernel(x)
+        norm = float(torch.linalg.matrix_norm(K, 2))
+        needed = frequencies_needed(0.3 * norm, probability=0.1, n_rows=8, weights=[1.0], spectral_norm=norm)
+        for s in range(100):
+            f = fourier_features(x, kernel.frequencies(kernel.noise(needed, 2, random.generator(s, "w"), "iid")))
+            errors.append(float(torch.linalg.matrix_norm(f.T @ f - K, 2)))
+    assert sum(e >= 0.3 * norm for e in errors) <= 20
+    assert max(errors) > 0.03 * norm, "not vacuous by orders of magnitude"
+
+
+def test_a_probability_is_inside_zero_and_one():
+    for probability in (0.0, 1.0, math.nan):
+        with pytest.raises(InputError, match=r"probability must lie inside \(0, 1\), got"):
+            frequencies_needed(0.1, probability=probability, n_rows=8, weights=[1.0], spectral_norm=1.0)
+
+
+def test_the_bounds_are_public():
+    import bochner as bo
+
+    assert bo.features.frequencies_needed is frequencies_needed
+    assert "frequencies_needed" in bo.FourierFeatures.__doc__

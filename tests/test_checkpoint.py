@@ -9,7 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from bochner import NGMVLVM, RandomFeatureLVM
+from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
 from bochner.errors import InputError, ModelFileError
 from bochner.inference import checkpoint as checkpoint_module
 from bochner.inference import files, race
@@ -29,10 +29,10 @@ def _interrupt_at(monkeypatch, step: int):
     """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to undo it."""
     original = race.draw
 
-    def draw(model, n_frequencies, sampling, seed, purpose, at):
+    def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
         if purpose == "train" and at == step:
             raise KeyboardInterrupt
-        return original(model, n_frequencies, sampling, seed, purpose, at)
+        return original(model, n_frequencies, sampling, seed, purpose, at, budget)
 
     monkeypatch.setattr(race, "draw", draw)
     return lambda: monkeypatch.setattr(race, "draw", original)
@@ -62,6 +62,20 @@ def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(tmp_path, mon
     assert continued.elbo_ == whole.elbo_
     assert continued.starts_ == whole.starts_
     assert not path.exists()  # the run is complete
+
+
+def test_blocks_are_continued_too(tmp_path, monkeypatch):
+    path, X, settings = tmp_path / "fit.ckpt", _data(), {**SETTINGS, "n_mixtures": 3, "max_iter": 34}
+    whole = SRFLVM(**settings).fit(X)
+    undo = _interrupt_at(monkeypatch, 25)
+    with pytest.warns(UserWarning, match="Interrupted"):
+        SRFLVM(**settings, checkpoint=path).fit(X)
+    undo()
+    continued = SRFLVM(**settings, checkpoint=path).fit(X)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+    np.testing.assert_array_equal(continued.kernels_["x"]["proportions"], whole.kernels_["x"]["proportions"])
+    assert len(whole.block_history_["step"]) == 3
+    np.testing.assert_array_equal(continued.block_history_["alpha"], whole.block_history_["alpha"])
 
 
 def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothing(tmp_path, monkeypatch):

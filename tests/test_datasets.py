@@ -26,6 +26,16 @@ def test_s_curve_shapes_and_seed():
     assert "noise deviation 0.1" in one.DESCR
 
 
+def test_s_curve_takes_kernel_objects():
+    from bochner.kernels import RBF, Periodic, Sum
+
+    named = datasets.make_s_curve(30, 4, ("rbf+periodic",), random_state=0)
+    built = datasets.make_s_curve(30, 4, (Sum([RBF(), Periodic(2.0)]),), random_state=0)
+    np.testing.assert_allclose(built.kernel_matrices["view_0"], named.kernel_matrices["view_0"], atol=1e-12)
+    np.testing.assert_allclose(built.data, named.data, atol=1e-6)
+    assert "kernels Sum, noise" in built.DESCR
+
+
 def test_s_curve_follows_the_position():
     made = datasets.make_s_curve(300, 2, random_state=1)
     # scikit-learn's curve is (sin t, sign(t)(cos t − 1)): a smooth function of the position
@@ -46,7 +56,9 @@ def test_kernels_are_what_they_say(kernel):
     a, b, r2 = np.exp(-np.linalg.norm(x) / 2), np.exp(-np.linalg.norm(y) / 2), np.sum((x - y) ** 2)
     rbf, gibbs = np.exp(-r2 / 2), 2 * a * b / (a**2 + b**2) * np.exp(-r2 / (a**2 + b**2))
     periodic = np.exp(-2 * np.sum(np.sin(np.pi * (x - y) / 2) ** 2))
-    assert K[3, 17] == pytest.approx({"rbf": rbf, "gibbs": gibbs, "rbf+periodic": rbf + periodic}[kernel])
+    assert K[3, 17] == pytest.approx(
+        {"rbf": rbf, "gibbs": gibbs, "periodic": periodic, "rbf+periodic": rbf + periodic}[kernel]
+    )
     # 4,000 draws have this covariance: every entry within 5 standard errors and a little more for the 820 looked at
     C = K + 0.09 * np.eye(40)
     error = np.sqrt((C**2 + np.outer(np.diag(C), np.diag(C))) / 4000)
@@ -56,7 +68,7 @@ def test_kernels_are_what_they_say(kernel):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"kernels": "rbf"}, "kernels from 'rbf', 'gibbs', 'rbf.periodic', one per view, got 'rbf'"),
+        ({"kernels": "rbf"}, "kernels from 'rbf', 'gibbs', 'periodic', 'rbf.periodic', or of bochner.kernels, one per"),
         ({"kernels": ("rbf", "cosine")}, r"got \('rbf', 'cosine'\)"),
         ({"kernels": ()}, r"one per view, got \(\)"),
         ({"n_samples": 1}, "n_samples of at least 2, got 1"),

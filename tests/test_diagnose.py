@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from bochner.inference.diagnose import collapse, linear_latent_variances, linear_noise_variance, relevance
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.base import Frequencies
+from bochner.likelihoods.gaussian import Gaussian
 
 N = 9
 
@@ -169,7 +170,7 @@ def test_relevance_is_that_of_finite_differences(dim):
 
     f = Frequencies(normal(4, dim), normal(4, dim), normal(4).abs())
     draws = tuple(Draw(f, normal(8, 3), torch.eye(8, dtype=torch.float64)[None]) for _ in range(2))
-    view = ViewPosterior("a", draws, torch.zeros(3, dtype=torch.int64), 0.1)
+    view = ViewPosterior("a", draws, torch.zeros(3, dtype=torch.int64), Gaussian(0.1))
     x, step = normal(30, dim) * torch.arange(1, dim + 1), 1e-6
 
     def mean(at, weights):

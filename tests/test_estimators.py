@@ -578,7 +578,7 @@ def test_an_unknown_column_name_suggests_the_nearest():
 
 BAD_PARAMETERS = {
     "n_components": (0, "'n_components' parameter of NGMVLVM must be an int in the range"),
-    "likelihood": ("poisson", "'likelihood' parameter of NGMVLVM must be"),
+    "likelihood": ("cauchy", "'likelihood' parameter of NGMVLVM must be"),
     "n_mixtures": (0, "'n_mixtures' parameter of NGMVLVM must be"),
     "n_frequencies": (1.5, "'n_frequencies' parameter of NGMVLVM must be"),
     "sampling": ("halton", "'sampling' parameter of NGMVLVM must be a str among"),
@@ -609,7 +609,7 @@ def test_no_parameter_is_left_out():
 
 BAD_TOGETHER = {
     "likelihood of no view": ({"likelihood": {"c": "gaussian"}}, r"likelihood for views \['a', 'b'\], got 'c'"),
-    "likelihood unknown": ({"likelihood": {"a": "poisson"}}, "likelihood 'gaussian' for view 'a', got 'poisson'"),
+    "likelihood unknown": ({"likelihood": {"a": "cauchy"}}, "for view 'a', got 'cauchy'. Correct the name"),
     "init of another shape": ({"init": np.zeros((60, 3))}, r"init of shape \(60, 2\), got shape \(60, 3\)"),
     "init not finite": ({"init": np.full((60, 2), np.nan)}, "Expected a finite init, got NaN or inf"),
     "init list": (

@@ -6,15 +6,16 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import prediction
 from bochner.inference import fit, plan
 
 SMALL = {"max_iter": 5, "n_mixtures": 1, "n_frequencies": 4, "n_init": 1, "n_components": 1}
-CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM]
+CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, SRFLVM]
 TWO = {"first": slice(0, 1), "rest": slice(1, None)}
 ESTIMATORS = [cls(**SMALL, views=views) for views in (None, TWO) for cls in CLASSES]
+ESTIMATORS.append(SRFLVM(**{**SMALL, "n_mixtures": 3, "max_iter": 11}))  # long enough for a sweep over its blocks
 
 # With two views only. The check takes an error whose text has "n_features=1"; ours names the view without a column.
 EXPECTED_FAILURES = {"check_fit2d_1feature": "two views need two columns"}

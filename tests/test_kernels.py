@@ -15,9 +15,11 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
+from bochner.kernels.bivariate import BivariateSpectralMixture
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
+from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.kernels.stationary import RBF, Matern, Periodic
+from bochner.kernels.stationary import RBF, Matern
 
 DIMENSIONS = pytest.mark.parametrize("d", [1, 2, 3])
 
@@ -63,6 +65,44 @@ def test_periodic_spectrum_is_discrete():
     assert weights.sum() == pytest.approx(1.0)
     delta = (x - x.T).numpy()[..., None]
     close(exact(Periodic(period, scale), x), (weights * np.cos(2 * np.pi * order * delta / period)).sum(-1))
+
+
+@pytest.mark.parametrize("lengthscale", [0.25, 0.8, 3.0])
+def test_periodic_features_carry_the_ratio_to_what_they_were_drawn_from(lengthscale):
+    """Drawn from one lengthscale, right for another: the mean of cos(w delta) under the weights is the kernel."""
+    kernel, x = Periodic(1.3, 0.5, 1.5), points(6, 2)
+    with torch.no_grad():
+        kernel.log_lengthscale.fill_(math.log(lengthscale))
+        # quantiles of a fine regular grid instead of random draws: the sum over harmonics is then nearly exact
+        u = (torch.arange(400, dtype=torch.float64) + 0.5) / 400
+        noise = torch.special.ndtri(torch.cartesian_prod(u, u))[None]
+        f = kernel.frequencies(noise)
+        features = fourier_features(x, f)
+    close(features.T @ features, exact(kernel, x), atol=0.05 * 1.5)
+    harmonics = f.first * 1.3 / (2 * math.pi)
+    close(harmonics, harmonics.round(), atol=1e-9)
+
+
+@DIMENSIONS
+def test_bivariate_mixture_is_its_spectral_integral(d):
+    """The four pairs of means and their mirror images, integrated in closed form one by one."""
+    x, (m1, m2), s, rho, weight = points(7, d), points(2, d, 1), 0.3 + points(1, d, 2).abs()[0], 0.4, 1.3
+    total = torch.zeros(7, 7, dtype=torch.float64)
+    for a in (m1, m2):
+        for b in (m1, m2):
+            wave = ((x @ a)[:, None] - (x @ b)[None, :]).cos()
+            square = (x * s).square().sum(1)
+            total += 2 / 8 * wave * (-0.5 * (square[:, None] + square - 2 * rho * (x * s) @ (x * s).T)).exp()
+    close(exact(BivariateSpectralMixture([weight], m1[None], m2[None], s[None], [rho]), x), weight * total)
+
+
+def test_bivariate_mixture_needs_its_conditions():
+    """What the constructor refuses would indeed not be a covariance."""
+    x = torch.linspace(-2, 2, 30, dtype=torch.float64)
+    negative = (-0.5 * (x[:, None] ** 2 + x**2 + 2 * 0.5 * x[:, None] * x)).exp()  # rho = -1/2, equal scales
+    assert torch.linalg.eigvalsh(negative).min() < -0.1
+    unequal = (-0.5 * (x[:, None] ** 2 + 4 * x**2 - 2 * 0.5 * 2 * x[:, None] * x)).exp()  # sigma2 = 2 sigma1
+    assert (unequal - unequal.T).abs().max() > 0.1
 
 
 @DIMENSIONS

@@ -21,9 +21,12 @@ from bochner.errors import InputError
 from bochner.features.bounds import published_bound, sharper_bound
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
+from bochner.kernels.bivariate import BivariateSpectralMixture
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
+from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.kernels.stationary import RBF, Matern, Periodic
+from bochner.kernels.stationary import RBF, Matern
 
 DIMENSIONS = (1, 2, 3)
 
@@ -51,6 +54,21 @@ def next_gen(d: int) -> NextGenSpectralMixture:
     )
 
 
+def dirichlet(d: int) -> DirichletProcessMixture:
+    means, scales = spectral_mixture(d).get_params()["means"], spectral_mixture(d).get_params()["scales"]
+    return DirichletProcessMixture([0.7, 0.3, 0.0], [*means, means[0]], [*scales, scales[1]], 1.4)
+
+
+def bivariate(d: int) -> BivariateSpectralMixture:
+    return BivariateSpectralMixture(
+        [0.8, 0.5],
+        [per_dimension(d, 0.5, -0.3), per_dimension(d, 1.5, 1.0)],
+        [per_dimension(d, -0.2, 0.4), per_dimension(d, 1.0, 1.3)],
+        [per_dimension(d, 1.0, 0.6), per_dimension(d, 0.3, 0.8)],
+        [0.8, 0.1],
+    )
+
+
 EXAMPLES: dict[type[Kernel], Callable[[int], list[Kernel]]] = {
     RBF: lambda d: [RBF(), RBF(per_dimension(d, 0.7, 1.4), 2.0)],
     Matern: lambda d: [Matern(nu=0.5), Matern(0.8, 1.5, 1.7), Matern(per_dimension(d, 0.7, 1.4), 2.5)],
@@ -58,8 +76,14 @@ EXAMPLES: dict[type[Kernel], Callable[[int], list[Kernel]]] = {
     Gibbs: lambda d: [Gibbs(), Gibbs(0.7, 0.8, 1.6)],
     SpectralMixture: lambda d: [spectral_mixture(d)],
     NextGenSpectralMixture: lambda d: [next_gen(d)],
+    BivariateSpectralMixture: lambda d: [bivariate(d)],
+    DirichletProcessMixture: lambda d: [dirichlet(d)],
     Sum: lambda d: [Sum([RBF(0.5), Periodic(2.0, 1.0)]), Sum([Gibbs(), next_gen(d)])],
-    SpectralSum: lambda d: [SpectralSum([spectral_mixture(d), Matern(0.8, 1.5)]), SpectralSum([RBF(0.5), next_gen(d)])],
+    SpectralSum: lambda d: [
+        SpectralSum([spectral_mixture(d), Matern(0.8, 1.5)]),
+        SpectralSum([RBF(0.5), next_gen(d)]),
+        SpectralSum([RBF(0.5), Periodic(2.0, 1.0)]),
+    ],
 }
 CASES = [(kernel, d) for d in DIMENSIONS for build in EXAMPLES.values() for kernel in build(d)]
 SPECTRAL = [(kernel, d) for kernel, d in CASES if isinstance(kernel, SpectralKernel)]
@@ -273,6 +297,9 @@ def test_start_keeps_what_was_given(kernel, d):
 MIXTURE = {"weights": [1.0, 0.5], "means": [[0.0], [1.0]], "scales": [[1.0], [2.0]]}
 PAIRS = {"weights": [1.0], "means1": [[0.0]], "means2": [[1.0]], "scales1": [[1.0]], "scales2": [[2.0]]}
 PAIRS["correlations"] = [0.5]
+BIVARIATE = {**PAIRS, "scales": [[1.0]]}
+del BIVARIATE["scales1"], BIVARIATE["scales2"]
+PROCESS = {"proportions": [0.4, 0.6], "means": [[0.0], [1.0]], "scales": [[1.0], [2.0]]}
 REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
     RBF: [
         ({"lengthscale": 0.0}, "lengthscale must be positive and finite, got 0.0"),
@@ -316,6 +343,36 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
         ({**PAIRS, "correlations": [0.1, 0.2]}, r"correlations must have shape \(1,\)"),
         ({**PAIRS, "correlations": None}, "or none of them: correlations is None"),
     ],
+    BivariateSpectralMixture: [
+        ({**BIVARIATE, "weights": [-1.0]}, "weights must be positive and finite, got -1.0"),
+        ({**BIVARIATE, "weights": [1.0, 1.0]}, r"weights must have shape \(1,\) \(mixtures first\), got \(2,\)"),
+        ({**BIVARIATE, "means1": [[math.inf]]}, "means1 must be finite"),
+        ({**BIVARIATE, "means2": [[0.0, 1.0]]}, r"means2 must have shape \(1, 1\)"),
+        ({**BIVARIATE, "scales": [[0.0]]}, "scales must be positive and finite, got 0.0"),
+        (
+            {**BIVARIATE, "correlations": [-0.2]},
+            r"correlations must lie inside \(0, 1\), got -0.2: the kernel is not pos",
+        ),
+        ({**BIVARIATE, "correlations": [1.0]}, "NextGenSpectralMixture takes any correlation"),
+    ],
+    DirichletProcessMixture: [
+        (
+            {**PROCESS, "proportions": [0.5, 0.6]},
+            r"proportions must not be negative and sum to 1, got row 0: \[0.5, 0.6\]",
+        ),
+        ({**PROCESS, "proportions": [1.5, -0.5]}, "proportions must not be negative"),
+        (
+            {**PROCESS, "proportions": [1.0]},
+            r"one column for each of the mixtures in means, shape \(2, 1\), got \(1, 1\)",
+        ),
+        ({**PROCESS, "means": [[0.0], [math.inf]]}, "means must be finite"),
+        ({**PROCESS, "scales": [[0.0], [1.0]]}, "scales must be positive and finite, got 0.0"),
+        ({**PROCESS, "scales": [[1.0]]}, r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)"),
+        ({"means": [[1.0]]}, r"Give all of proportions, means, scales or none of them: only \['means'\] are given"),
+        ({**PROCESS, "variance": 0.0}, "variance must be positive and finite, got 0.0"),
+        ({**PROCESS, "prior": (1.0, 0.0)}, "prior must be two positive numbers, shape and rate of a Gamma"),
+        ({"n_points": 0}, "n_points must be at least 1, got 0"),
+    ],
     Sum: [
         ({"kernels": []}, "kernels must be a list of at least one Kernel"),
         ({"kernels": RBF()}, "kernels must be a list of at least one Kernel"),
@@ -338,7 +395,8 @@ def test_wrong_parameters_are_refused(cls, params, match):
 
 @pytest.mark.parametrize("cls", EXAMPLES)
 def test_every_parameter_has_a_rejected_value(cls):
-    usual = {SpectralMixture: MIXTURE, NextGenSpectralMixture: PAIRS}.get(cls, {})
+    usual = {SpectralMixture: MIXTURE, NextGenSpectralMixture: PAIRS, BivariateSpectralMixture: BIVARIATE}
+    usual = {**usual, DirichletProcessMixture: PROCESS}.get(cls, {})
     refused = {n for params, _ in REJECTED[cls] for n, v in params.items() if v is not usual.get(n)}
     assert refused == set(inspect.signature(cls).parameters)
 
@@ -348,7 +406,7 @@ def test_unknown_parameters_and_wrong_dimensions_are_refused(kernel, d):
     with pytest.raises(InputError, match=f"{type(kernel).__name__} has no parameter 'colour'. It has:"):
         copy.deepcopy(kernel).set_params(colour=1)
     per_dimension_scales = any(p.ndim for p in kernel.parameters())
-    if isinstance(kernel, RBF | Matern | Periodic) and per_dimension_scales:
+    if isinstance(kernel, RBF | Matern | Periodic | BivariateSpectralMixture) and per_dimension_scales:
         with pytest.raises(InputError, match=f"is for {d} dimensions, got points of 7"):
             kernel(points(3, 7))
     if isinstance(kernel, SpectralKernel) and per_dimension_scales:

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import bochner as bo
-from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
+from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import InputError, ModelFileError
 from bochner.estimators import prediction
 from bochner.inference import fit, plan
@@ -47,6 +47,9 @@ CASES = {
     "sm": lambda: RandomFeatureLVM(**SMALL, kernel="sm"),
     "rbf": lambda: RandomFeatureLVM(**SMALL, kernel="rbf"),
     "matern": lambda: RandomFeatureLVM(**SMALL, kernel="matern"),
+    "Dirichlet process": lambda: SRFLVM(**{**SMALL, "n_mixtures": 4, "max_iter": 21}),
+    "periodic": lambda: RandomFeatureLVM(**SMALL, kernel="periodic"),
+    "rbf+periodic": lambda: RandomFeatureLVM(**SMALL, kernel="rbf+periodic"),
     "RBF object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])),
     "Matern object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.Matern(nu=2.5, variance=np.float64(2.0))),
     "SM object": lambda: RandomFeatureLVM(
@@ -181,9 +184,9 @@ def test_tensors_of_another_program_are_refused(path):
 
 
 def test_a_newer_schema_says_upgrade(path):
-    _rewrite(path, schema=2)
+    _rewrite(path, schema=3)
     with pytest.raises(
-        ModelFileError, match=r"Expected schema 1 or older, got schema 2 in my\.model\. Upgrade bochner"
+        ModelFileError, match=r"Expected schema 2 or older, got schema 3 in my\.model\. Upgrade bochner"
     ):
         bo.load(path)
 

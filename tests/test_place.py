@@ -12,6 +12,7 @@ from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete, decode, draw_rows, log_density
 from bochner.inference.targets import target_for
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.likelihoods.gaussian import Gaussian
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.statistics import Block
 from bochner.random import generator
@@ -28,7 +29,7 @@ def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 
     Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
     inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
     draw = Draw(f, inverse @ phi @ Y, inverse[None])
-    return ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), s2), x, Y
+    return ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)), x, Y
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -107,7 +108,7 @@ def test_a_row_with_two_plausible_places_says_so():
     f = SpectralMixture([1.0], [[1.0]], [[1e-6]]).frequencies(torch.zeros(1, 1, 1, dtype=torch.float64)).detach()
     mean = torch.tensor([[3.0], [0.0]], dtype=torch.float64)  # 3 cos(x)
     draw = Draw(f, mean, 1e-4 * torch.eye(2, dtype=torch.float64)[None])
-    view = ViewPosterior("a", (draw,), torch.zeros(1, dtype=torch.int64), 1e-3)
+    view = ViewPosterior("a", (draw,), torch.zeros(1, dtype=torch.int64), Gaussian(1e-3))
     grid = torch.linspace(-2, 2, 41, dtype=torch.float64)[:, None]
     placed = place([view], grid, [torch.tensor([[3.0 * math.cos(1.0)]], dtype=torch.float64)])
     assert abs(float(placed.mean)) == pytest.approx(1.0, abs=0.02)

@@ -39,6 +39,56 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
+def test_kernel_recovery_shows_the_two_matrices_and_their_difference(model, tmp_path):
+    learned = model.kernel_matrix(model.embedding_, view="left").astype(float)
+    true = learned + 0.25 * learned.max()
+    order = np.arange(30)[::-1]
+    axs = plots.kernel_recovery(model, true, "left", order)
+    first, second, third = (np.asarray(ax.images[0].get_array()) for ax in axs)
+    np.testing.assert_allclose(first, learned[::-1, ::-1])
+    np.testing.assert_allclose(second, true[::-1, ::-1])
+    np.testing.assert_allclose(third, first - second)
+    error = np.linalg.norm(learned - true) / np.linalg.norm(true)
+    assert axs[2].get_title(loc="left") == f"Difference: error {error:.2f}, without constants 0.00"
+    assert len({ax.images[0].get_clim() for ax in axs}) == 1
+    assert plots.save(axs[0], tmp_path / "k.png").read_bytes()[:4] == b"\x89PNG"
+    leading = np.linalg.eigh(true)[1][:, -1].argsort()
+    shown = np.asarray(plots.kernel_recovery(model, true, "left")[1].images[0].get_array())
+    np.testing.assert_allclose(shown, true[np.ix_(leading, leading)])
+
+
+def test_kernel_recovery_refuses_what_is_no_kernel_of_the_rows(model):
+    with pytest.raises(InputError, match=r"kernel matrix of the 30 training rows, got shape \(3, 3\)"):
+        plots.kernel_recovery(model, np.eye(3), "left")
+    with pytest.raises(InputError, match="got one that is not symmetric"):
+        plots.kernel_recovery(model, np.triu(np.ones((30, 30))), "left")
+    with pytest.raises(InputError, match=r"order of shape \(30,\), got \(2,\)"):
+        plots.kernel_recovery(model, np.eye(30), "left", [1, 2])
+
+
+def test_the_spectrum_shows_every_component_twice(model, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X = np.random.default_rng(0).normal(size=(20, 4))
+        fits = [bo.SRFLVM(d, n_mixtures=3, n_frequencies=6, init="pca", max_iter=5, random_state=0) for d in (1, 2, 3)]
+        one, two, three = (fit.fit(X) for fit in fits)
+    learned, ax = two.kernels_["x"], plots.spectrum(two)
+    n = int((learned["proportions"] >= 0.005).sum())
+    assert ax.get_title(loc="left") == f"Spectrum of view 'x': {n} components"
+    assert len(ax.patches) == 2 * n
+    np.testing.assert_allclose(ax.patches[0].get_center(), learned["means"][0])
+    np.testing.assert_allclose(ax.patches[1].get_center(), -learned["means"][0])
+    np.testing.assert_allclose(ax.patches[0].get_width(), 2 * learned["scales"][0, 0])
+    assert plots.save(ax, tmp_path / "s.png").read_bytes()[:4] == b"\x89PNG"
+    assert plots.spectrum(three, dims=(2, 0)).get_xlabel().startswith("frequency along latent dimension 2")
+    w, density = plots.spectrum(one).lines[-1].get_data()
+    assert np.trapezoid(density, w) == pytest.approx(1.0, abs=1e-3)
+    with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
+        plots.spectrum(two, dims=(0, 2))
+    with pytest.raises(InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"):
+        plots.spectrum(bo.RandomFeatureLVM(kernel="rbf", init="pca", max_iter=5, random_state=0).fit(X))
+
+
 def test_a_given_axes_is_drawn_into(model):
     left, right = plots.axes(6, 3, 2)
     assert plots.latent_map(model, ax=left) is left

@@ -9,9 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bochner import datasets, kernels, likelihoods, metrics, plots
+    from bochner import datasets, features, kernels, likelihoods, metrics, plots
     from bochner.estimators import (
         NGMVLVM,
+        SRFLVM,
         AdvisedRFLVM,
         FourierFeatures,
         KreinFeatures,
@@ -30,13 +31,15 @@ _ESTIMATORS = (
     "NGMVLVM",
     "RandomFeatureLVM",
     "RandomMaclaurin",
+    "SRFLVM",
     "SphericalFeatures",
     "load",
 )
-_MODULES = ("datasets", "kernels", "likelihoods", "metrics", "plots")
+_MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
     "NGMVLVM",
+    "SRFLVM",
     "AdvisedRFLVM",
     "FourierFeatures",
     "KreinFeatures",
@@ -44,6 +47,7 @@ __all__ = [
     "RandomMaclaurin",
     "SphericalFeatures",
     "datasets",
+    "features",
     "kernels",
     "likelihoods",
     "load",

@@ -8,19 +8,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bochner.errors import InputError, message
-from bochner.figures import INK, axes, figure, finish, save
+from bochner.figures import COLOURS, INK, axes, figure, finish, save
+from bochner.kernel_plots import kernel_recovery, learned_kernel, spectrum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["axes", "bound_trace", "completions", "latent_map", "learned_kernel", "relevance", "save"]
+__all__ = [
+    "axes",
+    "bound_trace",
+    "completions",
+    "kernel_recovery",
+    "latent_map",
+    "learned_kernel",
+    "relevance",
+    "save",
+    "spectrum",
+]
 
 FloatArray = NDArray[np.floating[Any]]
 
-# Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour vision.
-COLOURS = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
-)  # fmt: skip
 _MARKERS = "os^Dv"
 _FAINT = "#b0b0b0"
 _MOST_CLASSES = len(COLOURS) * len(_MARKERS)
@@ -109,42 +116,6 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     ax.legend(frameon=False, loc="lower right")
     state = "level" if model.converged_ else "not level yet"
     finish(ax, f"Evidence lower bound: {state} after {model.n_iter_:,} steps", "training step", "bound (nats)")
-    return ax
-
-
-def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, n_points: int = 120) -> Axes:
-    """Draw a view's learned kernel between points along the dimension that matters most to it.
-
-    Parameters
-    ----------
-    model : LatentVariableEstimator
-        Fitted.
-    view : str, optional
-        Needed when there are several.
-    ax : Axes, optional
-    n_points : int, default=120
-        Points from the 1st to the 99th percentile of the training rows; other dimensions stay at their mean.
-
-    Returns
-    -------
-    Axes
-        Bands parallel to the diagonal mean a stationary kernel; white is no covariance.
-    """
-    ax = ax or axes(5.6, 4.6)[0]
-    index = model._view_index(view)
-    name = list(model._columns)[index]
-    dim = int(np.argmax(model.relevance_[index]))
-    low, high = np.quantile(model.embedding_[:, dim], (0.01, 0.99))
-    Z = np.tile(model.embedding_.mean(axis=0), (n_points, 1))
-    Z[:, dim] = np.linspace(low, high, n_points)
-    K = model.kernel_matrix(Z, view=name)
-    limit = float(np.abs(K).max())
-    signed = float(K.min()) < -0.02 * limit
-    colours, least = ("RdBu_r", -limit) if signed else ("Reds", 0.0)
-    image = ax.imshow(K, cmap=colours, vmin=least, vmax=limit, extent=(low, high, high, low), aspect="equal")
-    figure(ax).colorbar(image, ax=ax, label="covariance (data units²)", shrink=0.85)
-    label = f"latent dimension {dim}"
-    finish(ax, f"Learned kernel of view {name!r}", label, label)
     return ax
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +47,15 @@ class Views:
         columns = resolve_views(views, X.shape[1], column_names)
         check_fit(X, columns, column_names)
         return cls(X, columns, Scaling.fit(X, columns))
+
+    def unscaled(self, views: Sequence[str]) -> Views:
+        """Return the same data with some views left in the caller's units: centre 0, scale 1."""
+        if not views:
+            return self
+        plain = np.concatenate([self.columns[view] for view in views])
+        centre, scale = self.scaling.centre.copy(), self.scaling.scale.copy()
+        centre[plain], scale[plain] = 0.0, 1.0
+        return replace(self, scaling=Scaling(centre, scale))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from sklearn.datasets import make_s_curve as sklearn_s_curve
 from sklearn.utils import Bunch, check_random_state
 
 from bochner.errors import InputError, message
+
+if TYPE_CHECKING:
+    from bochner.kernels.base import Kernel
 
 Array = NDArray[np.float64]
 
@@ -44,6 +48,7 @@ def _periodic(X: Array) -> Array:
 KERNELS: dict[str, Callable[[Array], Array]] = {
     "rbf": _rbf,
     "gibbs": _gibbs,
+    "periodic": _periodic,
     "rbf+periodic": lambda X: _rbf(X) + _periodic(X),
 }
 
@@ -51,7 +56,7 @@ KERNELS: dict[str, Callable[[Array], Array]] = {
 def make_s_curve(
     n_samples: int = 500,
     n_columns: int | Sequence[int] = 100,
-    kernels: Sequence[str] = ("rbf", "rbf"),
+    kernels: Sequence[str | Kernel] = ("rbf", "rbf"),
     noise: float = 0.5,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
@@ -66,9 +71,9 @@ def make_s_curve(
         N, at least 2.
     n_columns : int or sequence of int
         M_v: columns of every view, or one number per view.
-    kernels : sequence of {"rbf", "gibbs", "rbf+periodic"}
+    kernels : sequence of {"rbf", "gibbs", "periodic", "rbf+periodic"} or kernels of `bochner.kernels`
         One per view. ``rbf`` has lengthscale 1; ``gibbs`` the lengthscale exp(−½‖x‖), which varies with x;
-        ``rbf+periodic`` is the sum of the first and a periodic kernel (period 2, lengthscale 1), variance 2.
+        ``periodic`` has period 2 and lengthscale 1; ``rbf+periodic`` is its sum with the first, variance 2.
     noise : float
         Standard deviation of the noise of every entry, at least 0.
     random_state : int, RandomState or None
@@ -92,11 +97,12 @@ def make_s_curve(
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     data, views, matrices = [], {}, {}
     for v, (kernel, width) in enumerate(zip(kernels, widths, strict=True)):
-        K = KERNELS[kernel](X)
+        K = _matrix(kernel, X)
         factor = np.linalg.cholesky(K + JITTER * np.trace(K) / n_samples * np.eye(n_samples))
         data.append(factor @ rng.normal(size=(n_samples, width)) + noise * rng.normal(size=(n_samples, width)))
         views[f"view_{v}"] = slice(sum(widths[:v]), sum(widths[: v + 1]))
         matrices[f"view_{v}"] = K
+    names = ", ".join(map(_name, kernels))
     return Bunch(
         data=np.hstack(data),
         target=position,
@@ -104,14 +110,39 @@ def make_s_curve(
         latent=X,
         kernel_matrices=matrices,
         feature_names=[f"view_{v}_{j}" for v, width in enumerate(widths) for j in range(width)],
-        DESCR=f"Gaussian process views of an S-curve: kernels {', '.join(kernels)}, noise deviation {noise}.",
+        DESCR=f"Gaussian process views of an S-curve: kernels {names}, noise deviation {noise}.",
     )
 
 
-def _checked_widths(n_samples: int, n_columns: int | Sequence[int], kernels: Sequence[str], noise: float) -> list[int]:
+def _name(kernel: str | Kernel) -> str:
+    return kernel if isinstance(kernel, str) else type(kernel).__name__
+
+
+def _matrix(kernel: str | Kernel, X: Array) -> Array:
+    if isinstance(kernel, str):
+        return KERNELS[kernel](X)
+    import torch
+
+    with torch.no_grad():
+        matrix: Array = kernel(torch.from_numpy(X)).numpy()
+    return matrix
+
+
+def _is_kernel(kernel: object) -> bool:
+    if isinstance(kernel, str):
+        return kernel in KERNELS
+    from bochner.kernels.base import Kernel
+
+    return isinstance(kernel, Kernel)
+
+
+def _checked_widths(
+    n_samples: int, n_columns: int | Sequence[int], kernels: Sequence[str | Kernel], noise: float
+) -> list[int]:
     known = ", ".join(map(repr, KERNELS))
-    if isinstance(kernels, str) or not kernels or any(kernel not in KERNELS for kernel in kernels):
-        raise InputError(message(f"kernels from {known}, one per view", repr(kernels), 'write ("rbf", "gibbs")'))
+    if isinstance(kernels, str) or not kernels or not all(map(_is_kernel, kernels)):
+        expected = f"kernels from {known}, or of bochner.kernels, one per view"
+        raise InputError(message(expected, repr(kernels), 'write ("rbf", "gibbs")'))
     if n_samples < 2:
         raise InputError(message("n_samples of at least 2", str(n_samples), "ask for more rows"))
     if not noise >= 0:

@@ -5,9 +5,11 @@ from bochner.estimators.kernel_approximation import FourierFeatures
 from bochner.estimators.krein import KreinFeatures
 from bochner.estimators.loading import load
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner.estimators.srflvm import SRFLVM
 
 __all__ = [
     "NGMVLVM",
+    "SRFLVM",
     "AdvisedRFLVM",
     "FourierFeatures",
     "KreinFeatures",

@@ -19,11 +19,13 @@ from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
-from bochner.estimators import constraints, plans, saving
+from bochner.estimators import constraints, likelihoods, plans, saving
 from bochner.estimators.prediction import PredictionMixin
 from bochner.inference import completion, diagnose
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.negative_binomial import NegativeBinomial
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -35,6 +37,9 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     """Base of the estimators; see `NGMVLVM` for parameters and attributes."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints.COMMON
+    # what "auto" becomes: Q and H
+    _auto_mixtures: ClassVar[int] = 2
+    _auto_frequencies: ClassVar[int] = 50
 
     def __init__(
         self,
@@ -84,7 +89,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     # -- fitting -----------------------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+    def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's
         """Fit the model.
 
         Parameters
@@ -92,6 +97,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         X : array-like of shape (N, M)
             NaN = missing: single entries, or all entries of a view in a row.
         y : ignored
+        size_factors : array-like of shape (N,), or dict of view to one, optional
+            For views of counts: a row's mean is proportional to its factor.
 
         Returns
         -------
@@ -114,14 +121,33 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
         self._warn_of_rank(values)
-        plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names})
+        data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
+        plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen)
         scaled = {view: data.scaled(view) for view in data.names}
-        self._fit = fit_model(plans.blocks(data, scaled, plan), lambda: plans.filled(scaled), plan)
+        shown, stand_in = plans.stand_ins(data, scaled, plan, offsets)
+        blocks = plans.blocks(data, scaled, plan, offsets)
+        self._fit = fit_model(blocks, lambda: plans.filled(shown), plan, stand_in)
         self._set_attributes(values, plan)
-        self._set_embedding(values)
+        self._set_embedding(values, offsets)
         if plan.checkpoint is not None and not self.interrupted_:
             plan.checkpoint.unlink(missing_ok=True)  # only now: a crash before here must not cost the run
         return self
+
+    def _set_likelihoods(
+        self, values: FloatArray, data: Views, given: Any
+    ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
+        """Choose and check the likelihoods, leave their data in the caller's units and find the size factors."""
+        chosen = likelihoods.choose(self.likelihood, data, bool(self.verbose))
+        likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
+        data = data.unscaled([view for view, own in chosen.items() if isinstance(own, LocalLikelihood)])
+        self._scaling = data.scaling
+        self._size_factors = likelihoods.SizeFactors.fit(values, given, chosen, data.columns)
+        offsets = self._size_factors.offsets(values, given, chosen, data.columns)
+        for view, own in chosen.items():
+            if isinstance(own, LocalLikelihood):
+                part = torch.tensor(values[:, data.columns[view]], dtype=torch.float64)
+                chosen[view] = own.initial(part, offsets[view])
+        return data, chosen, offsets
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
         """Fit and return ``embedding_``, which is ``transform(X)``."""
@@ -155,7 +181,14 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         }
         self.dropped_ = dict(zip(plan.names, fit.dropped, strict=True))
         scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
-        self.noise_variance_ = {view.name: view.noise_variance * scales[view.name] ** 2 for view in fit.posterior}
+        self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
+        gaussian = [view for view in fit.posterior if view.local is None]
+        self.noise_variance_ = {view.name: view.noise_variance * scales[view.name] ** 2 for view in gaussian}
+        self.dispersion_ = {
+            view.name: view.likelihood.dispersion.numpy()
+            for view in fit.posterior
+            if isinstance(view.likelihood, NegativeBinomial)
+        }
         self.kernels_ = {
             view.name: _natural(kernel, scales[view.name])
             for view, kernel in zip(fit.posterior, fit.kernels, strict=True)
@@ -167,16 +200,18 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
                 stacklevel=3,
             )
 
-    def _set_embedding(self, values: FloatArray) -> None:
+    def _set_embedding(self, values: FloatArray, offsets: dict[str, Tensor | None]) -> None:
         kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
         self._candidates = self._fit.latents[torch.from_numpy(kept)]
-        rows = [y[torch.from_numpy(kept)] for y in self._split(values)]
-        self.completion_ = completion.learn(self._fit.posterior, self._candidates, rows, self.seed_)
-        placement = self._place(values)
+        rows, own = self._split(values), list(offsets.values())
+        kept_rows = [y[torch.from_numpy(kept)] for y in rows]
+        kept_offsets = [None if o is None else o[torch.from_numpy(kept)] for o in own]
+        self.completion_ = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, kept_offsets)
+        placement = self._place(values, own)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
-        noise = {view.name: view.noise_variance for view in self._fit.posterior}
+        noise = {view.name: view.noise_variance for view in self._fit.posterior if view.local is None}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         if self.collapse_.collapsed:
             warnings.warn(self.collapse_.advice(), CollapseWarning, stacklevel=3)

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from bochner.estimators.likelihoods import NAMES
 from bochner.inference.initialise import ALL_STARTS
+from bochner.likelihoods.base import Likelihood
 
 COMMON: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left")],
     "views": [None, dict],
-    "likelihood": [StrOptions({"gaussian"}), dict],
+    "likelihood": [StrOptions({*NAMES, "auto"}), dict, Likelihood],
     "n_mixtures": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "n_frequencies": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "sampling": [StrOptions({"auto", "iid", "orthogonal", "sobol"})],

@@ -52,6 +52,8 @@ class FourierFeatures(FeatureMap):
     Notes
     -----
     Rahimi and Recht 2007; Yu et al. 2016 (orthogonal); paper 000, Prop. 1 (non-stationary pairs).
+    `bochner.features.frequencies_needed` says how many spectral points guarantee an error; ``approximation_error``
+    measures it.
 
     Examples
     --------
@@ -158,7 +160,7 @@ def _checked(kernel: Any) -> SpectralKernel:
     if not isinstance(kernel, SpectralKernel):
         raise InputError(
             f"kernel must have a spectral density, got {type(kernel).__name__}, which has only a closed form. "
-            "Use RBF, Matern, SpectralMixture, NextGenSpectralMixture or SpectralSum."
+            "Use RBF, Matern, Periodic, SpectralMixture, NextGenSpectralMixture or SpectralSum."
         )
     for part in kernel.modules():
         missing = [n for n, v in part.get_params().items() if v is None] if isinstance(part, Kernel) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bochner.errors import ModelFileError, message
-from bochner.estimators import lvm, saving
+from bochner.estimators import lvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.inference import files
 
@@ -19,7 +19,7 @@ def load(path: str | Path) -> LatentVariableEstimator:
 
     Returns
     -------
-    NGMVLVM, AdvisedRFLVM or RandomFeatureLVM
+    NGMVLVM, AdvisedRFLVM, SRFLVM or RandomFeatureLVM
         Fitted; it predicts exactly what the saved one did.
 
     Raises
@@ -28,7 +28,7 @@ def load(path: str | Path) -> LatentVariableEstimator:
         The file is missing, not a model, cut short, or of a newer schema.
     """
     tensors, header = files.read(path, "model", saving.SCHEMA)
-    cls = getattr(lvm, header["class"], None)
+    cls = getattr(lvm, header["class"], getattr(srflvm, header["class"], None))
     if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
         raise ModelFileError(f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner.")
     try:

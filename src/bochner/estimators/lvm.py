@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import StrOptions
@@ -10,14 +11,19 @@ from bochner.errors import InputError, message
 from bochner.estimators import constraints
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.kernels.base import SpectralKernel
+from bochner.kernels.nonstationary import SpectralSum
+from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.kernels.stationary import RBF, Matern
 
-_KERNELS: dict[str, type[SpectralKernel]] = {
+_KERNELS: dict[str, Callable[[], SpectralKernel]] = {
     "ng-sm": NextGenSpectralMixture,
     "sm": SpectralMixture,
     "rbf": RBF,
     "matern": Matern,
+    # two deviations of the prior: not quite two periods over the rows
+    "periodic": lambda: Periodic(period=2.0),
+    "rbf+periodic": lambda: SpectralSum([RBF(), Periodic(period=2.0)]),
 }
 
 
@@ -138,8 +144,9 @@ class RandomFeatureLVM(LatentVariableEstimator):
     Parameters
     ----------
     n_components : int, default=2
-    kernel : {"ng-sm", "sm", "rbf", "matern"}, SpectralKernel, or dict of view to one of these, default="ng-sm"
-        Parameters the kernel was given are where its training starts; those left at None are chosen.
+    kernel : name, SpectralKernel, or dict of view to one of these, default="ng-sm"
+        Names: "ng-sm", "sm", "rbf", "matern", "periodic", "rbf+periodic" (a sum; `bochner.kernels.SpectralSum` makes
+        others). Parameters the kernel was given are where its training starts; those left at None are chosen.
     inference : {"variational"}, default="variational"
     **others
         As in `NGMVLVM`, and so are the attributes.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
@@ -16,13 +17,12 @@ from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 
 FloatArray = NDArray[np.floating[Any]]
 
-N_MIXTURES = 2
-N_FREQUENCIES = 50
 MAX_ITER = 3000
 # Above so many rows a model is trained on landmarks first.
 LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
@@ -32,7 +32,13 @@ TRUNCATION = 0.05
 _RACE_ROWS = 10_000
 
 
-def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralKernel]) -> Plan:
+def make(
+    estimator: Any,
+    data: Views,
+    seed: int,
+    kernels: Mapping[str, SpectralKernel],
+    likelihoods: Mapping[str, Likelihood] | None = None,
+) -> Plan:
     """Resolve every "auto" of an estimator.
 
     Parameters
@@ -43,6 +49,8 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
     seed : int
     kernels : mapping of str to SpectralKernel
         By view.
+    likelihoods : mapping of str to Likelihood, optional
+        By view, at their start; None: Gaussian ones.
 
     Returns
     -------
@@ -51,17 +59,17 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
     Raises
     ------
     InputError
-        A likelihood or a start does not fit the data.
+        A start does not fit the data.
     """
-    _check_likelihood(estimator.likelihood, data)
-    auto_iter = estimator.max_iter == "auto"
+    gaussian = likelihoods is None or not any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
+    auto_iter, auto_h = estimator.max_iter == "auto", estimator.n_frequencies == "auto"
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
         starts=_starts(estimator, data.X.shape[0]),
         n_components=int(estimator.n_components),
-        n_mixtures=N_MIXTURES if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=N_FREQUENCIES if estimator.n_frequencies == "auto" else int(estimator.n_frequencies),
+        n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
+        n_frequencies=estimator._auto_frequencies if auto_h else int(estimator.n_frequencies),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
@@ -72,28 +80,26 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
         device=_device(estimator.device),
         n_rows=data.X.shape[0],
-        landmarks=_landmarks(estimator.landmarks, data.X.shape[0]),
+        landmarks=_landmarks(estimator.landmarks, data.X.shape[0], gaussian),
         truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
+        likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
     )
 
 
-def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
-    if asked is None:
+def _landmarks(asked: int | str | None, n_rows: int, gaussian: bool) -> int | None:
+    """Return how many rows to train on first; views that are not Gaussian are trained on all."""
+    if asked is None or (asked == "auto" and not gaussian):
         return None
     count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
+    if count < n_rows and not gaussian:
+        got, hint = (
+            f"landmarks={count} with views that are not",
+            "leave landmarks='auto', which trains on all rows",
+        )
+        raise InputError(message("Gaussian views for landmarks", got, hint))
     return count if count < n_rows else None
-
-
-def _check_likelihood(likelihood: str | Mapping[str, str], data: Views) -> None:
-    if isinstance(likelihood, str):
-        return
-    for view, name in likelihood.items():
-        if view not in data.names:
-            raise InputError(message(f"likelihood for views {list(data.names)}", repr(view), "correct the name"))
-        if name != "gaussian":
-            raise InputError(message(f"likelihood 'gaussian' for view {view!r}", repr(name), "use 'gaussian'"))
 
 
 def _device(name: str) -> torch.device:
@@ -134,10 +140,17 @@ def _check_start(array: Any, n_rows: int, n_components: int) -> NDArray[np.float
     return values
 
 
-def blocks(data: Views, scaled: Mapping[str, FloatArray], plan: Plan) -> Data:
+def blocks(
+    data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None] | None = None
+) -> Data:
     """Turn scaled views, shape (N, M_v), into blocks of observed entries on the plan's device."""
-    out = []
-    for view in data.names:
+    out: list[tuple[Block, ...]] = []
+    for v, view in enumerate(data.names):
+        likelihood = None if plan.likelihoods is None else plan.likelihoods[v]
+        if isinstance(likelihood, LocalLikelihood):
+            offset = None if offsets is None else offsets[view]
+            out.append((_encoded(scaled[view], likelihood, offset, plan),))
+            continue
         own = []
         for rows, columns in data.blocks(view):
             whole = len(rows) == data.X.shape[0]
@@ -147,6 +160,46 @@ def blocks(data: Views, scaled: Mapping[str, FloatArray], plan: Plan) -> Data:
             own.append(Block.of(Y, index, torch.tensor(columns)))
         out.append(tuple(own))
     return tuple(out)
+
+
+def _encoded(values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan) -> Block:
+    """The rows of a view that is not Gaussian that have any entry, as its likelihood sees them."""
+    present = ~np.isnan(values).all(axis=1)
+    rows = None if present.all() else torch.tensor(np.flatnonzero(present), device=plan.device)
+    Y = likelihood.encode(torch.tensor(values[present], dtype=torch.float64)).to(plan.device, plan.dtype)
+    own = None if offset is None else offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
+    return Block.encoded(Y, rows, own)
+
+
+def stand_ins(
+    data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None]
+) -> tuple[dict[str, FloatArray], Data | None]:
+    """Return Gaussian stand-ins of the views, by view and as blocks; no blocks when all views are Gaussian.
+
+    Columns are centred and views scaled, as Gaussian data are; a missing entry takes part as its column's mean, 0.
+    """
+    out: dict[str, FloatArray] = {}
+    some = False
+    for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
+        out[view] = scaled[view]
+        if isinstance(likelihood, LocalLikelihood):
+            some = True
+            raw = likelihood.stand_in(torch.tensor(scaled[view], dtype=torch.float64), offsets[view]).numpy()
+            centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
+            scale = float(np.sqrt(np.nanmean(np.square(centred))))
+            out[view] = centred / (scale if scale > 0 else 1.0)
+    if not some:
+        return out, None
+    tensors = [torch.tensor(np.nan_to_num(own), dtype=plan.dtype, device=plan.device) for own in out.values()]
+    present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
+    return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))
+
+
+def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
+    if rows.all():
+        return Block.of(Y)
+    index = torch.tensor(np.flatnonzero(rows), device=plan.device)
+    return Block.of(Y[index], index)
 
 
 def filled(scaled: Mapping[str, FloatArray]) -> NDArray[np.float64]:

@@ -16,6 +16,8 @@ from torch import Tensor
 from bochner import random
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import DataWarning, InputError, message
+from bochner.estimators import likelihoods
+from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference import completion, predict
 from bochner.inference.place import Placement, place
 from bochner.inference.plan import Fit
@@ -23,6 +25,8 @@ from bochner.inference.plan import Fit
 FloatArray = NDArray[np.floating[Any]]
 
 _SCORE_SAMPLES = 256
+# Views that are not Gaussian need a quadrature at every entry.
+_LOCAL_SCORE_SAMPLES = 64
 
 
 class PredictionMixin(TransformerMixin):
@@ -39,10 +43,11 @@ class PredictionMixin(TransformerMixin):
     _scaling: Scaling
     _columns: dict[str, NDArray[np.intp]]
     _candidates: Tensor
+    _size_factors: SizeFactors
 
     # -- latents of rows ---------------------------------------------------------------------------------------
 
-    def transform(self, X: ArrayLike, return_std: bool = False) -> Any:
+    def transform(self, X: ArrayLike, return_std: bool = False, size_factors: Any = None) -> Any:
         """Place rows in latent space.
 
         Parameters
@@ -50,6 +55,8 @@ class PredictionMixin(TransformerMixin):
         X : array-like of shape (n, M)
             Rows seen or not; any entries or whole views may be NaN.
         return_std : bool, default=False
+        size_factors : array-like of shape (n,), or dict of view to one, optional
+            For views of counts that were fitted with them; rows without one are of typical size.
 
         Returns
         -------
@@ -59,13 +66,18 @@ class PredictionMixin(TransformerMixin):
             Root mean square distance of the posterior from Z; large where several places are plausible.
         """
         values = self._validate(X, reset=False)
-        placement = self._place(values)
+        placement = self._place(values, self._offsets(values, size_factors))
         mean = placement.mean.numpy().astype(values.dtype)
         return (mean, placement.std.numpy().astype(values.dtype)) if return_std else mean
 
-    def _place(self, values: FloatArray) -> Placement:
+    def _offsets(self, values: FloatArray, size_factors: Any) -> list[Tensor | None]:
+        """Return the logarithms of the rows' size factors, by view."""
+        own = {view.name: view.likelihood for view in self._fit.posterior}
+        return list(self._size_factors.offsets(values, size_factors, own, self._columns).values())
+
+    def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         self._warn_of_empty(values)
-        return place(self._fit.posterior, self._candidates, self._split(values))
+        return place(self._fit.posterior, self._candidates, self._split(values), offsets)
 
     def _warn_of_empty(self, values: FloatArray) -> None:
         empty = np.isnan(values).all(axis=1)
@@ -103,7 +115,7 @@ class PredictionMixin(TransformerMixin):
         X = self._unscale(mean).astype(dtype)
         return (X, self._unscale_std(variance).astype(dtype)) if return_std else X
 
-    def impute(self, X: Any, return_std: bool = False, n_draws: int | None = None) -> Any:
+    def impute(self, X: Any, return_std: bool = False, n_draws: int | None = None, size_factors: Any = None) -> Any:
         """Replace every NaN by its posterior mean, or by draws from the posterior.
 
         Parameters
@@ -113,6 +125,8 @@ class PredictionMixin(TransformerMixin):
         return_std : bool, default=False
         n_draws : int, optional
             Return that many conditional draws instead of the mean.
+        size_factors : array-like of shape (n,), or dict of view to one, optional
+            As in ``transform``.
 
         Returns
         -------
@@ -125,30 +139,32 @@ class PredictionMixin(TransformerMixin):
             raise InputError("n_draws must be a positive number and goes without return_std: draws carry their own.")
         values = self._validate(X, reset=False)
         self._warn_of_empty(values)
-        rows, missing = self._split(values), np.isnan(values)
+        rows, missing, offsets = self._split(values), np.isnan(values), self._offsets(values, size_factors)
         mixture = completion.Mixture(self._candidates, self.completion_)
         if n_draws is not None:
-            draws = completion.draw_rows(self._fit.posterior, mixture, rows, n_draws, self.seed_)
+            draws = completion.draw_rows(self._fit.posterior, mixture, rows, n_draws, self.seed_, offsets)
             drawn = np.stack([self._unscale(row) for row in draws])
             return np.where(missing, drawn, values).astype(values.dtype)
-        mean, variance = completion.complete(self._fit.posterior, mixture, rows)
+        mean, variance = completion.complete(self._fit.posterior, mixture, rows, offsets)
         full = np.where(missing, self._unscale(mean), values).astype(values.dtype)
         out = type(X)(full, columns=X.columns, index=X.index) if hasattr(X, "columns") and hasattr(X, "index") else full
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
         return (out, std) if return_std else out
 
-    def score(self, X: ArrayLike, y: object = None) -> float:  # noqa: ARG002 - scikit-learn's signature
+    def score(self, X: ArrayLike, y: object = None, size_factors: Any = None) -> float:  # noqa: ARG002 - scikit-learn's
         """Return the mean over rows of log p(observed entries), in nats and original units.
 
         Integrated over the latent by importance sampling around each row's placement.
         """
-        return float(self.score_samples(X).mean())
+        return float(self.score_samples(X, size_factors).mean())
 
-    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+    def score_samples(self, X: ArrayLike, size_factors: Any = None) -> NDArray[np.float64]:
         """Return log p(observed entries) of every row, shape (n,)."""
         values = self._validate(X, reset=False)
-        rows, placement = self._split(values), self._place(values)
-        density = predict.log_density(self._fit.posterior, placement, rows, _SCORE_SAMPLES, self.seed_)
+        offsets = self._offsets(values, size_factors)
+        rows, placement = self._split(values), self._place(values, offsets)
+        count = _SCORE_SAMPLES if all(view.local is None for view in self._fit.posterior) else _LOCAL_SCORE_SAMPLES
+        density = predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, offsets)
         total: NDArray[np.float64] = density.numpy() + self._scaling.log_jacobian(~np.isnan(values))
         return total
 
@@ -221,6 +237,8 @@ class PredictionMixin(TransformerMixin):
         )
         if not reset:
             check_finite(values, self._columns, getattr(self, "feature_names_in_", None))
+            own = {view.name: view.likelihood for view in self._fit.posterior}
+            likelihoods.check(values, own, self._columns, getattr(self, "feature_names_in_", None))
         return values
 
     def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:

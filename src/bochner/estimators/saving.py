@@ -11,12 +11,22 @@ from torch import Tensor
 
 from bochner.data.views import Scaling
 from bochner.errors import InputError
+from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference import files
 from bochner.inference.diagnose import CollapseReport
-from bochner.inference.persistence import fit_from_file, fit_to_file, kernel_from_json, kernel_to_json
+from bochner.inference.persistence import (
+    fit_from_file,
+    fit_to_file,
+    kernel_from_json,
+    kernel_to_json,
+    likelihood_from_json,
+    likelihood_to_json,
+)
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.negative_binomial import NegativeBinomial
 
-SCHEMA = 1
+SCHEMA = 2
 
 _ARRAYS = ("embedding_", "embedding_std_", "elbo_history_", "relevance_")
 _PLAIN = (
@@ -58,6 +68,7 @@ def save(estimator: Any, path: str | Path) -> None:
         else None,
         "kernels": {view: {k: v.tolist() for k, v in own.items()} for view, own in estimator.kernels_.items()},
         "collapse": {**vars(collapse), "variance_ratio": collapse.variance_ratio.tolist()},
+        "size_factors": estimator._size_factors.to_json(),
         "fit": fit,
     }
     files.write(path, tensors, header)
@@ -67,6 +78,13 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     """Give an unfitted estimator the fitted state of a file."""
     estimator._fit = fit_from_file(tensors, header["fit"])
     estimator._candidates = tensors["candidates"]
+    estimator._size_factors = SizeFactors.from_json(header.get("size_factors", {"typical": {}, "shares": {}}))
+    estimator.likelihood_ = {view.name: view.likelihood.name for view in estimator._fit.posterior}
+    estimator.dispersion_ = {
+        view.name: view.likelihood.dispersion.numpy()
+        for view in estimator._fit.posterior
+        if isinstance(view.likelihood, NegativeBinomial)
+    }
     estimator._scaling = Scaling.from_arrays({n: tensors[f"scaling.{n}"].numpy() for n in ("centre", "scale")})
     estimator._columns = {view: np.array(own, dtype=np.intp) for view, own in header["columns"].items()}
     for name, value in header["attributes"].items():
@@ -92,7 +110,10 @@ def _encode(name: str, value: Any) -> Any:
     if isinstance(value, Path | np.generic):
         value = str(value) if isinstance(value, Path) else value.item()
     encoded: Any = value
-    if isinstance(value, SpectralKernel):
+    if isinstance(value, Likelihood):
+        params = likelihood_to_json(value)
+        encoded = {"type": "likelihood", "name": type(value).__name__, "params": params}
+    elif isinstance(value, SpectralKernel):
         encoded = {"type": "kernel", "name": type(value).__name__, "params": kernel_to_json(value)}
     elif isinstance(value, slice):
         encoded = {"type": "slice", "parts": [_encode(name, part) for part in (value.start, value.stop, value.step)]}
@@ -113,6 +134,8 @@ def decode(value: Any) -> Any:
         return value
     if value["type"] == "kernel":
         return kernel_from_json(value["name"], value["params"])
+    if value["type"] == "likelihood":
+        return likelihood_from_json(value["name"], value["params"])
     if value["type"] == "slice":
         return slice(*value["parts"])
     if value["type"] == "array":

@@ -1,8 +1,10 @@
 """How far a kernel matrix of random features may be from the exact one.
 
-Both functions bound P(||K_hat - K||_2 >= epsilon) for N rows and iid spectral points, H for each of the Q
+Two functions bound P(||K_hat - K||_2 >= epsilon) for N rows and iid spectral points, H for each of the Q
 components with weights alpha. They hold for the stationary mixture and for the paired one alike, and for RBF and
-Matern with the single weight ``variance``. Both are often vacuous: they then return 1.
+Matern with the single weight ``variance`` (not for the periodic kernel, whose features have no fixed norm). Both are
+often vacuous: they then return 1. Two more solve the sharper one for the number of frequencies that a deviation
+needs, and for the deviation that a number of frequencies allows.
 """
 
 from __future__ import annotations
@@ -76,6 +78,79 @@ def sharper_bound(
     _check(epsilon, n_rows, n_frequencies, weights, spectral_norm)
     scale = 2 * n_rows * max(weights) * (3 * spectral_norm + epsilon)
     return min(1.0, 2 * n_rows * math.exp(-3 * epsilon**2 * n_frequencies / scale))
+
+
+def frequencies_needed(
+    epsilon: float, *, probability: float = 0.05, n_rows: int, weights: Sequence[float], spectral_norm: float
+) -> int:
+    """Return the least H with which a deviation of epsilon has at most the given probability, by ``sharper_bound``.
+
+    Parameters
+    ----------
+    epsilon : float
+        The deviation in spectral norm that is too much, positive; 0.1 ``spectral_norm``, say.
+    probability : float, default=0.05
+        Of that deviation or a larger one, in (0, 1).
+    n_rows, weights, spectral_norm
+        As in ``published_bound``.
+
+    Returns
+    -------
+    int
+        H, spectral points per component: 2 Q H features are enough, and usually far more than enough.
+
+    Raises
+    ------
+    InputError
+        An argument is not positive and finite, or the probability is not inside (0, 1).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bochner.features import frequencies_needed
+    >>> from bochner.kernels import RBF
+    >>> rows = torch.linspace(-1, 1, 100)[:, None]
+    >>> norm = float(torch.linalg.matrix_norm(RBF()(rows).detach(), 2))
+    >>> frequencies_needed(0.2 * norm, n_rows=100, weights=[1.0], spectral_norm=norm)
+    576
+    """
+    _check(epsilon, n_rows, 1, weights, spectral_norm)
+    scale = _bernstein_scale(probability, n_rows, weights)
+    return math.ceil(scale * (3 * spectral_norm + epsilon) / epsilon**2)
+
+
+def error_allowed(
+    n_frequencies: int, *, probability: float = 0.05, n_rows: int, weights: Sequence[float], spectral_norm: float
+) -> float:
+    """Return the deviation in spectral norm that H frequencies exceed with at most the given probability.
+
+    Parameters
+    ----------
+    n_frequencies : int
+        H.
+    probability, n_rows, weights, spectral_norm
+        As in ``frequencies_needed``, of which this is the inverse.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        As ``frequencies_needed``.
+    """
+    _check(1.0, n_rows, n_frequencies, weights, spectral_norm)
+    # H epsilon^2 = c (3 ||K|| + epsilon)
+    c = _bernstein_scale(probability, n_rows, weights) / n_frequencies
+    return 0.5 * (c + math.sqrt(c * c + 12 * c * spectral_norm))
+
+
+def _bernstein_scale(probability: float, n_rows: int, weights: Sequence[float]) -> float:
+    """c of H epsilon^2 = c (3 ||K|| + epsilon), the sharper bound at a probability."""
+    if not 0 < probability < 1:
+        raise InputError(f"probability must lie inside (0, 1), got {probability}.")
+    return 2 * n_rows * max(weights) * math.log(2 * n_rows / probability) / 3
 
 
 def _check(epsilon: float, n_rows: int, n_frequencies: int, weights: Sequence[float], spectral_norm: float) -> None:

@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.inference.place import candidate_scores, place, reconstructions
+from bochner.inference.place import Offsets, candidate_scores, place, reconstructions
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode, sample_at
 from bochner.inference.predict import draw_rows as draw_by_modes
+from bochner.likelihoods.categorical import Categorical
 
 TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(13))  # 1 to 1/64
 _ROWS, _PLACED_ROWS = 1000, 256
@@ -53,7 +54,9 @@ class Mixture:
         return torch.where(lacks.all(dim=1), torch.full_like(exponent, math.nan), exponent)
 
 
-def complete(views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def complete(
+    views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor], offsets: Offsets | None = None
+) -> tuple[Tensor, Tensor]:
     """Predict the columns of half-seen rows.
 
     Parameters
@@ -62,31 +65,40 @@ def complete(views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Te
     mixture : Mixture
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Scaled data, NaN where missing.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of the rows' size factors.
 
     Returns
     -------
     mean, variance : Tensor of shape (n, sum of M)
         Of new observations, noise included. Holes within a view that is partly seen come from the row's modes.
     """
+    offsets = offsets or [None] * len(views)
     exponents, by_modes = mixture.exponents(views, rows), _need_modes(mixture, views, rows)
     mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
     variance = torch.zeros_like(mean)
     if bool(by_modes.any()):
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows])
-        mean[by_modes], variance[by_modes] = complete_by_modes(views, placed)
+        own = _some(offsets, by_modes)
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
+        mean[by_modes], variance[by_modes] = complete_by_modes(views, placed, own)
     for v, columns in enumerate(_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():
             continue
         m, second = _moments(views[v], mixture.candidates)
-        for part, weights in _weights(views, mixture, rows, exponents, index):
+        for part, weights in _weights(views, mixture, rows, exponents, index, offsets):
             mean[part, columns] = weights @ m
             variance[part, columns] = weights @ second - (weights @ m).square()
     return mean, variance
 
 
 def draw_rows(
-    views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor], n_draws: int, seed: int
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    n_draws: int,
+    seed: int,
+    offsets: Offsets | None = None,
 ) -> Tensor:
     """Draw completions: a latent, then a spectrum, weights and noise; the views that a row lacks share its latent.
 
@@ -94,14 +106,15 @@ def draw_rows(
     -------
     Tensor of shape (n_draws, n, sum of M)
     """
-    source = random.generator(seed, "complete/mixture")
+    source, offsets = random.generator(seed, "complete/mixture"), offsets or [None] * len(views)
     exponents, by_modes = mixture.exponents(views, rows), _need_modes(mixture, views, rows)
     drawn = torch.cat([torch.nan_to_num(y) for y in rows], dim=1).expand(n_draws, -1, -1).clone()
     if bool(by_modes.any()):
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows])
-        drawn[:, by_modes] = draw_by_modes(views, placed, n_draws, seed)
+        own = _some(offsets, by_modes)
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
+        drawn[:, by_modes] = draw_by_modes(views, placed, n_draws, seed, own)
     mixed = (~exponents.isnan()).nonzero()[:, 0]
-    for part, weights in _weights(views, mixture, rows, exponents, mixed):
+    for part, weights in _weights(views, mixture, rows, exponents, mixed, offsets):
         chosen = torch.multinomial(weights, n_draws, replacement=True, generator=source)
         lacks = torch.cat([y[part].isnan().all(1, keepdim=True).expand(-1, y.shape[1]) for y in rows], dim=1)
         for i in range(n_draws):
@@ -118,15 +131,25 @@ def _need_modes(mixture: Mixture, views: Sequence[ViewPosterior], rows: Sequence
 
 
 def _weights(
-    views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor], exponents: Tensor, index: Tensor
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    exponents: Tensor,
+    index: Tensor,
+    offsets: Offsets,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield row numbers in chunks and the weights of the candidates for each, (n, C)."""
     if not index.numel():
         return
     book = [reconstructions(view, mixture.candidates) for view in views]
     for part in torch.split(index, _CHUNK):
-        scores = candidate_scores(book, views, [y[part] for y in rows])
+        encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
+        scores = candidate_scores(book, views, encoded, _some(offsets, part))
         yield part, (exponents[part, None] * scores).softmax(1)
+
+
+def _some(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
+    return [None if offset is None else offset[index] for offset in offsets]
 
 
 def _moments(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,12 +160,16 @@ def _moments(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
 
 def _columns(views: Sequence[ViewPosterior]) -> list[slice]:
     """Return where each view lies when they stand side by side."""
-    ends = list(itertools.accumulate(view.n_columns for view in views))
-    return [slice(end - view.n_columns, end) for view, end in zip(views, ends, strict=True)]
+    ends = list(itertools.accumulate(view.n_data_columns for view in views))
+    return [slice(end - view.n_data_columns, end) for view, end in zip(views, ends, strict=True)]
 
 
 def learn(
-    views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor], seed: int
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    seed: int,
+    offsets: Offsets | None = None,
 ) -> dict[str, float | None]:
     """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
 
@@ -154,18 +181,22 @@ def learn(
     rows : sequence over views of Tensor of shape (C, M_v), float64
         Scaled data of those rows.
     seed : int
+    offsets : sequence over views of Tensor of shape (C,), or None, optional
+        Logarithms of the rows' size factors.
 
     Returns
     -------
     dict of view name to float or None
-        None where the modes win by more than two standard errors (exact data, whose rows lie between the candidates);
+        None where the modes win by more than two standard errors (exact data, whose rows lie between the candidates)
+        and for views of categories, which have no mean, or of counts with size factors, which scale it row by row;
         empty when there is one view.
     """
     if len(views) < 2:
         return {}
     book = [reconstructions(view, candidates) for view in views]
     order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
-    return {view.name: _choose(v, views, candidates, book, rows, order) for v, view in enumerate(views)}
+    offsets = offsets or [None] * len(views)
+    return {view.name: _choose(v, views, candidates, book, rows, order, offsets) for v, view in enumerate(views)}
 
 
 def _choose(
@@ -175,7 +206,10 @@ def _choose(
     book: Sequence[tuple[Tensor, Tensor]],
     rows: Sequence[Tensor],
     order: Tensor,
+    offsets: Offsets,
 ) -> float | None:
+    if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
+        return None
     known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
     others = [i for i in range(len(views)) if i != v]
     index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
@@ -183,12 +217,14 @@ def _choose(
         return 1.0
     truth = rows[v][index]
     shown = [torch.full_like(truth, torch.nan) if i == v else y[index] for i, y in enumerate(rows)]
-    scores = candidate_scores(book, views, shown)
+    own = _some(offsets, index)
+    scores = candidate_scores(book, views, [view.encode(y) for view, y in zip(views, shown, strict=True)], own)
     scores[torch.arange(len(index)), index] = -torch.inf  # a row must not find itself
     values = _tempered_densities(truth, scores, *_moments(views[v], candidates))
     best = int(values.mean(dim=1).argmax())
     few, columns = slice(_PLACED_ROWS), _columns(views)[v]
-    mean, variance = complete_by_modes(views, place(views, candidates, [y[few] for y in shown]))
+    placed = place(views, candidates, [y[few] for y in shown], own := [o if o is None else o[few] for o in own])
+    mean, variance = complete_by_modes(views, placed, own)
     gain = _density(truth[few], mean[:, columns], variance[:, columns]) - values[best, few]
     error = gain.std() / gain.shape[0] ** 0.5
     return None if bool(gain.mean() > 2.0 * error) else TEMPERATURES[best]

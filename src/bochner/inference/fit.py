@@ -28,7 +28,7 @@ _MANY_ROWS = 10_000
 _JOINT_DRAWS = 8
 
 
-def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
+def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None) -> Fit:
     """Fit a latent variable model.
 
     Parameters
@@ -38,6 +38,8 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     filled : callable
         Returns the scaled data with missing entries at 0, for the starts that need them.
     plan : Plan
+    stand_in : tuple over views of tuples of Block, optional
+        Gaussian data in place of those of views that are not Gaussian: where such a model starts.
 
     Returns
     -------
@@ -51,8 +53,8 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.digest(data))
     index = None if plan.landmarks is None else landmarks.choose(data, plan.n_rows, plan.landmarks, plan.seed)
     chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
-    rotated, rotation = rotate(chosen, plan.truncation, plan.seed)
-    race = Race(rotated, *_on_landmarks(filled, plan, index))
+    rotated, rotation = rotate(chosen, plan.truncation, plan.seed, plan.likelihoods)
+    race = Race(rotated, *_on_landmarks(filled, plan, index), stand_in)
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)
@@ -70,8 +72,8 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     latents = model.latents.mean.detach().double().cpu()
     kernels = tuple(view.kernel.cpu() for view in model.views)
     posterior, history = _posterior(model, data, plan), list(trainer.state.history)
-    dropped = list(rotation.dropped)
-    return Fit(posterior, latents, kernels, value, error, history, stopped, list(race.results), report, dropped)
+    found = (posterior, latents, kernels, value, error, history, stopped, list(race.results))
+    return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped))
 
 
 def _on_landmarks(
@@ -91,7 +93,7 @@ def _on_all_rows(
     """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound."""
     placed = landmarks.spread(model, _posterior(model, chosen, plan), data, index, plan.n_rows)
     rotated, _ = rotate(data, plan.truncation, plan.seed)
-    before, _ = evaluate(placed, rotated, plan, "joint", _JOINT_DRAWS)
+    before, _ = evaluate(placed, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
     report = {"n": index.shape[0], "elbo_placed": before, "elbo_joint": before}
     if not joint:
         return placed, report
@@ -100,7 +102,7 @@ def _on_all_rows(
         landmarks.train_jointly(trained, rotated, plan)
     except KeyboardInterrupt:
         warnings.warn("Interrupted: the steps over all rows were cut short.", UserWarning, stacklevel=4)
-    after, _ = evaluate(trained, rotated, plan, "joint", _JOINT_DRAWS)
+    after, _ = evaluate(trained, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
     return (trained, {**report, "elbo_joint": after}) if after > before else (placed, report)
 
 

@@ -54,7 +54,7 @@ def fold(
         draws = draw(model, _FREQUENCIES, "sobol", seed, "fold", step)
         x = model.latents.sample(draws.latents) * _shrink(latents, n_components, step / n_steps)
         parts = [
-            view_evidence(x, view.kernel.frequencies(noise), view.likelihood.noise_variance, blocks)
+            view_evidence(x, view.kernel.frequencies(noise), view.noise_variance, blocks)
             for view, noise, blocks in zip(model.views, draws.spectra, data, strict=True)
         ]
         return torch.stack(parts).sum() - model.latents.kl()

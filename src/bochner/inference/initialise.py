@@ -5,6 +5,7 @@ Starts are compared by the bound on fresh draws, never by labels (EVALUATION: no
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 
@@ -16,9 +17,13 @@ from bochner import random
 from bochner.errors import InputError, message
 from bochner.inference import embeddings
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.sites import N_GROUPS, Sites
+from bochner.objectives.elbo import Data
+from bochner.objectives.statistics import Block
 
 FloatArray = NDArray[np.float64]
 
@@ -92,6 +97,8 @@ def model_from(
     seed: int,
     dtype: torch.dtype,
     device: torch.device,
+    likelihoods: Sequence[Likelihood] | None = None,
+    data: Data | None = None,
 ) -> LatentVariableModel:
     """Build a model at a start.
 
@@ -107,6 +114,9 @@ def model_from(
     dtype : torch.dtype
         Of the latents and so of every product over rows.
     device : torch.device
+    likelihoods : sequence of Likelihood, optional
+        At their start; None: Gaussian ones. Others than Gaussian need the data.
+    data : tuple over views of tuples of Block, optional
 
     Returns
     -------
@@ -114,8 +124,18 @@ def model_from(
     """
     mean = torch.tensor(latents, dtype=dtype)
     posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)))
-    views = [
-        View(name, kernel.initial(n_mixtures, mean.shape[1], random.generator(seed, f"kernel/{name}")), Gaussian(0.3))
-        for name, kernel in zip(names, kernels, strict=True)
-    ]
+    views = []
+    for v, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
+        own = kernel.initial(n_mixtures, mean.shape[1], random.generator(seed, f"kernel/{name}"))
+        likelihood = None if likelihoods is None else likelihoods[v]
+        if isinstance(likelihood, LocalLikelihood) and data is not None:
+            views.append(View(name, own, copy.deepcopy(likelihood), _sites(likelihood, data[v][0])))
+        else:
+            views.append(View(name, own, Gaussian(0.3)))
     return LatentVariableModel(posterior, views).to(device)
+
+
+def _sites(likelihood: LocalLikelihood, block: Block) -> Sites:
+    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
+    offset = torch.zeros_like(block.Y[:, 0]) if block.offset is None else block.offset
+    return Sites(likelihood, block.Y, seen, offset, 1 if likelihood.shares_curvature else N_GROUPS)

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from bochner import kernels as kernel_classes
+from bochner import likelihoods as likelihood_classes
 from bochner.errors import InputError, ModelFileError
 from bochner.inference.plan import Fit
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.base import Frequencies, SpectralKernel
+from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.gaussian import Gaussian
 
-_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts", "landmarks", "dropped")
+_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts", "blocks", "landmarks", "dropped")
 
 
 def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -27,12 +30,16 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
             parts = {"first": f.first, "second": f.second, "amplitude": f.amplitude}
             parts |= {"mean": draw.mean, "covariance": draw.covariance}
             tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
+        if posterior.intercept is not None:
+            tensors[f"{v}.intercept"] = posterior.intercept
+        tensors |= {f"{v}.likelihood.{name}": value for name, value in posterior.likelihood.state_dict().items()}
         tensors |= {f"{v}.kernel.{name}": value for name, value in kernel.state_dict().items()}
         views.append(
             {
                 "name": posterior.name,
                 "n_draws": len(posterior.draws),
-                "noise_variance": posterior.noise_variance,
+                "likelihood": type(posterior.likelihood).__name__,
+                "likelihood_params": likelihood_to_json(posterior.likelihood),
                 "kernel": type(kernel).__name__,
                 "kernel_params": kernel_to_json(kernel),
             }
@@ -45,13 +52,62 @@ def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
     posterior, kernels = [], []
     for v, view in enumerate(header["views"]):
         draws = tuple(_draw(tensors, f"{v}.{s}.") for s in range(view["n_draws"]))
-        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], view["noise_variance"]))
+        likelihood = _likelihood(view, tensors, v)
+        intercept = tensors.get(f"{v}.intercept")
+        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept))
         kernel = kernel_from_json(view["kernel"], view["kernel_params"])
         prefix = f"{v}.kernel."
         kernel.load_state_dict({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
         kernels.append(kernel)
-    plain = {name: header[name] for name in _PLAIN}
+    plain = {name: header[name] for name in _PLAIN if name in header}  # files of 0.1 know no blocks
     return Fit(posterior=tuple(posterior), latents=tensors["latents"], kernels=tuple(kernels), **plain)
+
+
+def _likelihood(view: dict[str, Any], tensors: dict[str, Tensor], v: int) -> Likelihood:
+    if "likelihood" not in view:  # schema 1 knew Gaussian views only
+        return Gaussian(view["noise_variance"]).requires_grad_(False)
+    likelihood = likelihood_from_json(view["likelihood"], view["likelihood_params"])
+    prefix = f"{v}.likelihood."
+    state = {k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)}
+    for name, value in state.items():  # learned shapes may differ from those of the arguments
+        getattr(likelihood, name).data = value
+    return likelihood.requires_grad_(False)
+
+
+def likelihood_to_json(likelihood: Likelihood) -> dict[str, Any]:
+    """Return a likelihood's constructor arguments as plain numbers and lists.
+
+    Raises
+    ------
+    InputError
+        The likelihood is not one of ours: files hold no code.
+    """
+    if not hasattr(likelihood_classes, type(likelihood).__name__):
+        name = type(likelihood).__name__
+        raise InputError(f"The likelihood {name} is not bochner's own: a model file holds no code. Pickle.")
+    return {name: _plain(value) for name, value in likelihood.get_params().items()}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return torch.as_tensor(value, dtype=torch.float64).tolist()
+
+
+def likelihood_from_json(name: str, params: dict[str, Any]) -> Likelihood:
+    """Rebuild a likelihood by its class's name.
+
+    Raises
+    ------
+    ModelFileError
+        This release has no such likelihood.
+    """
+    cls = getattr(likelihood_classes, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, Likelihood)):
+        raise ModelFileError(f"The file needs the likelihood {name!r}, unknown to this release. Upgrade bochner.")
+    return cls(**params)
 
 
 def _draw(tensors: dict[str, Tensor], prefix: str) -> Draw:

@@ -60,8 +60,15 @@ class Placement:
         return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
+Offsets = Sequence[Tensor | None]
+
+
 def place(
-    views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor], n_modes: int = N_MODES
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Offsets | None = None,
+    n_modes: int = N_MODES,
 ) -> Placement:
     """Place rows.
 
@@ -72,6 +79,8 @@ def place(
         Latents of training rows, where the search starts.
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Scaled data, NaN where missing. A row without any observed entry gets the prior.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of the rows' size factors.
     n_modes : int
         R, starts from which a row climbs.
 
@@ -86,24 +95,34 @@ def place(
         torch.zeros(n, n_modes, dtype=torch.float64),
     )
     out.weights[:, 0] = 1.0
+    offsets = offsets or [None] * len(views)
+    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
     candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
     book: list[tuple[Tensor, Tensor]] = []
-    for index, shared in _groups(rows):
-        part = [y[index] for y in rows]
-        target = target_for(views, part, dim, shared)
-        if shared:
+    conjugate = all(view.local is None for view in views)
+    for index, shared in _groups(views, encoded):
+        part = [y[index] for y in encoded]
+        of_part = [None if offset is None else offset[index] for offset in offsets]
+        target = target_for(views, part, dim, shared, of_part)
+        if shared and conjugate:
             scores = target.table(candidates)
         else:
             book = book or [reconstructions(view, candidates) for view in views]
-            scores = candidate_scores(book, views, part) - 0.5 * candidates.square().sum(1)
+            scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
         found = _solve(target, _starts(scores, candidates, n_modes))
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
 
-def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own."""
-    seen = torch.cat([~y.isnan() for y in rows], dim=1)
+def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own.
+
+    Views that are not Gaussian treat every entry by itself: of them it matters whether there is anything at all.
+    """
+    masks = [~y.isnan() for y in rows]
+    seen = torch.cat(
+        [m if view.local is None else m.any(1, keepdim=True) for view, m in zip(views, masks, strict=True)], dim=1
+    )
     patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
     own: list[Tensor] = []
     for p in range(patterns.shape[0]):
@@ -119,32 +138,47 @@ def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
 
 
 def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Reconstruct a view at candidates (C, D): means (C, M) and uncertainty phi^T B^-1 phi (C,), over draws of W."""
+    """Mean of psi (C, M) at the candidates and its uncertainty, over draws: phi^T B^-1 phi (C,) or Var psi (C, M)."""
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
-    spread = torch.zeros(candidates.shape[0], dtype=torch.float64)
+    spread = torch.zeros_like(mean) if view.local else torch.zeros(candidates.shape[0], dtype=torch.float64)
     for draw in view.draws:
         phi = draw.features(candidates)
-        mean += phi @ draw.mean / len(view.draws)
-        spread += draw.spread(phi).mean(1) / len(view.draws)
+        if view.local is None:
+            mean += phi @ draw.mean / len(view.draws)
+            spread += draw.spread(phi).mean(1) / len(view.draws)
+        else:
+            own, variance = view.psi(draw, phi)
+            mean, spread = mean + own / len(view.draws), spread + variance / len(view.draws)
     return mean, spread
 
 
 def candidate_scores(
-    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], rows: Sequence[Tensor]
+    book: Sequence[tuple[Tensor, Tensor]],
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    offsets: Offsets,
 ) -> Tensor:
     """Return what the observed entries of rows say for every candidate, (n, C): E log p(y | x, A) up to a constant.
 
     Parameters
     ----------
-    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C,))
+    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C,) or (C, M_v))
         `reconstructions` of the candidates.
     views : sequence of ViewPosterior
     rows : sequence over views of Tensor of shape (n, M_v), float64
+        Encoded.
+    offsets : sequence over views of Tensor of shape (n,), or None
     """
     score = torch.zeros(rows[0].shape[0], book[0][0].shape[0], dtype=torch.float64)
-    for (mean, spread), view, y in zip(book, views, rows, strict=True):
+    for (mean, spread), view, y, offset in zip(book, views, rows, offsets, strict=True):
         seen = (~y.isnan()).double()
         filled = torch.nan_to_num(y)
+        if view.local is not None:
+            # every row as it would be with the typical size factor: good enough to start from
+            typical = filled if offset is None else filled / offset.exp()[:, None]
+            for of_row, of_candidate in view.local.products(typical, mean, spread):
+                score += (seen * of_row) @ of_candidate.T
+            continue
         squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
         score -= 0.5 * (squared / view.noise_variance + seen.sum(1, keepdim=True) * spread)
     return score

@@ -15,10 +15,13 @@ from bochner.inference.initialise import FloatArray
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.statistics import Block
 
 EVALUATION_DRAWS = 32
+COLUMN_BUDGET = 3e7
 Start = str | FloatArray
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
 
@@ -50,6 +53,10 @@ class Plan:
     shown : bool
         Whether a progress bar is wanted.
     checkpoint : Path or None
+    likelihoods : tuple of Likelihood, optional
+        At their start; None: Gaussian ones.
+    column_budget : float
+        Multiplications of one product of features and columns in a step, for views that are not Gaussian.
     """
 
     names: tuple[str, ...]
@@ -68,16 +75,19 @@ class Plan:
     landmarks: int | None = None
     shown: bool = False
     checkpoint: Path | None = None
+    likelihoods: tuple[Likelihood, ...] | None = None
+    column_budget: float = COLUMN_BUDGET
 
     def digest(self, data: Data) -> str:
         """Return the fingerprint of this fit."""
         settings = {**vars(self), "starts": [s if isinstance(s, str) else "array" for s in self.starts]}
-        for transient in ("shown", "checkpoint", "kernels", "device"):
+        for transient in ("shown", "checkpoint", "kernels", "device", "likelihoods"):
             settings.pop(transient)
+        settings["likelihoods"] = [(type(own).__name__, own.get_params()) for own in self.likelihoods or ()]
         settings["kernels"] = [(type(k).__name__, k.get_params()) for k in self.kernels]
         arrays = [torch.from_numpy(s) for s in self.starts if not isinstance(s, str)]
         # which entries are observed is part of the data: the same values in other rows are another fit
-        parts = [part for blocks in data for block in blocks for part in (block.Y, block.rows, block.columns)]
+        parts = [part for blocks in data for block in blocks for part in _parts(block)]
         return fingerprint([*arrays, *(part for part in parts if part is not None)], settings)
 
 
@@ -98,6 +108,8 @@ class Fit:
     stopped : {"plateau", "max_iter", "interrupted", "failed"}
     starts : list of dict
         Name and bound of every start, before and after its race.
+    blocks : list of (step, name, bound)
+        The bound after every block of every sweep, for kernels whose posterior has blocks of its own.
     landmarks : dict or None
         Their number, and the bound of all rows (as trained on) when the others were placed and after the joint passes.
     dropped : list of float
@@ -112,19 +124,30 @@ class Fit:
     history: list[float]
     stopped: Stopped
     starts: list[dict[str, Any]]
+    blocks: list[Any] = field(default_factory=list)
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)
 
 
+def _parts(block: Block) -> tuple[Tensor | None, ...]:
+    return (block.Y, block.rows, block.columns, block.seen, block.offset)
+
+
 def evaluate(
-    model: LatentVariableModel, data: Data, plan: Plan, purpose: str, n_draws: int = EVALUATION_DRAWS
+    model: LatentVariableModel,
+    data: Data,
+    plan: Plan,
+    purpose: str,
+    budget: float | None = None,
+    n_draws: int = EVALUATION_DRAWS,
 ) -> tuple[float, float]:
-    """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error."""
+    """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error.
+
+    With a budget, views that are not Gaussian draw columns as in training and their sites stay as they are; without,
+    every column counts and sites follow each draw.
+    """
+    n_sweeps = 2 if budget is None else 1
     with torch.no_grad():
-        values = torch.stack(
-            [
-                elbo(model, data, draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i)).total
-                for i in range(n_draws)
-            ]
-        )
+        draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
+        values = torch.stack([elbo(model, data, own, n_sweeps=n_sweeps).total for own in draws])
     return float(values.mean()), float(values.std() / n_draws**0.5)

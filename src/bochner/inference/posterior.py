@@ -5,6 +5,7 @@ Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (MATH.md section 2, fact 3).
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,10 @@ from bochner import random
 from bochner._typing import Sampling
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
+from bochner.inference.local_posterior import condition
 from bochner.kernels.base import Frequencies
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import cholesky
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.collapsed import CHUNK_ROWS
@@ -59,19 +63,52 @@ class ViewPosterior:
     draws : tuple of Draw
     group_of : Tensor of shape (M,), int64
         The column's group in ``Draw.covariance``.
-    noise_variance : float
-        sigma^2 of the scaled data.
+    likelihood : Likelihood
+    intercept : Tensor of shape (M,), float64, or None
+        Of views that are not Gaussian.
+
+    Notes
+    -----
+    Columns are those of psi: a categorical view has more of them than of data.
     """
 
     name: str
     draws: tuple[Draw, ...]
     group_of: Tensor
-    noise_variance: float
+    likelihood: Likelihood
+    intercept: Tensor | None = None
 
     @property
     def n_columns(self) -> int:
-        """M."""
+        """Columns of psi."""
         return int(self.group_of.shape[0])
+
+    @property
+    def n_data_columns(self) -> int:
+        """M."""
+        sizes = None if self.local is None else self.local.group_sizes
+        return self.n_columns if sizes is None else len(sizes)
+
+    @property
+    def local(self) -> LocalLikelihood | None:
+        """The likelihood, unless it is Gaussian."""
+        return self.likelihood if isinstance(self.likelihood, LocalLikelihood) else None
+
+    @property
+    def noise_variance(self) -> float:
+        """sigma^2 of the scaled data, 1 for views that are not Gaussian: what their covariances are in units of."""
+        return float(self.likelihood.noise_variance.detach()) if isinstance(self.likelihood, Gaussian) else 1.0
+
+    def encode(self, y: Tensor) -> Tensor:
+        """Return data as the bound sees them, (n, columns of data) -> (n, columns of psi), NaN = missing."""
+        return y if self.local is None else self.local.encode(y)
+
+    def psi(self, draw: Draw, phi: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of psi at features phi (n, K), both (n, columns of psi)."""
+        mean, variance = phi @ draw.mean, self.noise_variance * draw.spread(phi)[:, self.group_of]
+        if self.intercept is not None:
+            mean = mean + self.intercept
+        return (mean if offset is None else mean + offset[:, None]), variance.clamp(min=0.0)
 
 
 def weights_posterior(
@@ -131,15 +168,22 @@ def _view_posterior(
     group_of = torch.zeros(n_columns, dtype=torch.int64)
     for g, block in enumerate(blocks):
         group_of[block.columns] = g
+    if view.sites is not None:
+        group_of = view.sites.group_of.cpu()
     draws: list[Draw] = []
     for s in range(n_draws):
         source = random.generator(seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device)
         noise = view.kernel.noise(n_frequencies, latents[0].shape[1], source, sampling)
         f = view.kernel.frequencies(noise).detach()
-        draws.append(_draw(f, blocks, latents, view.likelihood.noise_variance, n_columns))
+        if view.sites is None:
+            draws.append(_draw(f, blocks, latents, view.noise_variance, n_columns))
+        else:
+            draws.append(Draw(_to_cpu(f), *condition(view, f, blocks[0], latents)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
-    return ViewPosterior(view.name, tuple(draws), group_of, float(view.likelihood.noise_variance))
+    likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
+    intercept = None if view.sites is None else view.sites.intercept.double().cpu()
+    return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept)
 
 
 def _draw(

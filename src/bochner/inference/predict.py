@@ -13,11 +13,17 @@ from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
 from bochner.inference.place import Placement
 from bochner.inference.posterior import ViewPosterior
+from bochner.likelihoods.categorical import Categorical
 
 _CHUNK = 1024
 
 
-def decode(views: Sequence[ViewPosterior], x: Tensor, covariance: Tensor | None = None) -> tuple[Tensor, Tensor]:
+Offsets = Sequence[Tensor | None]
+
+
+def decode(
+    views: Sequence[ViewPosterior], x: Tensor, covariance: Tensor | None = None, offsets: Offsets | None = None
+) -> tuple[Tensor, Tensor]:
     """Predict the columns at latents, averaged over the posterior of the weights and the draws of the spectra.
 
     Parameters
@@ -26,6 +32,8 @@ def decode(views: Sequence[ViewPosterior], x: Tensor, covariance: Tensor | None 
     x : Tensor of shape (n, D), float64
     covariance : Tensor of shape (n, D, D), optional
         Uncertainty of x: the mean is then E m^T phi(x), exactly; the variance gains J cov J^T (delta method).
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of size factors; left out, rows are of typical size.
 
     Returns
     -------
@@ -35,29 +43,38 @@ def decode(views: Sequence[ViewPosterior], x: Tensor, covariance: Tensor | None 
     means, variances = [], []
     for part in chunks(x.shape[0], _CHUNK):
         spread = None if covariance is None else covariance[part]
-        of_views = [_decode_view(view, x[part], spread) for view in views]
+        own = [None if offset is None else offset[part] for offset in offsets or [None] * len(views)]
+        of_views = [_decode_view(view, x[part], spread, o) for view, o in zip(views, own, strict=True)]
         means.append(torch.cat([mean for mean, _ in of_views], dim=1))
         variances.append(torch.cat([variance for _, variance in of_views], dim=1))
     return torch.cat(means), torch.cat(variances)
 
 
-def _decode_view(view: ViewPosterior, x: Tensor, covariance: Tensor | None) -> tuple[Tensor, Tensor]:
-    means, variance = [], torch.zeros(x.shape[0], view.n_columns, dtype=torch.float64)
+def _decode_view(
+    view: ViewPosterior, x: Tensor, covariance: Tensor | None, offset: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    means, variances = [], []
     for draw in view.draws:
         phi = draw.features(x)
-        variance += view.noise_variance * (1.0 + draw.spread(phi)[:, view.group_of])
+        psi, variance = view.psi(draw, phi, offset)
         if covariance is not None:
-            phi = expected_features(x, covariance, draw.frequencies)
+            psi = psi + (expected_features(x, covariance, draw.frequencies) - phi) @ draw.mean
             # x's uncertainty as the rows of a square root R: sum over d of (R^T J)^2 is diag(J^T cov J)
             root = torch.linalg.cholesky(covariance).transpose(1, 2)
-            variance += ((root @ jet(x, draw.frequencies).jacobian) @ draw.mean).square().sum(1)
-        means.append(phi @ draw.mean)
+            variance = variance + ((root @ jet(x, draw.frequencies).jacobian) @ draw.mean).square().sum(1)
+        m, v = view.likelihood.predict(psi, variance)
+        means.append(m)
+        variances.append(v)
+    if isinstance(view.likelihood, Categorical):
+        return means[0], variances[0]  # categories have no average
     stacked = torch.stack(means)
-    return stacked.mean(0), variance / len(means) + stacked.var(0, unbiased=False)
+    return stacked.mean(0), torch.stack(variances).mean(0) + stacked.var(0, unbiased=False)
 
 
-def complete(views: Sequence[ViewPosterior], placement: Placement) -> tuple[Tensor, Tensor]:
-    """Predict every column of placed rows: the mixture over their modes.
+def complete(
+    views: Sequence[ViewPosterior], placement: Placement, offsets: Offsets | None = None
+) -> tuple[Tensor, Tensor]:
+    """Predict every column of placed rows: the mixture over their modes; of categories that of the best mode.
 
     Returns
     -------
@@ -65,17 +82,31 @@ def complete(views: Sequence[ViewPosterior], placement: Placement) -> tuple[Tens
     """
     means, variances = [], []
     for part in chunks(placement.modes.shape[0], _CHUNK):
-        mean, second = torch.zeros(()), torch.zeros(())
-        for r in range(placement.modes.shape[1]):
-            weight = placement.weights[part, r, None]
-            m, v = decode(views, placement.modes[part, r], placement.covariances[part, r])
-            mean, second = mean + weight * m, second + weight * (v + m.square())
-        means.append(mean)
-        variances.append((second - mean.square()).clamp(min=0.0))
+        own = [None if offset is None else offset[part] for offset in offsets or [None] * len(views)]
+        modes = [
+            decode(views, placement.modes[part, r], placement.covariances[part, r], own)
+            for r in range(placement.modes.shape[1])
+        ]
+        weights = placement.weights[part, :, None].unbind(1)
+        mean = torch.stack([w * m for w, (m, _) in zip(weights, modes, strict=True)]).sum(0)
+        # spread about the mean first: squares of large means would cancel
+        spread = [w * (v + (m - mean).square()) for w, (m, v) in zip(weights, modes, strict=True)]
+        variance = torch.stack(spread).sum(0)
+        kept = _categories(views, mean.shape[1])
+        means.append(torch.where(kept, modes[0][0], mean))
+        variances.append(torch.where(kept, modes[0][1], variance))
     return torch.cat(means), torch.cat(variances)
 
 
-def draw_rows(views: Sequence[ViewPosterior], placement: Placement, n_draws: int, seed: int) -> Tensor:
+def _categories(views: Sequence[ViewPosterior], n_columns: int) -> Tensor:
+    """Mark the data columns that hold categories, (sum of M,)."""
+    marks = [torch.full((view.n_data_columns,), isinstance(view.likelihood, Categorical)) for view in views]
+    return torch.cat(marks).expand(n_columns)
+
+
+def draw_rows(
+    views: Sequence[ViewPosterior], placement: Placement, n_draws: int, seed: int, offsets: Offsets | None = None
+) -> Tensor:
     """Draw completions: a mode, a latent around it, a spectrum, weights and noise.
 
     Returns
@@ -89,27 +120,35 @@ def draw_rows(views: Sequence[ViewPosterior], placement: Placement, n_draws: int
     factor = torch.linalg.cholesky(placement.covariances[rows, index])
     noise = torch.randn(n, n_draws, dim, 1, generator=source, dtype=torch.float64)
     x = placement.modes[rows, index] + (factor @ noise)[..., 0]
-    return torch.stack([sample_at(views, x[:, i], source) for i in range(n_draws)])
+    return torch.stack([sample_at(views, x[:, i], source, offsets) for i in range(n_draws)])
 
 
-def sample_at(views: Sequence[ViewPosterior], x: Tensor, source: torch.Generator) -> Tensor:
+def sample_at(
+    views: Sequence[ViewPosterior], x: Tensor, source: torch.Generator, offsets: Offsets | None = None
+) -> Tensor:
     """Draw new observations at latents, one draw of the spectrum per row and view, (n, D) -> (n, sum of M)."""
     out = []
-    for view in views:
+    for view, offset in zip(views, offsets or [None] * len(views), strict=True):
         which = torch.randint(len(view.draws), (x.shape[0],), generator=source)
-        y = torch.empty(x.shape[0], view.n_columns, dtype=torch.float64)
+        y = torch.empty(x.shape[0], view.n_data_columns, dtype=torch.float64)
         for s, draw in enumerate(view.draws):
             rows = (which == s).nonzero()[:, 0]
-            phi = draw.features(x[rows])
-            h = draw.spread(phi)[:, view.group_of]
-            noise = torch.randn(rows.shape[0], view.n_columns, generator=source, dtype=torch.float64)
-            y[rows] = phi @ draw.mean + (view.noise_variance * (1.0 + h)).sqrt() * noise
+            if not rows.numel():
+                continue
+            mean, variance = view.psi(draw, draw.features(x[rows]), None if offset is None else offset[rows])
+            psi = mean + variance.sqrt() * torch.randn(mean.shape, generator=source, dtype=torch.float64)
+            y[rows] = view.likelihood.draw(psi, source)
         out.append(y)
     return torch.cat(out, dim=1)
 
 
 def log_density(
-    views: Sequence[ViewPosterior], placement: Placement, rows: Sequence[Tensor], n_samples: int, seed: int
+    views: Sequence[ViewPosterior],
+    placement: Placement,
+    rows: Sequence[Tensor],
+    n_samples: int,
+    seed: int,
+    offsets: Offsets | None = None,
 ) -> Tensor:
     """Estimate log of the integral of p(y_observed | x) p(x) per row by importance sampling around its modes.
 
@@ -128,10 +167,13 @@ def log_density(
         In nats, per row; 0 for a row without observed entries.
     """
     densities = []
+    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
     for part in chunks(rows[0].shape[0], _CHUNK):
         p = Placement(placement.modes[part], placement.covariances[part], placement.weights[part])
         x, log_ratio = _proposals(p, n_samples, seed)
-        likelihood = torch.stack([_log_likelihood(views, x[:, i], [y[part] for y in rows]) for i in range(n_samples)])
+        own = [y[part] for y in encoded]
+        sizes = [None if offset is None else offset[part] for offset in offsets or [None] * len(views)]
+        likelihood = torch.stack([_log_likelihood(views, x[:, i], own, sizes) for i in range(n_samples)])
         densities.append((likelihood.T + log_ratio).logsumexp(1) - math.log(n_samples))
     return torch.cat(densities)
 
@@ -157,17 +199,14 @@ def _proposals(placement: Placement, n_samples: int, seed: int) -> tuple[Tensor,
     return x, -0.5 * x.square().sum(-1) - log_q
 
 
-def _log_likelihood(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor]) -> Tensor:
+def _log_likelihood(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor], offsets: Offsets) -> Tensor:
     """Return sum_v log mean_s p(y_v | x, W_s) over observed entries, (n,)."""
     total = torch.zeros(x.shape[0], dtype=torch.float64)
-    for view, y in zip(views, rows, strict=True):
-        seen = ~y.isnan()
+    for view, y, offset in zip(views, rows, offsets, strict=True):
+        seen, filled = ~y.isnan(), torch.nan_to_num(y)
         by_draw = []
         for draw in view.draws:
-            phi = draw.features(x)
-            h = draw.spread(phi)[:, view.group_of]
-            v = view.noise_variance * (1.0 + h)
-            entries = -0.5 * ((2.0 * math.pi * v).log() + (torch.nan_to_num(y) - phi @ draw.mean).square() / v)
+            entries = view.likelihood.log_predictive(filled, *view.psi(draw, draw.features(x), offset))
             by_draw.append((entries * seen).sum(1))
         total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
     return total

@@ -12,14 +12,22 @@ from bochner.inference.checkpoint import restore
 from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.fold import fold
 from bochner.inference.initialise import FloatArray, components, folded, model_from, start
+from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan, Start, evaluate
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
+from bochner.inference.warm import STEPS as WARM_STEPS
+from bochner.inference.warm import warm
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.elbo import Data, absorb, draw, elbo, regroup
 
 # A start's share of the race: long enough to leave the start's own shape behind.
 RACE_STEPS = 150
+# A start that was warmed has left it before: a shorter race tells.
+LOCAL_RACE_STEPS = 40
+# Steps without a gradient, in which the sites of views that are not Gaussian find their place.
+SETTLE_STEPS = 5
+REGROUP_STEPS = 50
 # Dimensions that the first, second, ... folding start begins with beyond D.
 _EXTRA = (2, 1, 3)
 
@@ -27,8 +35,8 @@ _EXTRA = (2, 1, 3)
 class Race:
     """Trains every start for a while and keeps the best by its bound on shared fresh draws."""
 
-    def __init__(self, data: Data, filled: Callable[[], FloatArray], plan: Plan) -> None:
-        self.data, self.filled, self.plan = data, filled, plan
+    def __init__(self, data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None) -> None:
+        self.data, self.filled, self.plan, self.stand_in = data, filled, plan, stand_in
         self.results: list[dict[str, Any]] = []
         self.decided = False
         self._best: Trainer[LatentVariableModel] | None = None
@@ -36,31 +44,72 @@ class Race:
     def trainer(self, index: int, latents: FloatArray) -> Trainer[LatentVariableModel]:
         """Build a trainer at given latents; restarts of one name differ by the draw of the kernels' start."""
         plan, seed = self.plan, self.plan.seed + index
-        model = model_from(latents, plan.names, plan.kernels, plan.n_mixtures, seed, plan.dtype, plan.device)
+        kernels = [kernel.prepared(plan.n_frequencies) for kernel in plan.kernels]
+        model = model_from(
+            latents,
+            plan.names,
+            kernels,
+            plan.n_mixtures,
+            seed,
+            plan.dtype,
+            plan.device,
+            plan.likelihoods,
+            self.data,
+        )
         n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 
         def objective(step: int) -> Tensor:
-            return elbo(model, self.data, draw(model, plan.n_frequencies, plan.sampling, seed, "train", step)).total
+            draws = draw(model, plan.n_frequencies, plan.sampling, seed, "train", step, plan.column_budget)
+            bound = elbo(model, self.data, draws)
+            absorb(model, bound)
+            if step % REGROUP_STEPS == 0:
+                regroup(model)
+            return bound.total
 
-        return Trainer(model, objective, n_entries, plan.training)
+        between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
+        return Trainer(model, objective, n_entries, plan.training, between=between)
+
+    def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
+        """Train on the stand-ins, if there are any, and settle the sites there."""
+        if self.stand_in is None:
+            return trainer
+        plan, model = self.plan, trainer.module
+        warm(
+            model,
+            self.stand_in,
+            n_frequencies=plan.n_frequencies,
+            sampling=plan.sampling,
+            seed=plan.seed + index,
+            learning_rate=plan.training.learning_rate,
+            n_steps=min(WARM_STEPS, plan.training.max_iter),
+        )
+        for step in range(SETTLE_STEPS):
+            with torch.no_grad():
+                draws = draw(model, plan.n_frequencies, plan.sampling, plan.seed + index, "settle", step)
+                absorb(model, elbo(model, self.data, draws))
+            regroup(model)
+        return Trainer(model, trainer.objective, trainer.n_entries, plan.training, between=trainer.between)
 
     def run(self) -> Trainer[LatentVariableModel]:
         """Race all starts; a single one needs no race."""
         plan, best = self.plan, -torch.inf
-        length = min(RACE_STEPS, plan.training.max_iter // 4)
+        steps = RACE_STEPS if self.stand_in is None else LOCAL_RACE_STEPS
+        length = min(steps, plan.training.max_iter // 4)
         for index, origin in enumerate(plan.starts):
             name, latents = self._latents(index, origin)
-            trainer = self.trainer(index, latents)
+            trainer = self._warm(self.trainer(index, latents), index)
             if self._best is None:
                 self._best = trainer
             result: dict[str, Any] = {"init": name, "index": index, "steps": 0}
-            result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race")
+            result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race", plan.column_budget)
             result["elbo_start"] = result["elbo"]
             if len(plan.starts) > 1:
                 with progress_bar(f"start {name}", length, plan.shown) as bar:
                     trainer.run(until=length, on_step=bar)
                 result["steps"] = trainer.state.step
-                result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race")
+                result["elbo"], result["elbo_se"] = evaluate(
+                    trainer.module, self.data, plan, "race", plan.column_budget
+                )
             self.results.append(result)
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
@@ -94,5 +143,5 @@ class Race:
         extra = _EXTRA[repeat] if repeat < len(_EXTRA) else repeat + 1
         wide = torch.tensor(components(self.filled(), plan.n_components + extra, seed), dtype=plan.dtype)
         n_steps = min(FOLD_STEPS, plan.training.max_iter)
-        narrow = fold(wide.to(plan.device), plan.n_components, plan.names, self.data, seed, n_steps)
+        narrow = fold(wide.to(plan.device), plan.n_components, plan.names, self.stand_in or self.data, seed, n_steps)
         return origin, folded(narrow.double().cpu().numpy(), seed)

@@ -7,6 +7,7 @@ value can only fall, by at most the squares dropped over 2 sigma^2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 
@@ -43,7 +45,9 @@ class Rotation:
     dropped: tuple[float, ...]
 
 
-def rotate(data: Data, share: float, seed: int) -> tuple[Data, Rotation]:
+def rotate(
+    data: Data, share: float, seed: int, likelihoods: Sequence[Likelihood] | None = None
+) -> tuple[Data, Rotation]:
     """Rotate the complete views to their leading columns.
 
     Parameters
@@ -53,14 +57,17 @@ def rotate(data: Data, share: float, seed: int) -> tuple[Data, Rotation]:
         Share of a view's squares that may be dropped, where it has more than 256 columns; else, or with 0, rounding
         only. Views with missing entries stay.
     seed : int
+    likelihoods : sequence over views of Likelihood, optional
+        Views that are not Gaussian stay; None: all are.
 
     Returns
     -------
     Data, Rotation
     """
     out, ranks, dropped = [], [], []
-    for blocks in data:
-        rotated, lost = _rotated(blocks[0], share, seed) if len(blocks) == 1 else (blocks[0], 0.0)
+    for v, blocks in enumerate(data):
+        conjugate = likelihoods is None or not isinstance(likelihoods[v], LocalLikelihood)
+        rotated, lost = _rotated(blocks[0], share, seed) if conjugate and len(blocks) == 1 else (blocks[0], 0.0)
         out.append((rotated, *blocks[1:]))
         ranks.append(sum(block.Y.shape[1] for block in out[-1]))
         dropped.append(lost)

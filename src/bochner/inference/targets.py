@@ -20,8 +20,10 @@ from torch import Tensor
 
 from bochner.features.derivatives import jet
 from bochner.features.fourier import evaluate
+from bochner.inference.local_targets import LocalTerm
 from bochner.inference.posterior import ViewPosterior
 from bochner.kernels.base import Frequencies
+from bochner.likelihoods.base import LocalLikelihood
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Term:
 class Target:
     """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views, plus log p(x)."""
 
-    terms: tuple[tuple[Term, ...], ...]
+    terms: tuple[tuple[Term | LocalTerm, ...], ...]
     n_components: int
 
     def to(self, dtype: torch.dtype) -> Target:
@@ -82,9 +84,10 @@ class Target:
         return Target(tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components)
 
     def table(self, x: Tensor) -> Tensor:
-        """Return the value of all rows at all points x (C, D), (n, C); rows must share their columns."""
+        """Return the value of all rows at all points x (C, D), (n, C); rows must share their columns, views be Gaussian."""
         value = -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi))
-        return value + sum(term.table(x) / len(draws) for draws in self.terms for term in draws)
+        conjugate = ((term, len(draws)) for draws in self.terms for term in draws if isinstance(term, Term))
+        return value + sum(term.table(x) / n_draws for term, n_draws in conjugate)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D, D)."""
@@ -98,26 +101,51 @@ class Target:
         return value, first, second
 
 
-def target_for(views: Sequence[ViewPosterior], rows: Sequence[Tensor], n_components: int, shared: bool) -> Target:
+def target_for(
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    n_components: int,
+    shared: bool,
+    offsets: Sequence[Tensor | None] | None = None,
+) -> Target:
     """Build the target of some rows.
 
     Parameters
     ----------
     views : sequence of ViewPosterior
     rows : sequence of Tensor of shape (n, M_v), float64
-        Scaled data, NaN where missing.
+        Scaled (views that are not Gaussian: encoded) data, NaN where missing.
     n_components : int
         D.
     shared : bool
-        Whether all these rows observe the same columns.
+        Whether all these rows observe the same columns of the Gaussian views.
+    offsets : sequence of Tensor of shape (n,) or None, optional
+        Logarithms of the rows' size factors by view.
     """
-    terms = []
-    for view, y in zip(views, rows, strict=True):
+    terms: list[tuple[Term | LocalTerm, ...]] = []
+    for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         seen = ~y.isnan()
-        if bool(seen.any()):
+        if not bool(seen.any()):
+            continue
+        if view.local is not None:
+            terms.append(_local_terms(view, view.local, y, None if offsets is None else offsets[v]))
+        else:
             filled = torch.where(seen, y, torch.zeros_like(y))
             terms.append(tuple(_term(view, s, filled, seen, shared) for s in range(len(view.draws))))
     return Target(tuple(terms), n_components)
+
+
+def _local_terms(
+    view: ViewPosterior, likelihood: LocalLikelihood, y: Tensor, offset: Tensor | None
+) -> tuple[LocalTerm, ...]:
+    seen = (~y.isnan()).to(y.dtype)
+    total = torch.zeros_like(seen) if view.intercept is None else view.intercept.expand_as(seen)
+    total = total if offset is None else total + offset[:, None]
+    filled = torch.nan_to_num(y)
+    return tuple(
+        LocalTerm(d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of)
+        for d in view.draws
+    )
 
 
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: bool) -> Term:

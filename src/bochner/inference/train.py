@@ -67,6 +67,8 @@ class State:
     rate : float
         Factor of the learning rate, halved at every roll back.
     roll_backs : int
+    blocks : list of (step, name, bound)
+        The bound after every block of the sweeps between steps; empty where a model has none.
     """
 
     step: int = 0
@@ -75,6 +77,7 @@ class State:
     plateau: bool = False
     rate: float = 1.0
     roll_backs: int = 0
+    blocks: list[Any] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -94,12 +97,21 @@ class Trainer(Generic[Module]):
     options : Options
     state : State, optional
         Of a run to continue.
+    between : callable, optional
+        Called after every step with the state: updates of blocks that gradients do not reach.
     """
 
     def __init__(
-        self, module: Module, objective: Objective, n_entries: int, options: Options, state: State | None = None
+        self,
+        module: Module,
+        objective: Objective,
+        n_entries: int,
+        options: Options,
+        state: State | None = None,
+        between: OnStep | None = None,
     ) -> None:
         self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
+        self.between = between
         self.state = state or State()
         # eps is tiny because gradients per entry are: the default would act as a hidden learning rate
         self.optimiser = torch.optim.Adam(
@@ -150,7 +162,7 @@ class Trainer(Generic[Module]):
         # torch keeps the tensors it is given and updates them in place: without a copy the snapshot would change
         self.optimiser.load_state_dict(_copy(optimiser))
         self.state.__dict__.update({**state, "rate": self.state.rate, "roll_backs": self.state.roll_backs})
-        self.state.history = list(state["history"])
+        self.state.history, self.state.blocks = list(state["history"]), list(state["blocks"])
 
     def _decay_length(self, start: int) -> int:
         return max(1, min(self.options.max_iter - start, math.ceil(self.options.decay * start)))
@@ -187,6 +199,8 @@ class Trainer(Generic[Module]):
 
     def _after_step(self, on_step: OnStep | None) -> None:
         state, options = self.state, self.options
+        if self.between is not None:
+            self.between(state)
         if state.decay_from is None:
             last = math.ceil(options.max_iter / (1.0 + options.decay))
             state.plateau = self._on_plateau()
@@ -208,7 +222,7 @@ class Trainer(Generic[Module]):
         return (last - before) / window < self.options.tol * self.n_entries
 
     def _snapshot(self) -> Snapshot:
-        state = {**vars(self.state), "history": list(self.state.history)}
+        state = {**vars(self.state), "history": list(self.state.history), "blocks": list(self.state.blocks)}
         return _copy(self.module.state_dict()), _copy(self.optimiser.state_dict()), state
 
     def _roll_back(self, cause: str) -> bool:

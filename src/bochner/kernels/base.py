@@ -78,8 +78,8 @@ class Kernel(nn.Module, ABC):
         return ", ".join(f"{name}={value!r}" for name, value in self._params.items() if name != "kernels")
 
     def values(self) -> dict[str, Tensor]:
-        """Return the current parameters in natural units: ``log_x`` as x, ``atanh_x`` as x."""
-        undo = {"log_": torch.exp, "atanh_": torch.tanh}
+        """Return the current parameters in natural units: ``log_x``, ``atanh_x`` and ``logit_x`` as x."""
+        undo = {"log_": torch.exp, "atanh_": torch.tanh, "logit_": torch.sigmoid}
         out = {}
         for name, parameter in self.named_parameters():
             stem, value = name, parameter.detach()
@@ -113,6 +113,10 @@ class SpectralKernel(Kernel, ABC):
     @abstractmethod
     def frequencies(self, noise: Tensor) -> Frequencies:
         """Turn base noise into P = Q H spectral points (pairs), differentiably in the parameters."""
+
+    def prepared(self, n_frequencies: int) -> Self:  # noqa: ARG002 - most kernels take any number
+        """Return what the kernel of a model with H points per component is like."""
+        return self
 
     @abstractmethod
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:

@@ -1,4 +1,4 @@
-"""Stationary kernels of the distance: RBF and Matern with their spectra, and the periodic kernel."""
+"""Stationary kernels of the distance, RBF and Matern, with their spectra."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, Kernel, SpectralKernel, as_tensor, check_components, positive
+from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, positive
 
 _MATERN_ORDERS = (0.5, 1.5, 2.5)
 
@@ -147,45 +147,6 @@ class Matern(SpectralKernel):
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:  # noqa: ARG002
         """Return a fresh kernel with the arguments the user gave."""
         return type(self)(**self._params)
-
-
-class Periodic(Kernel):
-    """k(x, x') = variance exp(-2 sum_d (sin(pi delta_d / period_d) / lengthscale_d)^2); exact only.
-
-    Parameters
-    ----------
-    period : float or array-like of shape (D,), default=1.0
-        Units of the latent, positive; learned as ``log_period``.
-    lengthscale : float or array-like of shape (D,), default=1.0
-        Without unit, positive; learned as ``log_lengthscale``.
-    variance : float, default=1.0
-        k(x, x), positive; learned as ``log_variance``.
-
-    Raises
-    ------
-    InputError
-        A value is not positive and finite, or has a wrong shape.
-
-    Notes
-    -----
-    Its spectrum is discrete: in one dimension weight e^(-1/l^2) I_n(1/l^2) at 2 pi n / period.
-    """
-
-    stationary = True
-
-    def __init__(self, period: Any = 1.0, lengthscale: Any = 1.0, variance: Any = 1.0) -> None:
-        super().__init__(period=period, lengthscale=lengthscale, variance=variance)
-        self.log_period = log_scale("period", period)
-        self.log_lengthscale = log_scale("lengthscale", lengthscale)
-        self.log_variance = log_scale("variance", variance, max_ndim=0)
-
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
-        check_components("period", self.log_period, x.shape[-1])
-        check_components("lengthscale", self.log_lengthscale, x.shape[-1])
-        turns = math.pi * (x[:, None, :] - (x if y is None else y)[None, :, :]) * (-self.log_period).exp().to(x.dtype)
-        square = (turns.sin() * (-self.log_lengthscale).exp().to(x.dtype)).square().sum(-1)
-        return self.log_variance.exp().to(x.dtype) * (-2.0 * square).exp()
 
 
 def _amplitude(log_variance: Tensor, noise: Tensor) -> Tensor:

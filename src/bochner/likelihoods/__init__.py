@@ -1,6 +1,19 @@
 """Likelihoods: the distribution of one observed entry given its noise-free value."""
 
-from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.binomial import Bernoulli, Binomial
+from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.poisson import Poisson
 
-__all__ = ["Gaussian", "Likelihood"]
+__all__ = [
+    "Bernoulli",
+    "Binomial",
+    "Categorical",
+    "Gaussian",
+    "Likelihood",
+    "LocalLikelihood",
+    "NegativeBinomial",
+    "Poisson",
+]

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
+from bochner.models.sites import Sites
 
 
 class View(nn.Module):
-    """One group of columns: its name, its kernel and its likelihood."""
+    """One group of columns: its name, its kernel and its likelihood, with sites where that is not Gaussian."""
 
-    def __init__(self, name: str, kernel: SpectralKernel, likelihood: Gaussian) -> None:
+    def __init__(self, name: str, kernel: SpectralKernel, likelihood: Likelihood, sites: Sites | None = None) -> None:
         super().__init__()
-        self.name, self.kernel, self.likelihood = name, kernel, likelihood
+        self.name, self.kernel, self.likelihood, self.sites = name, kernel, likelihood, sites
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """Of a Gaussian view."""
+        return cast(Gaussian, self.likelihood).noise_variance
 
 
 class LatentVariableModel(nn.Module):

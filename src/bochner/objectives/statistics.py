@@ -29,12 +29,25 @@ class Block:
         Positions within the view.
     square : float
         ||Y||^2 of all m columns, summed in float64.
+    seen : Tensor of shape (n, m), optional
+        Of views that are not Gaussian: 1 where observed, 0 where missing (Y is 0 there); None when all are observed.
+    offset : Tensor of shape (n,), optional
+        Of views that are not Gaussian: added to psi of every entry of a row, the logarithm of its size factor.
     """
 
     Y: Tensor
     rows: Tensor | None
     columns: Tensor
     square: float
+    seen: Tensor | None = None
+    offset: Tensor | None = None
+
+    @classmethod
+    def encoded(cls, Y: Tensor, rows: Tensor | None = None, offset: Tensor | None = None) -> Block:
+        """Build the block of a view that is not Gaussian from what its likelihood encoded, NaN = missing."""
+        missing = Y.isnan()
+        seen = (~missing).to(Y.dtype) if bool(missing.any()) else None
+        return cls(torch.nan_to_num(Y), rows, torch.arange(Y.shape[1]), 0.0, seen, offset)
 
     @property
     def n_columns(self) -> int:

@@ -1,0 +1,119 @@
+"""Which values a likelihood can have produced, and which likelihood could have produced the values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column
+from bochner.errors import InputError, message
+
+# Shares and ratios that decide between counts and bounded scores, and between Poisson and negative binomial.
+_PILED_UP = 0.01
+_EXCESS = 1.2
+
+
+@dataclass(frozen=True)
+class Support:
+    """What the entries of a view may be.
+
+    Attributes
+    ----------
+    kind : {"real", "binary", "trials", "counts", "categories"}
+    largest : ndarray of shape (), or (M_v,), optional
+        Of trials.
+    categories : sequence of sequence of float, optional
+        Of every column.
+    """
+
+    kind: str
+    largest: NDArray[np.float64] | None = None
+    categories: Sequence[Sequence[float]] | None = None
+
+    def _refused(self, X: FloatArray) -> tuple[BoolArray, str, str]:
+        """Return which entries cannot be, what was expected and what to do."""
+        if self.kind == "binary":
+            return (X != 0) & (X != 1), "zeros and ones", "threshold the column, or choose another likelihood"
+        if self.kind == "categories":
+            known = [np.isin(X[:, j], own) for j, own in enumerate(self.categories or ())]
+            bad = ~np.stack(known, axis=1) if known else np.zeros(X.shape, dtype=bool)
+            return bad, "categories seen in training", "write NaN if the category is new, or fit again with it"
+        bad = (X < 0) | (np.floor(X) != X)
+        if self.kind == "trials" and self.largest is not None:
+            over = self.largest < X
+            if (over & ~bad).any():
+                do = "raise n_trials, or correct the value"
+                return bad | over, "counts of at most n_trials", do
+        return bad, "counts (whole numbers of at least 0)", "correct the value, or choose another likelihood"
+
+    def check(self, X: FloatArray, own: IntArray, view: str, likelihood: str, column_names: ColumnNames = None) -> None:
+        """Refuse entries outside the support.
+
+        Parameters
+        ----------
+        X : ndarray of shape (N, M)
+            All columns; NaN = missing.
+        own : ndarray of int, shape (M_v,)
+            The view's columns.
+        view, likelihood : str
+            Names for the message.
+        column_names : sequence of str, shape (M,), optional
+
+        Raises
+        ------
+        InputError
+            Naming view, row, column and value of the first such entry.
+        """
+        if self.kind == "real":
+            return
+        part = X[:, own]
+        bad, expected, do = self._refused(part)
+        bad &= ~np.isnan(part)
+        if not bad.any():
+            return
+        row, j = (int(i) for i in np.argwhere(bad)[0])
+        place = f"row {row}, {describe_column(int(own[j]), column_names)}"
+        want = f"{expected} in view {view!r} (likelihood {likelihood!r})"
+        raise InputError(message(want, f"{part[row, j]:.10g} in {place}", do))
+
+
+def guess(X: FloatArray) -> tuple[str, str]:
+    """Choose a likelihood for the columns of a view, and say why.
+
+    Parameters
+    ----------
+    X : ndarray of shape (N, M_v)
+        NaN = missing.
+
+    Returns
+    -------
+    name, reason : str
+
+    Notes
+    -----
+    Zeros and ones are Bernoulli. Whole numbers of at least 0 are counts, unless they pile up at the largest of them,
+    as bounded scores do: Poisson when their variance about the columns' means is that of a Poisson, else negative
+    binomial. All else is Gaussian. Categories cannot be told from counts: name them.
+    """
+    values = X[~np.isnan(X)]
+    if np.isin(values, (0.0, 1.0)).all():
+        return "bernoulli", "every value is 0 or 1"
+    if (values < 0).any():
+        return "gaussian", f"there are negative values ({values.min():.6g})"
+    fractional = values != np.floor(values)
+    if fractional.any():
+        return "gaussian", f"there are fractions ({values[fractional][0]:.6g})"
+    top, below = (float(np.mean(values == v)) for v in (values.max(), values.max() - 1))
+    if top > _PILED_UP and top > below:
+        return (
+            "gaussian",
+            f"whole numbers pile up at the largest, {values.max():.6g} ({100 * top:.0f} % of the entries)",
+        )
+    mean = np.nanmean(X, axis=0)
+    ratio = float(np.nansum((X - mean) ** 2) / max(np.nansum(np.where(np.isnan(X), 0.0, mean)), 1e-300))
+    if ratio <= _EXCESS:
+        return "poisson", f"counts whose variance is {ratio:.2f} times their mean"
+    return "negative_binomial", f"counts whose variance is {ratio:.3g} times their mean"

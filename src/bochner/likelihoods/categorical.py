@@ -1,0 +1,139 @@
+"""Unordered categories, by sticks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from bochner.errors import InputError, message
+from bochner.likelihoods import polya_gamma
+from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
+from bochner.quadrature import normal_mean
+
+
+class Categorical(LocalLikelihood):
+    """y is one of C categories: category k is taken with probability logistic(psi_k) if no earlier one was.
+
+    A column of C categories has C - 1 columns of psi, each a Bernoulli of the rows that came so far; the order of the
+    categories matters a little. Categories are the values seen in training, and any number may name one.
+
+    Parameters
+    ----------
+    categories : sequence of sequence of float, optional
+        Of every column, in the order of the sticks; None takes the values of the data, ascending.
+
+    Notes
+    -----
+    MATH.md section 3; Linderman, Johnson and Adams (2015).
+    """
+
+    name: ClassVar[str] = "categorical"
+    support: ClassVar[str] = "categories"
+
+    def __init__(self, categories: Sequence[Sequence[float]] | None = None) -> None:
+        super().__init__(categories=categories)
+        if categories is not None and any(len(set(own)) < max(len(own), 1) for own in categories):
+            got = f"{[list(own) for own in categories]!r}"
+            raise InputError(message("distinct categories for every column", got, "list each category once"))
+        self.categories = None if categories is None else [[float(c) for c in own] for own in categories]
+
+    @property
+    def _known(self) -> list[list[float]]:
+        if self.categories is None:
+            raise InputError(message("categories", "None", "pass them, or let a model take them from its data"))
+        return self.categories
+
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """Sticks per column: C - 1, and one for a column that has a single category."""
+        return tuple(max(len(own) - 1, 1) for own in self._known)
+
+    def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002
+        """Take the categories from the data."""
+        if self._params["categories"] is not None:
+            return type(self)(**self._params)
+        found: list[list[float]] = [torch.unique(column[~column.isnan()]).tolist() for column in Y.T]
+        return type(self)(found)
+
+    def codes(self, Y: Tensor) -> Tensor:
+        """Return the position of each value among its column's categories; -1 if unknown, NaN if missing."""
+        out = torch.full_like(Y, -1.0)
+        for j, own in enumerate(self._known):
+            for k, value in enumerate(own):
+                out[:, j] = torch.where(Y[:, j] == value, torch.full_like(Y[:, j], float(k)), out[:, j])
+        return torch.where(Y.isnan(), Y, out)
+
+    def encode(self, Y: Tensor) -> Tensor:
+        """Return the sticks' outcomes: 1 taken, 0 passed by, NaN never reached."""
+        columns = []
+        for code, own in zip(self.codes(Y).T, self._known, strict=True):
+            never = torch.full_like(code, torch.nan)
+            if len(own) == 1:  # nothing is left to chance
+                columns.append(never)
+            columns += [torch.where(code >= k, (code == k).to(Y.dtype), never) for k in range(len(own) - 1)]
+        return torch.stack(columns, dim=1)
+
+    def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
+        """Return log p of each stick's outcome."""
+        return y * psi - torch.nn.functional.softplus(psi)
+
+    def probabilities(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
+        """Return p(y = k) of every column when psi ~ N(mean, variance): one (n, C) per column."""
+        taken = normal_mean(torch.sigmoid, mean, variance)
+        out = []
+        for part, own in zip(torch.split(taken, list(self.group_sizes), dim=1), self._known, strict=True):
+            rest = torch.cat([torch.ones_like(part[:, :1]), (1.0 - part).cumprod(1)], dim=1)
+            sticks = torch.cat([part, torch.ones_like(part[:, :1])], dim=1) * rest
+            out.append(sticks if len(own) > 1 else torch.ones_like(part))
+        return out
+
+    def mean(self, psi: Tensor) -> Tensor:
+        """Return the most probable category of every column, (n, sticks) -> (n, M)."""
+        return self.predict(psi, torch.zeros_like(psi))[0]
+
+    def variance(self, psi: Tensor) -> Tensor:
+        """Return the probability of any other category."""
+        return self.predict(psi, torch.zeros_like(psi))[1]
+
+    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the most probable category and the probability of any other, (n, M)."""
+        values, doubts = [], []
+        for p, own in zip(self.probabilities(mean, variance), self._known, strict=True):
+            best, index = p.max(dim=1)
+            values.append(torch.tensor(own, dtype=mean.dtype)[index])
+            doubts.append(1.0 - best)
+        return torch.stack(values, dim=1), torch.stack(doubts, dim=1).clamp(min=0.0)
+
+    def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
+        """Draw categories, (n, sticks) -> (n, M)."""
+        columns = []
+        for p, own in zip(self.probabilities(psi, torch.zeros_like(psi)), self._known, strict=True):
+            index = torch.multinomial(p, 1, generator=source)[:, 0]
+            columns.append(torch.tensor(own, dtype=psi.dtype)[index])
+        return torch.stack(columns, dim=1)
+
+    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Return the log odds of the sticks: -log(C - k) when all categories are as frequent."""
+        return torch.logit((y.nansum(0) + 0.5) / ((~y.isnan()).sum(0) + 1.0))
+
+    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
+        """Return one column of zeros and ones per category."""
+        pairs = [(j, value) for j, own in enumerate(self._known) for value in own]
+        columns = [torch.where(Y[:, j].isnan(), Y[:, j], (Y[:, j] == value).to(Y.dtype)) for j, value in pairs]
+        return torch.stack(columns, dim=1)
+
+    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:  # noqa: ARG002
+        """Return the Polya-gamma bound of the sticks and its slopes."""
+        return polya_gamma.slopes(y, 1.0, 0.0, mean, variance)
+
+    def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:  # noqa: ARG002
+        """Return the second derivatives of the bound."""
+        return polya_gamma.curvatures(1.0, mean, variance)
+
+    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return (a - b/2, psi) and (b, -log 2 cosh(c/2)), b = 1."""
+        c = (mean.square() + variance).sqrt()
+        return (y - 0.5, mean), (torch.ones_like(y), -polya_gamma.log_2cosh_half(c))

@@ -1,0 +1,149 @@
+"""Counts with more variance than mean."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from bochner.errors import InputError, message
+from bochner.kernels.base import as_tensor, positive
+from bochner.likelihoods import polya_gamma
+from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.counts import SizeFactors, check_size_factors, log_normalised, log_rate, moment_dispersion
+from bochner.quadrature import normal_mean
+
+# The Polya-gamma bound loosens as r grows (MATH.md section 3): beyond this the data are as good as Poisson.
+LARGEST, SMALLEST = 100.0, 0.02
+_NODES = 9
+
+
+class NegativeBinomial(LocalLikelihood):
+    """Counts of mean e^psi and variance mean + mean^2 / r.
+
+    Psi is the log mean, so that intercept and dispersion do not fight for the same thing; the logit of the usual form
+    is psi - log r.
+
+    Parameters
+    ----------
+    dispersion : {"shared", "column"} or float or array-like of shape (M,), default="shared"
+        r, learned: one for the view or one per column. Numbers are where training starts.
+    size_factors : {None, "total"}, default=None
+        "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
+
+    Raises
+    ------
+    InputError
+        A dispersion is not positive, or a name is unknown.
+
+    Notes
+    -----
+    The bound is Polya-gamma's (MATH.md section 3), but r follows the gradient of E log p(y | psi, r) itself: the
+    augmented bound would bias it downwards.
+    """
+
+    name: ClassVar[str] = "negative_binomial"
+    support: ClassVar[str] = "counts"
+
+    def __init__(
+        self,
+        dispersion: Literal["shared", "column"] | float | Any = "shared",
+        size_factors: SizeFactors = None,
+    ) -> None:
+        super().__init__(dispersion=dispersion, size_factors=size_factors)
+        check_size_factors(size_factors)
+        self.size_factors = size_factors
+        if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
+            raise InputError(message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"))
+        start = as_tensor(1.0 if isinstance(dispersion, str) else dispersion)
+        self.log_dispersion = nn.Parameter(positive("dispersion", start))
+
+    @property
+    def dispersion(self) -> Tensor:
+        """r, scalar or of shape (M,), float64, capped at 100."""
+        return self.log_dispersion.clamp(math.log(SMALLEST), math.log(LARGEST)).exp()
+
+    def _r(self, like: Tensor, columns: Tensor | None = None) -> Tensor:
+        r = self.dispersion.to(like.dtype)
+        return r if columns is None or r.ndim == 0 else r[columns]
+
+    def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:
+        """Start from moments about the columns' means."""
+        kind = self._params["dispersion"]
+        made = type(self)(**self._params)
+        if isinstance(kind, str):
+            sizes = torch.zeros(Y.shape[0], dtype=Y.dtype) if offset is None else offset.to(Y.dtype)
+            mean = (log_rate(Y, offset) + sizes[:, None]).exp()
+            r = moment_dispersion(Y, mean, shared=kind == "shared", smallest=0.1, largest=10.0)
+            made.log_dispersion = nn.Parameter(r.log())
+        elif made.log_dispersion.ndim and made.log_dispersion.shape[0] != Y.shape[1]:
+            got = f"{made.log_dispersion.shape[0]} numbers for {Y.shape[1]} columns"
+            raise InputError(message("one dispersion per column", got, "give one number per column of the view"))
+        return made
+
+    @staticmethod
+    def _log_c(y: Tensor, r: Tensor) -> Tensor:
+        y64, r64 = y.double(), r.double()
+        return (y64 + r64).lgamma() - (y64 + 1.0).lgamma() - r64.lgamma()
+
+    def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
+        """Return the log probability of counts given their log mean."""
+        r = self._r(psi)
+        z = psi - r.log()
+        return self._log_c(y, r).to(psi.dtype) + y * z - (y + r) * torch.nn.functional.softplus(z)
+
+    def mean(self, psi: Tensor) -> Tensor:
+        """Return e^psi."""
+        return psi.exp()
+
+    def variance(self, psi: Tensor) -> Tensor:
+        """Return e^psi + e^(2 psi) / r."""
+        mean = psi.exp()
+        return mean + mean.square() / self._r(psi).detach()
+
+    def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
+        """Draw counts: a Poisson of a gamma rate."""
+        r = self._r(psi).detach().expand(psi.shape).contiguous()
+        rate = torch._standard_gamma(r, generator=source) / r * psi.exp()
+        return torch.poisson(rate, generator=source)
+
+    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of counts whose log mean is normal, in closed form."""
+        first = (mean + 0.5 * variance).exp()
+        second = first.square() * variance.exp()
+        return first, first + second * (1.0 + 1.0 / self._r(mean).detach()) - first.square()
+
+    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
+        """Return the log of mean count over mean size."""
+        return log_rate(y, offset)
+
+    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+        """Return log(1 + y / size)."""
+        return log_normalised(Y, offset)
+
+    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
+        """Return the Polya-gamma bound and its slopes."""
+        r = self._r(mean, columns)
+        with torch.no_grad():
+            constant = self._log_c(y, r).to(mean.dtype)
+        return polya_gamma.slopes(y, y + r, constant, mean - r.log(), variance)
+
+    def parameter_value(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
+        """Return E log p(y | psi, r), elementwise, up to what does not depend on r: what r maximises."""
+        r = self._r(mean.double(), columns)
+        expected = normal_mean(lambda psi: torch.nn.functional.softplus(psi - r.log()), mean, variance, _NODES)
+        return self._log_c(y, r) - y * r.log() - (y + r) * expected
+
+    def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
+        """Return the second derivatives of the bound."""
+        r = self._r(mean).detach()
+        return polya_gamma.curvatures(y + r, mean - r.log(), variance)
+
+    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return ((y - r)/2, logit) and (y + r, -log 2 cosh(c/2))."""
+        r = self._r(mean).detach()
+        logit = mean - r.log()
+        c = (logit.square() + variance).sqrt()
+        return (0.5 * (y - r), logit), (y + r, -polya_gamma.log_2cosh_half(c))

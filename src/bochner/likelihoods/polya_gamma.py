@@ -1,0 +1,79 @@
+"""The Polya-gamma bound of logistic likelihoods, and Boehning's.
+
+log p(y | psi) = log c(y) + a psi - b log(1 + e^psi) is bounded under psi ~ N(mean, variance) by
+
+Polya-gamma: log c + (a - b/2) mean - b log 2 cosh(c/2),  c^2 = mean^2 + variance;
+Boehning:    log p(y | mean) - b variance / 8.
+
+Both are what MATH.md section 3 states, with the local parameters c and xi at their optimum for q; the KL divergence of
+the Polya-gamma variable is in the first (paper 004 drops it).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bochner.likelihoods.base import Curvatures, Slopes
+
+
+def log_2cosh_half(c: Tensor) -> Tensor:
+    """Return log(2 cosh(c/2)) for c >= 0."""
+    return 0.5 * c + torch.log1p(torch.exp(-c))
+
+
+_SMALL = 1e-5  # tanh(c/2) / 2c is 1/4 there up to c^2 / 48, below every rounding
+
+
+def mean_weight(c: Tensor) -> Tensor:
+    """Return E omega for omega ~ PG(1, c): tanh(c/2) / (2c), 1/4 at 0."""
+    c = c.clamp(min=_SMALL)
+    return torch.tanh(0.5 * c) / (2.0 * c)
+
+
+def _weight_slope(c: Tensor) -> Tensor:
+    """Return d E omega / d c^2."""
+    small = c < 0.05
+    safe = torch.where(small, torch.ones_like(c), c)
+    tanh = torch.tanh(0.5 * safe)
+    # (d/dc)(tanh(c/2) / 2c) / 2c
+    exact = (0.25 * (1.0 - tanh.square()) - 0.5 * tanh / safe) / (2.0 * safe.square())
+    series = -1.0 / 48.0 + c.square() / 240.0 - 17.0 * c.square().square() / 26880.0
+    return torch.where(small, series, exact)
+
+
+def slopes(a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:
+    """Return the Polya-gamma bound, elementwise.
+
+    Parameters
+    ----------
+    a, mean, variance : Tensor of shape (n, m)
+    b, log_c : Tensor of shape (n, m) or (m,), or float
+    """
+    c = torch.addcmul(variance, mean, mean).sqrt().clamp(min=_SMALL)
+    # one exponential serves both: tanh(c/2) = (1 - e^-c) / (1 + e^-c)
+    less = torch.expm1(-c)
+    more = less + 2.0
+    omega, log_cosh = b * (less / (more * c)).mul_(-0.5), more.log().add_(c, alpha=0.5)
+    kappa = a - 0.5 * b
+    return Slopes(log_c + kappa * mean - b * log_cosh, kappa - omega * mean, -0.5 * omega)
+
+
+def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
+    """Return the second derivatives of the Polya-gamma bound."""
+    c = (mean.square() + variance).sqrt()
+    omega, slope = b * mean_weight(c), b * _weight_slope(c)
+    return Curvatures(-omega - 2.0 * mean.square() * slope, -mean * slope, -0.5 * slope)
+
+
+def bohning_slopes(a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:
+    """Return Boehning's bound, elementwise; its curvature does not depend on q."""
+    eighth = -0.125 * b * torch.ones_like(mean)
+    value = log_c + a * mean - b * torch.nn.functional.softplus(mean)
+    return Slopes(value + eighth * variance, a - b * torch.sigmoid(mean), eighth)
+
+
+def bohning_curvatures(b: Tensor | float, mean: Tensor) -> Curvatures:
+    """Return the second derivatives of Boehning's bound."""
+    p, zero = torch.sigmoid(mean), torch.zeros_like(mean)
+    return Curvatures(-b * p * (1.0 - p), zero, zero)

@@ -1,0 +1,118 @@
+"""What the bound of a non-Gaussian view holds for every entry and column."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bochner.likelihoods.base import LocalLikelihood
+
+# Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of the bound on
+# 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.
+N_GROUPS = 4
+# Deviation of an intercept about where the data put it, in logits or log rates: separable columns stay finite.
+INTERCEPT_STD = 2.0
+
+
+@dataclass(frozen=True)
+class SiteUpdate:
+    """New sites of some columns.
+
+    Attributes
+    ----------
+    columns : Tensor of shape (m,), int64
+    precision, pull : Tensor of shape (n, m)
+    intercept : Tensor of shape (m,)
+    """
+
+    columns: Tensor
+    precision: Tensor
+    pull: Tensor
+    intercept: Tensor
+
+
+class Sites(nn.Module):
+    """q(A_m) is proportional to N(0, I) prod_n exp(pull_nm psi - precision_nm psi^2 / 2), psi = phi(x_n)^T a_m.
+
+    Whatever the numbers, that is a distribution of the weights and its bound is one; `absorb` makes it tighter.
+
+    Parameters
+    ----------
+    likelihood : LocalLikelihood
+    y, seen : Tensor of shape (n, m)
+        Encoded data, 0 where missing, and 1 where observed.
+    offset : Tensor of shape (n,)
+    n_groups : int or None
+        Covariances of weights; None gives every column its own.
+    """
+
+    precision: Tensor
+    pull: Tensor
+    intercept: Tensor
+    centre: Tensor
+    group_of: Tensor
+
+    def __init__(
+        self,
+        likelihood: LocalLikelihood,
+        y: Tensor,
+        seen: Tensor,
+        offset: Tensor,
+        n_groups: int | None = N_GROUPS,
+    ) -> None:
+        super().__init__()
+        observed = torch.where(seen > 0, y, torch.full_like(y, torch.nan)).double()
+        centre = likelihood.intercept(observed, offset.double()).to(y.dtype)
+        with torch.no_grad():
+            total = offset[:, None] + centre
+            psi = likelihood.first(y, total)
+            slopes = likelihood.slopes(y, psi, torch.full_like(psi, 0.1))
+            precision = -2.0 * seen * slopes.d_variance
+            pull = seen * slopes.d_mean + precision * (psi - total)
+        self.n_groups = n_groups
+        self.register_buffer("precision", precision)
+        self.register_buffer("pull", pull)
+        self.register_buffer("intercept", centre.clone())
+        self.register_buffer("centre", centre)
+        self.register_buffer("group_of", torch.zeros(y.shape[1], dtype=torch.int64, device=y.device))
+        self.regroup()
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of psi."""
+        return int(self.pull.shape[1])
+
+    def regroup(self) -> None:
+        """Put columns of about the same precision into one group, groups of about the same size."""
+        m = self.n_columns
+        if self.n_groups is None or self.n_groups >= m:
+            self.group_of.copy_(torch.arange(m))
+            return
+        order = self.precision.double().mean(0).argsort(stable=True)
+        self.group_of[order] = torch.arange(m, device=order.device) * self.n_groups // m
+
+    def absorb(self, update: SiteUpdate) -> None:
+        """Put new sites in place."""
+        self.precision[:, update.columns] = update.precision
+        self.pull[:, update.columns] = update.pull
+        self.intercept[update.columns] = update.intercept
+
+    def log_prior(self, columns: Tensor) -> Tensor:
+        """Return the penalty of the intercepts, at most 0, per column: -(b - centre)^2 / (2 std^2)."""
+        away = (self.intercept - self.centre)[columns].double() / INTERCEPT_STD
+        return -0.5 * away.square()
+
+
+def column_batch(n_rows: int, n_columns: int, n_features: int, budget: float) -> int:
+    """Return how many columns a step takes: their products stay below a budget of multiplications.
+
+    Parameters
+    ----------
+    n_rows, n_columns, n_features : int
+    budget : float
+        Multiplications of one product of features and columns.
+    """
+    return max(1, min(n_columns, math.ceil(budget / (n_rows * n_features))))

@@ -1,0 +1,163 @@
+"""What each spectral point would add to the evidence under each component: the exact local expectation of q(z).
+
+Let pair l be the cosine and sine of w_l, Sigma_-l = sigma^2 I + Phi_-l^T Phi_-l the covariance without it and F a
+candidate pair. Putting F in the place of pair l changes log p(Y | X, W), from its value without pair l, by
+
+-(M/2) log det(I + S) + 1/2 tr[(I + S)^-1 R R^T],   S = F Sigma_-l^-1 F^T (2 x 2),   R = F Sigma_-l^-1 Y (2 x M).
+
+Both follow from the additive statistics of the current pairs and the candidates together, once, without a
+factorisation per point: with B = Phi Phi^T + sigma^2 I and D = sigma^2 (B^-1)_ll, S and R without pair l are those with
+it plus S_Fl D^-1 S_lF and S_Fl D^-1 R_l.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bochner.data.batches import chunks
+from bochner.features.fourier import evaluate
+from bochner.kernels.base import Frequencies
+from bochner.linalg import cholesky
+from bochner.models.sites import Sites
+from bochner.objectives.collapsed import CHUNK_ROWS
+from bochner.objectives.statistics import Block, Statistics, statistics, total
+
+
+@torch.no_grad()
+def replacement_gains(
+    x: Tensor,
+    current: Frequencies,
+    candidates: Frequencies,
+    noise_variance: Tensor,
+    blocks: tuple[Block, ...],
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Tensor:
+    """Return what log p(Y | X, W) gains when candidate c takes the place of point l, shape (C, H), nats.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, D)
+    current, candidates : Frequencies
+        H and C points, stationary.
+    noise_variance : Tensor, scalar
+    blocks : tuple of Block
+        A Gaussian view.
+    chunk_rows : int
+
+    Returns
+    -------
+    Tensor of shape (C, H), float64
+        Counted from the evidence without point l: differences within a column are those of the evidence.
+    """
+    both, n_points, n_candidates = _together(current, candidates, x.dtype)
+    gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
+    for block in blocks:
+        seen = x if block.rows is None else x[block.rows]
+        stats = total(
+            statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0)
+            for rows in chunks(block.Y.shape[0], chunk_rows)
+        )
+        gains += _block_gains(_by_pair(stats, n_points + n_candidates), n_points, noise_variance.double())
+    return gains
+
+
+@torch.no_grad()
+def site_gains(
+    x: Tensor,
+    current: Frequencies,
+    candidates: Frequencies,
+    sites: Sites,
+    block: Block,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Tensor:
+    """Return what the bound of a view that is not Gaussian gains, given its sites, shape (C, H), nats.
+
+    Parameters
+    ----------
+    x, current, candidates, chunk_rows
+        As in ``replacement_gains``.
+    sites : Sites
+        Each group of columns is taken to have its mean precision: one weighted Gram per group.
+    block : Block
+        Says which rows have data.
+
+    Returns
+    -------
+    Tensor of shape (C, H), float64
+
+    Notes
+    -----
+    Given the sites, q(A)'s bound is the evidence of Gaussian data with precisions of their own and unit noise: the same
+    algebra with G = sum_n w_n phi_n phi_n^T, C = Phi pull and sigma^2 = 1.
+    """
+    both, n_points, n_candidates = _together(current, candidates, x.dtype)
+    seen = x if block.rows is None else x[block.rows]
+    gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
+    one = gains.new_ones(())
+    for group in range(int(sites.group_of.max()) + 1):
+        columns = (sites.group_of == group).nonzero()[:, 0]
+        weight, pull = sites.precision[:, columns].mean(1), sites.pull[:, columns]
+        parts = []
+        for rows in chunks(seen.shape[0], chunk_rows):
+            features = evaluate(seen[rows], both).features
+            gram = ((features * weight[rows]) @ features.T).double()
+            cross = (features @ pull[rows]).double()
+            parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
+        gains += _block_gains(_by_pair(total(parts), n_points + n_candidates), n_points, one)
+    return gains
+
+
+def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype) -> tuple[Frequencies, int, int]:
+    """All points, those there first, and the number of each kind."""
+    first = torch.cat([current.first, candidates.first])
+    both = Frequencies(first, None, torch.cat([current.amplitude, candidates.amplitude])).to(dtype)
+    return both, current.first.shape[0], candidates.first.shape[0]
+
+
+def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
+    """Reorder the features so that the cosine and the sine of a point stand together."""
+    order = torch.arange(2 * n_pairs, device=stats.gram.device).reshape(2, n_pairs).T.flatten()
+    return Statistics(stats.gram[order][:, order], stats.cross[order], stats.square, stats.n_rows, stats.n_columns)
+
+
+def _block_gains(stats: Statistics, n_points: int, s2: Tensor) -> Tensor:
+    k, m_cols = 2 * n_points, stats.n_columns
+    own, mixed = stats.gram[:k, :k].clone(), stats.gram[k:, :k]
+    own.diagonal().add_(s2)
+    inverse = cholesky(own).inverse()
+    m = inverse @ stats.cross[:k]  # R of the current pairs
+    to_current = mixed @ inverse  # S between candidates and current pairs
+    among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2
+    r = (stats.cross[k:] - mixed @ m) / s2  # R of the candidates
+    # without pair l: S_cl D_l^-1, (C, H, 2, 2)
+    left_out = torch.linalg.inv(s2 * _diagonal_pairs(inverse))
+    link = to_current.reshape(-1, 2, n_points, 2).transpose(1, 2)
+    weight = link @ left_out
+    s = among[:, None] + weight @ link.mT
+    outer = _row_pairs(r, r)[:, None]
+    cross = weight @ (r @ m.T).reshape(-1, 2, n_points, 2).permute(0, 2, 3, 1)
+    outer = outer + cross + cross.mT + weight @ _row_pairs(m, m) @ weight.mT
+    return _pair_evidence(s, outer, m_cols)
+
+
+def _pair_evidence(s: Tensor, outer: Tensor, m_cols: int) -> Tensor:
+    """-(M/2) log det(I + S) + 1/2 tr[(I + S)^-1 R R^T] for 2 x 2 matrices, written out."""
+    a, b, d = 1.0 + s[..., 0, 0], 0.5 * (s[..., 0, 1] + s[..., 1, 0]), 1.0 + s[..., 1, 1]
+    det = a * d - b * b
+    trace = (d * outer[..., 0, 0] + a * outer[..., 1, 1] - b * (outer[..., 0, 1] + outer[..., 1, 0])) / det
+    return -0.5 * m_cols * det.log() + 0.5 * trace
+
+
+def _diagonal_pairs(matrix: Tensor) -> Tensor:
+    """The 2 x 2 blocks on the diagonal, (2 P, 2 P) -> (P, 2, 2)."""
+    n = matrix.shape[0] // 2
+    pairs = matrix.reshape(n, 2, n, 2).diagonal(dim1=0, dim2=2)
+    return pairs.permute(2, 0, 1)
+
+
+def _row_pairs(left: Tensor, right: Tensor) -> Tensor:
+    """The 2 x 2 products of the same pairs of rows, (2 P, K), (2 P, K) -> (P, 2, 2)."""
+    return left.reshape(-1, 2, left.shape[1]) @ right.reshape(-1, 2, right.shape[1]).mT

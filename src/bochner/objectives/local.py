@@ -1,0 +1,263 @@
+"""The bound of a view whose likelihood is not Gaussian, with q(A) and its sites in closed-form blocks.
+
+sum_nm bound of E_q log p(y_nm | psi_nm) - sum_m KL(q(A_m) || N(0, I)), psi_nm = intercept_m + offset_n + phi_n^T a_m.
+
+q(A) comes from sites that are held from step to step; new ones, where the bound of each entry touches at the new q, go
+back to the caller. For Polya-gamma and Boehning this is coordinate ascent and never lowers the bound; at its fixed
+point the value is MATH.md section 3's collapsed bound. By the envelope theorem the gradient takes q(A) as given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bochner.data.batches import chunks
+from bochner.features.fourier import Trace, evaluate, pull_back
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods.base import LocalLikelihood, Slopes
+from bochner.models.sites import INTERCEPT_STD, Sites, SiteUpdate
+from bochner.objectives.statistics import Block
+from bochner.objectives.weighted import quadratic_forms, weighted_products
+from bochner.objectives.weights import Weights, weights_from
+
+CHUNK_ROWS = 1024
+_TOLERANCE = 1e-3
+_LARGEST_INTERCEPT_STEP = 1.0
+
+
+@dataclass(frozen=True)
+class LocalValue:
+    """A view's bound and what it asks of its sites.
+
+    Attributes
+    ----------
+    value : Tensor, scalar float64
+        In nats; an unbiased estimate when only some columns were asked for.
+    update : SiteUpdate
+    """
+
+    value: Tensor
+    update: SiteUpdate
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Some columns of a view, ordered by group.
+
+    Attributes
+    ----------
+    columns : Tensor of shape (m,), int64
+    y, seen, precision, pull : Tensor of shape (n, m)
+    total : Tensor of shape (n, m)
+        Intercept plus offset.
+    sizes : tuple of int
+        Columns of each group.
+    scale : float
+        All columns over these.
+    """
+
+    columns: Tensor
+    y: Tensor
+    seen: Tensor | None
+    precision: Tensor
+    pull: Tensor
+    total: Tensor
+    sizes: tuple[int, ...]
+    scale: float
+
+    @classmethod
+    def of(cls, sites: Sites, block: Block, columns: Tensor | None) -> Entries:
+        """Gather columns (None = all)."""
+        m = sites.n_columns
+        chosen = torch.arange(m, device=sites.pull.device) if columns is None else columns
+        chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
+        counts = torch.bincount(sites.group_of[chosen]).tolist()
+
+        def take(part: Tensor) -> Tensor:
+            return part.index_select(1, chosen)
+
+        total = sites.intercept[chosen].expand(block.Y.shape[0], -1)
+        if block.offset is not None:
+            total = total + block.offset[:, None]
+        return cls(
+            chosen,
+            take(block.Y),
+            None if block.seen is None else take(block.seen),
+            take(sites.precision),
+            take(sites.pull),
+            total,
+            tuple(c for c in counts if c),
+            m / len(chosen),
+        )
+
+    def masked(self, part: Tensor) -> Tensor:
+        """Set what belongs to missing entries to 0."""
+        return part if self.seen is None else part * self.seen
+
+
+def local_evidence(
+    x: Tensor,
+    frequencies: Frequencies,
+    likelihood: LocalLikelihood,
+    sites: Sites,
+    block: Block,
+    *,
+    columns: Tensor | None = None,
+    n_sweeps: int = 1,
+    tol: float = _TOLERANCE,
+) -> LocalValue:
+    """Evaluate the bound of a view, differentiable once in x, the frequencies and the likelihood's parameters.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, D)
+        Latents of all rows.
+    frequencies : Frequencies
+    likelihood : LocalLikelihood
+    sites : Sites
+        Left alone; the update is returned.
+    block : Block
+        Encoded data of the rows that have any, 0 where an entry is missing.
+    columns : Tensor of shape (m,), int64, optional
+        A mini-batch; the value is then scaled to all columns.
+    n_sweeps : int
+        Times that q(A) and its sites are brought up to date before the bound is taken.
+    tol : float
+        Relative error of the means of q(A).
+
+    Returns
+    -------
+    LocalValue
+    """
+    f = frequencies.to(x.dtype)
+    entries = Entries.of(sites, block, columns)
+    parameters = [p for p in likelihood.parameters() if p.requires_grad]
+    holder: list[_Touch] = []
+    value: Tensor = _LocalEvidence.apply(  # type: ignore[no-untyped-call]
+        x, f.first, f.second, f.amplitude, likelihood, block.rows, entries, n_sweeps, tol, holder, *parameters
+    )
+    prior = entries.scale * sites.log_prior(entries.columns).sum()
+    return LocalValue(value + prior, _update(holder[0], entries.columns, sites))
+
+
+@dataclass(frozen=True)
+class _Touch:
+    """Sites where each entry's bound touches at q, (n, m), and the bound's slope in the intercepts, (m,)."""
+
+    precision: Tensor
+    pull: Tensor
+    slope: Tensor
+
+
+def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
+    """Step to the intercepts that maximise the touching quadratic and their prior; the sites move along."""
+    now, centre = sites.intercept[columns], sites.centre[columns]
+    slope = touch.slope - (now - centre) / INTERCEPT_STD**2
+    step = slope / (touch.precision.sum(0) + 1.0 / INTERCEPT_STD**2)
+    step = step.clamp(-_LARGEST_INTERCEPT_STEP, _LARGEST_INTERCEPT_STEP)
+    return SiteUpdate(columns, touch.precision, touch.pull - touch.precision * step, now + step)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """q(A) and the entries' slopes under it."""
+
+    weights: Weights
+    latent: Tensor
+    variance: Tensor
+    slopes: Slopes
+
+    def sites(self, entries: Entries) -> tuple[Tensor, Tensor]:
+        """Return precision and pull where each entry's bound touches: -2 d_variance, d_mean + precision psi."""
+        precision = entries.masked(-2.0 * self.slopes.d_variance)
+        return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
+
+
+def local_pass(features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float) -> Pass:
+    """Bring q(A) up to date with the sites and lay the bound of every entry at it."""
+    weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
+    latent = features.T @ weights.mean
+    variance = weights.spread(quadratic_forms(features, weights.covariance))
+    slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
+    return Pass(weights, latent, variance, slopes)
+
+
+class _LocalEvidence(torch.autograd.Function):
+    """The value computes its own gradient: the backward pass only scales it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        first: Tensor,
+        second: Tensor | None,
+        amplitude: Tensor,
+        likelihood: LocalLikelihood,
+        rows: Tensor | None,
+        entries: Entries,
+        n_sweeps: int,
+        tol: float,
+        holder: list[_Touch],
+        *parameters: Tensor,
+    ) -> Tensor:
+        f = Frequencies(first, second, amplitude)
+        seen = x if rows is None else x[rows]
+        traces = [evaluate(seen[part], f) for part in chunks(seen.shape[0], CHUNK_ROWS)]
+        features = torch.cat([trace.features for trace in traces], dim=1) if len(traces) > 1 else traces[0].features
+        for _ in range(n_sweeps):
+            found = local_pass(features, likelihood, entries, tol)
+            precision, pull = found.sites(entries)
+            entries = replace(entries, precision=precision, pull=pull)
+        holder.append(_Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0)))
+        value = entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
+        wanted = any(ctx.needs_input_grad)
+        ctx.n_parameters = len(parameters)
+        if wanted:
+            own = _parameter_gradients(likelihood, found, entries, parameters)
+            upstream = entries.scale * _feature_gradient(features, found, entries)
+            grads = [*_pulled(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
+            ctx.save_for_backward(*grads)
+        return entries.scale * value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
+        return (*grads[:4], None, None, None, None, None, None, *grads[4:])
+
+
+def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor:
+    """Return sum_m m_m g_nm + 2 sum_g (sum_{m in g} g'_nm) S_g phi_n with g, g' the slopes in mean and variance."""
+    weights = found.weights
+    on_variance = 2.0 * weights.gather(entries.masked(found.slopes.d_variance))
+    through = weighted_products(features, weights.covariance, on_variance)
+    return torch.addmm(through, weights.mean, entries.masked(found.slopes.d_mean).T)
+
+
+def _parameter_gradients(
+    likelihood: LocalLikelihood, found: Pass, entries: Entries, parameters: tuple[Tensor, ...]
+) -> list[Tensor]:
+    if not parameters:
+        return []
+    with torch.enable_grad():
+        value = likelihood.parameter_value(entries.y, entries.total + found.latent, found.variance, entries.columns)
+        return list(torch.autograd.grad(entries.masked(value).sum(), parameters))
+
+
+def _pulled(
+    x: Tensor, rows: Tensor | None, traces: list[Trace], f: Frequencies, upstream: Tensor
+) -> list[Tensor | None]:
+    """Carry the features' gradient back to the latents and the spectral points."""
+    parts = [
+        pull_back(trace, f, up.contiguous())
+        for trace, up in zip(traces, torch.split(upstream, CHUNK_ROWS, dim=1), strict=True)
+    ]
+    d_rows = torch.cat([part[0] for part in parts])
+    d_x = d_rows if rows is None else torch.zeros_like(x).index_add_(0, rows, d_rows)
+    first = torch.stack([part[1] for part in parts]).sum(0)
+    seconds = [part[2] for part in parts if part[2] is not None]
+    second = torch.stack(seconds).sum(0) if seconds else None
+    return [d_x, first, second, torch.stack([part[3] for part in parts]).sum(0)]

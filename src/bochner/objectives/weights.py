@@ -1,0 +1,128 @@
+"""q(A) of a view from its sites: covariances by groups of columns, means by conjugate gradients.
+
+With precision omega_nm and pull h_nm the best q(A_m) has S_m^-1 = I + Phi Omega_m Phi^T and m_m = S_m Phi h_m. Columns
+of about the same precision share one covariance, S_g^-1 = I + Phi mean_{m in g}(Omega_m) Phi^T, which is the best one
+they can share; the means stay exact, because S_g is a good preconditioner for each of them. Any (m, S) gives a valid
+bound, so that both are matters of speed, never of correctness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.linalg import cholesky
+from bochner.objectives.weighted import weighted_grams
+
+_MAX_ITER = 20
+
+
+@dataclass(frozen=True)
+class Weights:
+    """q(A_m) = N(mean_m, covariance_{group of m}) of some columns, which stand group after group.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (K, m)
+    covariance : Tensor of shape (G, K, K)
+        In the precision of the products.
+    logdet : Tensor of shape (G,), float64
+        log det S_g^-1.
+    trace : Tensor of shape (G,), float64
+    sizes : tuple of int
+        Columns of each group.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    logdet: Tensor
+    trace: Tensor
+    sizes: tuple[int, ...]
+
+    def kl(self) -> Tensor:
+        """Return KL(q(A_m) || N(0, I)) of every column, (m,), float64."""
+        k = self.mean.shape[0]
+        return self.spread(0.5 * (self.trace - k + self.logdet)) + 0.5 * self.mean.double().square().sum(0)
+
+    def spread(self, by_group: Tensor) -> Tensor:
+        """Repeat what groups have for their columns, (..., G) -> (..., m)."""
+        sizes = torch.tensor(self.sizes, device=by_group.device)
+        return torch.repeat_interleave(by_group, sizes, dim=-1, output_size=sum(self.sizes))
+
+    def gather(self, by_column: Tensor) -> Tensor:
+        """Add up over the columns of every group, (n, m) -> (n, G)."""
+        return torch.stack([part.sum(1) for part in torch.split(by_column, list(self.sizes), dim=1)], dim=1)
+
+
+def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float) -> Weights:
+    """Solve for q(A).
+
+    Parameters
+    ----------
+    features : Tensor of shape (K, n)
+    precision, pull : Tensor of shape (n, m)
+        Columns group after group.
+    sizes : tuple of int
+        Columns of each group.
+    tol : float
+        Relative residual at which the means are exact enough.
+
+    Returns
+    -------
+    Weights
+    """
+    counts = precision.new_tensor(sizes)
+    average = torch.stack([part.sum(1) for part in torch.split(precision, list(sizes), dim=1)], dim=1) / counts
+    gram = weighted_grams(features, average)
+    gram.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    factor = cholesky(gram)
+    inverse = factor.inverse()
+    trace = torch.diagonal(inverse, dim1=-2, dim2=-1).sum(-1)
+    covariance = inverse.to(features.dtype)
+    shared = all(size == 1 for size in sizes)  # then the preconditioner is the solution
+    mean = _solve(features, precision, features @ pull, covariance, sizes, 0 if shared else _MAX_ITER, tol)
+    return Weights(mean, covariance, factor.logdet(), trace, sizes)
+
+
+def _precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    if covariance.shape[0] == right.shape[1]:
+        return torch.bmm(covariance, right.T[:, :, None])[:, :, 0].T
+    return torch.cat(
+        [s @ part for s, part in zip(covariance, torch.split(right, list(sizes), dim=1), strict=True)], dim=1
+    )
+
+
+def _solve(
+    features: Tensor,
+    precision: Tensor,
+    right: Tensor,
+    covariance: Tensor,
+    sizes: tuple[int, ...],
+    max_iter: int,
+    tol: float,
+) -> Tensor:
+    """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at once."""
+    mean = _precondition(covariance, right, sizes)
+    if max_iter == 0:
+        return mean
+
+    def apply(v: Tensor) -> Tensor:
+        return torch.addmm(v, features, precision * (features.T @ v))
+
+    residual = right - apply(mean)
+    z = _precondition(covariance, residual, sizes)
+    direction, inner = z, (residual * z).sum(0)
+    # a column's error in the metric of q, r^T S r, against that of its pull
+    goal = tol**2 * (right * mean).sum(0).clamp(min=1.0)
+    for _ in range(max_iter):
+        if not bool((inner > goal).any()):
+            break
+        image = apply(direction)
+        step = inner / (direction * image).sum(0).clamp(min=1e-30)
+        mean, residual = mean + step * direction, residual - step * image
+        z = _precondition(covariance, residual, sizes)
+        inner, before = (residual * z).sum(0), inner
+        direction = z + (inner / before.clamp(min=1e-30)) * direction
+    return mean

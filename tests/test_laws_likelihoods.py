@@ -1,0 +1,326 @@
+"""Law 3 for every likelihood: a concrete likelihood that is not among the examples fails the suite."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import pickle
+import pkgutil
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import bochner.likelihoods
+from bochner.errors import InputError
+from bochner.inference.persistence import likelihood_from_json, likelihood_to_json
+from bochner.likelihoods import Bernoulli, Binomial, Categorical, Gaussian, NegativeBinomial, Poisson
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.counts import moment_dispersion
+from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
+from bochner.quadrature import log_normal_mean, normal_mean, normal_nodes
+from bochner.random import generator
+
+COUNTS = torch.arange(0, 4000, dtype=torch.float64)
+# likelihood, every value y can take for one column of psi, and values of y to check bounds at
+EXAMPLES: dict[type[LocalLikelihood], list[tuple[Callable[[], LocalLikelihood], Tensor, list[float]]]] = {
+    Bernoulli: [
+        (Bernoulli, COUNTS[:2], [0.0, 1.0]),
+        (lambda: Bernoulli(bound="bohning"), COUNTS[:2], [0.0, 1.0]),
+    ],
+    Binomial: [
+        (lambda: Binomial(7), COUNTS[:8], [0.0, 3.0, 7.0]),
+        (lambda: Binomial(7, bound="bohning"), COUNTS[:8], [0.0, 3.0, 7.0]),
+    ],
+    NegativeBinomial: [
+        (lambda: NegativeBinomial(0.7), COUNTS, [0.0, 1.0, 30.0]),
+        (lambda: NegativeBinomial(20.0), COUNTS, [0.0, 5.0, 200.0]),
+    ],
+    Poisson: [(Poisson, COUNTS, [0.0, 1.0, 40.0])],
+    Categorical: [(lambda: Categorical([[0.0, 1.0]]), COUNTS[:2], [0.0, 1.0])],
+}
+CASES = [pytest.param(*case, id=f"{cls.__name__}{i}") for cls, own in EXAMPLES.items() for i, case in enumerate(own)]
+PSI = torch.linspace(-4.0, 3.0, 8, dtype=torch.float64)
+
+
+def test_every_likelihood_is_among_the_examples():
+    modules = [
+        importlib.import_module(f"bochner.likelihoods.{m.name}")
+        for m in pkgutil.iter_modules(bochner.likelihoods.__path__)
+    ]
+    found = {
+        cls
+        for module in modules
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and issubclass(cls, Likelihood) and not inspect.isabstract(cls)
+    }
+    missing = found - set(EXAMPLES) - {Gaussian}
+    assert not missing, f"add {sorted(c.__name__ for c in missing)} to EXAMPLES"
+
+
+# -- densities -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_probabilities_sum_to_one_and_moments_are_theirs(make, values, some):
+    likelihood = make()
+    log_p = likelihood.log_prob(values[:, None], PSI[None, :])
+    p = log_p.exp()
+    torch.testing.assert_close(p.sum(0), torch.ones_like(PSI), rtol=0, atol=1e-6)
+    if isinstance(likelihood, Categorical):
+        return  # its mean is the most probable category
+    mean = (p * values[:, None]).sum(0)
+    torch.testing.assert_close(likelihood.mean(PSI), mean, rtol=1e-4, atol=1e-9)
+    second = (p * (values[:, None] - mean).square()).sum(0)
+    torch.testing.assert_close(likelihood.variance(PSI), second, rtol=1e-3, atol=1e-9)
+
+
+def test_gaussian_density_integrates_to_one():
+    likelihood, y = Gaussian(0.3), torch.linspace(-8, 8, 20001, dtype=torch.float64)
+    p = likelihood.log_prob(y, torch.tensor(0.4, dtype=torch.float64)).exp()
+    assert float(torch.trapezoid(p, y).detach()) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_categories_sum_to_one_in_any_number():
+    likelihood = Categorical([[3.0, 1.0, 7.0, 2.0]])
+    psi = torch.randn(5, 3, generator=generator(0, "psi"), dtype=torch.float64)
+    total = torch.zeros(5, dtype=torch.float64)
+    for k, value in enumerate([3.0, 1.0, 7.0, 2.0]):
+        sticks = likelihood.encode(torch.full((5, 1), value, dtype=torch.float64))
+        log_p = torch.where(
+            sticks.isnan(), torch.zeros(()).double(), likelihood.log_prob(torch.nan_to_num(sticks), psi)
+        )
+        probability = likelihood.probabilities(psi, torch.zeros_like(psi))[0][:, k]
+        torch.testing.assert_close(log_p.sum(1).exp(), probability)
+        total += probability
+    torch.testing.assert_close(total, torch.ones_like(total))
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_draws_have_the_mean_and_variance_they_should(make, values, some):
+    likelihood, n = make(), 40_000
+    psi = torch.full((n, 1), 0.6, dtype=torch.float64)
+    y = likelihood.draw(psi, generator(1, "draws"))
+    assert y.shape == psi.shape
+    assert bool((y == y.round()).all())
+    if isinstance(likelihood, Categorical):
+        assert float((y == 0).double().mean()) == pytest.approx(1 / (1 + math.exp(-0.6)), abs=5 * 0.5 / n**0.5)
+        return
+    mean, variance = float(likelihood.mean(psi[:1])), float(likelihood.variance(psi[:1]))
+    assert float(y.mean()) == pytest.approx(mean, abs=5 * (variance / n) ** 0.5)
+    assert float(y.var()) == pytest.approx(variance, rel=0.15)
+
+
+# -- the local bound -------------------------------------------------------------------------------------------------
+
+
+def _grid(y: float) -> tuple[Tensor, Tensor, Tensor]:
+    mean = torch.linspace(-3.0, 3.0, 7, dtype=torch.float64).repeat(4)
+    variance = torch.tensor([1e-8, 0.1, 0.7, 2.0], dtype=torch.float64).repeat_interleave(7)
+    return torch.full_like(mean, y)[:, None], mean[:, None], variance[:, None]
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_the_bound_is_below_the_exact_expectation(make, values, some):
+    likelihood = make()
+    for value in some:
+        y, mean, variance = _grid(value)
+        exact = normal_mean(lambda psi, y=y: likelihood.log_prob(y, psi).detach(), mean, variance, 60)
+        bound = likelihood.slopes(y, mean, variance).value
+        assert bool((bound <= exact + 1e-7 * exact.abs() + 1e-9).all())
+        if isinstance(likelihood, Poisson):
+            torch.testing.assert_close(bound, exact, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_the_bound_is_tight_where_psi_is_known(make, values, some):
+    """At variance 0 the local parameters c = |psi| and xi = psi are optimal and there is no gap."""
+    likelihood = make()
+    for value in some:
+        y, mean, variance = _grid(value)
+        bound = likelihood.slopes(y, mean, torch.zeros_like(variance)).value
+        torch.testing.assert_close(bound, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["polya-gamma", "bohning"])
+def test_no_other_local_parameter_gives_a_better_bound(family):
+    """MATH.md section 3 states the bounds for any c and xi; ours are at their best."""
+    y, mean, variance = _grid(1.0)
+    best = Bernoulli(bound=family).slopes(y, mean, variance).value
+    for local in torch.linspace(0.0, 4.0, 9, dtype=torch.float64):
+        if family == "polya-gamma":
+            omega = mean_weight(local)
+            any_c = 0.5 * mean - log_2cosh_half(local) + 0.5 * omega * (local**2 - mean.square() - variance)
+            assert bool((any_c <= best + 1e-12).all())
+        else:
+            xi = local - 2.0
+            p = torch.sigmoid(xi)
+            kappa = 1.0 - p + 0.25 * xi
+            constant = -(torch.log1p(xi.exp()) - xi * p + xi**2 / 8)
+            any_xi = constant + kappa * mean - 0.125 * (mean.square() + variance)
+            assert bool((any_xi <= best + 1e-12).all())
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_slopes_and_curvatures_are_the_bounds_derivatives(make, values, some):
+    likelihood = make()
+    for value in some:
+        y, mean, variance = _grid(value)
+        variance = variance + 0.05
+        mean, variance = mean.requires_grad_(), variance.requires_grad_()
+        slopes = likelihood.slopes(y, mean, variance)
+        d_mean, d_variance = torch.autograd.grad(slopes.value.sum(), (mean, variance), create_graph=True)
+        torch.testing.assert_close(slopes.d_mean, d_mean, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(slopes.d_variance.expand_as(d_variance), d_variance, rtol=1e-6, atol=1e-7)
+        assert torch.autograd.gradcheck(lambda m, v, y=y: likelihood.slopes(y, m, v).value, (mean, variance))
+        bend = likelihood.curvatures(y, mean.detach(), variance.detach())
+        second = torch.autograd.grad(slopes.d_mean.sum(), mean, retain_graph=True)[0]
+        torch.testing.assert_close(bend.mean, second.detach(), rtol=1e-5, atol=1e-6)
+        for out, expected in ((slopes.d_mean, bend.mixed), (slopes.d_variance, bend.variance)):
+            constant = torch.zeros_like(variance)  # Boehning's curvature depends on nothing
+            found = torch.autograd.grad((out + 0.0 * variance + constant).sum(), variance, retain_graph=True)[0]
+            torch.testing.assert_close(expected, found, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_products_are_the_bound_up_to_a_constant_of_the_row(make, values, some):
+    likelihood = make()
+    if getattr(likelihood, "bound", "") == "bohning":
+        return  # candidates are ranked by Polya-gamma's bound, the tighter one
+    y = torch.tensor(some, dtype=torch.float64)[:, None]
+    mean, variance = PSI[:, None], torch.full((len(PSI), 1), 0.4, dtype=torch.float64)
+    scores = sum(of_row @ of_candidate.T for of_row, of_candidate in likelihood.products(y, mean, variance))
+    for i in range(len(some)):
+        exact = likelihood.slopes(y[i].expand_as(mean), mean, variance).value[:, 0]
+        away = scores[i] - exact
+        torch.testing.assert_close(away, away[:1].expand_as(away), rtol=1e-9, atol=1e-9)
+
+
+def test_dispersion_follows_the_exact_expectation():
+    likelihood = NegativeBinomial([0.5, 4.0])
+    y, mean = torch.tensor([[3.0, 8.0], [0.0, 1.0]]).double(), torch.tensor([[1.0, 1.5], [0.2, 0.4]]).double()
+    variance = torch.full_like(mean, 0.3)
+    value = likelihood.parameter_value(y, mean, variance)
+    (found,) = torch.autograd.grad(value.sum(), likelihood.log_dispersion)
+    steps = []
+    for shift in (1e-5, -1e-5):
+        moved = NegativeBinomial((likelihood.dispersion.detach().log() + shift).exp())
+        steps.append(normal_mean(lambda psi, m=moved: m.log_prob(y, psi).detach(), mean, variance, 40).sum(0))
+    torch.testing.assert_close(found, (steps[0] - steps[1]) / 2e-5, rtol=1e-3, atol=1e-5)
+
+
+def test_moments_find_the_dispersion_of_counts():
+    source = generator(3, "counts")
+    psi = 2.0 + 0.5 * torch.randn(400, 30, generator=source, dtype=torch.float64)
+    y = NegativeBinomial(4.0).draw(psi, source)
+    shared = moment_dispersion(y, psi.exp(), shared=True, smallest=0.1, largest=100.0)
+    assert float(shared) == pytest.approx(4.0, rel=0.2)
+    none = moment_dispersion(psi.exp(), psi.exp(), shared=False, smallest=0.1, largest=100.0)
+    assert bool((none == 100.0).all())
+
+
+# -- prediction ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_predictions_are_integrals_over_psi(make, values, some):
+    likelihood = make()
+    mean = torch.tensor([[-1.0], [0.3], [1.0]], dtype=torch.float64)
+    variance = torch.full_like(mean, 0.5)
+    log_p = torch.stack([likelihood.log_predictive(v.expand_as(mean), mean, variance) for v in values]).detach()
+    p = log_p.exp()
+    torch.testing.assert_close(p.sum(0), torch.ones_like(mean), rtol=0, atol=1e-4)
+    if isinstance(likelihood, Categorical):
+        best, doubt = likelihood.predict(mean, variance)
+        torch.testing.assert_close(best, 1.0 - values[p.argmax(0)])  # a stick that is taken is category 0
+        torch.testing.assert_close(doubt, 1.0 - p.max(0).values, rtol=1e-4, atol=1e-5)
+        return
+    expected = (p * values[:, None, None]).sum(0)
+    first, second = likelihood.predict(mean, variance)
+    torch.testing.assert_close(first, expected, rtol=1e-3, atol=1e-6)
+    spread = (p * (values[:, None, None] - expected).square()).sum(0)
+    torch.testing.assert_close(second, spread, rtol=0.03, atol=1e-6)
+
+
+def test_quadrature_is_exact_for_polynomials():
+    nodes, weights = normal_nodes(6)
+    assert float(weights.sum()) == pytest.approx(1.0)
+    for degree, moment in ((2, 1.0), (4, 3.0), (10, 945.0)):
+        assert float((weights * nodes**degree).sum()) == pytest.approx(moment)
+    mean, variance = torch.tensor([0.3]).double(), torch.tensor([0.5]).double()
+    assert float(log_normal_mean(lambda x: x, mean, variance)) == pytest.approx(0.3 + 0.25, abs=1e-6)
+
+
+# -- extremes, parameters, files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "value"),
+    [
+        (Bernoulli(), 1.0),
+        (Binomial(10), 10.0),
+        (NegativeBinomial(2.0), 1e6),
+        (Poisson(), 1e6),
+        (NegativeBinomial(), 0.0),
+    ],
+)
+def test_extreme_entries_stay_finite_in_single_precision(likelihood, value):
+    y = torch.full((6, 1), value)
+    mean = torch.tensor([[-30.0], [-5.0], [0.0], [5.0], [14.0], [30.0]])
+    slopes = likelihood.slopes(y, mean, torch.full_like(mean, 0.2))
+    for part in (slopes.value, slopes.d_mean, slopes.d_variance):
+        assert bool(torch.isfinite(part).all())
+    columns = torch.full((20, 1), value, dtype=torch.float64)
+    assert bool(torch.isfinite(likelihood.initial(columns).intercept(columns, None)).all())
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Binomial(0), "Expected n_trials as whole numbers of at least 1, got 0"),
+        (lambda: Binomial([2, 2.5]), "got [2, 2.5]. Count the trials"),
+        (lambda: Bernoulli(bound="jaakkola"), "Expected bound 'polya-gamma' or 'bohning', got 'jaakkola'"),
+        (lambda: NegativeBinomial(-1.0), "dispersion must be positive and finite, got -1.0"),
+        (lambda: NegativeBinomial("each"), "Expected dispersion 'shared', 'column' or numbers, got 'each'"),
+        (lambda: Poisson(size_factors="sum"), "Expected size_factors None or 'total', got 'sum'"),
+        (lambda: Categorical([[1.0, 1.0]]), "Expected distinct categories for every column"),
+        (lambda: Gaussian(0.0), "noise_variance must be positive and finite, got 0.0"),
+        (lambda: Binomial([3, 3]).initial(torch.ones(4, 3).double()), "got 2 numbers for 3 columns"),
+        (lambda: NegativeBinomial([1.0, 2.0]).initial(torch.ones(4, 3).double()), "got 2 numbers for 3 columns"),
+    ],
+)
+def test_constraints_are_named(make, text):
+    with pytest.raises(InputError) as caught:
+        make()
+    assert text in str(caught.value)
+
+
+def test_starts_come_from_the_data():
+    Y = torch.tensor([[0.0, 3.0], [2.0, torch.nan], [5.0, 1.0]], dtype=torch.float64)
+    assert float(Binomial().initial(Y).n_trials) == 5.0
+    assert NegativeBinomial("column").initial(Y).dispersion.shape == (2,)
+    categories = Categorical().initial(Y)
+    assert categories.get_params()["categories"] == [[0.0, 2.0, 5.0], [1.0, 3.0]]
+    assert categories.group_sizes == (2, 1)
+    encoded = categories.encode(Y)
+    expected = torch.tensor([[1.0, torch.nan, 0.0], [0.0, 1.0, torch.nan], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    torch.testing.assert_close(encoded, expected, equal_nan=True)
+    # as many of each: the sticks start at -log(C - k)
+    even = torch.arange(4000, dtype=torch.float64)[:, None] % 4
+    made = Categorical().initial(even)
+    start = made.intercept(made.encode(even), None)
+    torch.testing.assert_close(start, torch.tensor([-math.log(3), -math.log(2), 0.0]).double(), rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_likelihoods_pickle_and_go_through_json(make, values, some):
+    likelihood = make()
+    again = pickle.loads(pickle.dumps(likelihood))
+    rebuilt = likelihood_from_json(type(likelihood).__name__, likelihood_to_json(likelihood))
+    y = torch.tensor(some, dtype=torch.float64)
+    psi = torch.zeros_like(y)
+    for other in (again, rebuilt):
+        torch.testing.assert_close(other.log_prob(y, psi), likelihood.log_prob(y, psi))
+    assert repr(likelihood).startswith(type(likelihood).__name__)

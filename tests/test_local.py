@@ -1,0 +1,225 @@
+"""The bound of views that are not Gaussian: below the evidence, monotone, MATH.md's formula, the right gradient."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
+from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
+from bochner.models.sites import INTERCEPT_STD, Sites
+from bochner.objectives.local import local_evidence
+from bochner.objectives.statistics import Block
+from bochner.random import generator
+
+MAKERS = {
+    "bernoulli": Bernoulli,
+    "bohning": lambda: Bernoulli(bound="bohning"),
+    "binomial": lambda: Binomial(5),
+    "negative_binomial": lambda: NegativeBinomial(3.0),
+    "poisson": Poisson,
+    "categorical": lambda: Categorical([[0.0, 1.0, 2.0]] * 3),
+}
+
+
+def _case(name: str, dim: int = 2, n: int = 9, n_pairs: int = 3, missing: bool = False, groups: int | None = None):
+    """Latents, frequencies, a likelihood, its block and its sites."""
+    source = generator(0, f"local/{name}", dim)
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    first = torch.randn(n_pairs, dim, generator=source, dtype=torch.float64)
+    second = torch.randn(n_pairs, dim, generator=source, dtype=torch.float64)
+    f = Frequencies(first, second, torch.full((n_pairs,), 0.6, dtype=torch.float64))
+    psi = torch.randn(n, 3, generator=source, dtype=torch.float64)
+    if name == "categorical":
+        Y = torch.randint(3, (n, 3), generator=source).double()
+    else:
+        Y = MAKERS[name]().draw(psi, source)
+    if missing:
+        Y[2, 1] = torch.nan
+    offset = 0.3 * torch.randn(n, generator=source, dtype=torch.float64)
+    likelihood: LocalLikelihood = MAKERS[name]()
+    block = Block.encoded(likelihood.encode(Y), offset=offset)
+    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
+    return x, f, likelihood, block, Sites(likelihood, block.Y, seen, offset, groups)
+
+
+def _value(x: Tensor, f: Frequencies, likelihood: LocalLikelihood, sites: Sites, block: Block, n_sweeps: int) -> Tensor:
+    return local_evidence(x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13).value
+
+
+def _features(x: Tensor, f: Frequencies) -> Tensor:
+    """(N, K), written out."""
+    waves = [x @ w.T for w in (f.first, f.second) if w is not None]
+    return torch.cat([f.amplitude * sum(w.cos() for w in waves), f.amplitude * sum(w.sin() for w in waves)], dim=1)
+
+
+def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
+    """MATH.md section 3, term by term, at the local parameters that the sweeps end with, offsets included."""
+    x, f, likelihood, block, sites = _case("negative_binomial")
+    for _ in range(80):
+        sites.absorb(local_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
+    value = _value(x, f, likelihood, sites, block, 60) - sites.log_prior(torch.arange(3)).sum()
+    phi, y, r = _features(x, f), block.Y, likelihood.dispersion.detach()
+    o = sites.intercept + block.offset[:, None] - r.log()  # type: ignore[index]
+    b, kappa = y + r, 0.5 * (y - r)
+    constant = (y + r).lgamma() - (y + 1).lgamma() - r.lgamma()
+    total = torch.zeros((), dtype=torch.float64)
+    for m in range(3):
+        c = torch.ones(9, dtype=torch.float64)
+        for _ in range(300):
+            omega = b[:, m] * mean_weight(c)
+            precision = torch.eye(phi.shape[1], dtype=torch.float64) + (phi.T * omega) @ phi
+            mean = torch.linalg.solve(precision, phi.T @ (kappa[:, m] - omega * o[:, m]))
+            c = ((o[:, m] + phi @ mean).square() + ((phi @ torch.linalg.inv(precision)) * phi).sum(1)).sqrt()
+        omega = b[:, m] * mean_weight(c)
+        lower = torch.linalg.cholesky(torch.eye(phi.shape[1], dtype=torch.float64) + (phi.T * omega) @ phi)
+        pulled = torch.linalg.solve_triangular(lower, (phi.T @ (kappa[:, m] - omega * o[:, m]))[:, None], upper=False)
+        log_cosh = log_2cosh_half(c) - math.log(2.0)
+        entries = constant[:, m] - b[:, m] * (math.log(2.0) + log_cosh) + 0.5 * omega * c.square()
+        entries = entries + kappa[:, m] * o[:, m] - 0.5 * omega * o[:, m].square()
+        total = total + entries.sum() + 0.5 * pulled.square().sum() - lower.diagonal().log().sum()
+    torch.testing.assert_close(value.detach(), total, rtol=1e-8, atol=1e-7)
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", ["bernoulli", "bohning", "binomial", "negative_binomial", "categorical"])
+def test_closed_form_blocks_never_lower_the_bound(name, missing, groups):
+    x, f, likelihood, block, sites = _case(name, missing=missing, groups=groups)
+    values = []
+    with torch.no_grad():
+        for _ in range(25):
+            found = local_evidence(x, f, likelihood, sites, block, tol=1e-13)
+            values.append(float(found.value))
+            sites.absorb(found.update)
+    rises = torch.tensor(values).diff()
+    assert bool((rises > -1e-9).all()), rises
+    assert values[-1] > values[0] + 1e-3
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_the_gradient_is_that_of_the_converged_bound(name, dim):
+    """Envelope theorem: with q(A) at its optimum, its own dependence on X and W does not count."""
+    x, f, likelihood, block, sites = _case(name, dim, n=6, missing=True)
+    likelihood.requires_grad_(False)
+    second = f.second
+    assert second is not None
+    inputs = tuple(part.requires_grad_() for part in (x, f.first, second, f.amplitude))
+
+    def value(x: Tensor, first: Tensor, second: Tensor, amplitude: Tensor) -> Tensor:
+        return _value(x, Frequencies(first, second, amplitude), likelihood, sites, block, 150)
+
+    assert torch.autograd.gradcheck(value, inputs, eps=1e-5, atol=1e-4, rtol=1e-4, fast_mode=True)
+
+
+def _log_evidence(phi: Tensor, likelihood: LocalLikelihood, sites: Sites, block: Block, source: torch.Generator):
+    """log of the integral of p(Y | A, intercepts) p(A), by sampling from the prior, and its standard error."""
+    samples = torch.randn(200_000, phi.shape[1], generator=source, dtype=torch.float64)
+    total, variance = 0.0, 0.0
+    for m in range(block.Y.shape[1]):
+        psi = samples @ phi.T + (sites.intercept[m] + block.offset)  # type: ignore[operator]
+        entries = likelihood.log_prob(block.Y[:, m].expand_as(psi), psi).detach()
+        log_p = (entries if block.seen is None else entries * block.seen[:, m]).sum(1)
+        ratio = (log_p - log_p.max()).exp()
+        total += float(log_p.max() + ratio.mean().log())
+        variance += float(ratio.var() / ratio.mean().square() / len(ratio))
+    return total, variance**0.5
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_the_bound_is_below_the_sampled_evidence_and_close(name, groups):
+    x, f, likelihood, block, sites = _case(name, n=5, n_pairs=2, missing=True, groups=groups)
+    with torch.no_grad():
+        value = float(_value(x, f, likelihood, sites, block, 60))
+    evidence, error = _log_evidence(_features(x, f), likelihood, sites, block, generator(1, "evidence"))
+    assert value <= evidence + 4 * error
+    assert value > evidence - (2.5 if name in ("bohning", "negative_binomial") else 1.0)
+
+
+def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
+    x, f, likelihood, block, sites = _case("bernoulli", groups=1)
+    own = _case("bernoulli")[-1]
+    with torch.no_grad():
+        rough = local_evidence(x, f, likelihood, sites, block, n_sweeps=1, tol=1.0).value
+        shared = _value(x, f, likelihood, sites, block, 50)
+        best = _value(x, f, likelihood, own, block, 50)
+    assert float(rough) < float(shared) <= float(best) + 1e-9
+
+
+def test_column_batches_are_unbiased():
+    x, f, likelihood, block, sites = _case("bernoulli")
+    with torch.no_grad():
+        whole = local_evidence(x, f, likelihood, sites, block, tol=1e-12)
+        parts = [local_evidence(x, f, likelihood, sites, block, columns=torch.tensor([m]), tol=1e-12) for m in range(3)]
+    mean = torch.stack([part.value for part in parts]).mean()
+    torch.testing.assert_close(mean, whole.value)
+    for m, part in enumerate(parts):
+        torch.testing.assert_close(part.update.pull[:, 0], whole.update.pull[:, m])
+
+
+def test_missing_entries_and_absent_rows_tell_nothing():
+    x, f, likelihood, block, _ = _case("poisson")
+    empty = torch.cat([block.Y, torch.full((2, 3), torch.nan, dtype=torch.float64)])
+    offset = torch.cat([block.offset, torch.zeros(2).double()])  # type: ignore[list-item]
+    more = torch.cat([x, torch.ones(2, 2, dtype=torch.float64)])
+    masked = Block.encoded(empty, offset=offset)
+    assert masked.seen is not None
+    sites = Sites(likelihood, masked.Y, masked.seen, offset, None)
+    few = Block.encoded(block.Y, rows=torch.arange(9), offset=block.offset)
+    alone = Sites(likelihood, block.Y, torch.ones_like(block.Y), block.offset, None)  # type: ignore[arg-type]
+    with torch.no_grad():
+        one = _value(more, f, likelihood, sites, masked, 10)
+        two = _value(more, f, likelihood, alone, few, 10)
+    torch.testing.assert_close(one, two)
+
+
+def test_separable_and_empty_columns_keep_finite_intercepts():
+    x, f, _, block, _ = _case("bernoulli")
+    Y = torch.zeros_like(block.Y)
+    Y[:, 1] = 1.0
+    Y[:, 2] = (x[:, 0] > 0).double()
+    for likelihood in (Bernoulli(), Bernoulli(bound="bohning"), NegativeBinomial(1.0), Poisson()):
+        sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9).double(), None)
+        own = Block.encoded(Y)
+        with torch.no_grad():
+            for _ in range(200):
+                found = local_evidence(x, f, likelihood, sites, own)
+                sites.absorb(found.update)
+        assert bool(torch.isfinite(found.value))
+        assert bool(((sites.intercept - sites.centre).abs() < 3 * INTERCEPT_STD).all())
+
+
+def test_counts_of_a_million_stay_finite_in_single_precision():
+    x, f, _, _, _ = _case("poisson", n=9)
+    Y = torch.tensor([1e6, 0.0, 3.0]).repeat(9, 1)
+    Y[4, 0] = 0.0
+    for likelihood in (Poisson(), NegativeBinomial(1.0)):
+        sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9), None)
+        for _ in range(20):
+            inputs = x.float().requires_grad_()
+            found = local_evidence(inputs, f.to(torch.float32), likelihood, sites, Block.encoded(Y))
+            (gradient,) = torch.autograd.grad(found.value, inputs)
+            assert bool(torch.isfinite(found.value))
+            assert bool(torch.isfinite(gradient).all())
+            sites.absorb(found.update)
+
+
+def test_groups_follow_precision_and_are_even():
+    _, _, likelihood, block, _ = _case("bernoulli", n=9)
+    Y = torch.zeros(9, 12, dtype=torch.float64)
+    sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9).double(), 3)
+    sites.precision.copy_(torch.arange(12.0).double().flip(0).expand(9, -1))
+    sites.regroup()
+    assert sites.group_of.tolist() == [2] * 4 + [1] * 4 + [0] * 4
+    before = copy.deepcopy(sites.state_dict())
+    sites.regroup()
+    assert all(torch.equal(before[name], part) for name, part in sites.state_dict().items())
+    assert block.Y.shape == (9, 3)

@@ -1,0 +1,74 @@
+"""Weighted Grams per column: equal to the dense sums, additive in rows, unbiased over columns."""
+
+import pytest
+import torch
+
+from bochner.objectives import weighted
+from bochner.objectives.weighted import quadratic_forms, weighted_grams, weighted_products
+from bochner.objectives.weights import weights_from
+from bochner.random import generator
+
+
+def _case(k: int = 7, n: int = 23, m: int = 5, dtype: torch.dtype = torch.float64):
+    source = generator(0, "weighted")
+    features = torch.randn(k, n, generator=source, dtype=torch.float64).to(dtype)
+    weights = torch.rand(n, m, generator=source, dtype=torch.float64).to(dtype)
+    return features, weights, source
+
+
+@pytest.mark.parametrize("budget", [1, 50, 2**21])
+def test_grams_are_the_dense_sums_whatever_the_pieces(monkeypatch, budget):
+    monkeypatch.setattr(weighted, "_BUDGET", budget)
+    monkeypatch.setattr(weighted, "_ROWS", 5)
+    features, weights, _ = _case()
+    grams = weighted_grams(features, weights)
+    torch.testing.assert_close(grams, torch.einsum("kn,nm,ln->mkl", features, weights, features))
+    halves = weighted_grams(features[:, :9], weights[:9]) + weighted_grams(features[:, 9:], weights[9:])
+    torch.testing.assert_close(grams, halves)
+    single = weighted_grams(features.float(), weights.float())
+    assert single.dtype == torch.float64
+    torch.testing.assert_close(single, grams, rtol=1e-5, atol=1e-5)
+
+
+def test_forms_and_products_are_the_dense_ones():
+    features, weights, source = _case()
+    root = torch.randn(5, 7, 7, generator=source, dtype=torch.float64)
+    matrices = (root @ root.transpose(1, 2)).requires_grad_(False)
+    features.requires_grad_()
+    forms = quadratic_forms(features, matrices)
+    torch.testing.assert_close(forms, torch.einsum("kn,mkl,ln->nm", features, matrices, features))
+    value = 0.5 * (weights * torch.einsum("kn,mkl,ln->nm", features, matrices, features)).sum()
+    (expected,) = torch.autograd.grad(value, features)
+    torch.testing.assert_close(weighted_products(features.detach(), matrices, weights), expected)
+
+
+def test_a_missing_entry_is_an_entry_of_weight_zero():
+    features, weights, _ = _case()
+    weights[4, 2] = 0.0
+    kept = [n for n in range(23) if n != 4]
+    torch.testing.assert_close(
+        weighted_grams(features, weights)[2], weighted_grams(features[:, kept], weights[kept])[2]
+    )
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1), (5,), (2, 3)])
+def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
+    features, precision, source = _case()
+    precision = precision * torch.tensor([0.1, 0.2, 2.0, 3.0, 5.0]).double()
+    pull = torch.randn(23, 5, generator=source, dtype=torch.float64)
+    found = weights_from(features, precision, pull, sizes, tol=1e-12)
+    eye = torch.eye(7, dtype=torch.float64)
+    for m in range(5):
+        own = torch.linalg.solve(eye + (features * precision[:, m]) @ features.T, features @ pull[:, m])
+        torch.testing.assert_close(found.mean[:, m], own)
+    start = 0
+    for g, size in enumerate(sizes):
+        average = precision[:, start : start + size].mean(1)
+        inverse = torch.linalg.inv(eye + (features * average) @ features.T)
+        torch.testing.assert_close(found.covariance[g], inverse)
+        start += size
+    divergence = torch.distributions.kl_divergence(
+        torch.distributions.MultivariateNormal(found.mean[:, 0], found.covariance[0]),
+        torch.distributions.MultivariateNormal(torch.zeros(7).double(), eye),
+    )
+    torch.testing.assert_close(found.kl()[0], divergence)
