@@ -39,7 +39,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints.COMMON
     # what "auto" becomes: Q and H
     _auto_mixtures: ClassVar[int] = 2
-    _auto_frequencies: ClassVar[int] = 50
+    _auto_frequencies: ClassVar[int] = 100
 
     def __init__(
         self,

@@ -40,12 +40,13 @@ class NGMVLVM(LatentVariableEstimator):
     n_mixtures : int or "auto", default="auto"
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
-        H, spectral points per component: K = 2 Q H features.
+        H, spectral points per component: K = 2 Q H features. "auto": 100, and 50 for more than 6,000 rows.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
         How spectral points are drawn.
     init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
-        principal components than D and folds the further ones away; "auto" races "pca", "fold" and "laplacian".
+        principal components than D and folds the further ones away; "auto" races "pca",
+        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian".
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
+from bochner.inference.embeddings import TSNE_DIMENSIONS
 from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
@@ -28,8 +29,6 @@ MAX_ITER = 3000
 LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
-# Folding trains and Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is tried by default.
-_RACE_ROWS = 10_000
 
 
 def make(
@@ -62,14 +61,14 @@ def make(
         A start does not fit the data.
     """
     gaussian = likelihoods is None or not any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
-    auto_iter, auto_h = estimator.max_iter == "auto", estimator.n_frequencies == "auto"
+    auto_iter = estimator.max_iter == "auto"
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
         starts=_starts(estimator, data.X.shape[0]),
         n_components=int(estimator.n_components),
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=estimator._auto_frequencies if auto_h else int(estimator.n_frequencies),
+        n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
@@ -88,16 +87,21 @@ def make(
     )
 
 
+def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
+    """Return H: half as many by default where a step is dear, for many rows or one Gram matrix per column."""
+    if estimator.n_frequencies != "auto":
+        return int(estimator.n_frequencies)
+    own = int(estimator._auto_frequencies)
+    return own if n_rows <= LANDMARK_ROWS and gaussian else own // 2
+
+
 def _landmarks(asked: int | str | None, n_rows: int, gaussian: bool) -> int | None:
     """Return how many rows to train on first; views that are not Gaussian are trained on all."""
     if asked is None or (asked == "auto" and not gaussian):
         return None
     count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
     if count < n_rows and not gaussian:
-        got, hint = (
-            f"landmarks={count} with views that are not",
-            "leave landmarks='auto', which trains on all rows",
-        )
+        got, hint = f"landmarks={count} with others", "leave landmarks='auto', which trains on all rows"
         raise InputError(message("Gaussian views for landmarks", got, hint))
     return count if count < n_rows else None
 
@@ -120,7 +124,7 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
     elif isinstance(init, list):
         names = [s if isinstance(s, str) else _check_start(s, n_rows, estimator.n_components) for s in init]
     elif init == "auto":
-        names = ["pca", "fold", "laplacian"] if n_rows <= _RACE_ROWS else ["pca"]
+        names = _race(n_rows, estimator)
     else:
         names = [init]
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
@@ -128,6 +132,14 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
         raise InputError(message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list"))
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
+
+
+def _race(n_rows: int, estimator: Any) -> list[Start]:
+    """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
+    if n_rows <= LANDMARK_ROWS:
+        return ["pca", "fold", "laplacian", *(["tsne"] if estimator.n_components <= TSNE_DIMENSIONS else [])]
+    trained = _landmarks(estimator.landmarks, n_rows) or n_rows
+    return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 
 
 def _check_start(array: Any, n_rows: int, n_components: int) -> NDArray[np.float64]:
