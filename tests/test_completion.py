@@ -11,6 +11,7 @@ from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode
 from bochner.kernels.spectral_mixture import SpectralMixture
+from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
 
 NAN = float("nan")
@@ -30,7 +31,7 @@ def _views(dim: int, s2: float, n: int = 120, m: int = 6):
         Y = phi @ weights + math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
         inverse = torch.linalg.inv(phi.T @ phi + s2 * torch.eye(f.n_features, dtype=torch.float64))
         draw = Draw(f, inverse @ phi.T @ Y, inverse[None])
-        views.append(ViewPosterior(name, (draw,), torch.zeros(m, dtype=torch.int64), s2))
+        views.append(ViewPosterior(name, (draw,), torch.zeros(m, dtype=torch.int64), Gaussian(s2)))
         data.append(Y)
     return views, x, data
 

@@ -581,6 +581,8 @@ BAD_PARAMETERS = {
     "likelihood": ("cauchy", "'likelihood' parameter of NGMVLVM must be"),
     "n_mixtures": (0, "'n_mixtures' parameter of NGMVLVM must be"),
     "n_frequencies": (1.5, "'n_frequencies' parameter of NGMVLVM must be"),
+    "landmarks": (1, "'landmarks' parameter of NGMVLVM must be"),
+    "truncation": (1.0, "'truncation' parameter of NGMVLVM must be"),
     "sampling": ("halton", "'sampling' parameter of NGMVLVM must be a str among"),
     "init": ("umap", "'init' parameter of NGMVLVM must be"),
     "n_init": (0, "'n_init' parameter of NGMVLVM must be"),

@@ -98,6 +98,13 @@ def test_wide_views_are_truncated_in_training_only():
     assert less.inverse_transform(less.embedding_[:3]).shape == (3, 300)
 
 
+def test_views_that_are_not_gaussian_have_no_landmarks():
+    counts = np.random.default_rng(0).poisson(3.0, size=(40, 5)).astype(float)
+    text = "Expected Gaussian views for landmarks, got landmarks=10 with others. Leave landmarks='auto'"
+    with pytest.raises(InputError, match=text):
+        NGMVLVM(**QUICK, likelihood="poisson", landmarks=10).fit(counts)
+
+
 @pytest.mark.parametrize("bad", [{"landmarks": 1}, {"landmarks": "all"}, {"truncation": 1.0}, {"truncation": -0.1}])
 def test_values_that_make_no_sense_are_refused(bad, curve):
     name = next(iter(bad))

@@ -40,6 +40,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     # what "auto" becomes: Q and H
     _auto_mixtures: ClassVar[int] = 2
     _auto_frequencies: ClassVar[int] = 100
+    _fewer_frequencies: ClassVar[int] = 50
 
     def __init__(
         self,

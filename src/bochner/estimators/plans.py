@@ -65,7 +65,7 @@ def make(
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
-        starts=_starts(estimator, data.X.shape[0]),
+        starts=_starts(estimator, data.X.shape[0], gaussian),
         n_components=int(estimator.n_components),
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian),
@@ -88,11 +88,11 @@ def make(
 
 
 def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
-    """Return H: half as many by default where a step is dear, for many rows or one Gram matrix per column."""
+    """Return H: fewer by default where a step is dear, for many rows or one Gram matrix per column."""
     if estimator.n_frequencies != "auto":
         return int(estimator.n_frequencies)
-    own = int(estimator._auto_frequencies)
-    return own if n_rows <= LANDMARK_ROWS and gaussian else own // 2
+    cheap = n_rows <= LANDMARK_ROWS and gaussian
+    return int(estimator._auto_frequencies if cheap else estimator._fewer_frequencies)
 
 
 def _landmarks(asked: int | str | None, n_rows: int, gaussian: bool) -> int | None:
@@ -116,7 +116,7 @@ def _device(name: str) -> torch.device:
         raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")) from error
 
 
-def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
+def _starts(estimator: Any, n_rows: int, gaussian: bool) -> tuple[Start, ...]:
     init, n_init = estimator.init, estimator.n_init
     names: list[Start]
     if isinstance(init, np.ndarray):
@@ -124,7 +124,7 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
     elif isinstance(init, list):
         names = [s if isinstance(s, str) else _check_start(s, n_rows, estimator.n_components) for s in init]
     elif init == "auto":
-        names = _race(n_rows, estimator)
+        names = _race(estimator, n_rows, gaussian)
     else:
         names = [init]
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
@@ -134,11 +134,11 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
     return tuple(names[i % len(names)] for i in range(count))
 
 
-def _race(n_rows: int, estimator: Any) -> list[Start]:
+def _race(estimator: Any, n_rows: int, gaussian: bool) -> list[Start]:
     """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
     if n_rows <= LANDMARK_ROWS:
         return ["pca", "fold", "laplacian", *(["tsne"] if estimator.n_components <= TSNE_DIMENSIONS else [])]
-    trained = _landmarks(estimator.landmarks, n_rows) or n_rows
+    trained = _landmarks(estimator.landmarks, n_rows, gaussian) or n_rows
     return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 
 

@@ -84,7 +84,7 @@ class Target:
         return Target(tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components)
 
     def table(self, x: Tensor) -> Tensor:
-        """Return the value of all rows at all points x (C, D), (n, C): Gaussian views, rows that share their columns."""
+        """Return the value of all rows at all points x (C, D), (n, C): Gaussian views, rows that share columns."""
         value = -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi))
         conjugate = ((term, len(draws)) for draws in self.terms for term in draws if isinstance(term, Term))
         return value + sum(term.table(x) / n_draws for term, n_draws in conjugate)
