@@ -373,6 +373,22 @@ def _panel(axis: Any, truth: Array, guess: Array, title: str) -> None:
     axis.tick_params(labelsize=8)
 
 
+def pivot(rows: list[dict[str, str]], column: str, form: str) -> str:
+    """Print the mean over seeds of one column, a line per data and kernel, a column per method."""
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row[column]:
+            cells.setdefault((row["data"], row["method"]), []).append(float(row[column]))
+    methods = [m for m in (*LEARNERS, *MAPS, *PEERS) if any(key[1] == m for key in cells)]
+    lines = [["data", "n", *methods]]
+    for name in dict.fromkeys(key[0] for key in cells):
+        found = [cells.get((name, m), []) for m in methods]
+        seeds = max(len(values) for values in found)
+        lines.append([name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in found)])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
@@ -398,6 +414,8 @@ def main() -> None:
     names, widths = (("bundled",), (2,)) if options.quick else (tuple(own.data), tuple(own.widths))
     store.collect(jobs(names, widths, options.seeds, tuple(own.methods)))
     print(table(store.rows(), COLUMNS))
+    for column, form in (("error", ".2g"), ("centred", ".2g"), ("accuracy", ".3f")):
+        print(f"{column}, mean over n seeds\n{pivot(store.rows(), column, form)}")
 
 
 if __name__ == "__main__":
