@@ -25,6 +25,8 @@ FloatArray = NDArray[np.floating[Any]]
 
 N_MIXTURES = 2
 N_FREQUENCIES = 50
+# Views that are not Gaussian factor several K x K matrices a step: fewer features, of which Sobol likes a power of two.
+N_LOCAL_FREQUENCIES = 32
 MAX_ITER = 3000
 # Folding trains and Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is tried by default.
 _RACE_ROWS = 10_000
@@ -66,7 +68,7 @@ def make(
         starts=_starts(estimator, data.X.shape[0]),
         n_components=int(estimator.n_components),
         n_mixtures=N_MIXTURES if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=N_FREQUENCIES if estimator.n_frequencies == "auto" else int(estimator.n_frequencies),
+        n_frequencies=_n_frequencies(estimator, likelihoods or {}),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
@@ -80,6 +82,13 @@ def make(
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
         likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
     )
+
+
+def _n_frequencies(estimator: Any, likelihoods: Mapping[str, Likelihood]) -> int:
+    if estimator.n_frequencies != "auto":
+        return int(estimator.n_frequencies)
+    local = any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
+    return N_LOCAL_FREQUENCIES if local else N_FREQUENCIES
 
 
 def _device(name: str) -> torch.device:
