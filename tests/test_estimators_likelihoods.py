@@ -82,6 +82,17 @@ def test_every_method_works_on_the_datas_scale(fitted):
     assert model.score(X) < 0.0
 
 
+def test_intervals_hold_as_many_new_observations_as_they_say(fitted):
+    kind, X, model = fitted
+    mean, std, low, high = model.inverse_transform(model.embedding_, return_std=True, interval=0.8)
+    assert mean.shape == std.shape == low.shape == high.shape
+    assert _possible(kind, low)
+    assert _possible(kind, high)
+    assert 0.7 < ((low <= X) & (high >= X)).mean() <= 1.0
+    with pytest.raises(InputError, match="Expected interval between 0 and 1, got 90"):
+        model.inverse_transform(model.embedding_, interval=90)
+
+
 def test_missing_entries_are_completed_by_values_that_can_be(fitted):
     kind, X, model = fitted
     holes = X.copy()
@@ -135,6 +146,20 @@ def test_several_kinds_of_views_share_their_latents_and_predict_each_other():
     assert error < ((base - X[:15, M : 2 * M]) ** 2).mean()
     _, wide = model.transform(absent[:15], return_std=True)
     assert wide.mean() > model.embedding_std_[:15].mean()
+
+
+def test_the_learned_dispersion_is_checked_by_moments():
+    source = np.random.default_rng(3)
+    rate = np.exp(2.5 + _latent() @ source.normal(size=(2, 12)) * 0.5)
+    over = source.negative_binomial(2, 2 / (2 + rate)).astype(float)
+    model = _fit(over, likelihood="negative_binomial", max_iter=150)
+    learned = float(model.dispersion_["x"])
+    assert 1.3 < learned < 3.0
+    assert 0.5 < float(model.dispersion_moment_["x"]) / learned < 2.0
+    settings = {**COMMON, "max_iter": 300, "learning_rate": 0.1}
+    even = bo.NGMVLVM(likelihood=NegativeBinomial(60.0), **settings)
+    with pytest.warns(DataWarning, match=r"dispersion of view 'x' reached 100, its cap"):
+        even.fit(source.binomial(40, 0.5, size=(N, 12)) * 1.0)
 
 
 def test_a_row_without_a_view_trains_on_the_others():

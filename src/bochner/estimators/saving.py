@@ -41,6 +41,7 @@ _PLAIN = (
     "seed_",
     "noise_variance_",
     "n_features_in_",
+    "dispersion_moment_",
 )
 
 
