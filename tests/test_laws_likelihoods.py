@@ -218,7 +218,7 @@ def test_moments_find_the_dispersion_of_counts():
     shared = moment_dispersion(y, psi.exp(), shared=True, smallest=0.1, largest=100.0)
     assert float(shared) == pytest.approx(4.0, rel=0.2)
     none = moment_dispersion(psi.exp(), psi.exp(), shared=False, smallest=0.1, largest=100.0)
-    assert bool((none == 100.0).all())
+    torch.testing.assert_close(none, torch.full_like(none, 100.0))
 
 
 # -- prediction ------------------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ def describe_model(model: Any) -> dict[str, Any]:
         "views": {
             view: {
                 "columns": int(own.size),
-                "noise_variance": float(model.noise_variance_[view]),
-                "noise_share": float(report.noise_share[view]),
+                "likelihood": model.likelihood_[view],
+                **_noise(model, view),
                 "relevance": [float(r) for r in model.relevance_[i]],
             }
             for i, (view, own) in enumerate(model._columns.items())
@@ -54,6 +54,14 @@ def describe_model(model: Any) -> dict[str, Any]:
         "starts": model.starts_,
         "parameters": {name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "views"},
     }
+
+
+def _noise(model: Any, view: str) -> dict[str, Any]:
+    """What a view's likelihood learned of its own."""
+    if view in model.noise_variance_:
+        share = float(model.collapse_.noise_share[view])
+        return {"noise_variance": float(model.noise_variance_[view]), "noise_share": share}
+    return {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
 
 
 def describe_data(table: Table) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from bochner.inference import completion, diagnose
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
-from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.negative_binomial import LARGEST, NegativeBinomial
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -41,6 +41,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     _auto_mixtures: ClassVar[int] = 2
     _auto_frequencies: ClassVar[int] = 100
     _fewer_frequencies: ClassVar[int] = 50
+    # several K x K matrices are factored a step: fewer features, of which Sobol likes a power of two
+    _local_frequencies: ClassVar[int] = 32
 
     def __init__(
         self,
@@ -214,8 +216,20 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
         noise = {view.name: view.noise_variance for view in self._fit.posterior if view.local is None}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
+        rows = self._split(values)
+        moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean, rows, list(offsets.values()))
+        self.dispersion_moment_ = {view: own.tolist() for view, own in moments.items()}
+        self._warn_of_dispersion()
         if self.collapse_.collapsed:
             warnings.warn(self.collapse_.advice(), CollapseWarning, stacklevel=3)
+
+    def _warn_of_dispersion(self) -> None:
+        for view, learned in self.dispersion_.items():
+            if np.ndim(learned) == 0 and float(learned) > 0.95 * LARGEST:
+                text = (
+                    f"The dispersion of view {view!r} reached {LARGEST:g}, its cap: its counts are as good as Poisson."
+                )
+                warnings.warn(f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning, stacklevel=4)
 
     def _warn_of_rank(self, values: FloatArray) -> None:
         limit = min(values.shape[0] - 1, values.shape[1])

@@ -36,7 +36,10 @@ class NGMVLVM(LatentVariableEstimator):
         D, latent dimensions.
     views : dict of str to slice, names or column numbers, optional
         Column groups of X; None is one view.
-    likelihood : "gaussian" or dict of view to name, default="gaussian"
+    likelihood : str, Likelihood, or dict of view to one of these, default="gaussian"
+        "gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical", or one of
+        `bochner.likelihoods` with its own arguments; "auto" chooses by the values of each view, logs why, and prints it
+        when ``verbose``. Views that a dict leaves out are Gaussian.
     n_mixtures : int or "auto", default="auto"
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
@@ -84,8 +87,12 @@ class NGMVLVM(LatentVariableEstimator):
         Whether the bound was level before ``max_iter``.
     interrupted_ : bool
         Whether Ctrl-C ended training; the best state was kept.
+    likelihood_ : dict of str to str
+        Name of the likelihood of every view.
     noise_variance_ : dict of str to float
-        Per view, original units squared.
+        Per Gaussian view, original units squared.
+    dispersion_, dispersion_moment_ : dict of str to number or ndarray of shape (M_v,)
+        Per negative binomial view: r as learned, and as estimated by moments about the fitted means.
     kernels_ : dict of str to dict
         Learned kernel parameters per view, original units squared and radians per unit of latent.
     n_mixtures_, n_frequencies_ : int

@@ -88,11 +88,12 @@ def make(
 
 
 def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
-    """Return H: fewer by default where a step is dear, for many rows or one Gram matrix per column."""
+    """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of their own."""
     if estimator.n_frequencies != "auto":
         return int(estimator.n_frequencies)
-    cheap = n_rows <= LANDMARK_ROWS and gaussian
-    return int(estimator._auto_frequencies if cheap else estimator._fewer_frequencies)
+    if not gaussian:
+        return int(estimator._local_frequencies)
+    return int(estimator._auto_frequencies if n_rows <= LANDMARK_ROWS else estimator._fewer_frequencies)
 
 
 def _landmarks(asked: int | str | None, n_rows: int, gaussian: bool) -> int | None:

@@ -95,25 +95,37 @@ class PredictionMixin(TransformerMixin):
 
     # -- data from latents -------------------------------------------------------------------------------------
 
-    def inverse_transform(self, Z: ArrayLike, return_std: bool = False) -> Any:
+    def inverse_transform(self, Z: ArrayLike, return_std: bool = False, interval: float | None = None) -> Any:
         """Decode latents.
 
         Parameters
         ----------
         Z : array-like of shape (n, D)
         return_std : bool, default=False
+        interval : float, optional
+            Probability, such as 0.9, of central intervals of new observations; views of counts give counts.
 
         Returns
         -------
         X : ndarray of shape (n, M)
-            Posterior mean, original units.
+            Posterior mean, original units; of categories the most probable one. Views with size factors are
+            predicted for a row of typical size.
         std : ndarray of shape (n, M), if ``return_std``
-            Of a new observation, noise included.
+            Of a new observation, noise included; of categories the root of the probability of any other.
+        low, high : ndarray of shape (n, M), if ``interval``
+            Drawn, so that they carry the sampling error of 400 draws.
         """
+        if interval is not None and not 0.0 < interval < 1.0:
+            raise InputError(message("interval between 0 and 1", repr(interval), "give a probability such as 0.9"))
         latents, dtype = self._validate_latents(Z)
         mean, variance = predict.decode(self._fit.posterior, latents)
-        X = self._unscale(mean).astype(dtype)
-        return (X, self._unscale_std(variance).astype(dtype)) if return_std else X
+        out = [self._unscale(mean).astype(dtype)]
+        if return_std:
+            out.append(self._unscale_std(variance).astype(dtype))
+        if interval is not None:
+            limits = predict.intervals(self._fit.posterior, latents, interval, self.seed_)
+            out += [self._unscale(limit).astype(dtype) for limit in limits]
+        return tuple(out) if len(out) > 1 else out[0]
 
     def impute(self, X: Any, return_std: bool = False, n_draws: int | None = None, size_factors: Any = None) -> Any:
         """Replace every NaN by its posterior mean, or by draws from the posterior.

@@ -44,6 +44,7 @@ _PLAIN = (
     "landmarks_",
     "dropped_",
     "n_features_in_",
+    "dispersion_moment_",
 )
 
 

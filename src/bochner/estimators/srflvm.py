@@ -58,6 +58,7 @@ class SRFLVM(LatentVariableEstimator):
     _auto_mixtures: ClassVar[int] = 20
     _auto_frequencies: ClassVar[int] = 100
     _fewer_frequencies: ClassVar[int] = 100
+    _local_frequencies: ClassVar[int] = 64
 
     def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
         return DirichletProcessMixture()

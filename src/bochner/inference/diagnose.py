@@ -12,6 +12,8 @@ from torch import Tensor
 
 from bochner.features.derivatives import jet
 from bochner.inference.posterior import ViewPosterior
+from bochner.likelihoods.counts import moment_dispersion
+from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
 
 FloatArray = NDArray[np.float64]
 
@@ -95,6 +97,36 @@ def collapse(mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]
     total = float(values.sum())
     effective = total**2 / float(np.square(values).sum()) if total > 0 else 0.0
     return CollapseReport(dead, ratio, effective, dict(noise_share))
+
+
+def moment_dispersions(
+    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor], offsets: Sequence[Tensor | None]
+) -> dict[str, FloatArray]:
+    """Estimate the dispersion of negative binomial views by moments about the fitted means: a check on the learned one.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (N, D), float64
+        Latents of the training rows.
+    rows : sequence over views of Tensor of shape (N, M_v)
+        NaN = missing.
+    offsets : sequence over views of Tensor of shape (N,), or None
+
+    Returns
+    -------
+    dict of str to ndarray
+        As many numbers as were learned; a little too large, since the fitted means have seen the counts.
+    """
+    found = {}
+    for view, y, offset in zip(views, rows, offsets, strict=True):
+        if isinstance(view.likelihood, NegativeBinomial):
+            draw = view.draws[0]
+            psi, _ = view.psi(draw, draw.features(x), offset)
+            shared = view.likelihood.dispersion.ndim == 0
+            moment = moment_dispersion(y, psi.exp(), shared=shared, smallest=SMALLEST, largest=LARGEST)
+            found[view.name] = moment.numpy()
+    return found
 
 
 def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:

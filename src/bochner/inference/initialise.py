@@ -129,7 +129,8 @@ def model_from(
         own = kernel.initial(n_mixtures, mean.shape[1], random.generator(seed, f"kernel/{name}"))
         likelihood = None if likelihoods is None else likelihoods[v]
         if isinstance(likelihood, LocalLikelihood) and data is not None:
-            views.append(View(name, own, copy.deepcopy(likelihood), _sites(likelihood, data[v][0])))
+            learned = copy.deepcopy(likelihood).to(device)
+            views.append(View(name, own, learned, _sites(learned, data[v][0])))
         else:
             views.append(View(name, own, Gaussian(0.3)))
     return LatentVariableModel(posterior, views).to(device)

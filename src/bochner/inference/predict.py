@@ -16,6 +16,8 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
 
 _CHUNK = 1024
+# Numbers of which quantiles are taken at once.
+_QUANTILE_NUMBERS = 2**23
 
 
 Offsets = Sequence[Tensor | None]
@@ -140,6 +142,34 @@ def sample_at(
             y[rows] = view.likelihood.draw(psi, source)
         out.append(y)
     return torch.cat(out, dim=1)
+
+
+def intervals(
+    views: Sequence[ViewPosterior], x: Tensor, level: float, seed: int, n_draws: int = 400
+) -> tuple[Tensor, Tensor]:
+    """Return central intervals of new observations at latents, by draws: values that the data could have.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (n, D), float64
+    level : float
+        Probability inside, in (0, 1).
+    seed, n_draws : int
+
+    Returns
+    -------
+    low, high : Tensor of shape (n, sum of M)
+    """
+    n_columns = sum(view.n_data_columns for view in views)
+    levels = torch.tensor([0.5 - 0.5 * level, 0.5 + 0.5 * level], dtype=torch.float64)
+    bounds = []
+    for part in chunks(x.shape[0], max(1, _QUANTILE_NUMBERS // (n_draws * n_columns))):
+        source = random.generator(seed, "intervals", part.start)
+        drawn = torch.stack([sample_at(views, x[part], source) for _ in range(n_draws)])
+        bounds.append(torch.quantile(drawn, levels, dim=0, interpolation="nearest"))
+    low, high = torch.cat(bounds, dim=1)
+    return low, high
 
 
 def log_density(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
+
+_BISECTIONS = 40
 
 SizeFactors = Literal["total"] | None
 
@@ -44,7 +47,7 @@ def log_normalised(Y: Tensor, offset: Tensor | None) -> Tensor:
 
 
 def moment_dispersion(Y: Tensor, mean: Tensor, *, shared: bool, smallest: float, largest: float) -> Tensor:
-    """Estimate r of variance = mean + mean^2 / r by moments.
+    """Estimate r of variance = mean + mean^2 / r: Pearson's chi-square is to be the number of entries.
 
     Parameters
     ----------
@@ -59,12 +62,14 @@ def moment_dispersion(Y: Tensor, mean: Tensor, *, shared: bool, smallest: float,
     -------
     Tensor, scalar or of shape (M,)
     """
-    seen = (~Y.isnan()).to(mean.dtype)
-    square = (mean.square() * seen).sum(0)
-    excess = (torch.nan_to_num((Y - mean).square() - mean) * seen).sum(0)
-    if shared:
-        # a column's weight falls with its mean squared, or the largest counts alone would decide
-        scale = (mean * seen).sum(0).clamp(min=1e-12) / seen.sum(0).clamp(min=1.0)
-        square, excess = (square / scale.square()).sum(), (excess / scale.square()).sum()
-    ratio = square / excess.clamp(min=1e-300)
-    return torch.where(excess > 0, ratio, torch.full_like(ratio, largest)).clamp(smallest, largest)
+    dims = (0, 1) if shared else (0,)
+    seen = ~Y.isnan()
+    mean = mean.clamp(min=1e-12)
+    square = torch.nan_to_num((Y - mean).square()) * seen
+    low = torch.full_like(mean.sum(dims), math.log(smallest))
+    high = torch.full_like(low, math.log(largest))
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        excess = (square / (mean + mean.square() * (-middle).exp())).sum(dims) > seen.sum(dims)
+        low, high = torch.where(excess, low, middle), torch.where(excess, middle, high)
+    return (0.5 * (low + high)).exp()

@@ -36,7 +36,8 @@ class LocalValue:
     Attributes
     ----------
     value : Tensor, scalar float64
-        In nats; an unbiased estimate when only some columns were asked for.
+        In nats. Of some columns, an unbiased estimate if every column has its own covariance; with groups it is a
+        little larger than the whole, since fewer columns share one.
     update : SiteUpdate
     """
 

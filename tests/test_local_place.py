@@ -1,0 +1,88 @@
+"""Placement under likelihoods that are not Gaussian: the target is the row's bound and does not move training rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_local import MAKERS, _case
+
+from bochner.inference.local_targets import LocalTerm
+from bochner.inference.place import place
+from bochner.inference.posterior import Draw, ViewPosterior
+from bochner.inference.targets import target_for
+from bochner.objectives.local import local_evidence
+from bochner.objectives.weights import weights_from
+from bochner.random import generator
+
+
+def _settled(name: str, dim: int, groups: int | None = None):
+    """A view whose sites have converged at known latents, as a posterior."""
+    x, f, likelihood, block, sites = _case(name, dim, n=12, missing=True, groups=groups)
+    likelihood.requires_grad_(False)
+    with torch.no_grad():
+        for _ in range(200):
+            sites.absorb(local_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
+        # weights in the order of the columns: one group, or a group each
+        m = sites.n_columns
+        sizes = (m,) if groups == 1 else (1,) * m
+        order = sites.group_of.argsort(stable=True)
+        phi = Draw(f, torch.zeros(0), torch.zeros(0)).features(x).T.contiguous()
+        found = weights_from(phi, sites.precision[:, order], sites.pull[:, order], sizes, 1e-13)
+        mean = torch.empty_like(found.mean)
+        mean[:, order] = found.mean
+    draw = Draw(f, mean, found.covariance)
+    view = ViewPosterior("a", (draw,), sites.group_of, likelihood, sites.intercept)
+    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
+    rows = torch.where(seen > 0, block.Y, torch.full_like(block.Y, torch.nan))
+    return view, x, rows, block, sites
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_derivatives_of_the_target_are_right(name, dim, groups):
+    view, _, rows, block, _ = _settled(name, dim, groups)
+    target = target_for([view], [rows], dim, True, [block.offset])
+    assert isinstance(target.terms[0][0], LocalTerm)
+    index = torch.arange(12)
+    x = torch.randn(12, dim, generator=generator(5, "x"), dtype=torch.float64)
+    _, gradient, hessian = target.evaluate(x, index)
+    torch.testing.assert_close(hessian, hessian.transpose(1, 2))
+    step = 1e-5
+    for d in range(dim):
+        shift = torch.zeros(dim, dtype=torch.float64)
+        shift[d] = step
+        up, down = target.evaluate(x + shift, index), target.evaluate(x - shift, index)
+        torch.testing.assert_close((up[0] - down[0]) / (2 * step), gradient[:, d], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close((up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_placing_a_training_row_does_not_move_it(name, groups):
+    """Envelope theorem: in a training latent the view's bound has the gradient of the row's own bound."""
+    view, x, rows, block, sites = _settled(name, 2, groups)
+    x.requires_grad_()
+    f = view.draws[0].frequencies
+    likelihood = view.local
+    assert likelihood is not None
+    bound = local_evidence(x, f, likelihood, sites, block, tol=1e-13).value - 0.5 * x.square().sum()
+    (expected,) = torch.autograd.grad(bound, x)
+    _, gradient, _ = target_for([view], [rows], 2, True, [block.offset]).evaluate(x.detach(), torch.arange(12))
+    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
+def test_rows_end_in_a_maximum_whatever_their_company(name):
+    view, x, rows, block, _ = _settled(name, 2)
+    placed = place([view], x, [rows], [block.offset])
+    target = target_for([view], [rows], 2, True, [block.offset])
+    _, gradient, hessian = target.evaluate(placed.mean, torch.arange(12))
+    assert float(gradient.abs().max()) < 1e-5
+    assert bool((torch.linalg.eigvalsh(hessian) < 0).all())
+    offset = block.offset
+    assert offset is not None
+    alone = place([view], x, [rows[3:4]], [offset[3:4]])
+    torch.testing.assert_close(alone.mean, placed.mean[3:4], rtol=0, atol=1e-7)
+    empty = place([view], x, [torch.full_like(rows[:1], torch.nan)], [offset[:1]])
+    torch.testing.assert_close(empty.mean, torch.zeros(1, 2, dtype=torch.float64))
