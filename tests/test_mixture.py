@@ -198,7 +198,7 @@ def test_merging_twins_changes_no_kernel_and_costs_less():
 
 def test_mergers_match_moments_and_need_two():
     phi = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    kernel = DirichletProcessMixture(phi.expand(H, -1), [[0.0], [4.0]], [[1.0], [2.0]])
+    kernel = DirichletProcessMixture(phi.expand(H, -1), [[0.0], [5.0]], [[1.0], [2.0]])
     assert merge_alike(kernel)
     used = int(kernel.proportions.argmax())
     assert float(kernel.means[used].detach()) == pytest.approx(3.0)
@@ -224,15 +224,16 @@ def test_unused_components_are_born_elsewhere_and_change_next_to_nothing():
 
 
 def test_a_peak_that_no_component_begins_near_is_found():
-    """The truth has a peak at 4 radians per unit, the start has all components near 0."""
+    """The truth has a peak at 5 radians per unit, the start has all components near 0."""
     source = torch.Generator().manual_seed(0)
     x = torch.randn(60, 1, generator=source)
-    truth = SpectralMixture([0.5, 0.5], [[0.0], [4.0]], [[0.4], [0.3]])
+    truth = SpectralMixture([0.5, 0.5], [[0.0], [5.0]], [[0.4], [0.3]])
     K = truth(x.double()).detach() + 1e-8 * torch.eye(60, dtype=torch.float64)
     Y = torch.linalg.cholesky(K) @ torch.randn(60, 20, generator=source, dtype=torch.float64)
     data = ((Block.of((Y + 0.2 * torch.randn(60, 20, generator=source)).float()),),)
-    phi = torch.full((20, 6), 1 / 6, dtype=torch.float64)
-    kernel = DirichletProcessMixture(phi, 0.1 * torch.arange(6.0)[:, None], [[0.3]] * 6)
+    phi = torch.full((20, 20), 0.2 / 19, dtype=torch.float64)
+    phi[:, 0] = 0.8
+    kernel = DirichletProcessMixture(phi, 0.02 * torch.arange(20.0)[:, None], [[0.3]] * 20)
     latents = GaussianLatents(x, torch.full_like(x, -9.0))
     model = LatentVariableModel(latents, [View("x", kernel, Gaussian(0.1))])
     trainer = Trainer(
@@ -244,7 +245,7 @@ def test_a_peak_that_no_component_begins_near_is_found():
     )
     trainer.run()
     values = kernel.values()
-    there = (values["means"][:, 0].abs() - 4.0).abs() < 0.5
+    there = (values["means"][:, 0].abs() - 5.0).abs() < 0.5
     assert 0.25 < float(values["proportions"][there].sum()) < 0.75
 
 
