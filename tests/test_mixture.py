@@ -23,6 +23,7 @@ from bochner.models.mixture import (
     expected_log_weights,
     kernel_kl,
     merge_alike,
+    rebirth,
     set_assignments,
     sticks_of,
     update_concentration,
@@ -197,7 +198,7 @@ def test_merging_twins_changes_no_kernel_and_costs_less():
 
 def test_mergers_match_moments_and_need_two():
     phi = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    kernel = DirichletProcessMixture(phi.expand(H, -1), [[0.0], [4.0]], [[1.0], [2.0]])
+    kernel = DirichletProcessMixture(phi.expand(H, -1), [[0.0], [5.0]], [[1.0], [2.0]])
     assert merge_alike(kernel)
     used = int(kernel.proportions.argmax())
     assert float(kernel.means[used].detach()) == pytest.approx(3.0)
@@ -205,14 +206,57 @@ def test_mergers_match_moments_and_need_two():
     assert not merge_alike(kernel), "one is left"
 
 
+def test_unused_components_are_born_elsewhere_and_change_next_to_nothing():
+    phi = torch.zeros(H, 4, dtype=torch.float64)
+    phi[:, :2] = torch.tensor([0.7, 0.3])
+    kernel = DirichletProcessMixture(phi, [[1.0], [0.0], [5.0], [6.0]], [[0.5]] * 4)
+    x = torch.randn(6, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    before = kernel(x).detach()
+    rebirth(kernel, random.generator(0, "b"))
+    assert (kernel(x).detach() - before).abs().max() < 2e-3
+    assert kernel.means[:2].tolist() == [[1.0], [0.0]]
+    assert (kernel.means[2:] - torch.tensor([[5.0], [6.0]])).abs().min() > 1e-3
+    assert (kernel.phi[:, 2:] > 1e-4).all(), "they can grow from there"
+    full = uneven(kernel_of(rows=200))  # all are in use
+    kept = full.means.detach().clone()
+    rebirth(full, random.generator(0, "b"))
+    assert torch.equal(full.means, kept)
+
+
+def test_a_peak_that_no_component_begins_near_is_found():
+    """The truth has a peak at 5 radians per unit, the start has all components near 0."""
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 1, generator=source)
+    truth = SpectralMixture([0.5, 0.5], [[0.0], [5.0]], [[0.4], [0.3]])
+    K = truth(x.double()).detach() + 1e-8 * torch.eye(60, dtype=torch.float64)
+    Y = torch.linalg.cholesky(K) @ torch.randn(60, 20, generator=source, dtype=torch.float64)
+    data = ((Block.of((Y + 0.2 * torch.randn(60, 20, generator=source)).float()),),)
+    phi = torch.full((20, 20), 0.2 / 19, dtype=torch.float64)
+    phi[:, 0] = 0.8
+    kernel = DirichletProcessMixture(phi, 0.02 * torch.arange(20.0)[:, None], [[0.3]] * 20)
+    latents = GaussianLatents(x, torch.full_like(x, -9.0))
+    model = LatentVariableModel(latents, [View("x", kernel, Gaussian(0.1))])
+    trainer = Trainer(
+        torch.nn.ModuleList(model.views),
+        lambda s: elbo(model, data, draw(model, 20, "sobol", 0, "t", s)).total,
+        1200,
+        Options(300, 0.03, -math.inf),
+        between=mixture.sweeps(model, data, 20, "sobol", 0),
+    )
+    trainer.run()
+    values = kernel.values()
+    there = (values["means"][:, 0].abs() - 5.0).abs() < 0.5
+    assert 0.25 < float(values["proportions"][there].sum()) < 0.75
+
+
 def test_sweeps_record_every_block_and_their_draws_are_shared():
     model, data = toy()
     sweep = MixtureSweep(model, data, H, "sobol", 0).ascent
     for number in range(0, 60, 10):
         records = sweep.sweep(number)
-        assert [name for _, name, _ in records] == ["gradient", "z", "merge", "v", "alpha"]
+        assert [name for _, name, _ in records] == ["gradient", "z", "merge", "birth", "v", "alpha"]
         bounds = {name: bound for _, name, bound in records}
-        assert bounds["v"] >= bounds["merge"] - 1e-9
+        assert bounds["v"] >= bounds["birth"] - 1e-9
         assert bounds["alpha"] >= bounds["v"] - 1e-9
         with torch.no_grad():
             same = float(elbo(model, data, draw(model, H, "sobol", 0, "blocks", number)).total)
@@ -246,7 +290,7 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     assert [step for step, name, _ in trainer.state.blocks if name == "z"] == [10, 20]
     trainer.run(until=30)
-    assert len(trainer.state.blocks) == 15
+    assert len(trainer.state.blocks) == 18
     assert not torch.equal(model.state_dict()["_views.0.kernel.log_phi"], kept["_views.0.kernel.log_phi"])
     again, data = toy()
     repeat = Trainer(
@@ -255,7 +299,7 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
     )  # fmt: skip
     repeat.run(until=20)
     assert all(torch.equal(value, kept[name]) for name, value in again.state_dict().items())
-    assert repeat.state.blocks == trainer.state.blocks[:10]
+    assert repeat.state.blocks == trainer.state.blocks[:12]
 
 
 def test_models_without_such_kernels_have_no_sweeps():
@@ -288,9 +332,9 @@ def test_what_srflvm_learned_is_readable(fitted):
         assert fitted.concentration_[view] == float(learned["concentration"])
     assert fitted.n_mixtures_ == 4
     history = fitted.block_history_
-    assert list(history) == ["step", "gradient", "z", "merge", "v", "alpha"]
+    assert list(history) == ["step", "gradient", "z", "merge", "birth", "v", "alpha"]
     np.testing.assert_array_equal(history["step"], np.arange(10, 61, 10))
-    assert (history["v"] >= history["merge"] - 1e-6).all()
+    assert (history["v"] >= history["birth"] - 1e-6).all()
     assert (history["alpha"] >= history["v"] - 1e-6).all()
     # in the units of elbo_history_
     assert abs(np.median(history["gradient"][3:]) - np.median(fitted.elbo_history_[30:])) < 200
@@ -323,4 +367,4 @@ def test_srflvm_takes_any_likelihood(likelihood):
     assert (phi - phi[:, :1]).abs().max() > 0.02, "the components were weighed"
     history = model.block_history_
     assert len(history["step"]) == 2
-    assert (history["v"] >= history["merge"] - 1e-6).all()
+    assert (history["v"] >= history["birth"] - 1e-6).all()

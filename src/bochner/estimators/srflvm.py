@@ -37,7 +37,7 @@ class SRFLVM(LatentVariableEstimator):
         radians per unit of latent, ``variance`` in original units squared, ``concentration``.
     block_history_ : dict of str to ndarray
         The bound after every block of every sweep, on draws that a sweep's blocks share: "step", "gradient" (latents,
-        spectra, noise), "z", "merge", "v", "alpha"; nats, original units.
+        spectra, noise), "z", "merge", "birth", "v", "alpha"; nats, original units.
     others
         As in `NGMVLVM`.
 

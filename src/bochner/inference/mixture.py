@@ -22,6 +22,7 @@ from bochner.models.mixture import (
     expected_log_weights,
     kernel_kl,
     merge_alike,
+    rebirth,
     set_assignments,
     update_concentration,
     update_sticks,
@@ -47,6 +48,8 @@ _HALF_LIFE = 50
 _LEAST_RADIUS = 0.005
 # Draws of a component's frequency that a local expectation averages.
 _CANDIDATES = 4
+# The last sweep with births: what is born later would not have the time to settle.
+_LAST_BIRTH = 60
 # Sweeps between two attempts to merge components, and draws on which an attempt is judged.
 _MERGE_EVERY = 5
 _MERGE_DRAWS = 4
@@ -89,6 +92,7 @@ class MixtureSweep:
                 coordinate.Block("gradient", lambda _: None),  # what the trainer did since the last sweep
                 coordinate.Block("z", self._assign),
                 coordinate.Block("merge", self._merge),
+                coordinate.Block("birth", self._birth),
                 coordinate.Block("v", lambda _: self._each(update_sticks), exact=True),
                 coordinate.Block("alpha", lambda _: self._each(update_concentration), exact=True),
             ],
@@ -136,6 +140,16 @@ class MixtureSweep:
                     if float((self._merge_bounds(step) - value).mean()) <= 0:
                         view.kernel.load_state_dict(before)
                     self._views = None
+
+    @torch.no_grad()
+    def _birth(self, step: int) -> None:
+        """Put components that nobody uses elsewhere: a peak of the spectrum far from all of them would stay unseen."""
+        if step % (SWEEP_EVERY * _MERGE_EVERY) or step > _LAST_BIRTH * SWEEP_EVERY:
+            return
+        for view in self.model.views:
+            if isinstance(view.kernel, DirichletProcessMixture):
+                rebirth(view.kernel, random.generator(self.seed, f"birth/{view.name}", step))
+        self._views = None
 
     def _merge_bounds(self, step: int) -> Tensor:
         """The bound on draws that a merger and what it replaces share."""

@@ -112,6 +112,37 @@ def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float 
     return True
 
 
+@torch.no_grad()
+def rebirth(kernel: DirichletProcessMixture, source: torch.Generator, least: float = 0.5, share: float = 2e-4) -> None:
+    """Move the components that nobody uses to new places of the spectrum, changed in place.
+
+    Parameters
+    ----------
+    kernel : DirichletProcessMixture
+    source : torch.Generator
+    least : float
+        Spectral points below which a component counts as unused.
+    share : float
+        What every point gives to each of the moved components: little, but enough to grow from where they fit.
+
+    Notes
+    -----
+    Places are normal with twice the width of the whole spectrum, at least 2 radians per unit in every dimension; the
+    new components are a quarter as wide as that.
+    """
+    phi, means = kernel.phi, kernel.means
+    idle = (phi.sum(0) < least).nonzero()[:, 0]
+    if not len(idle):
+        return
+    second = means.square() + (2.0 * kernel.log_scales).exp()
+    width = (2.0 * (kernel.proportions @ second).sqrt()).clamp(min=2.0)
+    noise = torch.randn(len(idle), means.shape[1], generator=source, dtype=torch.float64).to(means.device)
+    means[idle] = width * noise
+    kernel.log_scales[idle] = (0.25 * width).log().expand(len(idle), -1)
+    phi[:, idle] = share
+    set_assignments(kernel, phi.log().clamp(min=-745.0))
+
+
 def _pair(means: Tensor, log_scales: Tensor, attempt: int) -> tuple[int, int, float]:
     """Choose two components and the sign that brings the second to the first."""
     # squared distance of the means in units of the joint variance, plus that of the logarithms of the scales
