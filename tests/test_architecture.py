@@ -28,9 +28,10 @@ FLOORS: dict[str, str] = {
         models.stick_breaking models.frequency_mixture models.signed_frequencies models.latents models.lvm models""",
     "F6 objectives": "objectives.statistics objectives.collapsed objectives.elbo objectives.krein objectives",
     "F7 inference": """
-        inference.initialise inference.posterior inference.targets inference.place inference.predict
-        inference.diagnose inference.train inference.files inference.checkpoint inference.progress inference.plan
-        inference.fold inference.race inference.fit inference.persistence
+        inference.embeddings inference.initialise inference.posterior inference.targets inference.place
+        inference.predict inference.completion inference.diagnose inference.train inference.files
+        inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
+        inference.landmarks inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.constraints estimators.plans estimators.saving estimators.prediction estimators.base estimators.lvm

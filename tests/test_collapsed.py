@@ -39,7 +39,7 @@ def test_woodbury_and_dense_forms_are_the_normal_density(dim, paired):
     x, f, Y, s2 = _problem(dim, paired)
     phi, expected = fourier_features(x, f), _naive(x, f, Y, s2)
     torch.testing.assert_close(evidence(statistics(phi, Y), s2).value, expected, rtol=1e-12, atol=1e-10)
-    torch.testing.assert_close(dense_evidence(phi, Y, s2)[0], expected, rtol=1e-12, atol=1e-10)
+    torch.testing.assert_close(dense_evidence(phi, Block.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_frequencies", [3, 20])  # K = 12 < N = 23 < K = 80: both forms

@@ -612,8 +612,14 @@ BAD_TOGETHER = {
     "likelihood unknown": ({"likelihood": {"a": "poisson"}}, "likelihood 'gaussian' for view 'a', got 'poisson'"),
     "init of another shape": ({"init": np.zeros((60, 3))}, r"init of shape \(60, 2\), got shape \(60, 3\)"),
     "init not finite": ({"init": np.full((60, 2), np.nan)}, "Expected a finite init, got NaN or inf"),
-    "init list": ({"init": ["pca", "umap"]}, r"init from \['pca', 'laplacian', 'random', 'fold'\], or arrays, got"),
-    "no init": ({"init": []}, r"init from \['pca', 'laplacian', 'random', 'fold'\], or arrays, got \[\]"),
+    "init list": (
+        {"init": ["pca", "umap"]},
+        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got",
+    ),
+    "no init": (
+        {"init": []},
+        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got \[\]",
+    ),
     "device": ({"device": "abacus"}, "Expected a torch device, got 'abacus'.*use 'auto', 'cpu' or 'cuda'|Use 'auto'"),
     "kernel": ({"kernel": "wavelet"}, "'kernel' parameter of RandomFeatureLVM must be"),
     "inference": ({"inference": "mcmc"}, "'inference' parameter of RandomFeatureLVM must be"),

@@ -48,6 +48,9 @@ def test_target_is_the_rows_bound_and_its_derivatives_are_right(dim, paired, sha
     entries = -0.5 * (math.log(2 * math.pi * s2) + (torch.nan_to_num(y) - mean).square() / s2 + spread[:, None])
     prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
     value, gradient, hessian = target.evaluate(x, rows)
+    if shared:
+        torch.testing.assert_close(target.table(x).diagonal(), value)
+        torch.testing.assert_close(target.table(x)[1], target.evaluate(x, torch.ones(4, dtype=torch.int64))[0])
     torch.testing.assert_close(value, (entries * ~y.isnan()).sum(1) + prior)
     step = 1e-5
     for d in range(dim):

@@ -21,7 +21,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import constraints, plans, saving
 from bochner.estimators.prediction import PredictionMixin
-from bochner.inference import diagnose
+from bochner.inference import completion, diagnose
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 
@@ -50,6 +50,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         max_iter: int | str = "auto",
         tol: float = 1e-4,
         learning_rate: float = 0.03,
+        landmarks: int | str | None = "auto",
+        truncation: float | str = "auto",
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -67,6 +69,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
+        self.landmarks = landmarks
+        self.truncation = truncation
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -146,6 +150,10 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.interrupted_ = fit.stopped == "interrupted"
         self.n_mixtures_, self.n_frequencies_ = plan.n_mixtures, plan.n_frequencies
         self.seed_ = plan.seed
+        self.landmarks_ = fit.landmarks and {
+            name: value + (jacobian if name.startswith("elbo") else 0) for name, value in fit.landmarks.items()
+        }
+        self.dropped_ = dict(zip(plan.names, fit.dropped, strict=True))
         scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
         self.noise_variance_ = {view.name: view.noise_variance * scales[view.name] ** 2 for view in fit.posterior}
         self.kernels_ = {
@@ -162,6 +170,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     def _set_embedding(self, values: FloatArray) -> None:
         kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
         self._candidates = self._fit.latents[torch.from_numpy(kept)]
+        rows = [y[torch.from_numpy(kept)] for y in self._split(values)]
+        self.completion_ = completion.learn(self._fit.posterior, self._candidates, rows, self.seed_)
         placement = self._place(values)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)

@@ -23,6 +23,8 @@ COMMON: dict[str, list[Any]] = {
     "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "tol": [Interval(Real, 0, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
+    "truncation": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
     "device": [str],
     "dtype": [StrOptions({"float32", "float64"})],
     "checkpoint": [None, str, PathLike],

@@ -34,12 +34,13 @@ class NGMVLVM(LatentVariableEstimator):
     n_mixtures : int or "auto", default="auto"
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
-        H, spectral points per component: K = 2 Q H features.
+        H, spectral points per component: K = 2 Q H features. "auto": 100, and 50 for more than 6,000 rows.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
         How spectral points are drawn.
-    init : {"auto", "pca", "fold", "laplacian", "random"}, array of shape (N, D), or list of them, default="auto"
+    init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
-        principal components than D and folds the further ones away; "auto" races "pca", "fold" and "laplacian".
+        principal components than D and folds the further ones away; "auto" races "pca",
+        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian".
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"
@@ -48,6 +49,12 @@ class NGMVLVM(LatentVariableEstimator):
         Training ends when the bound rises by less than this many nats per observed entry in 100 steps.
     learning_rate : float, default=0.03
         Of Adam.
+    landmarks : int, "auto" or None, default="auto"
+        Train on so many rows, place the others, then take a few steps over all; None trains on all rows throughout.
+        "auto": 4,000 of more than 6,000 rows.
+    truncation : float or "auto", default="auto"
+        Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
+        stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -79,6 +86,14 @@ class NGMVLVM(LatentVariableEstimator):
         What "auto" became.
     starts_ : list of dict
         Name and bound of every start before and after its race.
+    completion_ : dict of str to float or None
+        How a row that lacks the view is completed, chosen on training rows: the exponent of its likelihood over the
+        training latents, or None: by the row's own modes. Empty when there is one view.
+    landmarks_ : dict or None
+        n, the landmarks; elbo_placed and elbo_joint, the bound of all rows before and after the joint steps, on the
+        columns of training.
+    dropped_ : dict of str to float
+        Share of the view's squares that training left out.
     relevance_ : ndarray of shape (V, D)
         Share of each view's variation along each dimension; rows sum to 1.
     collapse_ : CollapseReport

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
+from bochner.inference.embeddings import TSNE_DIMENSIONS
 from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
@@ -22,10 +23,12 @@ from bochner.objectives.statistics import Block
 FloatArray = NDArray[np.floating[Any]]
 
 N_MIXTURES = 2
-N_FREQUENCIES = 50
+N_FREQUENCIES, FEWER_FREQUENCIES = 100, 50  # the latter for many rows
 MAX_ITER = 3000
-# Folding trains and Laplacian eigenmaps build a neighbour graph: beyond this many rows only PCA is tried by default.
-_RACE_ROWS = 10_000
+# Above so many rows a model is trained on landmarks first.
+LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
+# Share of a view's squares that training may leave out.
+TRUNCATION = 0.05
 
 
 def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralKernel]) -> Plan:
@@ -57,7 +60,7 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
         starts=_starts(estimator, data.X.shape[0]),
         n_components=int(estimator.n_components),
         n_mixtures=N_MIXTURES if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=N_FREQUENCIES if estimator.n_frequencies == "auto" else int(estimator.n_frequencies),
+        n_frequencies=_frequencies(estimator.n_frequencies, data.X.shape[0]),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
@@ -67,9 +70,25 @@ def make(estimator: Any, data: Views, seed: int, kernels: Mapping[str, SpectralK
         seed=seed,
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
         device=_device(estimator.device),
+        n_rows=data.X.shape[0],
+        landmarks=_landmarks(estimator.landmarks, data.X.shape[0]),
+        truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
     )
+
+
+def _frequencies(asked: int | str, n_rows: int) -> int:
+    if asked != "auto":
+        return int(asked)
+    return N_FREQUENCIES if n_rows <= LANDMARK_ROWS else FEWER_FREQUENCIES
+
+
+def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
+    if asked is None:
+        return None
+    count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
+    return count if count < n_rows else None
 
 
 def _check_likelihood(likelihood: str | Mapping[str, str], data: Views) -> None:
@@ -100,7 +119,7 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
     elif isinstance(init, list):
         names = [s if isinstance(s, str) else _check_start(s, n_rows, estimator.n_components) for s in init]
     elif init == "auto":
-        names = ["pca", "fold", "laplacian"] if n_rows <= _RACE_ROWS else ["pca"]
+        names = _race(n_rows, estimator)
     else:
         names = [init]
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
@@ -108,6 +127,14 @@ def _starts(estimator: Any, n_rows: int) -> tuple[Start, ...]:
         raise InputError(message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list"))
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
+
+
+def _race(n_rows: int, estimator: Any) -> list[Start]:
+    """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
+    if n_rows <= LANDMARK_ROWS:
+        return ["pca", "fold", "laplacian", *(["tsne"] if estimator.n_components <= TSNE_DIMENSIONS else [])]
+    trained = _landmarks(estimator.landmarks, n_rows) or n_rows
+    return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 
 
 def _check_start(array: Any, n_rows: int, n_components: int) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from bochner import random
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import DataWarning, InputError, message
-from bochner.inference import predict
+from bochner.inference import completion, predict
 from bochner.inference.place import Placement, place
 from bochner.inference.plan import Fit
 
@@ -33,6 +33,7 @@ class PredictionMixin(TransformerMixin):
 
     n_components: int
     seed_: int
+    completion_: dict[str, float | None]
     embedding_: FloatArray
     _fit: Fit
     _scaling: Scaling
@@ -63,15 +64,18 @@ class PredictionMixin(TransformerMixin):
         return (mean, placement.std.numpy().astype(values.dtype)) if return_std else mean
 
     def _place(self, values: FloatArray) -> Placement:
+        self._warn_of_empty(values)
+        return place(self._fit.posterior, self._candidates, self._split(values))
+
+    def _warn_of_empty(self, values: FloatArray) -> None:
         empty = np.isnan(values).all(axis=1)
         if empty.any():
             warnings.warn(
                 f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
                 "they are placed at the prior, mean 0 and deviation 1.",
                 DataWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return place(self._fit.posterior, self._candidates, self._split(values))
 
     def _split(self, values: FloatArray) -> list[Tensor]:
         scaled = torch.from_numpy(self._scaling.apply(values.astype(np.float64)))
@@ -120,12 +124,14 @@ class PredictionMixin(TransformerMixin):
         if n_draws is not None and (return_std or n_draws < 1):
             raise InputError("n_draws must be a positive number and goes without return_std: draws carry their own.")
         values = self._validate(X, reset=False)
-        placement, missing = self._place(values), np.isnan(values)
+        self._warn_of_empty(values)
+        rows, missing = self._split(values), np.isnan(values)
+        mixture = completion.Mixture(self._candidates, self.completion_)
         if n_draws is not None:
-            rows = predict.draw_rows(self._fit.posterior, placement, n_draws, self.seed_)
-            drawn = np.stack([self._unscale(row) for row in rows])
+            draws = completion.draw_rows(self._fit.posterior, mixture, rows, n_draws, self.seed_)
+            drawn = np.stack([self._unscale(row) for row in draws])
             return np.where(missing, drawn, values).astype(values.dtype)
-        mean, variance = predict.complete(self._fit.posterior, placement)
+        mean, variance = completion.complete(self._fit.posterior, mixture, rows)
         full = np.where(missing, self._unscale(mean), values).astype(values.dtype)
         out = type(X)(full, columns=X.columns, index=X.index) if hasattr(X, "columns") and hasattr(X, "index") else full
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)

@@ -30,6 +30,9 @@ _PLAIN = (
     "n_frequencies_",
     "seed_",
     "noise_variance_",
+    "completion_",
+    "landmarks_",
+    "dropped_",
     "n_features_in_",
 )
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
+from torch import Tensor
+
+from bochner.inference import landmarks
 from bochner.inference.checkpoint import Checkpoint
 from bochner.inference.initialise import FloatArray
 from bochner.inference.plan import Fit, Plan, Stopped, evaluate
-from bochner.inference.posterior import weights_posterior
+from bochner.inference.posterior import ViewPosterior, weights_posterior
 from bochner.inference.progress import progress_bar
 from bochner.inference.race import Race
+from bochner.inference.rotation import rotate
 from bochner.inference.train import State, Trainer
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data
 
 _POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
+# Beyond so many rows the noise of one draw of the latents averages out over rows.
+_MANY_ROWS = 10_000
+_JOINT_DRAWS = 8
 
 
 def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
@@ -40,7 +49,10 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
     checkpoint, if there is one, holds where training was. It is the caller's to remove when all is done.
     """
     checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.digest(data))
-    race = Race(data, filled, plan)
+    index = None if plan.landmarks is None else landmarks.choose(data, plan.n_rows, plan.landmarks, plan.seed)
+    chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
+    rotated, rotation = rotate(chosen, plan.truncation, plan.seed)
+    race = Race(rotated, *_on_landmarks(filled, plan, index))
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)
@@ -51,7 +63,45 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Fit:
             checkpoint.write(trainer, {"starts": race.results})
         trainer.restore_best()
         warnings.warn(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning, stacklevel=3)
-    return _finish(trainer, data, plan, race, stopped)
+    model, report = trainer.module, None
+    if index is not None:
+        model, report = _on_all_rows(model, data, chosen, index, plan, joint=stopped != "interrupted")
+    value, error = evaluate(model, data, plan, "final")
+    latents = model.latents.mean.detach().double().cpu()
+    kernels = tuple(view.kernel.cpu() for view in model.views)
+    posterior, history = _posterior(model, data, plan), list(trainer.state.history)
+    dropped = list(rotation.dropped)
+    return Fit(posterior, latents, kernels, value, error, history, stopped, list(race.results), report, dropped)
+
+
+def _on_landmarks(
+    filled: Callable[[], FloatArray], plan: Plan, index: Tensor | None
+) -> tuple[Callable[[], FloatArray], Plan]:
+    """Return what starts are made of for the rows that training sees, and the plan for them."""
+    if index is None:
+        return filled, plan
+    rows = index.numpy()
+    starts = tuple(s if isinstance(s, str) else s[rows] for s in plan.starts)
+    return lambda: filled()[rows], replace(plan, starts=starts)
+
+
+def _on_all_rows(
+    model: LatentVariableModel, data: Data, chosen: Data, index: Tensor, plan: Plan, joint: bool
+) -> tuple[LatentVariableModel, dict[str, float]]:
+    """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound."""
+    placed = landmarks.spread(model, _posterior(model, chosen, plan), data, index, plan.n_rows)
+    rotated, _ = rotate(data, plan.truncation, plan.seed)
+    before, _ = evaluate(placed, rotated, plan, "joint", _JOINT_DRAWS)
+    report = {"n": index.shape[0], "elbo_placed": before, "elbo_joint": before}
+    if not joint:
+        return placed, report
+    trained = copy.deepcopy(placed)
+    try:
+        landmarks.train_jointly(trained, rotated, plan)
+    except KeyboardInterrupt:
+        warnings.warn("Interrupted: the steps over all rows were cut short.", UserWarning, stacklevel=4)
+    after, _ = evaluate(trained, rotated, plan, "joint", _JOINT_DRAWS)
+    return (trained, {**report, "elbo_joint": after}) if after > before else (placed, report)
 
 
 def _reason(trainer: Trainer[LatentVariableModel], plan: Plan) -> Stopped:
@@ -75,18 +125,14 @@ def _train(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[Lat
     return trainer
 
 
-def _finish(trainer: Trainer[LatentVariableModel], data: Data, plan: Plan, race: Race, stopped: Stopped) -> Fit:
-    model = trainer.module
-    value, error = evaluate(model, data, plan, "final")
-    posterior = weights_posterior(
+def _posterior(model: LatentVariableModel, data: Data, plan: Plan) -> tuple[ViewPosterior, ...]:
+    many = model.latents.mean.shape[0] > _MANY_ROWS
+    return weights_posterior(
         model,
         data,
         n_frequencies=plan.n_frequencies,
         n_draws=_POSTERIOR_DRAWS,
-        n_latent_draws=_LATENT_DRAWS,
+        n_latent_draws=1 if many else _LATENT_DRAWS,
         sampling=plan.sampling,
         seed=plan.seed,
     )
-    latents = model.latents.mean.detach().double().cpu()
-    kernels = tuple(view.kernel.cpu() for view in model.views)
-    return Fit(posterior, latents, kernels, value, error, list(trainer.state.history), stopped, list(race.results))

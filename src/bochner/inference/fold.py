@@ -48,7 +48,7 @@ def fold(
     """
     kernels = [RBF() for _ in names]
     model = model_from(latents.cpu().numpy(), names, kernels, 1, seed, latents.dtype, latents.device)
-    n_entries = sum(block.Y.numel() for blocks in data for block in blocks)
+    n_entries = sum(block.n_entries for blocks in data for block in blocks)
 
     def objective(step: int) -> Tensor:
         draws = draw(model, _FREQUENCIES, "sobol", seed, "fold", step)

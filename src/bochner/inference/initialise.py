@@ -6,17 +6,15 @@ Starts are compared by the bound on fresh draws, never by labels (EVALUATION: no
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse.linalg import svds
-from sklearn.manifold import SpectralEmbedding
 
 from bochner import random
-from bochner.errors import InputError
+from bochner.errors import InputError, message
+from bochner.inference import embeddings
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
@@ -24,11 +22,16 @@ from bochner.models.lvm import LatentVariableModel, View
 
 FloatArray = NDArray[np.float64]
 
-STARTS = ("pca", "laplacian", "random")
-# The fourth trains a model: see `fold`.
+_EMBEDDINGS: dict[str, Callable[[FloatArray, int, int], FloatArray]] = {
+    "pca": embeddings.pca,
+    "laplacian": embeddings.laplacian,
+    "isomap": embeddings.isomap,
+    "tsne": embeddings.tsne,
+}
+STARTS = (*_EMBEDDINGS, "random")
+# The last trains a model: see `fold`.
 ALL_STARTS = (*STARTS, "fold")
 _INITIAL_STD = 0.1
-_NEIGHBOURS = 10
 
 
 def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatArray:
@@ -36,7 +39,7 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
 
     Parameters
     ----------
-    name : {"pca", "laplacian", "random"}
+    name : {"pca", "laplacian", "isomap", "tsne", "random"}
     filled : ndarray of shape (N, M)
         Scaled data; missing entries hold their column's mean, 0 (as a start only: no bound ever sees them).
     n_components : int
@@ -48,12 +51,13 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     ndarray of shape (N, D)
         Columns of mean 0 and deviation 1, the scale of the prior. Dimensions the data cannot fill are small noise.
     """
-    if name == "pca":
-        latents = _pca(filled, n_components, seed)
-    elif name == "laplacian":
-        latents = _laplacian(filled, n_components, seed)
-    elif name == "random":
-        latents = _noise(filled.shape[0], n_components, seed)
+    if name == "tsne" and n_components > embeddings.TSNE_DIMENSIONS:
+        got, hint = f"n_components={n_components}", "choose another init"
+        raise InputError(message(f"n_components of at most {embeddings.TSNE_DIMENSIONS} for init='tsne'", got, hint))
+    if name == "random":
+        latents = embeddings.noise(filled.shape[0], n_components, seed)
+    elif name in _EMBEDDINGS:
+        latents = _EMBEDDINGS[name](filled, n_components, seed)
     else:
         raise InputError(f"Unknown start {name!r}. Use one of {list(STARTS)} or an array of shape (N, D).")
     return _standardise(latents, seed)
@@ -61,7 +65,7 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
 
 def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     """Return principal components in proportion, the first of deviation 1: what the folding start begins with."""
-    latents = _pca(filled, n_components, seed)
+    latents = embeddings.pca(filled, n_components, seed)
     return latents / max(float(latents[:, 0].std()), 1e-300)
 
 
@@ -72,54 +76,12 @@ def folded(latents: FloatArray, seed: int) -> FloatArray:
     return centred / spread if spread > 0 else _standardise(latents, seed)
 
 
-def _noise(n_rows: int, n_components: int, seed: int) -> FloatArray:
-    source = random.generator(seed, "start")
-    noise: FloatArray = torch.randn(n_rows, n_components, generator=source, dtype=torch.float64).numpy()
-    return noise
-
-
 def _standardise(latents: FloatArray, seed: int) -> FloatArray:
     spread = latents.std(axis=0)
     flat = spread < 1e-10 * max(1.0, float(spread.max(initial=0.0)))
     scaled = (latents - latents.mean(axis=0)) / np.where(flat, 1.0, spread)
     # a dimension without data starts near zero but not at it: there its gradient would vanish
-    return np.where(flat, 0.1 * _noise(latents.shape[0], latents.shape[1], seed), scaled)
-
-
-def _pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    n, m = filled.shape
-    rank = min(n_components, n, m)
-    centred = filled - filled.mean(axis=0)
-    if rank >= min(n, m) - 1 or min(n, m) < 50:
-        left, values, _ = np.linalg.svd(centred, full_matrices=False)
-        left, values = left[:, :rank], values[:rank]
-    else:
-        first = np.random.Generator(np.random.PCG64(seed)).standard_normal(min(n, m))
-        left, values, _ = svds(centred, k=rank, v0=first)
-        left, values = left[:, ::-1], values[::-1]
-    signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)])
-    out = np.zeros((n, n_components))
-    out[:, :rank] = left * np.where(signs == 0, 1.0, signs) * values
-    return out
-
-
-def _laplacian(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    n = filled.shape[0]
-    if n < n_components + 3:
-        return _pca(filled, n_components, seed)
-    embedding = SpectralEmbedding(
-        n_components, affinity="nearest_neighbors", n_neighbors=min(_NEIGHBOURS, n - 1), random_state=seed % 2**32
-    )
-    with warnings.catch_warnings():
-        # a disconnected graph still gives a usable start, and the bound decides whether it is kept
-        warnings.simplefilter("ignore")
-        latents: FloatArray = embedding.fit_transform(filled)
-    # rank against a normal: a few far outliers would otherwise squeeze everyone else into one point
-    order = latents.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
-    uniform = (order + 0.5) / n
-    spread: FloatArray = torch.special.ndtri(torch.from_numpy(uniform)).numpy()
-    plain: FloatArray = (latents - latents.mean(axis=0)) / np.maximum(latents.std(axis=0), 1e-300)
-    return 0.5 * (spread + plain)
+    return np.where(flat, 0.1 * embeddings.noise(latents.shape[0], latents.shape[1], seed), scaled)
 
 
 def model_from(

@@ -13,7 +13,7 @@ from bochner.inference.plan import Fit
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.base import Frequencies, SpectralKernel
 
-_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts")
+_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts", "landmarks", "dropped")
 
 
 def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Placement: where rows lie in latent space under the posterior of the weights, and how sure that is.
 
-Every row is scored against all training reconstructions in one product, refined by a damped Newton method of its
+Every row is scored against reconstructions of training rows in one product, refined by a damped Newton method of its
 own, and described by its best modes. Nothing depends on the other rows of a batch.
 """
 
@@ -23,6 +23,8 @@ _ROUGH = 1e-3
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40) weighs nothing.
 _HOPELESS = 40.0
 _CHUNK = 1024
+# So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between them.
+_STARTS = 2000
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks.
 _OWN_CHUNK = 64
 
@@ -58,7 +60,9 @@ class Placement:
         return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
-def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]) -> Placement:
+def place(
+    views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor], n_modes: int = N_MODES
+) -> Placement:
     """Place rows.
 
     Parameters
@@ -68,6 +72,8 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
         Latents of training rows, where the search starts.
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Scaled data, NaN where missing. A row without any observed entry gets the prior.
+    n_modes : int
+        R, starts from which a row climbs.
 
     Returns
     -------
@@ -75,16 +81,22 @@ def place(views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Ten
     """
     n, dim = rows[0].shape[0], candidates.shape[1]
     out = Placement(
-        torch.zeros(n, N_MODES, dim, dtype=torch.float64),
-        torch.eye(dim, dtype=torch.float64).expand(n, N_MODES, -1, -1).clone(),
-        torch.zeros(n, N_MODES, dtype=torch.float64),
+        torch.zeros(n, n_modes, dim, dtype=torch.float64),
+        torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),
+        torch.zeros(n, n_modes, dtype=torch.float64),
     )
     out.weights[:, 0] = 1.0
-    book = [_reconstructions(view, candidates) for view in views]
+    candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
+    book: list[tuple[Tensor, Tensor]] = []
     for index, shared in _groups(rows):
         part = [y[index] for y in rows]
-        starts = _starts(book, views, candidates, part)
-        found = _solve(target_for(views, part, dim, shared), starts)
+        target = target_for(views, part, dim, shared)
+        if shared:
+            scores = target.table(candidates)
+        else:
+            book = book or [reconstructions(view, candidates) for view in views]
+            scores = candidate_scores(book, views, part) - 0.5 * candidates.square().sum(1)
+        found = _solve(target, _starts(scores, candidates, n_modes))
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
@@ -106,8 +118,8 @@ def _groups(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
         yield from ((chunk, False) for chunk in torch.split(torch.cat(own), _OWN_CHUNK))
 
 
-def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Reconstructions (C, M) of a view at the candidates and their uncertainty phi^T B^-1 phi (C,), over draws."""
+def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Reconstruct a view at candidates (C, D): means (C, M) and uncertainty phi^T B^-1 phi (C,), over draws of W."""
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
     spread = torch.zeros(candidates.shape[0], dtype=torch.float64)
     for draw in view.draws:
@@ -117,56 +129,75 @@ def _reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, T
     return mean, spread
 
 
-def _starts(
-    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor]
+def candidate_scores(
+    book: Sequence[tuple[Tensor, Tensor]], views: Sequence[ViewPosterior], rows: Sequence[Tensor]
 ) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
-    score = (-0.5 * candidates.square().sum(1)).repeat(rows[0].shape[0], 1)
+    """Return what the observed entries of rows say for every candidate, (n, C): E log p(y | x, A) up to a constant.
+
+    Parameters
+    ----------
+    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C,))
+        `reconstructions` of the candidates.
+    views : sequence of ViewPosterior
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+    """
+    score = torch.zeros(rows[0].shape[0], book[0][0].shape[0], dtype=torch.float64)
     for (mean, spread), view, y in zip(book, views, rows, strict=True):
         seen = (~y.isnan()).double()
         filled = torch.nan_to_num(y)
         squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
         score -= 0.5 * (squared / view.noise_variance + seen.sum(1, keepdim=True) * spread)
+    return score
+
+
+def _starts(scores: Tensor, candidates: Tensor, n_modes: int) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
     far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = []
-    for _ in range(N_MODES):
-        best = candidates[score.argmax(1)]
+    for _ in range(n_modes):
+        best = candidates[scores.argmax(1)]
         starts.append(best)
-        score = score.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
+        scores = scores.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
     return torch.stack(starts, dim=1)
 
 
 def _solve(target: Target, starts: Tensor) -> Placement:
     """Climb from every start and weigh the modes found by their Laplace evidence."""
-    n_modes, dim = starts.shape[1:]
-    # Single precision finds the basin at half the cost; double precision walks the last, quadratic steps.
-    rough = _climb(target.to(torch.float32), starts.float(), tolerance=_ROUGH)
-    x, value, hessian = _climb(target, rough[0].double(), tolerance=_TOLERANCE)
+    n, n_modes, dim = starts.shape
+    rows = torch.arange(n).repeat_interleave(n_modes)
+    # Single precision finds the basin at half the cost; double precision walks the last, quadratic steps, and only of
+    # modes that will weigh anything.
+    x, value, hessian = (
+        t.double() for t in _climb(target.to(torch.float32), starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
+    )
+    best = value.reshape(n, n_modes).amax(1)[rows]
+    near = (value > best - 2.0 * _HOPELESS).nonzero()[:, 0]
+    x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
     covariance = _positive_inverse(-hessian)
-    evidence = value + 0.5 * torch.linalg.slogdet(covariance)[1]
+    evidence = (value + 0.5 * torch.linalg.slogdet(covariance)[1]).reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)
-    modes = x.gather(1, order[..., None].expand(-1, -1, dim))
+    modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
     evidence = evidence.gather(1, order)
-    covariance = covariance.gather(1, order[..., None, None].expand(-1, -1, dim, dim))
+    covariance = covariance.reshape(n, n_modes, dim, dim).gather(1, order[..., None, None].expand(-1, -1, dim, dim))
     for r in range(1, n_modes):  # the same mode reached twice counts once
         same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
         evidence[:, r] = torch.where(same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r])
     return Placement(modes, covariance, evidence.softmax(1))
 
 
-def _climb(target: Target, starts: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Maximise each row's bound from each start by Newton steps inside a trust radius of its own.
+def _climb(target: Target, starts: Tensor, rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its own.
 
     A start that cannot catch up with the row's best is left where it is: its weight would vanish.
     """
-    n, n_modes, dim = starts.shape
-    x, rows = starts.reshape(-1, dim).clone(), torch.arange(n).repeat_interleave(n_modes)
+    x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
     slack = 4.0 * torch.finfo(x.dtype).eps  # rounding of the value must not reject the last, tiny steps
     radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
+    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf)
     for _ in range(_MAX_STEPS):
         step, gain = _newton_step(gradient[active], hessian[active], radius[active])
-        best = value.reshape(n, n_modes).max(dim=1).values[rows[active]]
+        best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
         going = (length > tolerance) & (value[active] + 4.0 * gain + _HOPELESS > best)
         active, step, length = active[going], step[going], length[going]
@@ -179,8 +210,7 @@ def _climb(target: Target, starts: Tensor, tolerance: float) -> tuple[Tensor, Te
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
         radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
-    shape = (n, n_modes)
-    return x.reshape(*shape, dim), value.reshape(shape), hessian.reshape(*shape, dim, dim)
+    return x, value, hessian
 
 
 def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,6 +41,12 @@ class Plan:
     seed : int
     dtype : torch.dtype
     device : torch.device
+    truncation : float
+        Share of a complete view's squares that training may leave out.
+    n_rows : int
+        N.
+    landmarks : int or None
+        Rows to train on before the others are placed; None trains on all.
     shown : bool
         Whether a progress bar is wanted.
     checkpoint : Path or None
@@ -57,6 +63,9 @@ class Plan:
     seed: int
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    truncation: float = 0.0
+    n_rows: int = 0
+    landmarks: int | None = None
     shown: bool = False
     checkpoint: Path | None = None
 
@@ -89,6 +98,10 @@ class Fit:
     stopped : {"plateau", "max_iter", "interrupted", "failed"}
     starts : list of dict
         Name and bound of every start, before and after its race.
+    landmarks : dict or None
+        Their number, and the bound of all rows (as trained on) when the others were placed and after the joint passes.
+    dropped : list of float
+        Share of every view's squares that training left out.
     """
 
     posterior: tuple[ViewPosterior, ...]
@@ -99,15 +112,19 @@ class Fit:
     history: list[float]
     stopped: Stopped
     starts: list[dict[str, Any]]
+    landmarks: dict[str, float] | None = None
+    dropped: list[float] = field(default_factory=list)
 
 
-def evaluate(model: LatentVariableModel, data: Data, plan: Plan, purpose: str) -> tuple[float, float]:
+def evaluate(
+    model: LatentVariableModel, data: Data, plan: Plan, purpose: str, n_draws: int = EVALUATION_DRAWS
+) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error."""
     with torch.no_grad():
         values = torch.stack(
             [
                 elbo(model, data, draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i)).total
-                for i in range(EVALUATION_DRAWS)
+                for i in range(n_draws)
             ]
         )
-    return float(values.mean()), float(values.std() / EVALUATION_DRAWS**0.5)
+    return float(values.mean()), float(values.std() / n_draws**0.5)

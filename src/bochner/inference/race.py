@@ -37,7 +37,7 @@ class Race:
         """Build a trainer at given latents; restarts of one name differ by the draw of the kernels' start."""
         plan, seed = self.plan, self.plan.seed + index
         model = model_from(latents, plan.names, plan.kernels, plan.n_mixtures, seed, plan.dtype, plan.device)
-        n_entries = sum(block.Y.numel() for blocks in self.data for block in blocks)
+        n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 
         def objective(step: int) -> Tensor:
             return elbo(model, self.data, draw(model, plan.n_frequencies, plan.sampling, seed, "train", step)).total

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from bochner.features.derivatives import jet
+from bochner.features.fourier import evaluate
 from bochner.inference.posterior import ViewPosterior
 from bochner.kernels.base import Frequencies
 
@@ -53,6 +54,11 @@ class Term:
         first = (j.jacobian @ pull[:, :, None])[..., 0]
         return value, first, j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
 
+    def table(self, x: Tensor) -> Tensor:
+        """Return E log p(y | x, A) of all rows at all points x (C, D), (n, C); rows must share their columns."""
+        phi = evaluate(x, self.frequencies).features
+        return self.constant[:, None] + self.linear @ phi - 0.5 * ((self.quadratic @ phi) * phi).sum(0)
+
     def to(self, dtype: torch.dtype) -> Term:
         """Return the same term in another precision."""
         return replace(
@@ -74,6 +80,11 @@ class Target:
     def to(self, dtype: torch.dtype) -> Target:
         """Return the same target in another precision."""
         return Target(tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components)
+
+    def table(self, x: Tensor) -> Tensor:
+        """Return the value of all rows at all points x (C, D), (n, C); rows must share their columns."""
+        value = -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi))
+        return value + sum(term.table(x) / len(draws) for draws in self.terms for term in draws)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D, D)."""

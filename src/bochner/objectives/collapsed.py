@@ -88,13 +88,13 @@ def _plus_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
     return out
 
 
-def dense_evidence(features: Tensor, Y: Tensor, noise_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def dense_evidence(features: Tensor, block: Block, noise_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
 
     Parameters
     ----------
     features : Tensor of shape (K, n)
-    Y : Tensor of shape (n, m)
+    block : Block
     noise_variance : Tensor, scalar
 
     Returns
@@ -103,14 +103,17 @@ def dense_evidence(features: Tensor, Y: Tensor, noise_variance: Tensor) -> tuple
     d_features : Tensor of shape (K, n), in the features' precision
     d_noise : Tensor, scalar float64
     """
-    (n, m_cols), Y = Y.shape, Y.double()
+    Y, n, m_cols = block.Y.double(), block.Y.shape[0], block.n_columns
     s2 = noise_variance.detach().double()
     factor = cholesky(_plus_diagonal((features.T @ features).double(), s2))
     inverse = factor.inverse()
     solved = inverse @ Y
-    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * factor.logdet() + (Y * solved).sum())
+    dropped = max(0.0, block.square - float(Y.square().sum())) if Y.shape[1] < m_cols else 0.0
+    quadratic = (Y * solved).sum() + dropped / s2
+    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * factor.logdet() + quadratic)
     d_kernel = 0.5 * (solved @ solved.T - m_cols * inverse)
-    return value, 2.0 * features @ d_kernel.to(features.dtype), torch.diagonal(d_kernel).sum()
+    d_noise = torch.diagonal(d_kernel).sum() + 0.5 * dropped / s2.square()
+    return value, 2.0 * features @ d_kernel.to(features.dtype), d_noise
 
 
 @dataclass
@@ -153,7 +156,7 @@ def _two_passes(
     def part(i: int) -> Statistics:
         nonlocal last
         last = evaluate(x[indices[i]], f)
-        return statistics(last.features, block.Y[cuts[i]], block.square if i == 0 else 0.0)
+        return statistics(last.features, block.Y[cuts[i]], block.square if i == 0 else 0.0, block.n_columns)
 
     result = evidence(reduce(total(part(i) for i in range(len(cuts)))), s2)
     if into is not None:
@@ -169,7 +172,7 @@ def _two_passes(
 def _dense(x: Tensor, f: Frequencies, s2: Tensor, block: Block, into: _Gradient | None) -> Tensor:
     rows: Tensor | slice = slice(None) if block.rows is None else block.rows
     trace = evaluate(x[rows], f)
-    value, upstream, d_noise = dense_evidence(trace.features, block.Y, s2)
+    value, upstream, d_noise = dense_evidence(trace.features, block, s2)
     if into is not None:
         into.noise += d_noise
         into.add(rows, trace, f, upstream)

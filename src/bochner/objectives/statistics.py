@@ -21,20 +21,30 @@ class Block:
 
     Attributes
     ----------
-    Y : Tensor of shape (n, m)
+    Y : Tensor of shape (n, m), or (n, r) when it was rotated to fewer columns
         Observed, scaled values.
     rows : Tensor of shape (n,), int64, or None
         The global rows; None means all, in order.
     columns : Tensor of shape (m,), int64
         Positions within the view.
     square : float
-        ||Y||^2, summed in float64.
+        ||Y||^2 of all m columns, summed in float64.
     """
 
     Y: Tensor
     rows: Tensor | None
     columns: Tensor
     square: float
+
+    @property
+    def n_columns(self) -> int:
+        """M: what multiplies every row of the bound, whatever Y was rotated to."""
+        return int(self.columns.shape[0])
+
+    @property
+    def n_entries(self) -> int:
+        """Observed entries."""
+        return int(self.Y.shape[0]) * self.n_columns
 
     @classmethod
     def of(cls, Y: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
@@ -72,7 +82,7 @@ class Statistics:
         )
 
 
-def statistics(features: Tensor, Y: Tensor, square: float | None = None) -> Statistics:
+def statistics(features: Tensor, Y: Tensor, square: float | None = None, n_columns: int | None = None) -> Statistics:
     """Return the statistics of some rows: products in the features' precision, kept in float64.
 
     Parameters
@@ -81,9 +91,12 @@ def statistics(features: Tensor, Y: Tensor, square: float | None = None) -> Stat
     Y : Tensor of shape (n, m)
     square : float, optional
         ||Y||^2 when it is known.
+    n_columns : int, optional
+        M, when Y was rotated to fewer columns.
     """
+    n_columns = Y.shape[1] if n_columns is None else n_columns
     square = float(Y.double().square().sum()) if square is None else square
-    return Statistics((features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], Y.shape[1])
+    return Statistics((features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], n_columns)
 
 
 def total(parts: Iterable[Statistics]) -> Statistics:

@@ -1,0 +1,210 @@
+"""Views that are missing in a row: completed by a mixture over training latents, or by the row's own modes.
+
+A half-seen row has many plausible places. The aggregated posterior of the training rows knows where rows lie, which
+the prior N(0, I) does not, and a likelihood that takes the noise of its columns for independent is too sure of itself.
+So the weight of training latent x_j is
+
+w_j ~ exp(tau sum_v E log p(y_v | x_j, A)),
+
+and one tempered exponent tau per hidden view is chosen by completing training rows, each without its own latent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.inference.place import candidate_scores, place, reconstructions
+from bochner.inference.posterior import ViewPosterior
+from bochner.inference.predict import complete as complete_by_modes
+from bochner.inference.predict import decode, sample_at
+from bochner.inference.predict import draw_rows as draw_by_modes
+
+TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(13))  # 1 to 1/64
+_ROWS, _PLACED_ROWS = 1000, 256
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Training latents as the places where half-seen rows may lie.
+
+    Attributes
+    ----------
+    candidates : Tensor of shape (C, D), float64
+    temperatures : mapping of view name to float, or None where the row's own modes complete that view better
+    """
+
+    candidates: Tensor
+    temperatures: Mapping[str, float | None]
+
+    def exponents(self, views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Tensor:
+        """Return tau of every row, (n,): the mean over the views it lacks; NaN for rows that modes complete."""
+        lacks = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+        own = [self.temperatures.get(view.name) for view in views]
+        tau = torch.tensor([math.nan if t is None else t for t in own], dtype=torch.float64)
+        exponent = torch.where(lacks, tau, torch.zeros_like(tau)).sum(1) / lacks.sum(1)
+        return torch.where(lacks.all(dim=1), torch.full_like(exponent, math.nan), exponent)
+
+
+def complete(views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Predict the columns of half-seen rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    mixture : Mixture
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data, NaN where missing.
+
+    Returns
+    -------
+    mean, variance : Tensor of shape (n, sum of M)
+        Of new observations, noise included. Holes within a view that is partly seen come from the row's modes.
+    """
+    exponents, by_modes = mixture.exponents(views, rows), _need_modes(mixture, views, rows)
+    mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
+    variance = torch.zeros_like(mean)
+    if bool(by_modes.any()):
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows])
+        mean[by_modes], variance[by_modes] = complete_by_modes(views, placed)
+    for v, columns in enumerate(_columns(views)):
+        index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
+        if not index.numel():
+            continue
+        m, second = _moments(views[v], mixture.candidates)
+        for part, weights in _weights(views, mixture, rows, exponents, index):
+            mean[part, columns] = weights @ m
+            variance[part, columns] = weights @ second - (weights @ m).square()
+    return mean, variance
+
+
+def draw_rows(
+    views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor], n_draws: int, seed: int
+) -> Tensor:
+    """Draw completions: a latent, then a spectrum, weights and noise; the views that a row lacks share its latent.
+
+    Returns
+    -------
+    Tensor of shape (n_draws, n, sum of M)
+    """
+    source = random.generator(seed, "complete/mixture")
+    exponents, by_modes = mixture.exponents(views, rows), _need_modes(mixture, views, rows)
+    drawn = torch.cat([torch.nan_to_num(y) for y in rows], dim=1).expand(n_draws, -1, -1).clone()
+    if bool(by_modes.any()):
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows])
+        drawn[:, by_modes] = draw_by_modes(views, placed, n_draws, seed)
+    mixed = (~exponents.isnan()).nonzero()[:, 0]
+    for part, weights in _weights(views, mixture, rows, exponents, mixed):
+        chosen = torch.multinomial(weights, n_draws, replacement=True, generator=source)
+        lacks = torch.cat([y[part].isnan().all(1, keepdim=True).expand(-1, y.shape[1]) for y in rows], dim=1)
+        for i in range(n_draws):
+            new = sample_at(views, mixture.candidates[chosen[:, i]], source)
+            drawn[i, part] = torch.where(lacks, new, drawn[i, part])
+    return drawn
+
+
+def _need_modes(mixture: Mixture, views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Tensor:
+    """Return which rows have holes that the mixture does not fill, (n,)."""
+    holes = torch.stack([y.isnan().any(dim=1) for y in rows], dim=1)
+    whole = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+    return (holes & ~whole).any(dim=1) | (whole.any(dim=1) & mixture.exponents(views, rows).isnan())
+
+
+def _weights(
+    views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor], exponents: Tensor, index: Tensor
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield row numbers in chunks and the weights of the candidates for each, (n, C)."""
+    if not index.numel():
+        return
+    book = [reconstructions(view, mixture.candidates) for view in views]
+    for part in torch.split(index, _CHUNK):
+        scores = candidate_scores(book, views, [y[part] for y in rows])
+        yield part, (exponents[part, None] * scores).softmax(1)
+
+
+def _moments(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """First and second moments of a view's columns at the candidates, noise included, (C, M)."""
+    mean, variance = decode([view], candidates)
+    return mean, variance + mean.square()
+
+
+def _columns(views: Sequence[ViewPosterior]) -> list[slice]:
+    """Return where each view lies when they stand side by side."""
+    ends = list(itertools.accumulate(view.n_columns for view in views))
+    return [slice(end - view.n_columns, end) for view, end in zip(views, ends, strict=True)]
+
+
+def learn(
+    views: Sequence[ViewPosterior], candidates: Tensor, rows: Sequence[Tensor], seed: int
+) -> dict[str, float | None]:
+    """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows.
+    rows : sequence over views of Tensor of shape (C, M_v), float64
+        Scaled data of those rows.
+    seed : int
+
+    Returns
+    -------
+    dict of view name to float or None
+        None where the modes win by more than two standard errors (exact data, whose rows lie between the candidates);
+        empty when there is one view.
+    """
+    if len(views) < 2:
+        return {}
+    book = [reconstructions(view, candidates) for view in views]
+    order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
+    return {view.name: _choose(v, views, candidates, book, rows, order) for v, view in enumerate(views)}
+
+
+def _choose(
+    v: int,
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    book: Sequence[tuple[Tensor, Tensor]],
+    rows: Sequence[Tensor],
+    order: Tensor,
+) -> float | None:
+    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+    others = [i for i in range(len(views)) if i != v]
+    index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
+    if index.shape[0] < 2:
+        return 1.0
+    truth = rows[v][index]
+    shown = [torch.full_like(truth, torch.nan) if i == v else y[index] for i, y in enumerate(rows)]
+    scores = candidate_scores(book, views, shown)
+    scores[torch.arange(len(index)), index] = -torch.inf  # a row must not find itself
+    values = _tempered_densities(truth, scores, *_moments(views[v], candidates))
+    best = int(values.mean(dim=1).argmax())
+    few, columns = slice(_PLACED_ROWS), _columns(views)[v]
+    mean, variance = complete_by_modes(views, place(views, candidates, [y[few] for y in shown]))
+    gain = _density(truth[few], mean[:, columns], variance[:, columns]) - values[best, few]
+    error = gain.std() / gain.shape[0] ** 0.5
+    return None if bool(gain.mean() > 2.0 * error) else TEMPERATURES[best]
+
+
+def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, second: Tensor) -> Tensor:
+    """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
+    out = []
+    for tau in TEMPERATURES:
+        weights = (tau * scores).softmax(1)
+        m = weights @ mean
+        out.append(_density(truth, m, weights @ second - m.square()))
+    return torch.stack(out)
+
+
+def _density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped, (n,)."""
+    terms = -0.5 * ((y - mean).square() / variance + variance.log())
+    return terms.nanmean(dim=1)

@@ -1,0 +1,127 @@
+"""Landmarks: a model trained on some rows, the others placed under it, then a few passes over all rows together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.data.batches import chunks
+from bochner.inference.place import Placement, place
+from bochner.inference.plan import Plan
+from bochner.inference.posterior import ViewPosterior
+from bochner.inference.progress import progress_bar
+from bochner.inference.train import Trainer
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.statistics import Block
+
+JOINT_STEPS = 30
+_JOINT_RATE = 0.3  # of the plan's learning rate: everything is near its place
+_CHUNK = 8192
+_LEAST_STD = 1e-3
+
+
+def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
+    """Draw landmarks, and add a row for every column that none of them observes.
+
+    Returns
+    -------
+    Tensor of shape (L,), int64
+        Ascending, L at least ``n_landmarks``.
+    """
+    source = random.generator(seed, "landmarks")
+    chosen = torch.zeros(n_rows, dtype=torch.bool)
+    chosen[torch.randperm(n_rows, generator=source)[:n_landmarks]] = True
+    for blocks in data:
+        for block in blocks:
+            if block.rows is not None and not bool(chosen[block.rows.cpu()].any()):
+                chosen[int(block.rows[0])] = True
+    return chosen.nonzero()[:, 0]
+
+
+def take(data: Data, index: Tensor, n_rows: int) -> Data:
+    """Return the data of some rows, renumbered."""
+    where = torch.full((n_rows,), -1, dtype=torch.int64)
+    where[index] = torch.arange(index.shape[0])
+    return tuple(tuple(_take(block, index, where) for block in blocks) for blocks in data)
+
+
+def _take(block: Block, index: Tensor, where: Tensor) -> Block:
+    device = block.Y.device
+    if block.rows is None:
+        return Block.of(block.Y[index.to(device)], None, block.columns)
+    new = where[block.rows.cpu()]
+    kept = (new >= 0).nonzero()[:, 0]
+    rows = None if kept.shape[0] == index.shape[0] else new[kept].to(device)
+    return Block.of(block.Y[kept.to(device)], rows, block.columns)
+
+
+def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
+    """Return rows as placement takes them: per view (n, M_v), float64, NaN where missing."""
+    out = []
+    for blocks in take(data, index, n_rows):
+        y = torch.full((index.shape[0], sum(block.n_columns for block in blocks)), torch.nan, dtype=torch.float64)
+        for block in blocks:
+            rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
+            y[rows[:, None], block.columns[None]] = block.Y.double().cpu()
+        out.append(y)
+    return out
+
+
+def spread(
+    model: LatentVariableModel, posterior: tuple[ViewPosterior, ...], data: Data, index: Tensor, n_rows: int
+) -> LatentVariableModel:
+    """Return the model of all rows: landmarks keep their latents, the others are placed under their posterior.
+
+    Parameters
+    ----------
+    model : LatentVariableModel
+        Of the landmarks.
+    posterior : tuple of ViewPosterior
+        Of its weights.
+    data : tuple over views of tuples of Block
+        All rows, every column.
+    index : Tensor of shape (L,), int64
+    n_rows : int
+    """
+    mean = model.latents.mean.new_zeros(n_rows, model.n_components)
+    log_std = torch.zeros_like(mean)
+    mean[index], log_std[index] = model.latents.mean.detach(), model.latents.log_std.detach()
+    others = torch.ones(n_rows, dtype=torch.bool)
+    others[index] = False
+    candidates = model.latents.mean.detach().double().cpu()
+    for part in chunks(int(others.sum()), _CHUNK):
+        rows = others.nonzero()[part, 0]
+        placed = place(posterior, candidates, rows_of(data, rows, n_rows), n_modes=1)
+        mean[rows] = placed.mean.to(mean)
+        log_std[rows] = _log_std(placed).to(mean)
+    return LatentVariableModel(GaussianLatents(mean, log_std), list(model.views))
+
+
+def _log_std(placed: Placement) -> Tensor:
+    """Of independent dimensions that match the Laplace approximation best: the precisions are those of its inverse."""
+    precision: Tensor = torch.linalg.inv(placed.covariances[:, 0]).diagonal(dim1=-2, dim2=-1)
+    return -0.5 * precision.clamp(min=1.0, max=_LEAST_STD**-2).log()
+
+
+def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
+    """Take a few steps over all rows; an interrupt keeps the best state."""
+    n_entries = sum(block.n_entries for blocks in data for block in blocks)
+
+    def objective(step: int) -> Tensor:
+        return elbo(model, data, draw(model, plan.n_frequencies, plan.sampling, plan.seed, "joint", step)).total
+
+    rate = _JOINT_RATE * plan.training.learning_rate
+    options = replace(plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf)
+    trainer = Trainer(model, objective, n_entries, options)
+    with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
+        try:
+            trainer.run(on_step=bar)
+        except KeyboardInterrupt:
+            trainer.restore_best()
+            raise

@@ -1,0 +1,100 @@
+"""Fewer columns for training: the collapsed bound knows complete data only through Y Y^T.
+
+Y may be replaced by the r columns Y V_r of its singular value decomposition as long as the full ||Y||^2 and the
+original M stay in the bound (MATH.md section 2, fact 2). That is exact when r is the rank of Y; with fewer columns the
+value can only fall, by at most the squares dropped over 2 sigma^2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from sklearn.utils.extmath import randomized_svd
+from torch import Tensor
+
+from bochner.data.batches import chunks
+from bochner.objectives.elbo import Data
+from bochner.objectives.statistics import Block
+
+# Views of fewer columns are never truncated: there is little to gain.
+_NARROW = 256
+# Rotating pays when this share of the columns, or less, is left.
+_WORTHWHILE = 0.8
+# Up to this size the smaller Gram matrix is decomposed exactly; beyond, at random.
+_EXACT = 2500
+_MOST = 1000
+_CHUNK = 8192
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """What training on rotated columns leaves out.
+
+    Attributes
+    ----------
+    ranks : tuple of int
+        Columns of every view in training.
+    dropped : tuple of float
+        Share of every view's squares that training does not see.
+    """
+
+    ranks: tuple[int, ...]
+    dropped: tuple[float, ...]
+
+
+def rotate(data: Data, share: float, seed: int) -> tuple[Data, Rotation]:
+    """Rotate the complete views to their leading columns.
+
+    Parameters
+    ----------
+    data : tuple over views of tuples of Block
+    share : float
+        Share of a view's squares that may be dropped, where it has more than 256 columns; else, or with 0, rounding
+        only. Views with missing entries stay.
+    seed : int
+
+    Returns
+    -------
+    Data, Rotation
+    """
+    out, ranks, dropped = [], [], []
+    for blocks in data:
+        rotated, lost = _rotated(blocks[0], share, seed) if len(blocks) == 1 else (blocks[0], 0.0)
+        out.append((rotated, *blocks[1:]))
+        ranks.append(sum(block.Y.shape[1] for block in out[-1]))
+        dropped.append(lost)
+    return tuple(out), Rotation(tuple(ranks), tuple(dropped))
+
+
+def _rotated(block: Block, share: float, seed: int) -> tuple[Block, float]:
+    """Return a block in its leading singular vectors, and the share of squares it lost; itself if nothing is gained."""
+    squares, basis = _spectrum(block.Y, seed)
+    total = max(block.square, 1e-300)
+    left = 1.0 - squares.cumsum(0) / total  # the share lost with 1, 2, ... columns
+    # float32 data have a spectrum that ends in rounding: what lies below it is not signal
+    floor = max(share if block.n_columns > _NARROW else 0.0, 10.0 * torch.finfo(block.Y.dtype).eps)
+    enough = (left <= floor).nonzero()
+    rank = int(enough[0, 0]) + 1 if enough.numel() else squares.shape[0] + 1
+    if rank > _WORTHWHILE * block.n_columns:
+        return block, 0.0
+    turned = block.Y @ basis[:, :rank].to(block.Y.dtype)
+    return Block(turned, block.rows, block.columns, block.square), max(0.0, float(left[rank - 1]))
+
+
+def _spectrum(Y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Return squared singular values, descending, and right singular vectors (m, r) of Y (n, m), float64."""
+    n, m = Y.shape
+    if min(n, m) > _EXACT:
+        _, values, right = randomized_svd(Y.cpu().numpy(), _MOST, n_iter=2, random_state=seed % 2**32)
+        return torch.from_numpy(values).double().square(), torch.from_numpy(right.T.copy()).to(Y.device)
+    if m <= n:
+        gram = torch.zeros(m, m, dtype=torch.float64, device=Y.device)
+        for rows in chunks(n, _CHUNK):
+            gram += Y[rows].double().T @ Y[rows].double()
+        squares, vectors = torch.linalg.eigh(gram)
+        return squares.flip(0).clamp(min=0.0), vectors.flip(1)
+    squares, left = torch.linalg.eigh(Y.double() @ Y.double().T)
+    squares, left = squares.flip(0).clamp(min=0.0), left.flip(1)
+    kept = squares > 1e-13 * squares[0]
+    return squares[kept], Y.double().T @ left[:, kept] / squares[kept].sqrt()

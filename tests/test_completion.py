@@ -1,0 +1,104 @@
+"""Completion of whole views: the mixture's moments, its draws, and the choice between it and the row's modes."""
+
+import math
+
+import pytest
+import torch
+
+from bochner.inference.completion import TEMPERATURES, Mixture, complete, draw_rows, learn
+from bochner.inference.place import place
+from bochner.inference.posterior import Draw, ViewPosterior
+from bochner.inference.predict import complete as complete_by_modes
+from bochner.inference.predict import decode
+from bochner.kernels.spectral_mixture import SpectralMixture
+from bochner.random import generator
+
+NAN = float("nan")
+
+
+def _views(dim: int, s2: float, n: int = 120, m: int = 6):
+    """Two views of the same latents, their weights conditioned on data drawn from the model, and those data."""
+    source = generator(3, "completion", dim)
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    views, data = [], []
+    for name in ("a", "b"):
+        kernel = SpectralMixture().initial(2, dim, source)
+        f = kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach()
+        draw = Draw(f, torch.zeros(f.n_features, m, dtype=torch.float64), torch.zeros(1))
+        phi = draw.features(x)
+        weights = torch.randn(f.n_features, m, generator=source, dtype=torch.float64)
+        Y = phi @ weights + math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
+        inverse = torch.linalg.inv(phi.T @ phi + s2 * torch.eye(f.n_features, dtype=torch.float64))
+        draw = Draw(f, inverse @ phi.T @ Y, inverse[None])
+        views.append(ViewPosterior(name, (draw,), torch.zeros(m, dtype=torch.int64), s2))
+        data.append(Y)
+    return views, x, data
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_hidden_view_is_the_tempered_mixture_over_the_candidates(dim):
+    views, x, (a, _) = _views(dim, 0.1)
+    rows = [a[:4], torch.full((4, 6), NAN, dtype=torch.float64)]
+    mean, variance = complete(views, Mixture(x, {"a": 1.0, "b": 0.25}), rows)
+    # by hand: w_j ~ exp(tau E log p(y_a | x_j, A)), then the law of total variance
+    made, (own, noise) = views[0].draws[0], decode(views[1:], x)
+    phi = made.features(x)
+    expected = -0.5 * (torch.cdist(a[:4], phi @ made.mean).square() / 0.1 + 6 * made.spread(phi)[:, 0])
+    weights = (0.25 * expected).softmax(1)
+    torch.testing.assert_close(mean[:, 6:], weights @ own)
+    second = torch.einsum("nj,njm->nm", weights, (own[None] - mean[:, None, 6:]).square())
+    torch.testing.assert_close(variance[:, 6:], weights @ noise + second)
+    torch.testing.assert_close(mean[:, :6], a[:4])  # what was observed stays
+
+
+def test_holes_within_a_view_come_from_the_modes_and_so_do_rows_without_a_temperature():
+    views, x, (a, b) = _views(2, 0.1)
+    a, b = a[:5].clone(), b[:5].clone()
+    a[0, 2] = NAN  # a hole only
+    a[1, 3], b[1] = NAN, NAN  # a hole and a missing view
+    b[2] = NAN  # a missing view
+    b[3], a[3] = NAN, NAN  # nothing observed
+    placed = complete_by_modes(views, place(views, x, [a, b]))
+    mixed = complete(views, Mixture(x, {"a": 0.5, "b": 0.5}), [a, b])
+    for got, modes in zip(mixed, placed, strict=True):
+        torch.testing.assert_close(got[0, 2], modes[0, 2])
+        torch.testing.assert_close(got[1, 3], modes[1, 3])
+        torch.testing.assert_close(got[3], modes[3])
+        assert not torch.allclose(got[1:3, 6:], modes[1:3, 6:])
+    none = complete(views, Mixture(x, {"a": None, "b": None}), [a, b])
+    torch.testing.assert_close(none[0][1:4], placed[0][1:4])
+    assert bool((none[1][4] == 0).all())  # nothing was asked of a row without holes
+
+
+def test_draws_have_the_moments_of_the_mixture_and_share_one_latent():
+    views, x, (a, b) = _views(2, 0.1)
+    rows = [a[:3], torch.full_like(b[:3], NAN)]
+    mixture, n = Mixture(x, {"a": 0.3, "b": 0.3}), 4000
+    mean, variance = complete(views, mixture, rows)
+    draws = draw_rows(views, mixture, rows, n, seed=0)
+    assert bool((draws[:, :, :6] == a[:3]).all())
+    z = (draws.mean(0) - mean)[:, 6:] / (variance[:, 6:] / n).sqrt()
+    assert float(z.abs().max()) < 5
+    torch.testing.assert_close(draws.var(0)[:, 6:], variance[:, 6:], rtol=0.2, atol=0.0)
+    assert torch.equal(draw_rows(views, mixture, rows, 2, seed=1), draw_rows(views, mixture, rows, 2, seed=1))
+
+
+def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():
+    views, x, data = _views(1, 1e-4)
+    assert learn(views, x, data, seed=0)["b"] is None  # rows lie between the candidates: Newton's steps find them
+    views, x, (a, b) = _views(2, 0.01, n=300)
+    # what the views share is seen through something of view a's own that its noise does not account for
+    own = 0.5 * torch.randn(300, 1, generator=generator(7, "own"), dtype=torch.float64)
+    low = learn(views, x, [a + own, b], seed=0)["b"]
+    assert low is not None
+    assert low <= 0.25
+    assert low in TEMPERATURES
+    assert learn(views, x, [a, b], seed=0)["b"] in (None, *TEMPERATURES[:5])
+
+
+def test_one_view_has_nothing_to_choose_and_views_never_seen_together_get_one():
+    views, x, (a, b) = _views(2, 0.1)
+    assert learn(views[:1], x, [a], seed=0) == {}
+    a, b = a.clone(), b.clone()
+    a[:60], b[60:] = NAN, NAN
+    assert learn(views, x, [a, b], seed=0) == {"a": 1.0, "b": 1.0}

@@ -1,0 +1,105 @@
+"""Landmarks: which rows, whose data, where the others go, and what the joint steps are worth."""
+
+import numpy as np
+import pytest
+import torch
+
+from bochner import NGMVLVM, datasets
+from bochner.errors import InputError
+from bochner.inference.landmarks import choose, rows_of, take
+from bochner.objectives.statistics import Block
+
+
+def _data(n: int = 30):
+    """One view: two complete columns, one seen in few rows, two seen in the second half."""
+    Y = torch.arange(5.0 * n).reshape(n, 5)
+    few, half = torch.tensor([3, 4]), torch.arange(n // 2, n)
+    columns = [torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3, 4])]
+    return Y, (
+        (
+            Block.of(Y[:, :2], None, columns[0]),
+            Block.of(Y[few, 2:3], few, columns[1]),
+            Block.of(Y[half][:, 3:], half, columns[2]),
+        ),
+    )
+
+
+@pytest.mark.parametrize("n_landmarks", [2, 10, 29])
+def test_every_column_is_observed_in_some_landmark(n_landmarks):
+    _, data = _data()
+    for seed in range(20):
+        index = choose(data, 30, n_landmarks, seed)
+        assert index.shape[0] >= n_landmarks
+        assert bool((index[1:] > index[:-1]).all())
+        assert all(block.Y.shape[0] for block in take(data, index, 30)[0])
+    assert torch.equal(choose(data, 30, n_landmarks, 3), choose(data, 30, n_landmarks, 3))
+
+
+def test_rows_keep_their_entries_and_their_holes():
+    Y, data = _data()
+    index = torch.tensor([2, 3, 15, 29])
+    (y,) = rows_of(data, index, 30)
+    expected = Y[index].double()
+    expected[[0, 2, 3], 2] = torch.nan
+    expected[:2, 3:] = torch.nan
+    torch.testing.assert_close(y, expected, equal_nan=True)
+    complete, few, half = take(data, index, 30)[0]
+    assert complete.rows is None
+    assert few.rows.tolist() == [1]
+    assert half.rows.tolist() == [2, 3]
+    assert complete.square == pytest.approx(float(Y[index, :2].square().sum()))
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+QUICK = {"n_components": 1, "n_mixtures": 1, "n_frequencies": 8, "init": "pca", "max_iter": 60, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def curve():
+    return datasets.make_s_curve(400, 12, random_state=0)
+
+
+def test_a_fit_on_landmarks_places_every_row_and_says_what_the_joint_steps_gained(curve):
+    model = NGMVLVM(**{**QUICK, "n_components": 2, "max_iter": 150}, views=curve.views, landmarks=150).fit(curve.data)
+    whole = NGMVLVM(**{**QUICK, "n_components": 2, "max_iter": 150}, views=curve.views, landmarks=None).fit(curve.data)
+    assert model.embedding_.shape == (400, 2)
+    np.testing.assert_array_equal(model.embedding_, model.transform(curve.data))
+    report = model.landmarks_
+    assert report["n"] == 150
+    assert report["elbo_joint"] >= report["elbo_placed"]
+    # 2 x 12 columns: a nat per entry would be 9,600 nats
+    assert model.elbo_ > whole.elbo_ - 500
+    assert model.elbo_ == pytest.approx(report["elbo_joint"], abs=500)
+    assert whole.landmarks_ is None
+    assert NGMVLVM(**QUICK, landmarks=400).fit(curve.data[:50]).landmarks_ is None  # more than there are rows
+
+
+def test_landmarks_take_missing_views_holes_and_arrays_as_starts(curve):
+    X = curve.data[:120].copy()
+    X[:60, :12] = np.nan
+    X[5, 20] = np.nan
+    Z = np.random.default_rng(0).normal(size=(120, 1))
+    model = NGMVLVM(**{**QUICK, "init": Z}, views=curve.views, landmarks=40).fit(X)
+    assert np.isfinite(model.embedding_).all()
+    assert np.isfinite(model.impute(X)).all()
+    again = NGMVLVM(**{**QUICK, "init": Z}, views=curve.views, landmarks=40).fit(X)
+    np.testing.assert_array_equal(model.embedding_, again.embedding_)
+
+
+def test_wide_views_are_truncated_in_training_only():
+    rng = np.random.default_rng(0)
+    X = np.sin(rng.normal(size=(80, 2)) @ rng.normal(size=(2, 300))) + 0.1 * rng.normal(size=(80, 300))
+    exact, less = (NGMVLVM(**QUICK, truncation=share).fit(X) for share in (0.0, "auto"))
+    (nothing,), (something,) = exact.dropped_.values(), less.dropped_.values()
+    assert nothing < 1e-5
+    assert 1e-3 < something <= 0.05
+    # the bound that is stated is that of all columns
+    assert less.elbo_ == pytest.approx(exact.elbo_, abs=0.02 * X.size)
+    assert less.inverse_transform(less.embedding_[:3]).shape == (3, 300)
+
+
+@pytest.mark.parametrize("bad", [{"landmarks": 1}, {"landmarks": "all"}, {"truncation": 1.0}, {"truncation": -0.1}])
+def test_values_that_make_no_sense_are_refused(bad, curve):
+    name = next(iter(bad))
+    with pytest.raises((InputError, ValueError), match=f"The '{name}' parameter of NGMVLVM must be"):
+        NGMVLVM(**QUICK, **bad).fit(curve.data)
