@@ -76,7 +76,8 @@ def read(path: str | Path, kind: str, newest: int) -> tuple[dict[str, Tensor], d
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})[_KEY])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            # copied, so that memory is aligned as that of the saved model was: products then round alike
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         got = f"{path.name}, which is not one or is cut short ({error})"
         raise ModelFileError(message(f"a bochner {kind} file", got, "save it again")) from error
