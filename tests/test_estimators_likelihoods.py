@@ -152,11 +152,11 @@ def test_the_learned_dispersion_is_checked_by_moments():
     source = np.random.default_rng(3)
     rate = np.exp(2.5 + _latent() @ source.normal(size=(2, 12)) * 0.5)
     over = source.negative_binomial(2, 2 / (2 + rate)).astype(float)
-    model = _fit(over, likelihood="negative_binomial", max_iter=150)
+    model = _fit(over, likelihood="negative_binomial", max_iter=100)
     learned = float(model.dispersion_["x"])
     assert 1.3 < learned < 3.0
     assert 0.5 < float(model.dispersion_moment_["x"]) / learned < 2.0
-    settings = {**COMMON, "max_iter": 300, "learning_rate": 0.1}
+    settings = {**COMMON, "max_iter": 80, "learning_rate": 0.1}
     even = bo.NGMVLVM(likelihood=NegativeBinomial(60.0), **settings)
     with pytest.warns(DataWarning, match=r"dispersion of view 'x' reached 100, its cap"):
         even.fit(source.binomial(40, 0.5, size=(N, 12)) * 1.0)
@@ -217,8 +217,8 @@ def test_size_factors_take_depth_out_of_the_latents(how):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kind = Poisson("total" if how == "total" else None)
-        model = bo.NGMVLVM(1, likelihood=kind, **{**COMMON, "max_iter": 150}).fit(X, **sizes)
-        plain = bo.NGMVLVM(1, likelihood="poisson", **{**COMMON, "max_iter": 150}).fit(X)
+        model = bo.NGMVLVM(1, likelihood=kind, **{**COMMON, "max_iter": 80}).fit(X, **sizes)
+        plain = bo.NGMVLVM(1, likelihood="poisson", **{**COMMON, "max_iter": 80}).fit(X)
     signal = abs(np.corrcoef(model.embedding_[:, 0], _latent()[:, 0])[0, 1])
     without = abs(np.corrcoef(plain.embedding_[:, 0], _latent()[:, 0])[0, 1])
     assert signal > 0.9

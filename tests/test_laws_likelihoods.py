@@ -23,7 +23,7 @@ from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.quadrature import log_normal_mean, normal_mean, normal_nodes
 from bochner.random import generator
 
-COUNTS = torch.arange(0, 4000, dtype=torch.float64)
+COUNTS = torch.arange(0, 1500, dtype=torch.float64)
 # likelihood, every value y can take for one column of psi, and values of y to check bounds at
 EXAMPLES: dict[type[LocalLikelihood], list[tuple[Callable[[], LocalLikelihood], Tensor, list[float]]]] = {
     Bernoulli: [
