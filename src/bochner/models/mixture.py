@@ -127,18 +127,24 @@ def rebirth(kernel: DirichletProcessMixture, source: torch.Generator, least: flo
 
     Notes
     -----
-    Places are normal with twice the width of the whole spectrum, at least 2 radians per unit in every dimension; the
-    new components are a quarter as wide as that.
+    Half of the places are normal with twice the width of the whole spectrum, at least 2 radians per unit in every
+    dimension, and the components there a quarter as wide as that; the other half are drawn from the spectrum itself,
+    and a tenth as wide: a wide component that covers two narrow peaks is no optimum once one of them has its own.
     """
     phi, means = kernel.phi, kernel.means
     idle = (phi.sum(0) < least).nonzero()[:, 0]
     if not len(idle):
         return
-    second = means.square() + (2.0 * kernel.log_scales).exp()
-    width = (2.0 * (kernel.proportions @ second).sqrt()).clamp(min=2.0)
+    deviations = kernel.log_scales.exp()
+    width = (2.0 * (kernel.proportions @ (means.square() + deviations.square())).sqrt()).clamp(min=2.0)
     noise = torch.randn(len(idle), means.shape[1], generator=source, dtype=torch.float64).to(means.device)
-    means[idle] = width * noise
-    kernel.log_scales[idle] = (0.25 * width).log().expand(len(idle), -1)
+    parents = torch.multinomial(kernel.proportions.cpu(), len(idle), replacement=True, generator=source).to(
+        means.device
+    )
+    inside = (torch.arange(len(idle), device=means.device) % 2 == 0)[:, None]
+    places = torch.where(inside, means[parents] + deviations[parents] * noise, width * noise)
+    means[idle] = places
+    kernel.log_scales[idle] = (torch.where(inside, 0.1, 0.25) * width).log()
     phi[:, idle] = share
     set_assignments(kernel, phi.log().clamp(min=-745.0))
 
