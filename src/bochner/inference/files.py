@@ -76,7 +76,7 @@ def read(path: str | Path, kind: str, newest: int) -> tuple[dict[str, Tensor], d
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})[_KEY])
-            # copied, so that memory is aligned as that of the saved model was: products then round alike
+            # copied, because products of memory that is not aligned may round another way
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         got = f"{path.name}, which is not one or is cut short ({error})"
