@@ -1,9 +1,9 @@
 """All 70,000 MNIST digits in two dimensions beside UMAP: ``python benchmarks/large.py``.
 
-NG-MVLVM trains on landmarks, places the other rows and takes a few steps over all. k-NN accuracy of the landmarks and
-of the rows that were placed stand side by side, as does the bound of all rows before and after the joint steps. UMAP runs
-of the rows that were placed stand side by side, as does the bound of all rows before and after the joint steps. UMAP
-runs unseeded, because a seeded one has a single thread. Labels are used for accuracies printed and for no choice.
+NG-MVLVM trains on landmarks, places the other rows and takes a few steps over all. k-NN accuracy of landmarks and of
+rows that were placed stand side by side, as does the bound of all rows before and after the joint steps. UMAP runs
+unseeded, because a seeded one has a single thread. Labels are used for accuracies printed and for no choice.
+"""
 
 from __future__ import annotations
 
