@@ -198,7 +198,7 @@ def test_merging_twins_changes_no_kernel_and_costs_less():
 
 def test_mergers_match_moments_and_need_two():
     phi = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    kernel = DirichletProcessMixture(phi.expand(H, -1), [[0.0], [5.0]], [[1.0], [2.0]])
+    kernel = DirichletProcessMixture(phi.expand(H, -1), [[0.0], [4.0]], [[1.0], [2.0]])
     assert merge_alike(kernel)
     used = int(kernel.proportions.argmax())
     assert float(kernel.means[used].detach()) == pytest.approx(3.0)
