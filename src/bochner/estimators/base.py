@@ -206,8 +206,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     def _set_embedding(self, values: FloatArray, offsets: dict[str, Tensor | None]) -> None:
         kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
         self._candidates = self._fit.latents[torch.from_numpy(kept)]
-        rows, own = self._split(values), list(offsets.values())
-        kept_rows = [y[torch.from_numpy(kept)] for y in rows]
+        own = list(offsets.values())
+        kept_rows = self._split(values[kept])
         kept_offsets = [None if o is None else o[torch.from_numpy(kept)] for o in own]
         self.completion_ = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, kept_offsets)
         placement = self._place(values, own)
@@ -216,9 +216,11 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
         noise = {view.name: view.noise_variance for view in self._fit.posterior if view.local is None}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
-        rows = self._split(values)
-        moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean, rows, list(offsets.values()))
-        self.dispersion_moment_ = {view: own.tolist() for view, own in moments.items()}
+        self.dispersion_moment_: dict[str, Any] = {}
+        if self.dispersion_:
+            rows = self._split(values)
+            moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean, rows, own)
+            self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
         self._warn_of_dispersion()
         if self.collapse_.collapsed:
             warnings.warn(self.collapse_.advice(), CollapseWarning, stacklevel=3)

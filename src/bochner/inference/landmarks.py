@@ -97,7 +97,7 @@ def spread(
     candidates = model.latents.mean.detach().double().cpu()
     for part in chunks(int(others.sum()), _CHUNK):
         rows = others.nonzero()[part, 0]
-        placed = place(posterior, candidates, rows_of(data, rows, n_rows), n_modes=1)
+        placed = place(posterior, candidates, rows_of(data, rows, n_rows), n_modes=1, polish=False)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
     return LatentVariableModel(GaussianLatents(mean, log_std), list(model.views))

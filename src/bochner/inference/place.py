@@ -69,6 +69,7 @@ def place(
     rows: Sequence[Tensor],
     offsets: Offsets | None = None,
     n_modes: int = N_MODES,
+    polish: bool = True,
 ) -> Placement:
     """Place rows.
 
@@ -83,6 +84,8 @@ def place(
         Logarithms of the rows' size factors.
     n_modes : int
         R, starts from which a row climbs.
+    polish : bool
+        Whether double precision walks the last steps; without, modes are good to three digits.
 
     Returns
     -------
@@ -109,7 +112,7 @@ def place(
         else:
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
-        found = _solve(target, _starts(scores, candidates, n_modes))
+        found = _solve(target, _starts(scores, candidates, n_modes), polish)
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
@@ -195,7 +198,7 @@ def _starts(scores: Tensor, candidates: Tensor, n_modes: int) -> Tensor:
     return torch.stack(starts, dim=1)
 
 
-def _solve(target: Target, starts: Tensor) -> Placement:
+def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
     """Climb from every start and weigh the modes found by their Laplace evidence."""
     n, n_modes, dim = starts.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
@@ -204,9 +207,10 @@ def _solve(target: Target, starts: Tensor) -> Placement:
     x, value, hessian = (
         t.double() for t in _climb(target.to(torch.float32), starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
     )
-    best = value.reshape(n, n_modes).amax(1)[rows]
-    near = (value > best - 2.0 * _HOPELESS).nonzero()[:, 0]
-    x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
+    if polish:
+        best = value.reshape(n, n_modes).amax(1)[rows]
+        near = (value > best - 2.0 * _HOPELESS).nonzero()[:, 0]
+        x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
     covariance = _positive_inverse(-hessian)
     evidence = (value + 0.5 * torch.linalg.slogdet(covariance)[1]).reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)
