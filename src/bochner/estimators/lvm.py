@@ -43,7 +43,8 @@ class NGMVLVM(LatentVariableEstimator):
     n_mixtures : int or "auto", default="auto"
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
-        H, spectral points per component: K = 2 Q H features. "auto": 100, and 50 for more than 6,000 rows.
+        H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50 beyond, 32 with views
+        that are not Gaussian.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
         How spectral points are drawn.
     init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"

@@ -25,6 +25,8 @@ from bochner.objectives.statistics import Block
 FloatArray = NDArray[np.floating[Any]]
 
 MAX_ITER = 3000
+# Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
+FEW_ROWS = 1000
 # Above so many rows a model is trained on landmarks first.
 LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
 # Share of a view's squares that training may leave out.
@@ -93,7 +95,7 @@ def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
         return int(estimator.n_frequencies)
     if not gaussian:
         return int(estimator._local_frequencies)
-    return int(estimator._auto_frequencies if n_rows <= LANDMARK_ROWS else estimator._fewer_frequencies)
+    return int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies)
 
 
 def _landmarks(asked: int | str | None, n_rows: int, gaussian: bool) -> int | None:
