@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bochner.inference.completion import TEMPERATURES, Mixture, complete, draw_rows, learn
+from bochner.inference.completion import TEMPERATURES, Mixture, _mixed, complete, draw_rows, learn
 from bochner.inference.place import place
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
@@ -95,6 +95,15 @@ def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_th
     assert low <= 0.25
     assert low in TEMPERATURES
     assert learn(views, x, [a, b], seed=0)["b"] in (None, *TEMPERATURES[:5])
+
+
+def test_variances_of_mixtures_survive_means_that_are_large_beside_them():
+    mean = 1e9 + torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    variance = torch.full_like(mean, 1e-4)
+    weights = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
+    m, v = _mixed(weights, mean, variance)
+    torch.testing.assert_close(m[:, 0] - 1e9, torch.tensor([0.5, 0.0], dtype=torch.float64))
+    torch.testing.assert_close(v[:, 0], torch.tensor([0.2501, 0.0001], dtype=torch.float64), rtol=1e-6, atol=0.0)
 
 
 def test_one_view_has_nothing_to_choose_and_views_never_seen_together_get_one():

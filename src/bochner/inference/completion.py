@@ -74,7 +74,8 @@ def complete(
         Of new observations, noise included. Holes within a view that is partly seen come from the row's modes.
     """
     offsets = offsets or [None] * len(views)
-    exponents, by_modes = mixture.exponents(views, rows), _need_modes(mixture, views, rows)
+    exponents = mixture.exponents(views, rows)
+    by_modes = _need_modes(exponents, rows)
     mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
     variance = torch.zeros_like(mean)
     if bool(by_modes.any()):
@@ -85,10 +86,9 @@ def complete(
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():
             continue
-        m, second = _moments(views[v], mixture.candidates)
+        moments = decode([views[v]], mixture.candidates)
         for part, weights in _weights(views, mixture, rows, exponents, index, offsets):
-            mean[part, columns] = weights @ m
-            variance[part, columns] = weights @ second - (weights @ m).square()
+            mean[part, columns], variance[part, columns] = _mixed(weights, *moments)
     return mean, variance
 
 
@@ -107,7 +107,8 @@ def draw_rows(
     Tensor of shape (n_draws, n, sum of M)
     """
     source, offsets = random.generator(seed, "complete/mixture"), offsets or [None] * len(views)
-    exponents, by_modes = mixture.exponents(views, rows), _need_modes(mixture, views, rows)
+    exponents = mixture.exponents(views, rows)
+    by_modes = _need_modes(exponents, rows)
     drawn = torch.cat([torch.nan_to_num(y) for y in rows], dim=1).expand(n_draws, -1, -1).clone()
     if bool(by_modes.any()):
         own = _some(offsets, by_modes)
@@ -123,11 +124,11 @@ def draw_rows(
     return drawn
 
 
-def _need_modes(mixture: Mixture, views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Tensor:
+def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:
     """Return which rows have holes that the mixture does not fill, (n,)."""
     holes = torch.stack([y.isnan().any(dim=1) for y in rows], dim=1)
     whole = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
-    return (holes & ~whole).any(dim=1) | (whole.any(dim=1) & mixture.exponents(views, rows).isnan())
+    return (holes & ~whole).any(dim=1) | (whole.any(dim=1) & exponents.isnan())
 
 
 def _weights(
@@ -152,10 +153,17 @@ def _some(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
     return [None if offset is None else offset[index] for offset in offsets]
 
 
-def _moments(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """First and second moments of a view's columns at the candidates, noise included, (C, M)."""
-    mean, variance = decode([view], candidates)
-    return mean, variance + mean.square()
+def _mixed(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of mixtures (n, C) of candidates whose columns have these means and variances, (C, M).
+
+    About the candidates' own mean, so that squares of large means do not cancel, and never less than the least of the
+    variances, which rounding could bring about.
+    """
+    centre = mean.mean(dim=0)
+    away = mean - centre
+    m = weights @ away
+    mixed = weights @ (variance + away.square()) - m.square()
+    return centre + m, torch.maximum(mixed, variance.amin(dim=0))
 
 
 def _columns(views: Sequence[ViewPosterior]) -> list[slice]:
@@ -220,7 +228,7 @@ def _choose(
     own = _some(offsets, index)
     scores = candidate_scores(book, views, [view.encode(y) for view, y in zip(views, shown, strict=True)], own)
     scores[torch.arange(len(index)), index] = -torch.inf  # a row must not find itself
-    values = _tempered_densities(truth, scores, *_moments(views[v], candidates))
+    values = _tempered_densities(truth, scores, *decode([views[v]], candidates))
     best = int(values.mean(dim=1).argmax())
     few, columns = slice(_PLACED_ROWS), _columns(views)[v]
     placed = place(views, candidates, [y[few] for y in shown], own := [o if o is None else o[few] for o in own])
@@ -230,13 +238,9 @@ def _choose(
     return None if bool(gain.mean() > 2.0 * error) else TEMPERATURES[best]
 
 
-def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, second: Tensor) -> Tensor:
+def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
-    out = []
-    for tau in TEMPERATURES:
-        weights = (tau * scores).softmax(1)
-        m = weights @ mean
-        out.append(_density(truth, m, weights @ second - m.square()))
+    out = [_density(truth, *_mixed((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
     return torch.stack(out)
 
 

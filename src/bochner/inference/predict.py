@@ -11,16 +11,13 @@ from torch import Tensor
 from bochner import random
 from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
-from bochner.inference.place import Placement
+from bochner.inference.place import Offsets, Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
 
 _CHUNK = 1024
 # Numbers of which quantiles are taken at once.
 _QUANTILE_NUMBERS = 2**23
-
-
-Offsets = Sequence[Tensor | None]
 
 
 def decode(

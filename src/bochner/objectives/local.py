@@ -20,11 +20,11 @@ from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood, Slopes
 from bochner.models.sites import INTERCEPT_STD, Sites, SiteUpdate
+from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import quadratic_forms, weighted_products
 from bochner.objectives.weights import Weights, weights_from
 
-CHUNK_ROWS = 1024
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0
 
