@@ -47,8 +47,8 @@ FLOORS: dict[str, str] = {
         estimators.comparators estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
-        figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
-        __main__ __init__""",
+        figures kernel_plots plots cli_options cli_session cli_data cli_align cli_apply cli_rows cli_fit
+        cli_info cli_show demo cli __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 300, 40

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from bochner import cli_rows
+from bochner.cli_options import Data, Index, Json, Seed
 from bochner.cli_session import INTERRUPTED, say, session
 
 app = typer.Typer(
@@ -30,18 +31,6 @@ class Model(StrEnum):
     NG_MVLVM = "ng-mvlvm"
     ADVISED_RFLVM = "advised-rflvm"
     RANDOM_FEATURE_LVM = "random-feature-lvm"
-
-
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON object on standard output (with the key 'error' if it went wrong)."),
-]
-Index = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of csv files that names the rows.")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, or the folder that fit wrote.")]
-Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="A .csv, .npy or .npz file, or a folder with one file per view.")
-]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out.")]
 
 
 def _version(value: bool) -> None:
@@ -129,51 +118,6 @@ def _say_how_to_resume(checkpoint: bool) -> None:
 
 
 @app.command()
-def transform(
-    model: ModelFile,
-    data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
-    index: Index = None,
-    as_json: Json = False,
-) -> None:
-    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are missing."""
-    with session(as_json) as reply:
-        from bochner import cli_apply
-        from bochner.cli_show import show
-
-        started = time.perf_counter()
-        rows = cli_apply.transform(model, data, out, index)
-        reply.values, reply.show = _done(rows, started, out), show
-
-
-@app.command()
-def impute(
-    model: ModelFile,
-    data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix.")],
-    std: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file for the deviations, 0 where an entry was observed.")
-    ] = None,
-    index: Index = None,
-    as_json: Json = False,
-) -> None:
-    """Fill in what is missing: single entries, or whole views that DATA lacks."""
-    with session(as_json) as reply:
-        from bochner import cli_apply
-        from bochner.cli_show import show
-
-        started = time.perf_counter()
-        rows = cli_apply.impute(model, data, out, std, index)
-        reply.values, reply.show = _done(rows, started, out), show
-        if std is not None:
-            reply.values["std_file"] = str(std)
-
-
-def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
-    return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}
-
-
-@app.command()
 def info(
     path: Annotated[Path, typer.Argument(metavar="MODEL|DATA", help="A model, the folder that fit wrote, or data.")],
     index: Index = None,
@@ -185,3 +129,7 @@ def info(
         from bochner.cli_show import show
 
         reply.values, reply.show = cli_info.describe(path, index), show
+
+
+app.command()(cli_rows.transform)
+app.command()(cli_rows.impute)

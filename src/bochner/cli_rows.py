@@ -1,0 +1,55 @@
+"""Commands that apply a fitted model to rows: ``transform`` and ``impute``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bochner.cli_options import Data, Index, Json, ModelFile
+from bochner.cli_session import session
+
+
+def transform(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
+    index: Index = None,
+    as_json: Json = False,
+) -> None:
+    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are missing."""
+    with session(as_json) as reply:
+        from bochner import cli_apply
+        from bochner.cli_show import show
+
+        started = time.perf_counter()
+        rows = cli_apply.transform(model, data, out, index)
+        reply.values, reply.show = _done(rows, started, out), show
+
+
+def impute(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix.")],
+    std: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file for the deviations, 0 where an entry was observed.")
+    ] = None,
+    index: Index = None,
+    as_json: Json = False,
+) -> None:
+    """Fill in what is missing: single entries, or whole views that DATA lacks."""
+    with session(as_json) as reply:
+        from bochner import cli_apply
+        from bochner.cli_show import show
+
+        started = time.perf_counter()
+        rows = cli_apply.impute(model, data, out, std, index)
+        reply.values, reply.show = _done(rows, started, out), show
+        if std is not None:
+            reply.values["std_file"] = str(std)
+
+
+def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
+    return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}
