@@ -245,7 +245,7 @@ BAD_OPTIONS = {
     "type": (["--set", "max_iter=soon"], "'max_iter' parameter of NGMVLVM"),
     "likelihood": (["--likelihood", "counts"], "'likelihood' parameter of NGMVLVM"),
     "likelihood of a view": (["--likelihood", "rna=gaussian"], "likelihood for views"),
-    "index of arrays": (["--index", "cell"], "index only for csv files"),
+    "index of arrays": (["--index", "cell"], "index only for csv and parquet files"),
 }
 
 
