@@ -43,13 +43,13 @@ FLOORS: dict[str, str] = {
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
-        estimators.base estimators.lvm estimators.srflvm estimators.annotate
+        estimators.base estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
         estimators.comparators estimators
-        datasets.load datasets.make datasets""",
+        datasets.load datasets.make datasets.fetch datasets""",
     "F9 doors": """
         figures kernel_plots plots cli_options cli_session cli_show cli_data cli_align cli_apply cli_rows
-        cli_fit cli_info demo cli __main__ __init__""",
+        cli_bench cli_sources cli_fit cli_info demo cli __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 300, 40

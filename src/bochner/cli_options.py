@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+
+class Model(StrEnum):
+    """Models that ``fit`` knows."""
+
+    NG_MVLVM = "ng-mvlvm"
+    ADVISED_RFLVM = "advised-rflvm"
+    RANDOM_FEATURE_LVM = "random-feature-lvm"
+    SRFLVM = "srflvm"
+
+
+ModelName = Annotated[Model, typer.Option(help="What to fit.")]
+ViewColumns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=COLUMNS", help="A view: rna=0:500 or protein=cd3,cd4. Repeat for each."),
+]
+LikelihoodNames = Annotated[
+    list[str] | None, typer.Option(metavar="[VIEW=]NAME", help="Of all views, or of one. Repeat for each.")
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as n_components=5.")
+]
 Json = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON object on standard output (with the key 'error' if it went wrong)."),
