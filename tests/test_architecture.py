@@ -17,7 +17,8 @@ FLOORS: dict[str, str] = {
     "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
         data.columns data.scaling data.checks data.support data.views data.batches
-        data.table data.csv_files data.array_files data.readers data metrics""",
+        data.table data.csv_files data.array_files data.join data.extras data.frames data.sparse data.annotated
+        data.containers data.readers data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
         kernels.dirichlet_process kernels.nonstationary
@@ -42,13 +43,13 @@ FLOORS: dict[str, str] = {
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
-        estimators.base estimators.lvm estimators.srflvm
+        estimators.base estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
         estimators.comparators estimators
-        datasets.load datasets.make datasets""",
+        datasets.load datasets.make datasets.fetch datasets""",
     "F9 doors": """
-        figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
-        __main__ __init__""",
+        figures kernel_plots plots cli_options cli_session cli_show cli_data cli_align cli_apply cli_rows
+        cli_bench cli_sources cli_fit cli_info demo cli __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 300, 40

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import bochner as bo
 from bochner.cli import app
-from bochner.cli_data import parse_likelihood, parse_settings, parse_views
+from bochner.cli_data import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 
 SMALL = ["--set", "n_components=1", "--set", "n_frequencies=8", "--set", "n_init=1", "--set", "max_iter=12"]
@@ -198,10 +198,10 @@ def test_parsing():
         "c": ["pca"],
         "d": None,
     }
-    assert parse_likelihood(["gaussian"]) == "gaussian"
-    assert parse_likelihood(["a=gaussian"]) == {"a": "gaussian"}
+    assert parse_by_view(["gaussian"], "--likelihood") == "gaussian"
+    assert parse_by_view(["a=gaussian"], "--likelihood") == {"a": "gaussian"}
     with pytest.raises(InputError, match="one name for all views"):
-        parse_likelihood(["gaussian", "a=gaussian"])
+        parse_by_view(["gaussian", "a=gaussian"], "--likelihood")
 
 
 # -- what is refused -------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ BAD_OPTIONS = {
     "type": (["--set", "max_iter=soon"], "'max_iter' parameter of NGMVLVM"),
     "likelihood": (["--likelihood", "counts"], "'likelihood' parameter of NGMVLVM"),
     "likelihood of a view": (["--likelihood", "rna=gaussian"], "likelihood for views"),
-    "index of arrays": (["--index", "cell"], "index only for csv files"),
+    "index of arrays": (["--index", "cell"], "index only for csv and parquet files"),
 }
 
 
@@ -431,6 +431,11 @@ def test_force_and_a_resume_without_an_earlier_run(tmp_path, matrix):
     (out / "checkpoint.ckpt").write_bytes(b"of another run")
     arguments = ["fit", tmp_path / "X.npy", "--out", out, *SMALL]
     assert run(*arguments, "--force").exit_code == 0
+    assert not (out / "checkpoint.ckpt").exists()
+    for again in ([], ["--resume"]):
+        found = refused(*arguments, *again)
+        assert "of a run that is finished. Add --force to replace them" in found
+    (out / "model.bochner").unlink()
     done = run(*arguments, "--resume")
     assert done.exit_code == 0
     assert "No interrupted run in" in done.stderr

@@ -177,7 +177,7 @@ def test_wrong_containers_and_dimensions(tmp_path):
     with pytest.raises(InputError, match=r"several arrays: rename it to .npz"):
         read(tmp_path / "w.npy")
     np.save(tmp_path / "i.npy", np.ones((2, 2)))
-    with pytest.raises(InputError, match=r"index only for csv files, got index='id' for .*i.npy"):
+    with pytest.raises(InputError, match=r"index only for csv and parquet files, got index='id' for .*i.npy"):
         read(tmp_path / "i.npy", index="id")
 
 
@@ -186,7 +186,9 @@ def test_missing_and_unknown_files(tmp_path):
         read(tmp_path / "none.csv")
     for name, text in {"t.xls": "t.xls with extension '.xls'", "plain": "plain without extension"}.items():
         (tmp_path / name).write_text("x")
-        with pytest.raises(InputError, match=f"one of .csv, .npz, .npy or a folder of them, got .*{text}"):
+        with pytest.raises(
+            InputError, match=f"one of .csv, .parquet, .npz, .npy, .h5ad, .h5mu or a folder of them, got .*{text}"
+        ):
             read(tmp_path / name)
 
 
@@ -214,7 +216,7 @@ def test_folder_without_row_names(csv, tmp_path):
 @pytest.mark.parametrize(
     ("files", "text"),
     [
-        ({}, "files .csv, .npz, .npy in .*, got none. Put one file per view there"),
+        ({}, "files .csv, .parquet, .npz, .npy, .h5ad, .h5mu in .*, got none. Put one file per view there"),
         ({"a.csv": "1\n2\n", "b.csv": "1\n2\n3\n"}, "the same number of rows .*, got 'a': 2, 'b': 3. Name the rows"),
         ({"a.csv": "p,1\nq,2\n", "b.csv": "1\n2\n"}, "row names in every file of .*, as in some, got none for 'b'"),
         ({"a.csv": "p,1\np,2\n", "b.csv": "p,1\n"}, "row names that differ, got 'p' twice in .*a.csv"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bochner import datasets, features, kernels, likelihoods, metrics, plots
+    from bochner.data.containers import stack, unstack
     from bochner.estimators import (
         NGMVLVM,
         SRFLVM,
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
         RandomFeatureLVM,
         RandomMaclaurin,
         SphericalFeatures,
+        fit_anndata,
+        fit_mudata,
         load,
     )
 
@@ -33,8 +36,11 @@ _ESTIMATORS = (
     "RandomMaclaurin",
     "SRFLVM",
     "SphericalFeatures",
+    "fit_anndata",
+    "fit_mudata",
     "load",
 )
+_CONTAINERS = ("stack", "unstack")
 _MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
@@ -48,17 +54,23 @@ __all__ = [
     "SphericalFeatures",
     "datasets",
     "features",
+    "fit_anndata",
+    "fit_mudata",
     "kernels",
     "likelihoods",
     "load",
     "metrics",
     "plots",
+    "stack",
+    "unstack",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         return getattr(importlib.import_module("bochner.estimators"), name)
+    if name in _CONTAINERS:
+        return getattr(importlib.import_module("bochner.data.containers"), name)
     if name in _MODULES:
         return importlib.import_module(f"bochner.{name}")
     raise AttributeError(f"module 'bochner' has no attribute {name!r}")

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from bochner import cli_rows, cli_sources
+from bochner.cli_options import (
+    Data,
+    Index,
+    Json,
+    Layer,
+    LikelihoodNames,
+    Log,
+    Model,
+    ModelName,
+    Seed,
+    Settings,
+    ViewColumns,
+)
 from bochner.cli_session import INTERRUPTED, say, session
 
 app = typer.Typer(
@@ -18,30 +30,9 @@ app = typer.Typer(
     help="Random-feature latent variable models: one representation of several views, with completion and uncertainty.",
     epilog="Exit codes: 0 done, 2 bad input (the message says what to change), 1 a fault of bochner, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-
-
-class Model(StrEnum):
-    """Models that ``fit`` knows."""
-
-    NG_MVLVM = "ng-mvlvm"
-    ADVISED_RFLVM = "advised-rflvm"
-    RANDOM_FEATURE_LVM = "random-feature-lvm"
-
-
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON object on standard output (with the key 'error' if it went wrong)."),
-]
-Index = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of csv files that names the rows.")]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, or the folder that fit wrote.")]
-Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="A .csv, .npy or .npz file, or a folder with one file per view.")
-]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out.")]
 
 
 def _version(value: bool) -> None:
@@ -61,15 +52,16 @@ def _main(
     del version
 
 
-@app.command()
+@app.command(epilog="Example: bochner demo --out demo")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for pictures, embedding and model.")] = Path("demo"),
     n_components: Annotated[int | None, typer.Option(min=2, help="Latent dimensions.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and the fit.")] = 0,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Fit digits that ship with scikit-learn as two views, and complete halves that were not shown."""
-    with session(as_json) as reply:
+    with session(as_json, log) as reply:
         from bochner import demo as logic
         from bochner.cli_show import show_demo
 
@@ -79,34 +71,43 @@ def demo(
         reply.values, reply.show = logic.run(options), show_demo
 
 
-@app.command()
+@app.command(
+    epilog="Example: bochner fit data.h5mu --layer rna=counts --likelihood rna=negative_binomial --seed 1 --out run"
+)
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for model, embedding and pictures.")],
-    model: Annotated[Model, typer.Option(help="What to fit.")] = Model.NG_MVLVM,
-    view: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=COLUMNS", help="A view: rna=0:500 or protein=cd3,cd4. Repeat for each."),
-    ] = None,
-    likelihood: Annotated[
-        list[str] | None, typer.Option(metavar="[VIEW=]NAME", help="Of all views, or of one. Repeat for each.")
-    ] = None,
+    model: ModelName = Model.NG_MVLVM,
+    view: ViewColumns = None,
+    likelihood: LikelihoodNames = None,
     index: Index = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as n_components=5.")
-    ] = None,
+    settings: Settings = None,
     seed: Seed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run of the same command.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start anew where an interrupted run was left.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the results of an earlier run, or start anew where one was left.")
+    ] = False,
+    layer: Layer = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
     """Fit a model to data. Empty cells and NaN are missing; several files or arrays are several views."""
-    with session(as_json) as reply:
+    with session(as_json, log) as reply:
         from bochner import cli_fit
         from bochner.cli_show import show
 
         options = cli_fit.FitOptions(
-            data, out, model.value, view or (), likelihood or (), settings or (), index, seed, resume, force
+            data,
+            out,
+            model.value,
+            view or (),
+            likelihood or (),
+            settings or (),
+            index,
+            seed,
+            resume,
+            force,
+            layer or (),
         )
         try:
             reply.values, interrupted = cli_fit.run(options)
@@ -128,60 +129,30 @@ def _say_how_to_resume(checkpoint: bool) -> None:
     say(f"To continue: bochner {shlex.join(arguments)} --resume")
 
 
-@app.command()
-def transform(
-    model: ModelFile,
-    data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
-    index: Index = None,
-    as_json: Json = False,
-) -> None:
-    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are missing."""
-    with session(as_json) as reply:
-        from bochner import cli_apply
-        from bochner.cli_show import show
-
-        started = time.perf_counter()
-        rows = cli_apply.transform(model, data, out, index)
-        reply.values, reply.show = _done(rows, started, out), show
-
-
-@app.command()
-def impute(
-    model: ModelFile,
-    data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix.")],
-    std: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file for the deviations, 0 where an entry was observed.")
-    ] = None,
-    index: Index = None,
-    as_json: Json = False,
-) -> None:
-    """Fill in what is missing: single entries, or whole views that DATA lacks."""
-    with session(as_json) as reply:
-        from bochner import cli_apply
-        from bochner.cli_show import show
-
-        started = time.perf_counter()
-        rows = cli_apply.impute(model, data, out, std, index)
-        reply.values, reply.show = _done(rows, started, out), show
-        if std is not None:
-            reply.values["std_file"] = str(std)
-
-
-def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
-    return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}
-
-
-@app.command()
+@app.command(epilog="Example: bochner info data.h5mu --likelihood rna=negative_binomial")
 def info(
     path: Annotated[Path, typer.Argument(metavar="MODEL|DATA", help="A model, the folder that fit wrote, or data.")],
+    model: ModelName = Model.NG_MVLVM,
+    view: ViewColumns = None,
+    likelihood: LikelihoodNames = None,
     index: Index = None,
+    settings: Settings = None,
+    layer: Layer = None,
+    log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a model or data."""
-    with session(as_json) as reply:
+    """Describe a model, or data and the time and memory that a fit with these options would take (an estimate)."""
+    with session(as_json, log) as reply:
         from bochner import cli_info
+        from bochner.cli_fit import FitOptions
         from bochner.cli_show import show
 
-        reply.values, reply.show = cli_info.describe(path, index), show
+        repeated = (view or (), likelihood or (), settings or ())
+        options = FitOptions(path, Path(), model.value, *repeated, index, layer=layer or ())
+        reply.values, reply.show = cli_info.describe(options), show
+
+
+app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(cli_rows.transform)
+app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(cli_rows.impute)
+app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(cli_sources.fetch)
+app.command(epilog="Example: bochner bench step --quick")(cli_sources.bench)

@@ -17,7 +17,7 @@ from bochner.errors import InputError, message
 Columns = dict[str, NDArray[np.intp]]
 
 
-def read_rows(model: Any, path: Path, index: str | None) -> Table:
+def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> Table:
     """Read rows and lay them out as the model's training data were.
 
     Parameters
@@ -27,7 +27,9 @@ def read_rows(model: Any, path: Path, index: str | None) -> Table:
     path : Path
         As for fitting. Views may be absent: files of a folder, arrays of an npz, or all named columns of a view.
     index : str or None
-        Column of csv files that names the rows.
+        Column of csv and parquet files that names the rows.
+    layer : str or dict of modality to str, optional
+        Of h5ad and h5mu files.
 
     Returns
     -------
@@ -39,7 +41,7 @@ def read_rows(model: Any, path: Path, index: str | None) -> Table:
     InputError
         Unreadable data, unknown views, or columns that are not those of the fit.
     """
-    table = read(path, index)
+    table = read(path, index, layer)
     names = getattr(model, "feature_names_in_", None)
     known = None if names is None else [str(name) for name in names]
     views = table.views or _only_array(path, table)

@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bochner.cli_align import read_rows
-from bochner.cli_data import check_output, load_model, write_embedding, write_matrices
+from bochner.cli_data import check_output, load_model, parse_by_view, write_embedding, write_matrices
 from bochner.errors import InputError, message
 
 
-def transform(model_path: Path, data: Path, out: Path, index: str | None) -> int:
+@dataclass(frozen=True)
+class Rows:
+    """Where rows come from and where results go; see the help of ``bochner transform``."""
+
+    model: Path
+    data: Path
+    out: Path
+    index: str | None = None
+    layer: Sequence[str] = ()
+    force: bool = False
+
+
+def transform(rows: Rows) -> int:
     """Write latents and their deviations; return the number of rows."""
-    check_output(out)
-    model = load_model(model_path)
-    table = read_rows(model, data, index)
+    check_output(rows.out, rows.force)
+    model = load_model(rows.model)
+    table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
     with _names_are_checked():
         mean, std = model.transform(table.X, return_std=True)
-    write_embedding(out, mean, std, table.row_names)
+    write_embedding(rows.out, mean, std, table.row_names)
     return len(mean)
 
 
-def impute(model_path: Path, data: Path, out: Path, std_out: Path | None, index: str | None) -> int:
+def impute(rows: Rows, std_out: Path | None) -> int:
     """Write the completed matrix, and the deviations where asked for; return the number of rows."""
-    check_output(out)
+    check_output(rows.out, rows.force)
     if std_out is not None:
-        check_output(std_out)
-        if std_out.resolve() == out.resolve():
-            raise InputError(message("two files", f"{out} for both --out and --std", "rename one"))
-    model = load_model(model_path)
-    table = read_rows(model, data, index)
+        check_output(std_out, rows.force)
+        if std_out.resolve() == rows.out.resolve():
+            raise InputError(message("two files", f"{rows.out} for both --out and --std", "rename one"))
+    model = load_model(rows.model)
+    table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
     with _names_are_checked():
         full, std = model.impute(table.X, return_std=True)
-    write_matrices(out, {"X": full}, table.column_names, table.row_names)
+    write_matrices(rows.out, {"X": full}, table.column_names, table.row_names)
     if std_out is not None:
         write_matrices(std_out, {"std": std}, table.column_names, table.row_names)
     return len(full)

@@ -90,16 +90,16 @@ def parse_settings(specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapp
     return settings
 
 
-def parse_likelihood(specs: Sequence[str]) -> str | dict[str, str] | None:
-    """Turn ``gaussian`` or several ``view=gaussian`` into the ``likelihood`` of an estimator; None without any."""
+def parse_by_view(specs: Sequence[str], option: str) -> str | dict[str, str] | None:
+    """Turn ``gaussian`` or several ``view=gaussian`` into a parameter for all views or for each; None without any."""
     if not specs:
         return None
     if len(specs) == 1 and "=" not in specs[0]:
         return specs[0]
     pairs = [spec.partition("=") for spec in specs]
     if not all(name and value for name, _, value in pairs):
-        got = " ".join(f"--likelihood {spec}" for spec in specs)
-        raise InputError(message("one name for all views, or VIEW=NAME for each", got, "write --likelihood rna=NAME"))
+        got = " ".join(f"{option} {spec}" for spec in specs)
+        raise InputError(message("one name for all views, or VIEW=NAME for each", got, f"write {option} rna=NAME"))
     return {name: value for name, _, value in pairs}
 
 
@@ -110,13 +110,22 @@ def load_model(path: Path) -> LatentVariableEstimator:
     return load(path / MODEL_FILE if path.is_dir() else path)
 
 
-def check_output(path: Path) -> None:
-    """Refuse a place that cannot be written to, before any work is done."""
+def check_output(path: Path, force: bool = False) -> None:
+    """Refuse a place that cannot be written to, before any work is done, and a file that would be replaced."""
     if path.suffix.lower() not in OUTPUTS:
         got = f"{path} with extension {path.suffix!r}" if path.suffix else f"{path} without extension"
         raise InputError(message(f"an output file {', '.join(OUTPUTS)}", got, "rename it"))
     if not path.parent.is_dir():
         raise InputError(message("an existing folder to write to", str(path.parent), "create it first"))
+    check_writable(path.parent)
+    if path.exists() and not force:
+        raise InputError(message("a new output file", f"{path}, which exists", "add --force to replace it, or rename"))
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that this user cannot write to."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(message("a folder to write to", f"{folder} without permission", "choose another place"))
 
 
 def write_matrices(

@@ -13,13 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from bochner.cli_data import MODEL_FILE, frame, parse_likelihood, parse_settings, parse_views, write_embedding
+from bochner.cli_data import (
+    MODEL_FILE,
+    check_writable,
+    frame,
+    parse_by_view,
+    parse_settings,
+    parse_views,
+    write_embedding,
+)
 from bochner.cli_session import say
 from bochner.data.readers import read
 from bochner.data.table import Table
 from bochner.errors import InputError, message
 
-MODELS = {"ng-mvlvm": "NGMVLVM", "advised-rflvm": "AdvisedRFLVM", "random-feature-lvm": "RandomFeatureLVM"}
 CHECKPOINT, SEED_FILE = "checkpoint.ckpt", "seed.json"
 # Parameters that --set refuses, because the command sets them itself.
 ELSEWHERE = {
@@ -45,6 +52,7 @@ class FitOptions:
     seed: int | None = None
     resume: bool = False
     force: bool = False
+    layer: Sequence[str] = ()
 
 
 def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
@@ -63,11 +71,13 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         The data or the options cannot be used; nothing is left behind in ``out``.
     """
     started = time.perf_counter()
-    table = read(options.data, options.index)
-    estimator = _estimator(options, table)
+    _check_earlier_run(options)
+    table = read(options.data, options.index, parse_by_view(options.layer, "--layer"))
+    estimator = estimator_of(options, table)
     created = _prepare(options.out)
     try:
-        _check_earlier_run(options)
+        if options.force:
+            (options.out / CHECKPOINT).unlink(missing_ok=True)
         seed = _seed(options)
         estimator.set_params(random_state=seed, checkpoint=str(options.out / CHECKPOINT), verbose=1)
         with warnings.catch_warnings():
@@ -94,13 +104,14 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
     return result, estimator.interrupted_
 
 
-def _estimator(options: FitOptions, table: Table) -> Any:
-    from bochner import estimators
+def estimator_of(options: FitOptions, table: Table) -> Any:
+    """Build the estimator that the options describe, not fitted."""
+    from bochner.estimators.annotate import MODELS
 
-    cls = getattr(estimators, MODELS[options.model])
+    cls: Any = MODELS[options.model]
     settings = parse_settings(options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE)
     views = parse_views(options.views, table.column_names) or table.views
-    likelihood = parse_likelihood(options.likelihood)
+    likelihood = parse_by_view(options.likelihood, "--likelihood")
     return cls(**settings, views=views, **({} if likelihood is None else {"likelihood": likelihood}))
 
 
@@ -110,6 +121,7 @@ def _prepare(out: Path) -> bool:
         raise InputError(message("--out to be a folder", f"the file {out}", "choose another name"))
     created = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
     return created
 
 
@@ -122,16 +134,20 @@ def _clean(out: Path, created: bool) -> None:
 
 
 def _check_earlier_run(options: FitOptions) -> None:
-    checkpoint = options.out / CHECKPOINT
-    if not checkpoint.exists():
-        if options.resume:
-            say(f"No interrupted run in {options.out}: starting from the beginning.")
-    elif options.force:
-        checkpoint.unlink()
-    elif not options.resume:
-        raise InputError(
-            f"An interrupted run is in {options.out}: add --resume to continue it, or --force to start anew."
-        )
+    """Refuse to replace results, or a run that can be continued, unless asked to."""
+    if options.force:
+        return
+    if (options.out / CHECKPOINT).exists():
+        if not options.resume:
+            raise InputError(
+                f"An interrupted run is in {options.out}: add --resume to continue it, or --force to start anew."
+            )
+        return
+    if (options.out / MODEL_FILE).exists():
+        got = f"{options.out / MODEL_FILE} of a run that is finished"
+        raise InputError(message("no results in --out", got, "add --force to replace them, or choose another folder"))
+    if options.resume:
+        say(f"No interrupted run in {options.out}: starting from the beginning.")
 
 
 def _seed(options: FitOptions) -> int:

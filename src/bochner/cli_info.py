@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bochner.cli_data import MODEL_FILE, load_model
+from bochner.cli_data import MODEL_FILE, load_model, parse_by_view
+from bochner.cli_fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column
 from bochner.data.readers import EXTENSIONS, read
 from bochner.data.table import Table
+from bochner.data.views import check_fit, resolve_views
+from bochner.errors import InputError
 
 
-def describe(path: Path, index: str | None) -> dict[str, Any]:
-    """Describe a model file, the folder of a fit, or data."""
+def describe(options: FitOptions) -> dict[str, Any]:
+    """Describe a model file, the folder of a fit, or data and what a fit with these options would take."""
+    path = options.data
     is_model = (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
     if is_model or (path.is_file() and path.suffix.lower() not in EXTENSIONS):
         return describe_model(load_model(path))
-    return describe_data(read(path, index))
+    table = read(path, options.index, parse_by_view(options.layer, "--layer"))
+    estimator = estimator_of(options, table)
+    return {**describe_data(table), "estimate": _estimate(estimator, table)}
+
+
+def _estimate(estimator: Any, table: Table) -> dict[str, Any]:
+    """Estimate a fit; what a fit would refuse is said in place of figures."""
+    from bochner.estimators.estimate import estimate
+
+    try:
+        columns = resolve_views(estimator.views, table.X.shape[1], table.column_names)
+        check_fit(table.X, columns, table.column_names)
+        estimator.set_params(views=columns)
+        return estimate(estimator, table.X, columns)
+    except (InputError, ValueError) as error:
+        return {"refused": str(error)}
 
 
 def describe_model(model: Any) -> dict[str, Any]:

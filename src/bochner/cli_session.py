@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
+import shlex
 import signal
 import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -43,13 +46,17 @@ class Reply:
     code: int = 0
 
 
+_LOG = logging.getLogger("bochner")
+
+
 def say(text: str) -> None:
-    """Print a line on standard error."""
+    """Print a line on standard error, and in the log where there is one."""
     typer.echo(text, err=True)
+    _LOG.info("%s", text)
 
 
 @contextmanager
-def session(as_json: bool) -> Iterator[Reply]:
+def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
     """Run the body of a command: its warnings become lines, its errors exit codes, its reply the output.
 
     Parameters
@@ -57,6 +64,8 @@ def session(as_json: bool) -> Iterator[Reply]:
     as_json : bool
         Print the reply as one JSON object and nothing else on standard output. Bad input, faults and interruptions
         print ``{"error": ...}`` there, besides the message on standard error.
+    log : Path, optional
+        File to which everything said is appended with the time, and the bound while a model is trained.
 
     Raises
     ------
@@ -64,10 +73,13 @@ def session(as_json: bool) -> Iterator[Reply]:
         With 1 (a fault of ours), 2 (bad input) or 130 (interrupted), where the body did not end well.
     """
     reply = Reply()
-    with warnings.catch_warnings(), _sigterm_interrupts():
+    with warnings.catch_warnings(), _sigterm_interrupts(), ExitStack() as kept:
         warnings.showwarning = _show_warning
         try:
+            if log is not None:
+                kept.enter_context(_logged(log))
             yield reply
+            _LOG.info("done: %s", {name: value for name, value in reply.values.items() if not isinstance(value, dict)})
         except typer.Exit:
             raise
         except KeyboardInterrupt:
@@ -98,6 +110,7 @@ def _fail_with(error: Exception, as_json: bool) -> None:
         _fail(f"Error: {reason}", BAD_INPUT, as_json)
     if not isinstance(error, NumericalError):
         traceback.print_exception(error, file=sys.stderr)
+        _LOG.error("fault", exc_info=error)
     say("This is a fault of bochner, not of your data: please report it with the lines above and the version.")
     _fail(f"Error: {type(error).__name__}: {error}", FAULT, as_json)
 
@@ -119,6 +132,23 @@ def _show_warning(
 ) -> None:
     del category, filename, lineno, file, line  # where a warning comes from is of no use on a command line
     say(f"Warning: {' '.join(str(message).split())}")
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Append the package's messages to a file; what was set before is set again afterwards."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = _LOG.level
+    _LOG.addHandler(handler)
+    _LOG.setLevel(logging.INFO)
+    _LOG.info("bochner %s", shlex.join(sys.argv[1:]))
+    try:
+        yield
+    finally:
+        _LOG.setLevel(level)
+        _LOG.removeHandler(handler)
+        handler.close()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The scikit-learn face."""
 
+from bochner.estimators.annotate import fit_anndata, fit_mudata
 from bochner.estimators.comparators import RandomMaclaurin, SphericalFeatures
 from bochner.estimators.kernel_approximation import FourierFeatures
 from bochner.estimators.krein import KreinFeatures
@@ -16,5 +17,7 @@ __all__ = [
     "RandomFeatureLVM",
     "RandomMaclaurin",
     "SphericalFeatures",
+    "fit_anndata",
+    "fit_mudata",
     "load",
 ]

@@ -1,0 +1,61 @@
+"""Commands that apply a fitted model to rows: ``transform`` and ``impute``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bochner.cli_options import Data, Force, Index, Json, Layer, Log, ModelFile
+from bochner.cli_session import session
+
+
+def transform(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
+    index: Index = None,
+    layer: Layer = None,
+    force: Force = False,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are missing."""
+    with session(as_json, log) as reply:
+        from bochner import cli_apply
+        from bochner.cli_show import show
+
+        started = time.perf_counter()
+        rows = cli_apply.transform(cli_apply.Rows(model, data, out, index, layer or (), force))
+        reply.values, reply.show = _done(rows, started, out), show
+
+
+def impute(
+    model: ModelFile,
+    data: Data,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix.")],
+    std: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file for the deviations, 0 where an entry was observed.")
+    ] = None,
+    index: Index = None,
+    layer: Layer = None,
+    force: Force = False,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Fill in what is missing: single entries, or whole views that DATA lacks."""
+    with session(as_json, log) as reply:
+        from bochner import cli_apply
+        from bochner.cli_show import show
+
+        started = time.perf_counter()
+        rows = cli_apply.impute(cli_apply.Rows(model, data, out, index, layer or (), force), std)
+        reply.values, reply.show = _done(rows, started, out), show
+        if std is not None:
+            reply.values["std_file"] = str(std)
+
+
+def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
+    return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}

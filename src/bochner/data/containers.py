@@ -1,0 +1,161 @@
+"""Views as users keep them (DataFrames, arrays, AnnData, MuData) to one matrix, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bochner.data.annotated import from_anndata, from_mudata
+from bochner.data.extras import require
+from bochner.data.frames import from_frame
+from bochner.data.join import check_unique, join
+from bochner.data.sparse import dense
+from bochner.data.table import Table, as_matrix
+from bochner.errors import InputError, message
+
+REAL, IMAG = ".real", ".imag"
+
+
+def stack(views: Any) -> tuple[Any, dict[str, slice]]:
+    """Lay views side by side: what an estimator takes.
+
+    Parameters
+    ----------
+    views : dict of str to DataFrame, array (N, M_v), sparse matrix or AnnData; or a MuData
+        With an index, rows are joined by its names: a row that a view lacks is NaN there, and rows stand in the order
+        of first appearance. Without, all views have the same rows. A complex view ``h`` becomes two views,
+        ``h.real`` and ``h.imag``; `unstack` makes it whole again.
+
+    Returns
+    -------
+    X : DataFrame or ndarray, shape (N, M)
+        A DataFrame where the views have an index. float32 when all views are, else float64. Columns that have the
+        same name in two views are called ``view:name``.
+    views : dict of str to slice
+        The columns of every view, for the parameter of this name.
+
+    Raises
+    ------
+    InputError
+        Labels that repeat (named), text (with its place), views without an index beside views with one, or views
+        without an index of unequal length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, views = stack({"a": np.zeros((3, 2)), "h": np.ones((3, 4)) * 1j})
+    >>> X.shape, views
+    ((3, 10), {'a': slice(0, 2, None), 'h.real': slice(2, 6, None), 'h.imag': slice(6, 10, None)})
+    """
+    if hasattr(views, "mod") and not isinstance(views, Mapping):
+        table = from_mudata(views)
+        types = [getattr(own.X, "dtype", np.dtype(np.float64)) for own in views.mod.values()]
+        return _out(table, types), dict(table.views or {})
+    if not isinstance(views, Mapping) or not views:
+        got = f"{type(views).__name__}" if not isinstance(views, Mapping) else "an empty dict"
+        raise InputError(message('a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views"))
+    halves = [pair for own, value in views.items() for pair in _split(str(own), value).items()]
+    check_unique([name for name, _ in halves], "view", "the views")
+    parts = dict(halves)
+    table = join({name: _table(name, part) for name, part in parts.items()}, "view")
+    return _out(table, [_dtype(part) for part in parts.values()], _labels(parts)), dict(table.views or {})
+
+
+def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, Any]:
+    """Take a matrix of `stack` apart: one array or DataFrame per view, complex ones whole again.
+
+    Parameters
+    ----------
+    X : DataFrame or ndarray, shape (n, M)
+        As `stack` returned it, completed or predicted.
+    views : dict of str to slice
+        As `stack` returned them.
+
+    Returns
+    -------
+    dict of str to DataFrame or ndarray, shape (n, M_v)
+    """
+    parts = {name: X.iloc[:, own] if hasattr(X, "iloc") else X[:, own] for name, own in views.items()}
+    out: dict[str, Any] = {}
+    for name, part in parts.items():
+        whole = name.removesuffix(REAL)
+        if name.endswith(REAL) and whole + IMAG in parts:
+            other = np.asarray(parts[whole + IMAG])
+            out[whole] = part + 1j * other
+            if hasattr(part, "columns"):
+                out[whole].columns = [str(c).removeprefix(f"{name}:").removesuffix(REAL) for c in part.columns]
+        elif not (name.endswith(IMAG) and name.removesuffix(IMAG) + REAL in parts):
+            out[name] = part
+    return out
+
+
+def _split(name: str, value: Any) -> dict[str, Any]:
+    """Return a view, or the two views of a complex one."""
+    if hasattr(value, "iloc") and value.ndim == 1:
+        value = value.to_frame()
+    value = np.asarray(value) if isinstance(value, list | tuple) else value
+    kinds = [getattr(d, "kind", "O") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])]
+    if "c" not in kinds:
+        return {name: value}
+    if not hasattr(value, "iloc"):
+        return {name + REAL: value.real, name + IMAG: value.imag}
+    halves = {}
+    for suffix, half in ((REAL, np.real), (IMAG, np.imag)):
+        own = value.apply(half)
+        own.columns = [f"{column}{suffix}" for column in value.columns]
+        halves[name + suffix] = own
+    return halves
+
+
+def _table(name: str, value: Any) -> Table:
+    place = f"view {name!r}"
+    if hasattr(value, "iloc"):
+        return from_frame(value, place)
+    if hasattr(value, "obs_names"):
+        return from_anndata(value, place=place)
+    if sp.issparse(value):
+        return Table(dense(value, place))
+    array: NDArray[Any] = np.asarray(value)
+    if array.dtype.kind == "O":
+        array = _numeric(array, place)
+    return Table(as_matrix(array, place))
+
+
+def _numeric(array: NDArray[Any], place: str) -> NDArray[np.float64]:
+    """Objects that are numbers are numbers; text is named with its place."""
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        bad = next((tuple(map(int, i)) for i in np.ndindex(array.shape) if isinstance(array[i], str)), None)
+        got = f"the text {array[bad]!r} in row {bad[0]}, column {bad[-1]} of {place}" if bad else f"objects in {place}"
+        raise InputError(message("numbers", got, "convert them to numbers (NaN where missing)")) from error
+
+
+def _dtype(value: Any) -> np.dtype[Any]:
+    if hasattr(value, "obs_names"):
+        value = value.X
+    found = {getattr(d, "name", "") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])}
+    return np.dtype(np.float32) if found == {"float32"} else np.dtype(np.float64)
+
+
+def _labels(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return row labels by their text: numbers stay numbers in the index of the result."""
+    found: dict[str, Any] = {}
+    for part in parts.values():
+        index: Any = part.obs_names if hasattr(part, "obs_names") else getattr(part, "index", ())
+        if not callable(index):  # lists have a method of this name
+            found = {**{str(label): label for label in index}, **found}
+    return found
+
+
+def _out(table: Table, types: list[np.dtype[Any]], labels: Mapping[str, Any] | None = None) -> Any:
+    X = table.X.astype(np.float32) if all(own == np.float32 for own in types) else table.X
+    if table.row_names is None:
+        return X
+    pandas = require("pandas", "joins rows by name")
+    index = [name if labels is None else labels[name] for name in table.row_names]
+    return pandas.DataFrame(X, index=index, columns=table.column_names)

@@ -1,0 +1,90 @@
+"""DataFrames and parquet files: numbers with names of rows and columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.columns import describe_column
+from bochner.data.extras import require
+from bochner.data.join import check_unique
+from bochner.data.table import Table, unreadable
+from bochner.errors import InputError, message
+
+
+def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:
+    """Turn a DataFrame into a table.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Numbers, booleans or nullable numbers; NA is missing.
+    place : str
+        Its source, for messages.
+    row_names : bool
+        Whether its index names the rows.
+
+    Raises
+    ------
+    InputError
+        For a column of text, dates or categories (named, with its first value), repeated names, or nothing at all.
+    """
+    names = [str(name) for name in frame.columns]
+    check_unique(names, "column", place)
+    if not frame.shape[0] or not frame.shape[1]:
+        raise InputError(message("data", f"a table of shape {frame.shape} in {place}", "check where it was made"))
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in frame.dtypes):
+        X = frame.to_numpy(dtype=np.float64)
+    else:
+        X = np.column_stack([_numbers(frame.iloc[:, j], j, names, place) for j in range(len(names))])
+    rows = None
+    if row_names:
+        rows = [str(name) for name in frame.index]
+        check_unique(rows, "row", place)
+    return Table(X, rows, names)
+
+
+def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.float64]:
+    try:
+        if column.dtype.kind in "Mm" or str(column.dtype) == "category":
+            raise TypeError(f"of type {column.dtype}")
+        values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        text = [(i, value) for i, value in enumerate(column) if isinstance(value, str)]
+        got = f"the text {text[0][1]!r} in row {text[0][0]}" if text else f"the type {column.dtype}"
+        where = f"{describe_column(j, names)} of {place}"
+        do = "convert the column to numbers, drop it, or name the column of row names with index"
+        raise InputError(message("numbers", f"{got}, {where}", do)) from error
+    return values
+
+
+def read_parquet(path: Path, index: str | None = None) -> Table:
+    """Read a parquet file.
+
+    Row names are the column or index level `index`, or an index that was stored with the file, or a first column of
+    text.
+
+    Raises
+    ------
+    InputError
+        For an unreadable file, no such column, or a cell that is no number.
+    """
+    require("pyarrow", "reads parquet files")
+    pandas = require("pandas", "reads parquet files")
+    try:
+        frame = pandas.read_parquet(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+    if index is not None and index != frame.index.name:
+        if index not in frame.columns:
+            got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
+            raise InputError(message(f"an index column {index!r} in {path}", got, "choose one of them"))
+        return from_frame(frame.set_index(index), str(path))
+    if index is not None or not isinstance(frame.index, pandas.RangeIndex):
+        return from_frame(frame, str(path))
+    if frame.shape[1] > 1 and all(isinstance(value, str) for value in frame.iloc[:, 0]):
+        return from_frame(frame.set_index(frame.columns[0]), str(path))
+    return from_frame(frame, str(path), row_names=False)

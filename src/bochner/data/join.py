@@ -1,0 +1,87 @@
+"""Views of the same samples from several tables: one matrix, rows joined by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.array_files import consecutive
+from bochner.data.columns import listing
+from bochner.data.table import Table
+from bochner.errors import InputError, message
+
+
+def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = None) -> Table:
+    """Lay tables side by side as views; rows that a table lacks become NaN.
+
+    Parameters
+    ----------
+    tables : mapping of view name to Table
+        Rows are joined by name where all tables have names; without names all have the same number of rows.
+    place : str
+        Where the tables come from, for messages.
+    order : sequence of str, optional
+        Row names in the order wanted, all of them; by default that of first appearance.
+
+    Returns
+    -------
+    Table
+        Column names that occur in two views are told apart as ``view:name``.
+
+    Raises
+    ------
+    InputError
+        Names for some tables only, tables without names of unequal length, or a name twice in one table.
+    """
+    X, row_names = _rows(tables, place, order)
+    labels = next((t.labels for t in tables.values() if t.labels is not None), None) if row_names is None else None
+    views = consecutive({view: table.X.shape[1] for view, table in tables.items()})
+    return Table(X, row_names, _column_names(tables), views, labels)
+
+
+def check_unique(names: Sequence[str], what: str, place: str) -> None:
+    """Refuse names that occur twice, and list them."""
+    twice = [repr(name) for name, count in Counter(names).items() if count > 1]
+    if twice:
+        do = f"rename or drop one of the {what}s"
+        raise InputError(message(f"{what} names that differ in {place}", f"{listing(twice)} more than once", do))
+
+
+def _rows(
+    tables: Mapping[str, Table], place: str, order: Sequence[str] | None
+) -> tuple[NDArray[np.float64], list[str] | None]:
+    nameless = [view for view, table in tables.items() if table.row_names is None]
+    if not nameless:
+        for view, table in tables.items():
+            check_unique(table.row_names or (), "row", f"view {view!r}")
+        # An ordered union: a dict keeps the order of first appearance.
+        names = order if order is not None else (name for table in tables.values() for name in table.row_names or ())
+        position = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        return np.hstack([_placed(table, position) for table in tables.values()]), list(position)
+    if len(nameless) < len(tables):
+        got = f"none for {listing([repr(view) for view in nameless])}"
+        raise InputError(message(f"row names in every {place}, as in some", got, "name the rows in all, or in none"))
+    counts = {view: table.X.shape[0] for view, table in tables.items()}
+    if len(set(counts.values())) > 1:
+        got = listing([f"{view!r}: {count}" for view, count in counts.items()])
+        do = "name the rows in each so that they can be joined"
+        raise InputError(message(f"the same number of rows in every {place}", got, do))
+    return np.hstack([table.X for table in tables.values()]), None
+
+
+def _placed(table: Table, position: Mapping[str, int]) -> NDArray[np.float64]:
+    X = np.full((len(position), table.X.shape[1]), np.nan)
+    X[[position[name] for name in table.row_names or ()]] = table.X
+    return X
+
+
+def _column_names(tables: Mapping[str, Table]) -> list[str] | None:
+    if all(table.column_names is None for table in tables.values()):
+        return None
+    names = {v: t.column_names or [f"{v}_{j}" for j in range(t.X.shape[1])] for v, t in tables.items()}
+    flat = [name for own in names.values() for name in own]
+    # Names that occur in two views are told apart by the view: X has one name per column.
+    return flat if len(set(flat)) == len(flat) else [f"{view}:{name}" for view, own in names.items() for name in own]

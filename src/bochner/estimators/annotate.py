@@ -1,0 +1,233 @@
+"""Fit to AnnData and MuData, and write what was found beside the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.annotated import from_anndata, from_mudata
+from bochner.data.columns import listing
+from bochner.data.extras import require
+from bochner.data.table import Table
+from bochner.errors import InputError, message
+from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner.estimators.srflvm import SRFLVM
+
+MODELS: dict[str, type[LatentVariableEstimator]] = {
+    "ng-mvlvm": NGMVLVM,
+    "advised-rflvm": AdvisedRFLVM,
+    "random-feature-lvm": RandomFeatureLVM,
+    "srflvm": SRFLVM,
+}
+
+
+def fit_anndata(
+    adata: Any,
+    estimator: LatentVariableEstimator | str | None = None,
+    *,
+    layer: str | None = None,
+    mask_var: Any = None,
+    use_rep: str | None = None,
+    likelihood: Any = None,
+    size_factors: Any = None,
+    key_added: str = "bochner",
+    overwrite: bool = False,
+    **params: Any,
+) -> LatentVariableEstimator:
+    """Fit a latent variable model to an AnnData and write the latents into it.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Dense or sparse, in memory or backed. A subset (a view of another AnnData) becomes a copy when it is written
+        to, as AnnData has it, and the whole stays as it was.
+    estimator : estimator, name or None
+        An estimator of this package, fitted in place; "ng-mvlvm", "advised-rflvm", "random-feature-lvm" or "srflvm";
+        None is "ng-mvlvm".
+    layer : str, optional
+        Layer to fit instead of ``adata.X``, such as the one with counts.
+    mask_var : str or array of bool, optional
+        Variables to fit: a column of ``adata.var``, such as ``"highly_variable"``, or a mask.
+    use_rep : str, optional
+        Key of ``adata.obsm`` to fit instead of variables.
+    likelihood : str, Likelihood or dict of view to one, optional
+        As in the estimators.
+    size_factors : str or array-like of shape (N,), optional
+        A column of ``adata.obs``, or the factors.
+    key_added : str
+        Writes ``obsm["X_" + key_added]`` (N, D), ``obsm["X_" + key_added + "_std"]`` (N, D) and ``uns[key_added]``.
+    overwrite : bool
+        Replace these keys where they exist.
+    **params
+        Parameters of the estimator, such as ``n_components=10``.
+
+    Returns
+    -------
+    estimator
+        Fitted; ``transform`` takes a DataFrame with the same columns, as ``bochner.stack`` makes it.
+
+    Raises
+    ------
+    InputError
+        A key that exists (said before the fit), no such layer, column or parameter, or data that cannot be fitted.
+
+    Notes
+    -----
+    ``uns[key_added]``: model, settings (JSON text), elbo, elbo_se, n_iter, converged, views, likelihoods, relevance
+    (V, D) and versions; it survives ``write_h5ad``.
+    """
+    _check_keys(adata, key_added, overwrite, "adata")
+    table = from_anndata(adata, layer, mask_var, use_rep)
+    if isinstance(size_factors, str):
+        size_factors = _factors(adata, size_factors)
+    model = _model(estimator, likelihood, params)
+    source = {"layer": layer, "use_rep": use_rep, "mask_var": mask_var if isinstance(mask_var, str) else None}
+    return _fit_and_write(adata, model, table, size_factors, key_added, source)
+
+
+def fit_mudata(
+    mdata: Any,
+    estimator: LatentVariableEstimator | str | None = None,
+    *,
+    layer: Any = None,
+    mask_var: Any = None,
+    modalities: Any = None,
+    likelihood: Any = None,
+    size_factors: Any = None,
+    key_added: str = "bochner",
+    overwrite: bool = False,
+    **params: Any,
+) -> LatentVariableEstimator:
+    """Fit a latent variable model to a MuData, modalities as views, and write the latents into it.
+
+    Parameters
+    ----------
+    mdata : MuData
+        Rows may be absent from modalities: they are placed by what they have, with the deviation that remains.
+    estimator : estimator, name or None
+        As in `fit_anndata`.
+    layer, mask_var : as in `fit_anndata`, or dict of modality to one, optional
+    modalities : sequence of str, optional
+        Which to fit; all by default.
+    likelihood : str, Likelihood or dict of modality to one, optional
+    size_factors : array-like of shape (N,), or dict of modality to one, optional
+        In the row order of ``mdata``.
+    key_added, overwrite, **params : as in `fit_anndata`
+        The keys are written to ``mdata.obsm`` and ``mdata.uns``, in the row order of ``mdata``; NaN where none of the
+        modalities has a row.
+
+    Returns
+    -------
+    estimator
+        Fitted; its views are the modalities.
+
+    Raises
+    ------
+    InputError
+        As `fit_anndata`, and when modalities share no row.
+    """
+    _check_keys(mdata, key_added, overwrite, "mdata")
+    table = from_mudata(mdata, layer, mask_var, modalities)
+    model = _model(estimator, likelihood, params)
+    model.set_params(views=table.views)
+    source = {"layer": layer, "modalities": modalities, "mask_var": mask_var if isinstance(mask_var, str) else None}
+    return _fit_and_write(mdata, model, table, size_factors, key_added, source)
+
+
+def _check_keys(container: Any, key: str, overwrite: bool, place: str) -> None:
+    if overwrite:
+        return
+    taken = [f"obsm[{name!r}]" for name in _keys(key) if name in container.obsm]
+    taken += [f"uns[{key!r}]"] if key in container.uns else []
+    if taken:
+        do = "write overwrite=True to replace it, or another key_added"
+        raise InputError(message(f"free keys in {place}", f"{listing(taken)} from before", do))
+
+
+def _keys(key: str) -> tuple[str, str]:
+    return f"X_{key}", f"X_{key}_std"
+
+
+def _factors(adata: Any, column: str) -> NDArray[Any]:
+    if column not in adata.obs:
+        known = listing([repr(str(name)) for name in adata.obs.columns]) or "no columns"
+        raise InputError(message(f"{column!r} in adata.obs", known, "choose size_factors from them, or pass an array"))
+    return np.asarray(adata.obs[column], dtype=np.float64)
+
+
+def _model(estimator: Any, likelihood: Any, params: Mapping[str, Any]) -> LatentVariableEstimator:
+    if isinstance(estimator, str) and estimator.lower() not in MODELS:
+        raise InputError(message(f"an estimator, or one of {', '.join(MODELS)}", repr(estimator), "choose one"))
+    model: Any = estimator
+    if estimator is None or isinstance(estimator, str):
+        model = MODELS[(estimator or "ng-mvlvm").lower()]()
+    if not isinstance(model, LatentVariableEstimator):
+        got = f"an object of type {type(model).__name__}"
+        raise InputError(message(f"an estimator, or one of {', '.join(MODELS)}", got, "pass bochner.NGMVLVM(...)"))
+    given = dict(params) if likelihood is None else {**params, "likelihood": likelihood}
+    unknown = [repr(name) for name in given if name not in model.get_params(deep=False)]
+    if unknown:
+        known = listing(sorted(model.get_params(deep=False)))
+        got = f"unknown {listing(unknown)}"
+        raise InputError(message(f"parameters of {type(model).__name__}", got, f"choose from {known}"))
+    return model.set_params(**given)  # type: ignore[no-any-return]
+
+
+def _fit_and_write(
+    container: Any, model: LatentVariableEstimator, table: Table, factors: Any, key: str, source: Mapping[str, Any]
+) -> LatentVariableEstimator:
+    pandas = require("pandas", "names the columns of AnnData")
+    X = pandas.DataFrame(table.X, index=table.row_names, columns=table.column_names)
+    model.fit(X, size_factors=factors)
+    place: Callable[[Any], Any] = _in_order(table.row_names or [], [str(name) for name in container.obs_names])
+    for name, values in zip(_keys(key), (model.embedding_, model.embedding_std_), strict=True):
+        container.obsm[name] = place(values)
+    container.uns[key] = summary(model, source)
+    return model
+
+
+def _in_order(rows: list[str], wanted: list[str]) -> Callable[[Any], Any]:
+    """Return a function that puts results in the row order of a container."""
+    position = {name: i for i, name in enumerate(rows)}
+    index = np.array([position.get(name, -1) for name in wanted])
+
+    def place(values: NDArray[Any]) -> NDArray[Any]:
+        out: NDArray[Any] = values[index]
+        out[index < 0] = np.nan
+        return out
+
+    return place
+
+
+def summary(model: Any, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a fitted model in plain values: no key is a name of the user's, for HDF5 reads "/" as a folder."""
+    settings = {name: value if _plain(value) else repr(value) for name, value in model.get_params(deep=False).items()}
+    return {
+        "model": type(model).__name__,
+        "settings": json.dumps(settings),
+        "source": json.dumps({name: value for name, value in source.items() if value is not None}, default=str),
+        "elbo": float(model.elbo_),
+        "elbo_se": float(model.elbo_se_),
+        "n_iter": int(model.n_iter_),
+        "converged": bool(model.converged_),
+        "n_components": int(model.embedding_.shape[1]),
+        "views": list(model._columns),
+        "likelihoods": [model.likelihood_[view] for view in model._columns],
+        "relevance": model.relevance_.astype(float).tolist(),
+        "seed": int(model.seed_),
+        "versions": {name: version(name) for name in ("bochner", "torch", "numpy", "scikit-learn")},
+    }
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _plain(own) for name, own in value.items())
+    if isinstance(value, list | tuple):
+        return all(_plain(own) for own in value)
+    return value is None or isinstance(value, bool | int | float | str)

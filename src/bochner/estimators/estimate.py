@@ -1,0 +1,102 @@
+"""What a fit will take: operations counted, the rate at which this machine does them measured."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from bochner.estimators import plans
+from bochner.inference.fold import STEPS as FOLD_STEPS
+from bochner.inference.landmarks import JOINT_STEPS
+from bochner.inference.race import RACE_STEPS
+
+# Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the steps between.
+TRIAL_ROWS, FEW_STEPS, MORE_STEPS = 300, 2, 52
+# Steps after the race until the bound is level, as in most fits of benchmarks/README.md.
+TYPICAL_STEPS = 800
+# Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed from and their
+# temporaries in float64, the training copy in float32, masks. Measured; see benchmarks/README.md.
+BYTES_PER_ENTRY = 42
+# Python, torch and what they load.
+BASE_BYTES = 590 * 2**20
+# Columns that training sees of a view whose leading singular vectors stand for it, at the most: what is counted.
+_TRUNCATED_COLUMNS = 256
+
+
+def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[np.intp]]) -> dict[str, Any]:
+    """Estimate time and memory of ``estimator.fit(X)`` by two short fits on some of its rows.
+
+    Parameters
+    ----------
+    estimator : LatentVariableEstimator
+        Not fitted, and left so.
+    X : ndarray of shape (N, M)
+    columns : dict of str to ndarray of int
+        Of the views.
+
+    Returns
+    -------
+    dict
+        operations_per_step; gflops, the measured rate; seconds_typical and seconds_at_most (up to max_iter steps);
+        memory_bytes; trial_rows. Estimates: a factor of two either way is no surprise, since nobody knows the steps.
+    """
+    n_rows = X.shape[0]
+    kept, gaussian = _rows(X), estimator.likelihood == "gaussian"
+    # The first fit of a process loads code: its time is not kept.
+    _, few, more = (_seconds(estimator, X[kept], steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS))
+    trial = operations(estimator, len(kept), columns)
+    # On a busy machine the second fit can be the faster one; the rate stays finite then.
+    per_step = max(more - few, 1e-3 * more) / (MORE_STEPS - FEW_STEPS)
+    rate = trial / per_step
+    landmarks = plans._landmarks(estimator.landmarks, n_rows, gaussian)
+    trained = landmarks or n_rows
+    each = operations(estimator, trained, columns) / rate
+    joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
+    race = plans._starts(estimator, n_rows, gaussian)
+    before = each * (RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race))
+    # Starts, evaluation and placement grow with the rows.
+    rest = max(few - FEW_STEPS * per_step, 0.0) * n_rows / len(kept)
+    most = plans.MAX_ITER if estimator.max_iter == "auto" else int(estimator.max_iter)
+    seconds = {
+        name: round(before + steps * each + joint + rest, 1)
+        for name, steps in (("seconds_typical", min(most, TYPICAL_STEPS)), ("seconds_at_most", most))
+    }
+    return {
+        "operations_per_step": int(operations(estimator, trained, columns)),
+        "gflops": round(rate / 1e9, 3),
+        **seconds,
+        "memory_bytes": BASE_BYTES + BYTES_PER_ENTRY * X.size,
+        "trial_rows": len(kept),
+    }
+
+
+def operations(estimator: Any, n_rows: int, columns: dict[str, NDArray[np.intp]]) -> float:
+    """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products there and back."""
+    n_mixtures = estimator._auto_mixtures if estimator.n_mixtures == "auto" else estimator.n_mixtures
+    K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, estimator.likelihood == "gaussian")
+    widths = (min(own.size, _TRUNCATED_COLUMNS) for own in columns.values())
+    return float(sum(4 * n_rows * K * (K + width) for width in widths))
+
+
+def _rows(X: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return rows for the trial, spread over the data; a column needs an observed entry among them."""
+    some = np.flatnonzero(~np.isnan(X).all(axis=1))
+    kept = np.unique(some[np.linspace(0, len(some) - 1, min(TRIAL_ROWS, len(some))).astype(int)])
+    empty = np.isnan(X[kept]).all(axis=0)
+    first = np.argmax(~np.isnan(X[:, empty]), axis=0)
+    return np.union1d(kept, first)
+
+
+def _seconds(estimator: Any, X: NDArray[np.float64], steps: int) -> float:
+    trial = clone(estimator).set_params(max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0)
+    trial.set_params(n_components=min(estimator.n_components, X.shape[1]), checkpoint=None, verbose=0)
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fit of a few steps
+        trial.fit(X)
+    return time.perf_counter() - started

@@ -1,0 +1,254 @@
+"""Downloads with checksums, and benchmarks from a checkout."""
+
+import functools
+import hashlib
+import http.server
+import json
+import os
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from test_cli import refused, replied, run
+
+from bochner import cli_bench
+from bochner.datasets import fetch as logic
+from bochner.errors import InputError
+
+CONTENT = b"rows and columns\n" * 200
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Files of a folder; ``cut-`` in front of a name stops in the middle of it."""
+
+    asked: ClassVar[list[str]] = []
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        Server.asked.append(self.path)
+        if not self.path.startswith("/cut-"):
+            super().do_GET()
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        self.wfile.write(CONTENT[:100])
+
+
+@pytest.fixture
+def server(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "table.csv").write_bytes(CONTENT)
+    Server.asked = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, directory=str(shared))) as own:
+        thread = threading.Thread(target=own.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{own.server_port}"
+        own.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    right = hashlib.sha256(CONTENT).hexdigest()
+    entries = {
+        "good": {"url": "table.csv", "sha256": right.upper()},
+        "renamed": {"url": "table.csv", "sha256": right, "file": "own.csv"},
+        "wrong": {"url": "table.csv", "sha256": "0" * 64, "file": "wrong.csv"},
+        "cut": {"url": "cut-table.csv", "sha256": right},
+        "absent": {"url": "absent.csv", "sha256": right},
+        "ftp": {"url": "ftp://example.org/x", "sha256": right},
+    }
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+@pytest.fixture
+def out(tmp_path):
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+def test_a_file_is_downloaded_once_and_checked(server, manifest, out, monkeypatch):
+    arguments = ("fetch", "good", "--manifest", manifest, "--out", out)
+    monkeypatch.setenv("BOCHNER_DATA_URL", server + "/")
+    reply = replied(*arguments)
+    assert (reply["downloaded"], reply["bytes"], reply["file"]) == (True, len(CONTENT), str(out / "table.csv"))
+    assert (out / "table.csv").read_bytes() == CONTENT
+    assert replied(*arguments, "--from", "http://127.0.0.1:1")["downloaded"] is False
+    assert Server.asked == ["/table.csv"]
+    monkeypatch.setenv("BOCHNER_DATA", str(out))
+    assert replied("fetch", "renamed", "--manifest", manifest)["file"] == str(out / "own.csv")
+
+
+def test_a_download_that_went_wrong_leaves_nothing(server, manifest, out):
+    options = ("--manifest", manifest, "--out", out, "--from", server)
+    assert "a file with SHA-256 0000" in refused("fetch", "wrong", *options)
+    assert "3,400 bytes from" in (cut := refused("fetch", "cut", *options))
+    assert "got 100, then the end. The download was cut: run it again" in cut
+    assert "got 404 File not found" in refused("fetch", "absent", *options)
+    assert "an answer from http://127.0.0.1:1/table.csv" in refused(
+        "fetch", "good", "--manifest", manifest, "--out", out, "--from", "http://127.0.0.1:1"
+    )
+    assert list(out.iterdir()) == []
+
+
+def test_what_was_there_before_is_kept(server, manifest, out):
+    (out / "table.csv").write_text("my own")
+    options = ("--manifest", manifest, "--out", out, "--from", server)
+    assert "with another content. Add --force to replace it" in refused("fetch", "good", *options)
+    assert (out / "table.csv").read_text() == "my own"
+    (out / "cut-table.csv").write_text("my own")
+    assert "was cut" in refused("fetch", "cut", *options, "--force")
+    assert (out / "cut-table.csv").read_text() == "my own"
+    assert replied("fetch", "good", *options, "--force")["downloaded"] is True
+    assert (out / "table.csv").read_bytes() == CONTENT
+
+
+def test_what_cannot_be_fetched(manifest, out, tmp_path, monkeypatch):
+    monkeypatch.delenv("BOCHNER_DATA_URL", raising=False)
+    monkeypatch.delenv("BOCHNER_DATA", raising=False)
+    assert "the name of a data set, got 'nothing'. Choose from absent, cut" in refused(
+        "fetch", "nothing", "--manifest", manifest, "--out", out
+    )
+    assert "give --from URL, or set BOCHNER_DATA_URL" in refused("fetch", "oil", "--out", out).replace("Give", "give")
+    assert "Give --out DIR, or set BOCHNER_DATA" in refused("fetch", "oil", "--from", "http://127.0.0.1:1")
+    assert "http, https or file, got ftp://" in refused("fetch", "ftp", "--manifest", manifest, "--out", out)
+    bad = tmp_path / "bad.json"
+    for text, expected in {
+        "{": "a manifest in JSON",
+        "[]": "with a list",
+        '{"a": {"url": "x"}}': "url and sha256 (64 hexadecimal digits) in",
+    }.items():
+        bad.write_text(text)
+        assert expected in refused("fetch", "a", "--manifest", bad, "--out", out)
+
+
+def test_every_data_set_has_a_checksum_and_real_files_have_it(monkeypatch):
+    assert {logic.CHECKSUMS[file] for file in logic.known().values()} <= set(logic.CHECKSUMS.values())
+    folder = os.environ.get("BOCHNER_DATA")
+    if not folder:
+        pytest.skip("BOCHNER_DATA names no folder with the real files")
+    source = logic.source_of("oil", f"file://{folder}")
+    assert logic.fetch(source, Path(folder)) == (Path(folder) / "oil.npz", False)
+
+
+# -- bench -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    scripts = tmp_path / "benchmarks"
+    scripts.mkdir()
+    (scripts / "harness.py").write_text("")
+    (scripts / "sums.py").write_text("import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n")
+    (scripts / "broken.py").write_text("def main(): raise SystemExit(3)\nmain()\n")
+    (scripts / "README.md").write_text("# Figures\n\n## other.py\n\nno\n\n## sums.py\n\nsum 4\n")
+    monkeypatch.setattr(cli_bench, "folder", lambda: scripts)
+    return scripts
+
+
+def test_a_benchmark_is_run_and_shown_beside_what_was_published(checkout):
+    reply = replied("bench", "sums", "--quick")
+    assert (reply["output"], reply["published"]) == ("sum 3 --quick\n", "sum 4")
+    assert reply["command"] == "python benchmarks/sums.py --quick"
+    shown = run("bench", "sums").stdout
+    assert shown.index("Measured now") < shown.index("sum 3") < shown.index("Published") < shown.index("sum 4")
+    assert "the name of a benchmark, got 'nothing'. Choose from broken, sums" in refused("bench", "nothing")
+    failed = run("bench", "broken")
+    assert failed.exit_code == 1
+    assert "ended with exit code 3" in failed.stderr
+
+
+def test_a_benchmark_needs_a_checkout(tmp_path, monkeypatch):
+    assert (cli_bench.folder() / "step.py").is_file()
+    monkeypatch.setattr(cli_bench, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"a checkout with benchmarks/.*pip install -e"):
+        cli_bench.folder()
+    assert cli_bench.published(Path(__file__).parents[1] / "benchmarks" / "README.md", "step")
+
+
+# -- logs, force, completion, help, estimates ------------------------------------------------------------------
+
+SMALL = ["--set", "n_components=1", "--set", "n_frequencies=8", "--set", "n_init=1", "--set", "max_iter=3"]
+
+
+@pytest.fixture
+def data(tmp_path):
+    source = np.random.default_rng(0)
+    np.save(tmp_path / "X.npy", np.sin(source.normal(size=(20, 1)) + np.arange(4)))
+    return tmp_path / "X.npy"
+
+
+def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
+    log = tmp_path / "bochner.log"
+    assert run("fit", data, "--out", tmp_path / "o", "--log", log, *SMALL).exit_code == 0
+    text = log.read_text()
+    assert "Training stopped after 3 steps" in text
+    assert "step 1, elbo" in text
+    assert "done: {'model': 'ng-mvlvm'" in text
+    assert refused("transform", tmp_path / "o", tmp_path / "no.npy", "--out", tmp_path / "z.csv", "--log", log)
+    assert "no.npy, which does not exist" in log.read_text()[len(text) :]
+    assert refused("info", data, "--log", tmp_path / "no" / "l.log").endswith("No such file or directory")
+
+
+def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypatch):
+    out = tmp_path / "o"
+    assert run("fit", data, "--out", out, *SMALL).exit_code == 0
+    z = tmp_path / "z.npy"
+    z.write_text("mine")
+    for command in ("transform", "impute"):
+        assert "z.npy, which exists. Add --force to replace it, or rename" in refused(command, out, data, "--out", z)
+    assert z.read_text() == "mine"
+    std = ("--std", z, "--out", tmp_path / "full.npy")
+    assert "which exists" in refused("impute", out, data, *std)
+    assert not (tmp_path / "full.npy").exists()
+    assert replied("transform", out, data, "--out", z, "--force")["rows"] == 20
+    assert np.load(z).shape == (20, 2)
+    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
+    found = refused("transform", out, data, "--out", tmp_path / "new.npy")
+    assert "a folder to write to, got" in found
+    assert "without permission" in found
+    assert "a folder to write to" in refused("fit", data, "--out", tmp_path / "p", *SMALL)
+    assert refused("fit", data, "--out", data / "below", *SMALL).endswith("Not a directory")
+
+
+def test_an_estimate_before_the_fit(data, tmp_path):
+    found = replied("info", data, *SMALL, "--set", "n_mixtures=1", "--view", "a=0:1", "--view", "b=1:4")["estimate"]
+    K = 2 * 8
+    assert found["operations_per_step"] == 4 * 20 * K * (K + 1) + 4 * 20 * K * (K + 3)
+    assert found["gflops"] > 0
+    assert 0 <= found["seconds_typical"] <= found["seconds_at_most"]
+    assert found["memory_bytes"] > 20 * 4 * 8
+    assert found["trial_rows"] == 20
+    X = np.load(data)
+    X[3, 1] = np.inf
+    np.save(tmp_path / "inf.npy", X)
+    assert "inf in view 'x', row 3" in replied("info", tmp_path / "inf.npy")["estimate"]["refused"]
+
+
+def test_completion_of_the_shell(monkeypatch):
+    from typer.testing import CliRunner
+
+    from bochner.cli import app
+
+    env = {"_BOCHNER_COMPLETE": "complete_bash", "COMP_WORDS": "bochner fit x.csv --model ng", "COMP_CWORD": "4"}
+    done = CliRunner().invoke(app, [], prog_name="bochner", env=env)
+    assert done.stdout.split() == ["ng-mvlvm"]
+    assert "--show-completion" in run("--help").stdout
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "transform", "impute", "info", "fetch", "bench"])
+def test_every_command_has_json_a_log_and_an_example(command):
+    text = " ".join(run(command, "--help").stdout.split())
+    assert "--json" in text
+    assert "--log" in text
+    assert f"Example: bochner {command} " in text
