@@ -30,18 +30,19 @@ FLOORS: dict[str, str] = {
         likelihoods.negative_binomial likelihoods.poisson likelihoods.categorical likelihoods""",
     "F5 models": """
         models.stick_breaking models.frequency_mixture models.signed_frequencies
-        models.mixture models.latents models.sites models.lvm models""",
+        models.mixture models.latents models.layout models.sites models.lvm models""",
     "F6 objectives": """
         objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.local
         objectives.assignment objectives.elbo objectives.krein objectives""",
     "F7 inference": """
-        inference.embeddings inference.initialise inference.local_posterior inference.posterior
+        inference.embeddings inference.initialise inference.private inference.local_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.completion
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
+        estimators.latents
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
         estimators.base estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein

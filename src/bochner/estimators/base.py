@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
-from bochner.estimators import constraints, likelihoods, plans, saving
+from bochner.estimators import constraints, latents, likelihoods, plans, saving
 from bochner.estimators.prediction import PredictionMixin
 from bochner.inference import completion, diagnose
 from bochner.inference.fit import fit as fit_model
@@ -60,6 +60,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         learning_rate: float = 0.03,
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
+        latent: Any = "shared",
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -79,6 +80,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.learning_rate = learning_rate
         self.landmarks = landmarks
         self.truncation = truncation
+        self.latent = latent
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -123,7 +125,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
-        self._warn_of_rank(values)
+        self._warn_of_rank(values, latents.resolve(self.latent, self.n_components, data.names).n_components)
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen)
         scaled = {view: data.scaled(view) for view in data.names}
@@ -214,6 +216,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
+        kept_latents = placement.mean[torch.from_numpy(kept)]
+        self.variance_explained_ = diagnose.variance_explained(self._fit.posterior, kept_latents, kept_rows)
         noise = {view.name: view.noise_variance for view in self._fit.posterior if view.local is None}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
@@ -233,15 +237,21 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
                 )
                 warnings.warn(f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning, stacklevel=4)
 
-    def _warn_of_rank(self, values: FloatArray) -> None:
+    def _warn_of_rank(self, values: FloatArray, n_components: int) -> None:
         limit = min(values.shape[0] - 1, values.shape[1])
-        if self.n_components > limit:
+        if n_components > limit:
             warnings.warn(
-                f"n_components={self.n_components} is above the rank the data can have ({limit}): "
+                f"n_components={n_components} is above the rank the data can have ({limit}): "
                 "the further dimensions can only repeat the prior.",
                 DataWarning,
                 stacklevel=3,
             )
+
+    @property
+    def latent_dims_(self) -> dict[str, tuple[int, ...]]:
+        """Latent dimensions that each view sees: the shared ones first, then its own."""
+        every = tuple(range(self.embedding_.shape[1]))
+        return {view.name: view.dims or every for view in self._fit.posterior}
 
     @property
     def _n_features_out(self) -> int:

@@ -26,6 +26,7 @@ COMMON: dict[str, list[Any]] = {
     "tol": [Interval(Real, 0, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
+    "latent": [StrOptions({"shared"}), dict],
     "truncation": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
     "device": [str],
     "dtype": [StrOptions({"float32", "float64"})],

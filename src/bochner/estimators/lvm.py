@@ -65,6 +65,10 @@ class NGMVLVM(LatentVariableEstimator):
     truncation : float or "auto", default="auto"
         Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
         stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns.
+    latent : "shared" or dict, default="shared"
+        {"shared": d, "private": {"view": d_v}}: d dimensions that all views see and d_v more that one view alone sees,
+        in this order. The dict says D; ``n_components`` is then left out, or counts the shared dimensions where
+        "shared" is not given. Private latents of a view that a row lacks stay at the prior.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -109,7 +113,12 @@ class NGMVLVM(LatentVariableEstimator):
     dropped_ : dict of str to float
         Share of the view's squares that training left out.
     relevance_ : ndarray of shape (V, D)
-        Share of each view's variation along each dimension; rows sum to 1.
+        Share of each view's variation along each dimension; rows sum to 1, 0 where a view does not see it.
+    variance_explained_ : ndarray of shape (V, D)
+        Share of the training data's variance that a view's prediction loses when the dimension is integrated out under
+        its prior; of up to 5,000 rows, and of psi where a view is not Gaussian.
+    latent_dims_ : dict of str to tuple of int
+        Dimensions that each view sees.
     collapse_ : CollapseReport
         Prints itself.
     n_features_in_ : int
@@ -185,6 +194,7 @@ class RandomFeatureLVM(LatentVariableEstimator):
         learning_rate: float = 0.03,
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
+        latent: Any = "shared",
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -205,6 +215,7 @@ class RandomFeatureLVM(LatentVariableEstimator):
             learning_rate=learning_rate,
             landmarks=landmarks,
             truncation=truncation,
+            latent=latent,
             device=device,
             dtype=dtype,
             checkpoint=checkpoint,

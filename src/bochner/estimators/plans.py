@@ -13,12 +13,14 @@ from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
+from bochner.estimators import latents
 from bochner.inference.embeddings import TSNE_DIMENSIONS
 from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.models.layout import Layout
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 
@@ -64,11 +66,12 @@ def make(
     """
     gaussian = likelihoods is None or not any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
     auto_iter = estimator.max_iter == "auto"
+    layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
-        starts=_starts(estimator, data.X.shape[0], gaussian),
-        n_components=int(estimator.n_components),
+        starts=_starts(estimator, layout, data.X.shape[0], gaussian),
+        n_components=layout.n_components,
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
@@ -86,6 +89,7 @@ def make(
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
         likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
+        layout=layout if any(layout.private) else None,
     )
 
 
@@ -119,28 +123,31 @@ def _device(name: str) -> torch.device:
         raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")) from error
 
 
-def _starts(estimator: Any, n_rows: int, gaussian: bool) -> tuple[Start, ...]:
+def _starts(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> tuple[Start, ...]:
     init, n_init = estimator.init, estimator.n_init
     names: list[Start]
     if isinstance(init, np.ndarray):
-        names = [_check_start(init, n_rows, estimator.n_components)]
+        names = [_check_start(init, n_rows, layout.n_components)]
     elif isinstance(init, list):
-        names = [s if isinstance(s, str) else _check_start(s, n_rows, estimator.n_components) for s in init]
+        names = [s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components) for s in init]
     elif init == "auto":
-        names = _race(estimator, n_rows, gaussian)
+        names = _race(estimator, layout, n_rows, gaussian)
     else:
         names = [init]
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
     if unknown or not names:
         raise InputError(message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list"))
+    if any(layout.private) and any(isinstance(name, str) and name == "fold" for name in names):
+        raise InputError(message("another init for private latents", "'fold'", "leave init='auto', or write 'pca'"))
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
 
 
-def _race(estimator: Any, n_rows: int, gaussian: bool) -> list[Start]:
+def _race(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> list[Start]:
     """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
     if n_rows <= LANDMARK_ROWS:
-        return ["pca", "fold", "laplacian", *(["tsne"] if estimator.n_components <= TSNE_DIMENSIONS else [])]
+        folding = [] if any(layout.private) else ["fold"]
+        return ["pca", *folding, "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
     trained = _landmarks(estimator.landmarks, n_rows, gaussian) or n_rows
     return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 

@@ -35,7 +35,6 @@ class PredictionMixin(TransformerMixin):
     A TransformerMixin itself, because ``set_output`` wraps a method only in the class that defines it.
     """
 
-    n_components: int
     seed_: int
     completion_: dict[str, float | None]
     embedding_: FloatArray
@@ -187,7 +186,7 @@ class PredictionMixin(TransformerMixin):
             raise InputError(message("n_samples of at least 1", str(n_samples), "ask for a positive number of rows"))
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         source = random.generator(seed, "sample")
-        x = torch.randn(n_samples, self.n_components, generator=source, dtype=torch.float64)
+        x = torch.randn(n_samples, self.embedding_.shape[1], generator=source, dtype=torch.float64)
         return self._unscale(predict.sample_at(self._fit.posterior, x, source)).astype(self.embedding_.dtype)
 
     def kernel_matrix(self, Z: ArrayLike, view: str | None = None, exact: bool = True) -> FloatArray:
@@ -208,8 +207,9 @@ class PredictionMixin(TransformerMixin):
         latents, dtype = self._validate_latents(Z)
         index = self._view_index(view)
         scale = float(self._scaling.scale[list(self._columns.values())[index][0]])
+        own = self._fit.posterior[index]
         with torch.no_grad():
-            kernel = self._fit.kernels[index](latents) if exact else predict.kernel(self._fit.posterior[index], latents)
+            kernel = self._fit.kernels[index](own.see(latents)) if exact else predict.kernel(own, latents)
         matrix: FloatArray = (scale**2 * kernel).numpy().astype(dtype)
         return matrix
 

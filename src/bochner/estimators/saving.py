@@ -28,7 +28,7 @@ from bochner.likelihoods.negative_binomial import NegativeBinomial
 
 SCHEMA = 2
 
-_ARRAYS = ("embedding_", "embedding_std_", "elbo_history_", "relevance_")
+_ARRAYS = ("embedding_", "embedding_std_", "elbo_history_", "relevance_", "variance_explained_")
 _PLAIN = (
     "elbo_",
     "elbo_se_",
@@ -91,7 +91,8 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     for name, value in header["attributes"].items():
         setattr(estimator, name, value)
     for name in _ARRAYS:
-        setattr(estimator, name, tensors[f"attribute.{name}"].numpy())
+        if name != "variance_explained_" or f"attribute.{name}" in tensors:  # files of 0.1 lack it
+            setattr(estimator, name, tensors[f"attribute.{name}"].numpy())
     _restore_reports(estimator, header)
 
 

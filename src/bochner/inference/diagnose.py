@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.features.derivatives import jet
+from bochner.features.derivatives import expected_features, jet
 from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
@@ -154,6 +154,52 @@ def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
         total *= x.var(0, unbiased=False)
         out.append((total / total.sum().clamp(min=1e-300)).numpy())
     return np.array(out)
+
+
+def variance_explained(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor]) -> FloatArray:
+    """How much of each view's variance is lost when a latent dimension is not known.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (N, D), float64
+        Latents of rows.
+    rows : sequence over views of Tensor of shape (N, M_v), float64
+        Scaled data of those rows, NaN = missing.
+
+    Returns
+    -------
+    ndarray of shape (V, D)
+        (||Y - Y_d||^2 - ||Y - Y_all||^2) / ||Y - mean||^2 over observed entries, where Y_all is the prediction at x and
+        Y_d that with dimension d integrated out under its prior N(0, 1), in closed form. 0 where a view does not see
+        the dimension. Of views that are not Gaussian psi takes the place of the data. Rows need not sum to R^2: what
+        dimensions do together counts for each of them.
+    """
+    out = torch.zeros(len(views), x.shape[1], dtype=torch.float64)
+    for v, (view, y) in enumerate(zip(views, rows, strict=True)):
+        centre, total = torch.nan_to_num(y.nanmean(0)), torch.zeros((), dtype=torch.float64)
+        if view.local is not None:
+            centre = torch.cat([_predicted(view, part) for part in torch.split(x, _CHUNK)]).mean(0)
+        for part, own in zip(torch.split(x, _CHUNK), torch.split(y, _CHUNK), strict=True):
+            fitted = _predicted(view, part)
+            truth = own if view.local is None else fitted
+            total += (truth - centre).square().nansum()
+            for d in view.dims or range(x.shape[1]):
+                without = _predicted(view, part, d)
+                out[v, d] += ((truth - without).square() - (truth - fitted).square()).nansum()
+        out[v] /= total.clamp(min=1e-300)
+    found: FloatArray = out.numpy()
+    return found
+
+
+def _predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Tensor:
+    """Return the mean of psi, without intercept, (n, columns of psi); one dimension integrated out if asked."""
+    covariance = torch.zeros(1, x.shape[1], x.shape[1], dtype=x.dtype)
+    if without is not None:
+        covariance[0, without, without] = 1.0
+        x = x.index_fill(1, torch.tensor([without]), 0.0)
+    means = [expected_features(x, covariance, draw.frequencies) @ draw.mean for draw in view.draws]
+    return torch.stack(means).mean(0)
 
 
 def linear_latent_variances(

@@ -20,6 +20,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
+from bochner.models.layout import Layout
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import Data
@@ -99,6 +100,7 @@ def model_from(
     device: torch.device,
     likelihoods: Sequence[Likelihood] | None = None,
     data: Data | None = None,
+    layout: Layout | None = None,
 ) -> LatentVariableModel:
     """Build a model at a start.
 
@@ -117,6 +119,8 @@ def model_from(
     likelihoods : sequence of Likelihood, optional
         At their start; None: Gaussian ones. Others than Gaussian need the data.
     data : tuple over views of tuples of Block, optional
+    layout : Layout, optional
+        Which view sees which latents; None: all see all.
 
     Returns
     -------
@@ -126,13 +130,16 @@ def model_from(
     posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)))
     views = []
     for v, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
-        own = kernel.initial(n_mixtures, mean.shape[1], random.generator(seed, f"kernel/{name}"))
+        dims = None if layout is None else layout.dims(v)
+        own = kernel.initial(
+            n_mixtures, mean.shape[1] if dims is None else len(dims), random.generator(seed, f"kernel/{name}")
+        )
         likelihood = None if likelihoods is None else likelihoods[v]
         if isinstance(likelihood, LocalLikelihood) and data is not None:
             learned = copy.deepcopy(likelihood).to(device)
-            views.append(View(name, own, learned, _sites(learned, data[v][0])))
+            views.append(View(name, own, learned, _sites(learned, data[v][0]), dims))
         else:
-            views.append(View(name, own, Gaussian(0.3)))
+            views.append(View(name, own, Gaussian(0.3), dims=dims))
     return LatentVariableModel(posterior, views).to(device)
 
 

@@ -121,7 +121,7 @@ class MixtureSweep:
         for view, noise, blocks in zip(self.model.views, draws.spectra, self.data, strict=True):
             if isinstance(view.kernel, DirichletProcessMixture):
                 source = random.generator(self.seed, f"assign/{view.name}", step)
-                gains = self.gains(view, view.kernel, x, noise, blocks, source)
+                gains = self.gains(view, view.kernel, view.see(x), noise, blocks, source)
                 target = expected_log_weights(view.kernel) + gains
                 radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
                 set_assignments(view.kernel, bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius))

@@ -38,6 +38,7 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
             {
                 "name": posterior.name,
                 "n_draws": len(posterior.draws),
+                "dims": posterior.dims,
                 "likelihood": type(posterior.likelihood).__name__,
                 "likelihood_params": likelihood_to_json(posterior.likelihood),
                 "kernel": type(kernel).__name__,
@@ -54,7 +55,8 @@ def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
         draws = tuple(_draw(tensors, f"{v}.{s}.") for s in range(view["n_draws"]))
         likelihood = _likelihood(view, tensors, v)
         intercept = tensors.get(f"{v}.intercept")
-        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept))
+        dims = None if view.get("dims") is None else tuple(view["dims"])  # files of 0.1 know no private latents
+        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, dims))
         kernel = kernel_from_json(view["kernel"], view["kernel_params"])
         prefix = f"{v}.kernel."
         kernel.load_state_dict({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})

@@ -16,6 +16,7 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood
+from bochner.models.layout import Layout
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
@@ -57,6 +58,8 @@ class Plan:
         At their start; None: Gaussian ones.
     column_budget : float
         Multiplications of one product of features and columns in a step, for views that are not Gaussian.
+    layout : Layout, optional
+        Which view sees which latents; None: all see all.
     """
 
     names: tuple[str, ...]
@@ -77,6 +80,7 @@ class Plan:
     checkpoint: Path | None = None
     likelihoods: tuple[Likelihood, ...] | None = None
     column_budget: float = COLUMN_BUDGET
+    layout: Layout | None = None
 
     def digest(self, data: Data) -> str:
         """Return the fingerprint of this fit."""

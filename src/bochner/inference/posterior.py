@@ -6,7 +6,7 @@ Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (MATH.md section 2, fact 3).
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -66,6 +66,8 @@ class ViewPosterior:
     likelihood : Likelihood
     intercept : Tensor of shape (M,), float64, or None
         Of views that are not Gaussian.
+    dims : tuple of int or None
+        The latent dimensions that the view sees, None = all: the frequencies of its draws are 0 along the others.
 
     Notes
     -----
@@ -77,11 +79,16 @@ class ViewPosterior:
     group_of: Tensor
     likelihood: Likelihood
     intercept: Tensor | None = None
+    dims: tuple[int, ...] | None = None
 
     @property
     def n_columns(self) -> int:
         """Columns of psi."""
         return int(self.group_of.shape[0])
+
+    def see(self, x: Tensor) -> Tensor:
+        """Return the latents as this view sees them, (n, D) -> (n, D_v)."""
+        return x if self.dims is None else x[:, list(self.dims)]
 
     @property
     def n_data_columns(self) -> int:
@@ -171,19 +178,21 @@ def _view_posterior(
     if view.sites is not None:
         group_of = view.sites.group_of.cpu()
     draws: list[Draw] = []
+    n_components, latents = latents[0].shape[1], [view.see(x) for x in latents]
     for s in range(n_draws):
         source = random.generator(seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device)
         noise = view.kernel.noise(n_frequencies, latents[0].shape[1], source, sampling)
         f = view.kernel.frequencies(noise).detach()
         if view.sites is None:
-            draws.append(_draw(f, blocks, latents, view.noise_variance, n_columns))
+            found = _draw(f, blocks, latents, view.noise_variance, n_columns)
         else:
-            draws.append(Draw(_to_cpu(f), *condition(view, f, blocks[0], latents)))
+            found = Draw(_to_cpu(f), *condition(view, f, blocks[0], latents))
+        draws.append(replace(found, frequencies=found.frequencies.widened(view.dims, n_components)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     intercept = None if view.sites is None else view.sites.intercept.double().cpu()
-    return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept)
+    return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept, view.dims)
 
 
 def _draw(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from bochner.inference.fold import fold
 from bochner.inference.initialise import FloatArray, components, folded, model_from, start
 from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan, Start, evaluate
+from bochner.inference.private import split_start
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
 from bochner.inference.warm import STEPS as WARM_STEPS
@@ -55,6 +57,7 @@ class Race:
             plan.device,
             plan.likelihoods,
             self.data,
+            plan.layout,
         )
         n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 
@@ -137,6 +140,8 @@ class Race:
         plan, seed = self.plan, self.plan.seed + index
         if not isinstance(origin, str):
             return "array", origin
+        if plan.layout is not None and any(plan.layout.private):
+            return origin, split_start(origin, self._by_view(), plan.layout, seed)
         if origin != "fold":
             return origin, start(origin, self.filled(), plan.n_components, seed)
         repeat = plan.starts[:index].count("fold")
@@ -145,3 +150,8 @@ class Race:
         n_steps = min(FOLD_STEPS, plan.training.max_iter)
         narrow = fold(wide.to(plan.device), plan.n_components, plan.names, self.stand_in or self.data, seed, n_steps)
         return origin, folded(narrow.double().cpu().numpy(), seed)
+
+    def _by_view(self) -> list[FloatArray]:
+        """Return what starts are made of, view by view."""
+        widths = [sum(block.n_columns for block in blocks) for blocks in self.stand_in or self.data]
+        return np.split(self.filled(), np.cumsum(widths)[:-1], axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -46,6 +47,20 @@ class Frequencies:
         """Return the same points without their history."""
         second = None if self.second is None else self.second.detach()
         return Frequencies(self.first.detach(), second, self.amplitude.detach())
+
+    def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
+        """Return the same points among more latents, those numbered ``dims`` (None: all), with no phase along others.
+
+        phi of all latents is then phi of those: a view that sees some of them is one that sees all.
+        """
+        if dims is None:
+            return self
+        index = torch.tensor(list(dims), device=self.first.device)
+
+        def wide(w: Tensor) -> Tensor:
+            return w.new_zeros(w.shape[0], n_components).index_copy(1, index, w)
+
+        return Frequencies(wide(self.first), None if self.second is None else wide(self.second), self.amplitude)
 
 
 class Kernel(nn.Module, ABC):

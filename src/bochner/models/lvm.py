@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from torch import Tensor, nn
@@ -15,11 +15,34 @@ from bochner.models.sites import Sites
 
 
 class View(nn.Module):
-    """One group of columns: its name, its kernel and its likelihood, with sites where that is not Gaussian."""
+    """One group of columns: its name, its kernel and its likelihood, with sites where that is not Gaussian.
 
-    def __init__(self, name: str, kernel: SpectralKernel, likelihood: Likelihood, sites: Sites | None = None) -> None:
+    Parameters
+    ----------
+    name : str
+    kernel : SpectralKernel
+        Of the dimensions that the view sees.
+    likelihood : Likelihood
+    sites : Sites, optional
+    dims : sequence of int, optional
+        The latent dimensions that the view sees; None: all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kernel: SpectralKernel,
+        likelihood: Likelihood,
+        sites: Sites | None = None,
+        dims: Sequence[int] | None = None,
+    ) -> None:
         super().__init__()
         self.name, self.kernel, self.likelihood, self.sites = name, kernel, likelihood, sites
+        self.dims = None if dims is None else tuple(dims)
+
+    def see(self, x: Tensor) -> Tensor:
+        """Return the latents as this view sees them, (n, D) -> (n, D_v)."""
+        return x if self.dims is None else x[:, list(self.dims)]
 
     @property
     def noise_variance(self) -> Tensor:

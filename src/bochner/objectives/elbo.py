@@ -82,7 +82,7 @@ def draw(
     spectra = tuple(
         view.kernel.noise(
             n_frequencies,
-            model.n_components,
+            model.n_components if view.dims is None else len(view.dims),
             random.generator(seed, f"{purpose}/spectrum/{view.name}", step, device=mean.device),
             sampling,
         )
@@ -144,14 +144,14 @@ def elbo(
     updates: list[SiteUpdate | None] = []
     chosen = draws.columns or (None,) * len(model.views)
     for view, noise, blocks, columns in zip(model.views, draws.spectra, data, chosen, strict=True):
-        f = view.kernel.frequencies(noise)
+        f, seen = view.kernel.frequencies(noise), view.see(x)
         if view.sites is None:
             s2 = view.noise_variance
-            values.append(view_evidence(x, f, s2, blocks, chunk_rows=chunk_rows, reduce=reduce))
+            values.append(view_evidence(seen, f, s2, blocks, chunk_rows=chunk_rows, reduce=reduce))
             updates.append(None)
         else:
             likelihood = cast(LocalLikelihood, view.likelihood)
-            local = local_evidence(x, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=n_sweeps)
+            local = local_evidence(seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=n_sweeps)
             values.append(local.value)
             updates.append(local.update)
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
