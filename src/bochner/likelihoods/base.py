@@ -93,6 +93,11 @@ class LocalLikelihood(Likelihood, ABC):
 
     Psi holds everything: intercept, offset and phi(x)^T a. Data columns may become several columns of psi (the
     sticks of a categorical column); y below is what ``encode`` returned, finite everywhere.
+
+    Attributes
+    ----------
+    support : {"positive", "binary", "trials", "counts", "categories"}
+        What an entry can be; anything else is refused with view, row, column and value.
     """
 
     support: ClassVar[str]
