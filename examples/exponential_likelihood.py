@@ -25,7 +25,7 @@ class Exponential(LocalLikelihood):
     def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
         return psi.exp() * torch.empty_like(psi).exponential_(generator=source)
 
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
         return y.nanmean(0).log()
 
     def first(self, y: Tensor, mean: Tensor) -> Tensor:  # the first Newton steps start near the data

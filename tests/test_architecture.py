@@ -25,6 +25,7 @@ FLOORS: dict[str, str] = {
     "F3 features": """
         features.fourier features.derivatives features.bounds features.spherical features.maclaurin features""",
     "F4 likelihoods": """
+        likelihoods.likelihood
         likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.binomial likelihoods.counts
         likelihoods.negative_binomial likelihoods.poisson likelihoods.categorical likelihoods""",
     "F5 models": """
@@ -41,6 +42,7 @@ FLOORS: dict[str, str] = {
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
+        estimators.docstrings
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
         estimators.base estimators.lvm estimators.srflvm
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
