@@ -1,5 +1,6 @@
 """Sphinx settings: ``make docs``. Warnings are errors, every example is run, and the site opens offline."""
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -23,7 +24,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "_generated", "_templates", "gallery/sg_execution_times.rst"]
+exclude_patterns = ["_build", "_generated", "_templates"]
 templates_path = ["_templates"]
 nitpicky = True
 # What is not ours has no page here: no inventory is fetched, so that the build needs no network either.
@@ -67,6 +68,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,
+    "write_computation_times": False,
     "min_reported_time": 1e9,
     "plot_gallery": True,
 }
@@ -78,6 +80,21 @@ reference.write_api(HERE / "api")
 reference.write_command_line(HERE / "_generated" / "cli.md")
 
 
-def setup(app: object) -> None:
-    """Refuse pages that would fetch anything when they are opened."""
+def of_others(app, what, name, thing, skip, options):
+    """Leave out what scikit-learn and torch define: they document it themselves."""
+    return True if (getattr(thing, "__module__", None) or "").startswith(("sklearn.", "torch.")) else None
+
+
+def escape_types(app, what, name, thing, options, lines):
+    """Write "(n_iter_,)" in the type of an attribute so that the underscore is no reference."""
+    for i, line in enumerate(lines):
+        head, colon, kind = line.partition(" : ")
+        if colon:
+            lines[i] = head + colon + re.sub(r"(?<=\w)_(?!\w)", r"\\_", kind)
+
+
+def setup(app):
+    """Hook in: what is left out, what is escaped, and the check that pages open without a network."""
+    app.connect("autodoc-skip-member", of_others)
+    app.connect("autodoc-process-docstring", escape_types, priority=100)  # before numpydoc
     offline.connect(app)

@@ -71,9 +71,12 @@ def write_api(folder: Path) -> None:
     parts += [_heading("Modules", "-"), ".. toctree::", "   :maxdepth: 1", "", *(f"   {n}" for n in sorted(found)), ""]
     _write(folder / "index.rst", "\n".join(parts))
     for short, module in found.items():
+        target = f".. module:: bochner.{short}\n"
         intro = inspect.cleandoc(module.__doc__ or "")
         title = _heading(f"{_TITLES.get(short, short.title())} (bo.{short})", "=")
-        _write(folder / f"{short}.rst", "\n".join([title, intro, "", _table(f"bochner.{short}", public(module))]))
+        _write(
+            folder / f"{short}.rst", "\n".join([target, title, intro, "", _table(f"bochner.{short}", public(module))])
+        )
 
 
 def write_command_line(path: Path) -> None:
@@ -97,7 +100,11 @@ def _command(name: str, command: Any) -> list[str]:
         flags = _value(p) if p in arguments else ", ".join([*p.opts, *p.secondary_opts])
         value = "" if p in arguments or getattr(p, "is_flag", False) else f" {_value(p)}"
         needed = "required" if p.required else ""
-        shown = "" if any(p.default is nothing for nothing in (None, False, ())) or p.required else f"default {_plain(p.default)}"
+        shown = (
+            ""
+            if any(p.default is nothing for nothing in (None, False, ())) or p.required
+            else f"default {_plain(p.default)}"
+        )
         text = (p.help or "").replace("|", "\\|").rstrip()
         lines.append(f"| `{flags}{value}` | {text} | {needed or shown} |")
     return [*lines, ""]
