@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import bochner as bo
 
 N_ROWS = 569
-STEPS = 200
+STEPS = 100
 
 # %%
 # Every third row lacks its "worst" values. Columns have different units, so they are standardised first.
