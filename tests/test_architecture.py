@@ -26,6 +26,7 @@ FLOORS: dict[str, str] = {
     "F3 features": """
         features.fourier features.derivatives features.bounds features.spherical features.maclaurin features""",
     "F4 likelihoods": """
+        likelihoods.likelihood
         likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.binomial likelihoods.counts
         likelihoods.negative_binomial likelihoods.poisson likelihoods.categorical likelihoods""",
     "F5 models": """
@@ -43,6 +44,7 @@ FLOORS: dict[str, str] = {
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.latents
+        estimators.docstrings
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
         estimators.base estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein

@@ -27,6 +27,7 @@ from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
 from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.kernels.stationary import RBF, Matern
+from cauchy_kernel import Cauchy
 
 DIMENSIONS = (1, 2, 3)
 
@@ -79,6 +80,7 @@ EXAMPLES: dict[type[Kernel], Callable[[int], list[Kernel]]] = {
     BivariateSpectralMixture: lambda d: [bivariate(d)],
     DirichletProcessMixture: lambda d: [dirichlet(d)],
     Sum: lambda d: [Sum([RBF(0.5), Periodic(2.0, 1.0)]), Sum([Gibbs(), next_gen(d)])],
+    Cauchy: lambda d: [Cauchy(), Cauchy(0.6)],  # the documentation's kernel of one's own
     SpectralSum: lambda d: [
         SpectralSum([spectral_mixture(d), Matern(0.8, 1.5)]),
         SpectralSum([RBF(0.5), next_gen(d)]),
@@ -372,6 +374,10 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
         ({**PROCESS, "variance": 0.0}, "variance must be positive and finite, got 0.0"),
         ({**PROCESS, "prior": (1.0, 0.0)}, "prior must be two positive numbers, shape and rate of a Gamma"),
         ({"n_points": 0}, "n_points must be at least 1, got 0"),
+    ],
+    Cauchy: [
+        ({"lengthscale": -1.0}, "lengthscale must be positive and finite, got -1.0"),
+        ({"lengthscale": [1.0, 2.0]}, r"lengthscale must be a number, got shape \(2,\)"),
     ],
     Sum: [
         ({"kernels": []}, "kernels must be a list of at least one Kernel"),

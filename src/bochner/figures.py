@@ -16,13 +16,35 @@ COLOURS = (
 
 
 def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
-    """Write the figure of an Axes to a file and return its path."""
+    """Write the figure of an Axes to a file and return its path.
+
+    Parameters
+    ----------
+    ax : Axes
+    path : path
+        Its ending chooses the format: .png, .pdf, .svg.
+    dpi : int, default=150
+
+    Returns
+    -------
+    Path
+    """
     figure(ax).savefig(path, dpi=dpi)
     return Path(path)
 
 
 def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
     """Make a new figure of so many inches and return its Axes, side by side.
+
+    Parameters
+    ----------
+    width, height : float
+        Inches.
+    n_columns : int, default=1
+
+    Returns
+    -------
+    list of Axes
 
     Raises
     ------

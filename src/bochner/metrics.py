@@ -51,7 +51,22 @@ def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Array:
 
 
 def mean_aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> float:
-    """Mean of `aligned_r2` over the true dimensions."""
+    """Mean of `aligned_r2` over the true dimensions.
+
+    Parameters
+    ----------
+    X_true : array-like, shape (N, D)
+    Z : array-like, shape (N, D_z)
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        As `aligned_r2`.
+    """
     return float(aligned_r2(X_true, Z).mean())
 
 
@@ -64,6 +79,15 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     labels : array-like, shape (N,)
     k : int
         Neighbours; at most the rows of four folds.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        Labels are not one per row, or k does not fit the rows.
     """
     Z = _matrix("Z", Z)
     y = np.asarray(labels)
@@ -86,6 +110,15 @@ def trustworthiness(X: ArrayLike, Z: ArrayLike, k: int = 10) -> float:
     Z : array-like, shape (N, D)
     k : int
         Neighbours; less than N / 2.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        Rows differ in number, or k does not fit them.
     """
     X, Z = _matrix("X", X), _matrix("Z", Z)
     _same_rows({"X": X, "Z": Z})
@@ -103,6 +136,15 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
     true, predicted : array-like, one shape
         Finite where the mask is True (everywhere without a mask).
     mask : array-like of bool, same shape, optional
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        Shapes differ, a value is not finite, or nothing is left to compare.
     """
     a, b = (np.asarray(values, dtype=np.float64) for values in (true, predicted))
     _same_shape({"true": a, "predicted": b})
@@ -127,6 +169,15 @@ def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.
         std >= 0.
     level : float
         In (0, 1).
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        Shapes differ, a value is not finite, a deviation is negative, or the level is outside (0, 1).
     """
     if not 0 < level < 1:
         raise InputError(message("a level between 0 and 1", str(level), "write 0.9 for nine in ten"))
@@ -147,6 +198,11 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     Returns
     -------
     ndarray of float64, the same shape
+
+    Raises
+    ------
+    InputError
+        Shapes differ, a value is not finite, or a deviation is not positive.
     """
     t, m, s = _predictive(true, mean, std)
     if not s.all():
@@ -155,7 +211,22 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
 
 
 def relative_error(A: ArrayLike, B: ArrayLike) -> float:
-    """Frobenius norm of A − B over that of B, the reference; one shape (N, M)."""
+    """Frobenius norm of A − B over that of B, the reference; one shape (N, M).
+
+    Parameters
+    ----------
+    A, B : array-like, shape (N, M)
+        B is the reference.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        Shapes differ, an entry is not finite, or B is zero.
+    """
     a, b = _matrix("A", A), _matrix("B", B)
     _same_shape({"A": a, "B": b})
     size = np.linalg.norm(b)

@@ -22,7 +22,7 @@ class Support:
 
     Attributes
     ----------
-    kind : {"real", "binary", "trials", "counts", "categories"}
+    kind : {"real", "positive", "binary", "trials", "counts", "categories"}
     largest : ndarray of shape (), or (M_v,), optional
         Of trials.
     categories : sequence of sequence of float, optional
@@ -37,6 +37,8 @@ class Support:
         """Return which entries cannot be, what was expected and what to do."""
         if self.kind == "binary":
             return (X != 0) & (X != 1), "zeros and ones", "threshold the column, or choose another likelihood"
+        if self.kind == "positive":
+            return X <= 0, "numbers above 0", "correct the value, or choose another likelihood"
         if self.kind == "categories":
             known = [np.isin(X[:, j], own) for j, own in enumerate(self.categories or ())]
             bad = ~np.stack(known, axis=1) if known else np.zeros(X.shape, dtype=bool)

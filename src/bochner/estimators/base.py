@@ -155,11 +155,28 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         return data, chosen, offsets
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
-        """Fit and return ``embedding_``, which is ``transform(X)``."""
+        """Fit and return ``embedding_``, which is ``transform(X)``.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, M)
+        y : ignored
+        **fit_params
+            Of ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (N, D)
+        """
         return self.fit(X, y, **fit_params).embedding_
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file, whole or not at all: JSON and tensors, never rows, never code.
+
+        Parameters
+        ----------
+        path : path
+            `bochner.load` reads it.
 
         Raises
         ------

@@ -100,6 +100,10 @@ class RandomMaclaurin(_SphereMap):
             Only its shape matters.
         y : ignored
 
+        Returns
+        -------
+        self
+
         Raises
         ------
         InputError
@@ -206,6 +210,10 @@ class SphericalFeatures(_SphereMap):
         X : array-like or Tensor of shape (n_samples, n_features)
             Only its shape matters.
         y : ignored
+
+        Returns
+        -------
+        self
 
         Raises
         ------

@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import StrOptions
 from bochner.errors import InputError, message
 from bochner.estimators import constraints
 from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.docstrings import described_by
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.nonstationary import SpectralSum
 from bochner.kernels.periodic import Periodic
@@ -76,6 +77,7 @@ class NGMVLVM(LatentVariableEstimator):
     checkpoint : path, optional
         File that training writes now and then, and continues from when it is there; removed at the end.
     random_state : int, RandomState instance or None, default=None
+        Same seed, same result; None draws afresh.
     verbose : int, default=0
         1 shows a progress bar when standard error is a terminal.
 
@@ -142,10 +144,11 @@ class NGMVLVM(LatentVariableEstimator):
         return NextGenSpectralMixture()
 
 
+@described_by(NGMVLVM)
 class AdvisedRFLVM(LatentVariableEstimator):
     """The stationary sibling: spectral mixture kernels and a learned projection variance that prevents collapse.
 
-    With ``views`` it is MV-ARFLVM. Parameters and attributes are those of `NGMVLVM`.
+    With ``views`` it is MV-ARFLVM.
 
     Notes
     -----
@@ -156,18 +159,17 @@ class AdvisedRFLVM(LatentVariableEstimator):
         return SpectralMixture()
 
 
+@described_by(NGMVLVM)
 class RandomFeatureLVM(LatentVariableEstimator):
     """The general model, of which the others are configurations: any kernel with a spectral density per view.
 
     Parameters
     ----------
-    n_components : int, default=2
     kernel : name, SpectralKernel, or dict of view to one of these, default="ng-sm"
         Names: "ng-sm", "sm", "rbf", "matern", "periodic", "rbf+periodic" (a sum; `bochner.kernels.SpectralSum` makes
         others). Parameters the kernel was given are where its training starts; those left at None are chosen.
     inference : {"variational"}, default="variational"
-    **others
-        As in `NGMVLVM`, and so are the attributes.
+        How the model is fitted.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

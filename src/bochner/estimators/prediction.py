@@ -166,11 +166,33 @@ class PredictionMixin(TransformerMixin):
         """Return the mean over rows of log p(observed entries), in nats and original units.
 
         Integrated over the latent by importance sampling around each row's placement.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, M)
+        y : ignored
+        size_factors : array-like of shape (n,), or dict of view to one, optional
+            As in ``transform``.
+
+        Returns
+        -------
+        float
         """
         return float(self.score_samples(X, size_factors).mean())
 
     def score_samples(self, X: ArrayLike, size_factors: Any = None) -> NDArray[np.float64]:
-        """Return log p(observed entries) of every row, shape (n,)."""
+        """Return log p(observed entries) of every row, in nats and original units.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, M)
+        size_factors : array-like of shape (n,), or dict of view to one, optional
+            As in ``transform``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
         rows, placement = self._split(values), self._place(values, offsets)
@@ -180,7 +202,17 @@ class PredictionMixin(TransformerMixin):
         return total
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
-        """Draw new rows from the fitted model, shape (n_samples, M): latents from the prior, noise included."""
+        """Draw new rows from the fitted model: latents from the prior, noise included.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, M)
+        """
         check_is_fitted(self)
         if n_samples < 1:
             raise InputError(message("n_samples of at least 1", str(n_samples), "ask for a positive number of rows"))

@@ -8,23 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.docstrings import described_by
+from bochner.estimators.lvm import NGMVLVM
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 
 
+@described_by(NGMVLVM)
 class SRFLVM(LatentVariableEstimator):
     """The latent variable model with Dirichlet process mixture kernels, by block coordinate variational inference.
 
     Parameters
     ----------
-    n_components : int, default=2
-        D, latent dimensions.
     n_mixtures : int or "auto", default="auto"
         T, the most components that a view's kernel can have; "auto" is 20. The data decide how many it uses.
     n_frequencies : int or "auto", default="auto"
         H, all spectral points of a view: K = 2 H features; "auto" is 100.
-    **others
-        As in `NGMVLVM`.
 
     Attributes
     ----------
@@ -38,8 +37,6 @@ class SRFLVM(LatentVariableEstimator):
     block_history_ : dict of str to ndarray
         The bound after every block of every sweep, on draws that a sweep's blocks share: "step", "gradient" (latents,
         spectra, noise), "z", "merge", "birth", "v", "alpha"; nats, original units.
-    others
-        As in `NGMVLVM`.
 
     Notes
     -----

@@ -57,8 +57,8 @@ def sharper_bound(
 
     Parameters
     ----------
-    epsilon, n_rows, n_frequencies, weights, spectral_norm
-        As in ``published_bound``.
+    epsilon, n_rows, n_frequencies, weights, spectral_norm : number, or sequence of Q floats for the weights
+        As in `published_bound`.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def frequencies_needed(
         The deviation in spectral norm that is too much, positive; 0.1 ``spectral_norm``, say.
     probability : float, default=0.05
         Of that deviation or a larger one, in (0, 1).
-    n_rows, weights, spectral_norm
-        As in ``published_bound``.
+    n_rows, weights, spectral_norm : number, or sequence of Q floats for the weights
+        As in `published_bound`.
 
     Returns
     -------
@@ -128,8 +128,8 @@ def error_allowed(
     ----------
     n_frequencies : int
         H.
-    probability, n_rows, weights, spectral_norm
-        As in ``frequencies_needed``, of which this is the inverse.
+    probability, n_rows, weights, spectral_norm : number, or sequence of Q floats for the weights
+        As in `frequencies_needed`, of which this is the inverse.
 
     Returns
     -------

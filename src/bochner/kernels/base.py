@@ -39,12 +39,26 @@ class Frequencies:
         return 2 * self.first.shape[0]
 
     def to(self, dtype: torch.dtype) -> Frequencies:
-        """Return the same points in another precision."""
+        """Return the same points in another precision.
+
+        Parameters
+        ----------
+        dtype : torch.dtype
+
+        Returns
+        -------
+        Frequencies
+        """
         second = None if self.second is None else self.second.to(dtype)
         return Frequencies(self.first.to(dtype), second, self.amplitude.to(dtype))
 
     def detach(self) -> Frequencies:
-        """Return the same points without their history."""
+        """Return the same points without their history.
+
+        Returns
+        -------
+        Frequencies
+        """
         second = None if self.second is None else self.second.detach()
         return Frequencies(self.first.detach(), second, self.amplitude.detach())
 
@@ -77,11 +91,36 @@ class Kernel(nn.Module, ABC):
         self._params = params
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """Return the constructor's arguments, the very objects that were passed."""
+        """Return the constructor's arguments, the very objects that were passed.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Ignored: scikit-learn's signature.
+
+        Returns
+        -------
+        dict
+        """
         return dict(self._params)
 
     def set_params(self, **params: Any) -> Self:
-        """Build the kernel anew with some constructor arguments replaced."""
+        """Build the kernel anew with some constructor arguments replaced.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            A name is unknown.
+        """
         unknown = sorted(set(params) - set(self._params))
         if unknown:
             raise InputError(f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(self._params)}.")
@@ -89,11 +128,21 @@ class Kernel(nn.Module, ABC):
         return self
 
     def extra_repr(self) -> str:
-        """Show the constructor's arguments: ``repr`` of an estimator must not hide them."""
+        """Show the constructor's arguments: ``repr`` of an estimator must not hide them.
+
+        Returns
+        -------
+        str
+        """
         return ", ".join(f"{name}={value!r}" for name, value in self._params.items() if name != "kernels")
 
     def values(self) -> dict[str, Tensor]:
-        """Return the current parameters in natural units: ``log_x``, ``atanh_x`` and ``logit_x`` as x."""
+        """Return the current parameters in natural units: ``log_x``, ``atanh_x`` and ``logit_x`` as x.
+
+        Returns
+        -------
+        dict of str to Tensor
+        """
         undo = {"log_": torch.exp, "atanh_": torch.tanh, "logit_": torch.sigmoid}
         out = {}
         for name, parameter in self.named_parameters():
@@ -106,7 +155,18 @@ class Kernel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return k(x_i, y_j): shapes (N, D), (N', D) -> (N, N'); y = None means y = x."""
+        """Return k(x_i, y_j): shapes (N, D), (N', D) -> (N, N'); y = None means y = x.
+
+        Parameters
+        ----------
+        x : Tensor of shape (N, D)
+        y : Tensor of shape (N', D), optional
+            Left out, it is x.
+
+        Returns
+        -------
+        Tensor of shape (N, N')
+        """
 
 
 class SpectralKernel(Kernel, ABC):
@@ -123,14 +183,49 @@ class SpectralKernel(Kernel, ABC):
 
     @abstractmethod
     def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
-        """Draw the base noise of H points per mixture component, shape (Q, H, number of noise columns)."""
+        """Draw the base noise of H points per mixture component, shape (Q, H, number of noise columns).
+
+        Parameters
+        ----------
+        n_frequencies : int
+            H.
+        n_components : int
+            D.
+        source : torch.Generator
+        sampling : {"iid", "orthogonal", "sobol"}
+
+        Returns
+        -------
+        Tensor of shape (Q, H, number of noise columns)
+            Usually standard normal, by `bochner.random.normal`.
+        """
 
     @abstractmethod
     def frequencies(self, noise: Tensor) -> Frequencies:
-        """Turn base noise into P = Q H spectral points (pairs), differentiably in the parameters."""
+        """Turn base noise into P = Q H spectral points (pairs), differentiably in the parameters.
+
+        Parameters
+        ----------
+        noise : Tensor of shape (Q, H, number of noise columns)
+            As ``noise`` drew it.
+
+        Returns
+        -------
+        Frequencies
+            Whose features have the closed form as their mean: the squares of the amplitudes add up to k(x, x).
+        """
 
     def prepared(self, n_frequencies: int) -> Self:  # noqa: ARG002 - most kernels take any number
-        """Return what the kernel of a model with H points per component is like."""
+        """Return what the kernel of a model with H points per component is like.
+
+        Parameters
+        ----------
+        n_frequencies : int
+
+        Returns
+        -------
+        SpectralKernel
+        """
         return self
 
     @abstractmethod
@@ -138,6 +233,16 @@ class SpectralKernel(Kernel, ABC):
         """Return a kernel of this kind to start training from, for latents of about unit variance.
 
         Arguments the user gave are kept; those left at None are chosen.
+
+        Parameters
+        ----------
+        n_mixtures, n_components : int
+            Q and D.
+        source : torch.Generator
+
+        Returns
+        -------
+        SpectralKernel
         """
 
 

@@ -145,7 +145,15 @@ class DirichletProcessMixture(SpectralKernel):
         return Frequencies(w, None, ((0.5 * self.log_variance).exp() / n_points**0.5).expand(n_points))
 
     def assign(self, noise: Tensor) -> Tensor:
-        """Return the components z that noise of shape (1, H, D + 1) chooses, shape (H,).
+        """Return the components z that noise chooses.
+
+        Parameters
+        ----------
+        noise : Tensor of shape (1, H, D + 1)
+
+        Returns
+        -------
+        Tensor of shape (H,), int64
 
         Raises
         ------

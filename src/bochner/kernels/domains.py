@@ -35,11 +35,36 @@ class IndefiniteKernel(ABC):
     radial: ClassVar[bool] = False
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """Return the constructor's arguments, the very objects that were passed."""
+        """Return the constructor's arguments, the very objects that were passed.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Ignored: scikit-learn's signature.
+
+        Returns
+        -------
+        dict
+        """
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Build the kernel anew with some constructor arguments replaced."""
+        """Build the kernel anew with some constructor arguments replaced.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            A name is unknown.
+        """
         known = self.get_params()
         unknown = sorted(set(params) - set(known))
         if unknown:
@@ -56,6 +81,10 @@ class IndefiniteKernel(ABC):
         Parameters
         ----------
         rows : Tensor of shape (n, d)
+
+        Returns
+        -------
+        Tensor of shape (n, d)
 
         Raises
         ------

@@ -29,7 +29,19 @@ class DotProduct(IndefiniteKernel):
 
     @abstractmethod
     def of_product(self, t: Tensor, n_features: int) -> Tensor:
-        """Return k as a function of t = <x, y> in [-1, 1], elementwise."""
+        """Return k as a function of t = <x, y> in [-1, 1], elementwise.
+
+        Parameters
+        ----------
+        t : Tensor
+            Products of rows on the sphere.
+        n_features : int
+            Columns of the rows.
+
+        Returns
+        -------
+        Tensor, as t
+        """
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j) for rows on the sphere: (n, d), (m, d) -> (n, m)."""
@@ -60,7 +72,12 @@ class Polynomial(DotProduct):
         return (1.0 + t) ** int(self.degree)
 
     def maclaurin(self) -> list[float]:
-        """Return the coefficients of t^0, t^1, ..."""
+        """Return the coefficients of t^0, t^1, ...
+
+        Returns
+        -------
+        list of float
+        """
         return [float(math.comb(int(self.degree), n)) for n in range(int(self.degree) + 1)]
 
 
@@ -91,7 +108,12 @@ class DotProductSeries(DotProduct):
         return total
 
     def maclaurin(self) -> list[float]:
-        """Return the coefficients of t^0, t^1, ..."""
+        """Return the coefficients of t^0, t^1, ...
+
+        Returns
+        -------
+        list of float
+        """
         return [float(a) for a in self.coefficients]
 
 
@@ -193,7 +215,16 @@ class TL1(IndefiniteKernel):
         self.tau = tau
 
     def tau_for(self, n_features: int) -> float:
-        """Return tau for rows of so many columns."""
+        """Return tau for rows of so many columns.
+
+        Parameters
+        ----------
+        n_features : int
+
+        Returns
+        -------
+        float
+        """
         return 0.7 * n_features if self.tau is None else float(self.tau)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:

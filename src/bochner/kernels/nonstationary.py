@@ -17,9 +17,10 @@ from bochner.kernels.stationary import log_scale
 
 
 class Gibbs(Kernel):
-    """An RBF kernel whose lengthscale l(x) = lengthscale exp(-decay |x|) varies with the point; exact only.
+    """An RBF kernel whose lengthscale varies with the point; exact only.
 
-    k(x, x') = variance (2 l l' / (l^2 + l'^2))^(D/2) exp(-|x - x'|^2 / (l^2 + l'^2)).
+    l(x) = lengthscale exp(-decay norm(x)), and
+    k(x, x') = variance (2 l l' / (l^2 + l'^2))^(D/2) exp(-norm(x - x')^2 / (l^2 + l'^2)).
 
     Parameters
     ----------

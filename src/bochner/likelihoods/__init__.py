@@ -1,6 +1,6 @@
 """Likelihoods: the distribution of one observed entry given its noise-free value."""
 
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.base import Curvatures, Likelihood, LocalLikelihood, Slopes
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.gaussian import Gaussian
@@ -11,9 +11,11 @@ __all__ = [
     "Bernoulli",
     "Binomial",
     "Categorical",
+    "Curvatures",
     "Gaussian",
     "Likelihood",
     "LocalLikelihood",
     "NegativeBinomial",
     "Poisson",
+    "Slopes",
 ]

@@ -1,62 +1,16 @@
-"""What a bound and a prediction need to know of the distribution of a view's data."""
+"""What a bound needs to know of the distribution of a view's data."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bochner.quadrature import log_normal_mean, normal_mean
+from bochner.likelihoods.likelihood import Likelihood
 
-
-class Likelihood(nn.Module, ABC):
-    """The distribution of one observed entry y given its linear predictor psi.
-
-    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those very objects.
-    """
-
-    name: ClassVar[str]
-
-    def __init__(self, **params: Any) -> None:
-        super().__init__()
-        self._params = params
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """Return the constructor's arguments, the very objects that were passed."""
-        return dict(self._params)
-
-    def extra_repr(self) -> str:
-        """Show the constructor's arguments."""
-        return ", ".join(f"{name}={value!r}" for name, value in self._params.items())
-
-    @abstractmethod
-    def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
-        """Return log p(y | psi), elementwise, in nats."""
-
-    @abstractmethod
-    def mean(self, psi: Tensor) -> Tensor:
-        """Return E[y | psi], elementwise."""
-
-    @abstractmethod
-    def variance(self, psi: Tensor) -> Tensor:
-        """Return Var[y | psi], elementwise."""
-
-    @abstractmethod
-    def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
-        """Draw y given psi, elementwise."""
-
-    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of y when psi ~ N(mean, variance), by the laws of total mean and variance."""
-        first = normal_mean(self.mean, mean, variance)
-        second = normal_mean(lambda psi: self.variance(psi) + self.mean(psi).square(), mean, variance)
-        return first, (second - first.square()).clamp(min=0.0)
-
-    def log_predictive(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return log of the integral of p(y | psi) N(psi; mean, variance), elementwise, in nats."""
-        return log_normal_mean(lambda psi: self.log_prob(y, psi), mean, variance)
+__all__ = ["Curvatures", "Likelihood", "LocalLikelihood", "Slopes"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +47,11 @@ class LocalLikelihood(Likelihood, ABC):
 
     Psi holds everything: intercept, offset and phi(x)^T a. Data columns may become several columns of psi (the
     sticks of a categorical column); y below is what ``encode`` returned, finite everywhere.
+
+    Attributes
+    ----------
+    support : {"positive", "binary", "trials", "counts", "categories"}
+        What an entry can be; anything else is refused with view, row, column and value.
     """
 
     support: ClassVar[str]
@@ -107,11 +66,26 @@ class LocalLikelihood(Likelihood, ABC):
             As observed, NaN = missing.
         offset : Tensor of shape (N,), optional
             Logarithms of the size factors.
+
+        Returns
+        -------
+        LocalLikelihood
         """
         return type(self)(**self._params)
 
     def encode(self, Y: Tensor) -> Tensor:
-        """Return what the bound sees of data (n, M): shape (n, columns of psi), NaN = missing."""
+        """Return what the bound sees of data (n, M): shape (n, columns of psi), NaN = missing.
+
+        Parameters
+        ----------
+        Y : Tensor of shape (n, M)
+            NaN = missing.
+
+        Returns
+        -------
+        Tensor of shape (n, columns of psi)
+            NaN = missing.
+        """
         return Y
 
     @property
@@ -121,15 +95,50 @@ class LocalLikelihood(Likelihood, ABC):
 
     @abstractmethod
     def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return where the intercepts start, shape (columns of psi,), finite for any data; y has NaN = missing."""
+        """Return where the intercepts start, shape (columns of psi,), finite for any data; y has NaN = missing.
+
+        Parameters
+        ----------
+        y : Tensor of shape (N, columns of psi)
+            As ``encode`` returned it, NaN = missing.
+        offset : Tensor of shape (N,) or None
+            Logarithms of the size factors.
+
+        Returns
+        -------
+        Tensor of shape (columns of psi,)
+            Finite for any data.
+        """
 
     def first(self, y: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002 - for bounds that are not quadratic
-        """Return psi where the first bound is laid; mean is intercept plus offset."""
+        """Return psi where the first bound is laid; mean is intercept plus offset.
+
+        Parameters
+        ----------
+        y, mean : Tensor of shape (n, m)
+            mean is intercept plus offset.
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
         return mean
 
     @abstractmethod
     def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return real numbers that vary as psi does, for starts only; shape (n, M'), NaN = missing."""
+        """Return real numbers that vary as psi does, for starts only; shape (n, M'), NaN = missing.
+
+        Parameters
+        ----------
+        Y : Tensor of shape (n, M)
+            NaN = missing.
+        offset : Tensor of shape (n,) or None
+
+        Returns
+        -------
+        Tensor of shape (n, M')
+            NaN = missing.
+        """
 
     @abstractmethod
     def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
@@ -141,15 +150,40 @@ class LocalLikelihood(Likelihood, ABC):
             Of psi under q.
         columns : Tensor of shape (m,), int64, optional
             Which columns of the view these are; None means all.
+
+        Returns
+        -------
+        Slopes
         """
 
     def parameter_value(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Return what the likelihood's own parameters maximise, elementwise, up to what does not depend on them."""
+        """Return what the likelihood's own parameters maximise, elementwise, up to what does not depend on them.
+
+        Parameters
+        ----------
+        y, mean, variance : Tensor of shape (n, m)
+            Of psi under q.
+        columns : Tensor of shape (m,), int64, optional
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
         return self.slopes(y, mean, variance, columns).value
 
     @abstractmethod
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
-        """Return the second derivatives of the bound; all columns."""
+        """Return the second derivatives of the bound; all columns.
+
+        Parameters
+        ----------
+        y, mean, variance : Tensor of shape (n, m)
+            Of psi under q.
+
+        Returns
+        -------
+        Curvatures
+        """
 
     @abstractmethod
     def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:

@@ -59,7 +59,16 @@ class Categorical(LocalLikelihood):
         return type(self)(found)
 
     def codes(self, Y: Tensor) -> Tensor:
-        """Return the position of each value among its column's categories; -1 if unknown, NaN if missing."""
+        """Return the position of each value among its column's categories; -1 if unknown, NaN if missing.
+
+        Parameters
+        ----------
+        Y : Tensor of shape (n, M)
+
+        Returns
+        -------
+        Tensor of shape (n, M)
+        """
         out = torch.full_like(Y, -1.0)
         for j, own in enumerate(self._known):
             for k, value in enumerate(own):
@@ -81,7 +90,17 @@ class Categorical(LocalLikelihood):
         return y * psi - torch.nn.functional.softplus(psi)
 
     def probabilities(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
-        """Return p(y = k) of every column when psi ~ N(mean, variance): one (n, C) per column."""
+        """Return p(y = k) of every column when psi ~ N(mean, variance): one (n, C) per column.
+
+        Parameters
+        ----------
+        mean, variance : Tensor of shape (n, sticks)
+
+        Returns
+        -------
+        list of Tensor of shape (n, C)
+            One per column.
+        """
         taken = normal_mean(torch.sigmoid, mean, variance)
         out = []
         for part, own in zip(torch.split(taken, list(self.group_sizes), dim=1), self._known, strict=True):

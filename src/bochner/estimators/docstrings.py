@@ -1,0 +1,61 @@
+"""Docstrings of sibling estimators: what they share with one of them is written once and shown by all."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+_HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+_SHARED = ("Parameters", "Attributes")
+
+C = TypeVar("C", bound=type)
+
+
+def described_by(base: type) -> Callable[[C], C]:
+    """Return a decorator that adds the parameters and attributes of ``base`` which a class does not describe itself.
+
+    Parameters
+    ----------
+    base : type
+        Its docstring has all of them; parameters that the class does not take are left out.
+
+    Returns
+    -------
+    callable
+    """
+
+    def complete(cls: C) -> C:
+        own, theirs = _sections(cls), _sections(base)
+        for section in _SHARED:
+            entries = _entries(theirs.get(section, "")) | _entries(own.get(section, ""))
+            own[section] = "\n".join(entries[name] for name in _order(cls, section, own, entries))
+        cls.__doc__ = _joined(own)
+        return cls
+
+    return complete
+
+
+def _order(cls: type, section: str, own: dict[str, str], entries: dict[str, str]) -> Iterable[str]:
+    """Parameters as in the signature; attributes of the class's own first."""
+    if section == "Parameters":
+        return [name for name in inspect.signature(cls).parameters if name in entries]
+    return dict.fromkeys([*_entries(own.get(section, "")), *entries])
+
+
+def _sections(cls: type) -> dict[str, str]:
+    """Text by section, the summary under "", in the order that numpydoc wants."""
+    parts = _HEADING.split(inspect.cleandoc(cls.__doc__ or ""))
+    return {"": parts[0]} | dict.fromkeys(_SHARED, "") | dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _entries(text: str) -> dict[str, str]:
+    """Blocks of a section by the name that they begin with: a line without indent begins one."""
+    blocks = re.split(r"\n(?=\S)", text.strip())
+    return {block.split(" : ")[0].split("\n")[0]: block for block in blocks if block}
+
+
+def _joined(sections: dict[str, str]) -> str:
+    titled = [f"{title}\n{'-' * len(title)}\n{text.strip()}\n" for title, text in sections.items() if title and text]
+    return "\n".join([sections[""].strip() + "\n", *titled])

@@ -1,0 +1,132 @@
+"""What a prediction needs to know of the distribution of a view's data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bochner.quadrature import log_normal_mean, normal_mean
+
+
+class Likelihood(nn.Module, ABC):
+    """The distribution of one observed entry y given its linear predictor psi.
+
+    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those very objects.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__()
+        self._params = params
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """Return the constructor's arguments, the very objects that were passed.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Ignored: scikit-learn's signature.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(self._params)
+
+    def extra_repr(self) -> str:
+        """Show the constructor's arguments.
+
+        Returns
+        -------
+        str
+        """
+        return ", ".join(f"{name}={value!r}" for name, value in self._params.items())
+
+    @abstractmethod
+    def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
+        """Return log p(y | psi), elementwise, in nats.
+
+        Parameters
+        ----------
+        y, psi : Tensor of shape (n, m)
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
+
+    @abstractmethod
+    def mean(self, psi: Tensor) -> Tensor:
+        """Return E[y | psi], elementwise.
+
+        Parameters
+        ----------
+        psi : Tensor of shape (n, m)
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
+
+    @abstractmethod
+    def variance(self, psi: Tensor) -> Tensor:
+        """Return Var[y | psi], elementwise.
+
+        Parameters
+        ----------
+        psi : Tensor of shape (n, m)
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
+
+    @abstractmethod
+    def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
+        """Draw y given psi, elementwise.
+
+        Parameters
+        ----------
+        psi : Tensor of shape (n, m)
+        source : torch.Generator
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
+
+    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of y when psi ~ N(mean, variance), by the laws of total mean and variance.
+
+        Parameters
+        ----------
+        mean, variance : Tensor of shape (n, m)
+            Of psi.
+
+        Returns
+        -------
+        mean, variance : Tensor of shape (n, m)
+            Of y.
+        """
+        first = normal_mean(self.mean, mean, variance)
+        second = normal_mean(lambda psi: self.variance(psi) + self.mean(psi).square(), mean, variance)
+        return first, (second - first.square()).clamp(min=0.0)
+
+    def log_predictive(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return log of the integral of p(y | psi) N(psi; mean, variance), elementwise, in nats.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, m)
+        mean, variance : Tensor of shape (n, m)
+            Of psi.
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+        """
+        return log_normal_mean(lambda psi: self.log_prob(y, psi), mean, variance)
