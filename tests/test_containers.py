@@ -144,6 +144,19 @@ def test_names_are_kept_and_reordered_columns_are_refused(table):
         bo.NGMVLVM(**SMALL).fit(pd.DataFrame({"c0": [1.0, "x", 2.0], "c1": [1.0, 2.0, 3.0]}))
 
 
+def test_a_sparse_X_is_what_it_stands_for(table):
+    X = np.where(np.abs(table.to_numpy()) < 0.5, 0.0, table.to_numpy())
+    plain, model = bo.NGMVLVM(**SMALL).fit(X), bo.NGMVLVM(**SMALL).fit(sp.csr_array(X))
+    np.testing.assert_array_equal(model.embedding_, plain.embedding_)
+    np.testing.assert_array_equal(model.transform(sp.coo_array(X)), plain.embedding_)
+    counts = sp.csr_matrix(np.random.default_rng(0).poisson(2.0, (30, 5)))
+    model = bo.NGMVLVM(likelihood="poisson", **SMALL).fit(counts)
+    assert model.embedding_.dtype == np.float32
+    bad = sp.csr_array(np.array([[np.inf, 0.0, 0, 0, 0]]))
+    with pytest.raises(InputError, match="inf in view 'x', row 0, column 0"):
+        model.transform(bad)
+
+
 def test_new_categories_are_refused_at_transform(table):
     X = table.copy()
     X["k"] = np.arange(30) % 3

@@ -99,8 +99,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
 
         Parameters
         ----------
-        X : array-like of shape (N, M)
-            NaN = missing: single entries, or all entries of a view in a row.
+        X : array-like or sparse matrix of shape (N, M)
+            NaN = missing: single entries, or all entries of a view in a row. Zeros of a sparse matrix are observed.
         y : ignored
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.
@@ -278,6 +278,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """NaN is missing data, and float32 stays float32."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

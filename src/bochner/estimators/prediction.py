@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
+from bochner.data.sparse import dense, narrow
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators import likelihoods
@@ -275,10 +277,13 @@ class PredictionMixin(TransformerMixin):
             self,
             X,
             reset=reset,
+            accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
         )
+        if issparse(values):  # zeros are observed; written out, within a limit, in the narrowest type that holds them
+            values = dense(values, "X", narrow(X) if issparse(X) else values.dtype)
         if not reset:
             check_finite(values, self._columns, getattr(self, "feature_names_in_", None))
             own = {view.name: view.likelihood for view in self._fit.posterior}
