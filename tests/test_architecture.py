@@ -33,7 +33,8 @@ FLOORS: dict[str, str] = {
         models.stick_breaking models.frequency_mixture models.signed_frequencies
         models.mixture models.latents models.layout models.sites models.lvm models""",
     "F6 objectives": """
-        objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.local
+        objectives.statistics objectives.columnwise objectives.collapsed
+        objectives.weighted objectives.weights objectives.local
         objectives.assignment objectives.elbo objectives.krein objectives""",
     "F7 inference": """
         inference.embeddings inference.initialise inference.private inference.local_posterior inference.posterior
@@ -43,8 +44,7 @@ FLOORS: dict[str, str] = {
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
-        estimators.latents
-        estimators.docstrings
+        estimators.latents estimators.weights estimators.docstrings
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
         estimators.base estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein

@@ -44,7 +44,9 @@ def test_a_hidden_view_is_the_tempered_mixture_over_the_candidates(dim):
     # by hand: w_j ~ exp(tau E log p(y_a | x_j, A)), then the law of total variance
     made, (own, noise) = views[0].draws[0], decode(views[1:], x)
     phi = made.features(x)
-    expected = -0.5 * (torch.cdist(a[:4], phi @ made.mean).square() / 0.1 + 6 * made.spread(phi)[:, 0])
+    expected = -0.5 * (
+        torch.cdist(a[:4], phi @ made.mean).square() / 0.1 + 6 * made.spread(phi, views[0].group_of)[:, 0]
+    )
     weights = (0.25 * expected).softmax(1)
     torch.testing.assert_close(mean[:, 6:], weights @ own)
     second = torch.einsum("nj,njm->nm", weights, (own[None] - mean[:, None, 6:]).square())

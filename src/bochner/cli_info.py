@@ -78,7 +78,7 @@ def _noise(model: Any, view: str) -> dict[str, Any]:
     """What a view's likelihood learned of its own."""
     if view in model.noise_variance_:
         share = float(model.collapse_.noise_share[view])
-        return {"noise_variance": float(model.noise_variance_[view]), "noise_share": share}
+        return {"noise_variance": float(np.mean(model.noise_variance_[view])), "noise_share": share}
     return {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
 
 

@@ -61,6 +61,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
         latent: Any = "shared",
+        view_weight: Any = None,
+        noise: str = "view",
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -81,6 +83,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.landmarks = landmarks
         self.truncation = truncation
         self.latent = latent
+        self.view_weight = view_weight
+        self.noise = noise
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -143,6 +147,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
         """Choose and check the likelihoods, leave their data in the caller's units and find the size factors."""
         chosen = likelihoods.choose(self.likelihood, data, bool(self.verbose))
+        if self.noise == "column":
+            chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
         likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
         data = data.unscaled([view for view, own in chosen.items() if isinstance(own, LocalLikelihood)])
         self._scaling = data.scaling
@@ -205,7 +211,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
         gaussian = [view for view in fit.posterior if view.local is None]
-        self.noise_variance_ = {view.name: view.noise_variance * scales[view.name] ** 2 for view in gaussian}
+        self.noise_variance_ = {v.name: likelihoods.plain_noise(v.noise_variance, scales[v.name]) for v in gaussian}
         self.dispersion_ = {
             view.name: view.likelihood.dispersion.numpy()
             for view in fit.posterior
@@ -235,7 +241,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
         kept_latents = placement.mean[torch.from_numpy(kept)]
         self.variance_explained_ = diagnose.variance_explained(self._fit.posterior, kept_latents, kept_rows)
-        noise = {view.name: view.noise_variance for view in self._fit.posterior if view.local is None}
+        gaussian = [view for view in self._fit.posterior if view.local is None]
+        noise = {view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance))) for view in gaussian}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:

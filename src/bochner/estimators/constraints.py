@@ -27,6 +27,8 @@ COMMON: dict[str, list[Any]] = {
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
     "latent": [StrOptions({"shared"}), dict],
+    "noise": [StrOptions({"view", "column"})],
+    "view_weight": [None, StrOptions({"balanced"}), dict],
     "truncation": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
     "device": [str],
     "dtype": [StrOptions({"float32", "float64"})],

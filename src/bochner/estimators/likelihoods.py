@@ -22,6 +22,8 @@ from bochner.likelihoods.base import Likelihood, LocalLikelihood
 NAMES: dict[str, type[Likelihood]] = {
     cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
 }
+# Of the scaled view: where training of a column's noise begins.
+_START_NOISE = 0.3
 _LOG = logging.getLogger("bochner")
 
 FloatArray = NDArray[np.floating[Any]]
@@ -66,6 +68,29 @@ def _one(own: Any, view: str, data: Views, verbose: bool) -> Likelihood:
         expected = f"a likelihood from {[*NAMES, 'auto']} for view {view!r}"
         raise InputError(message(expected, repr(own), "correct the name, or pass one of bochner.likelihoods"))
     return NAMES[own]()
+
+
+def per_column(
+    chosen: Mapping[str, Likelihood], columns: Mapping[str, NDArray[np.intp]], verbose: bool
+) -> dict[str, Likelihood]:
+    """Give every column of the Gaussian views a noise variance of its own, and say what that costs."""
+    out = dict(chosen)
+    for view, own in chosen.items():
+        if isinstance(own, Gaussian):
+            out[view] = Gaussian([_START_NOISE] * len(columns[view]))
+            text = f"view {view!r}: noise per column, so that training sees all columns and rotates none away"
+            _LOG.info(text)
+            if verbose:
+                print(text, file=sys.stderr)
+    return out
+
+
+def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray[np.float64]:
+    """Return a noise variance in original units, or one per column (M_v,)."""
+    if isinstance(variance, Tensor):
+        values: NDArray[np.float64] = variance.numpy() * scale**2
+        return values
+    return variance * scale**2
 
 
 def support(likelihood: Likelihood) -> Support:

@@ -70,6 +70,14 @@ class NGMVLVM(LatentVariableEstimator):
         {"shared": d, "private": {"view": d_v}}: d dimensions that all views see and d_v more that one view alone sees,
         in this order. The dict says D; ``n_components`` is then left out, or counts the shared dimensions where
         "shared" is not given. Private latents of a view that a row lacks stay at the prior.
+    view_weight : None, "balanced" or dict of view to number, default=None
+        Factors of the views' terms in training and placement, so that views of many columns do not drown small ones;
+        "balanced": M / (V M_v), all views together weigh what they did. ``elbo_`` is the bound without them,
+        ``starts_`` and ``elbo_history_`` have what training maximises.
+    noise : {"view", "column"}, default="view"
+        One noise variance per Gaussian view, or one per column. Per column, training sees all columns: nothing is
+        rotated away or truncated, and a step takes one eigendecomposition of the Gram matrix in place of a Cholesky
+        factor. Not for kernels with a Dirichlet process.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -96,7 +104,7 @@ class NGMVLVM(LatentVariableEstimator):
         Whether Ctrl-C ended training; the best state was kept.
     likelihood_ : dict of str to str
         Name of the likelihood of every view.
-    noise_variance_ : dict of str to float
+    noise_variance_ : dict of str to float, or to ndarray of shape (M_v,) with ``noise="column"``
         Per Gaussian view, original units squared.
     dispersion_, dispersion_moment_ : dict of str to number or ndarray of shape (M_v,)
         Per negative binomial view: r as learned, and as estimated by moments about the fitted means.
@@ -197,6 +205,8 @@ class RandomFeatureLVM(LatentVariableEstimator):
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
         latent: Any = "shared",
+        view_weight: Any = None,
+        noise: str = "view",
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -218,6 +228,8 @@ class RandomFeatureLVM(LatentVariableEstimator):
             landmarks=landmarks,
             truncation=truncation,
             latent=latent,
+            view_weight=view_weight,
+            noise=noise,
             device=device,
             dtype=dtype,
             checkpoint=checkpoint,

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.estimators import latents
+from bochner.estimators import latents, weights
 from bochner.inference.embeddings import TSNE_DIMENSIONS
 from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.models.layout import Layout
 from bochner.objectives.elbo import Data
@@ -65,6 +66,9 @@ def make(
         A start does not fit the data.
     """
     gaussian = likelihoods is None or not any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
+    if estimator.noise == "column" and any(isinstance(own, DirichletProcessMixture) for own in kernels.values()):
+        hint = "leave noise='view', or fit AdvisedRFLVM"
+        raise InputError(message("noise='view' with Dirichlet process kernels", "noise='column'", hint))
     auto_iter = estimator.max_iter == "auto"
     layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
     return Plan(
@@ -90,6 +94,7 @@ def make(
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
         likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
         layout=layout if any(layout.private) else None,
+        weights=weights.resolve(estimator.view_weight, {name: len(own) for name, own in data.columns.items()}),
     )
 
 

@@ -62,7 +62,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "schema": SCHEMA,
         "class": type(estimator).__name__,
         "params": {name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()},
-        "attributes": {name: getattr(estimator, name) for name in _PLAIN},
+        "attributes": {name: getattr(estimator, name) for name in _PLAIN}
+        | {"noise_variance_": {view: np.asarray(v).tolist() for view, v in estimator.noise_variance_.items()}},
         "columns": {view: own.tolist() for view, own in estimator._columns.items()},
         "feature_names": [str(n) for n in estimator.feature_names_in_]
         if hasattr(estimator, "feature_names_in_")
@@ -90,6 +91,8 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     estimator._columns = {view: np.array(own, dtype=np.intp) for view, own in header["columns"].items()}
     for name, value in header["attributes"].items():
         setattr(estimator, name, value)
+    found = estimator.noise_variance_
+    estimator.noise_variance_ = {view: np.array(v) if isinstance(v, list) else v for view, v in found.items()}
     for name in _ARRAYS:
         if name != "variance_explained_" or f"attribute.{name}" in tensors:  # files of 0.1 lack it
             setattr(estimator, name, tensors[f"attribute.{name}"].numpy())

@@ -68,7 +68,7 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     model, report = trainer.module, None
     if index is not None:
         model, report = _on_all_rows(model, data, chosen, index, plan, joint=stopped != "interrupted")
-    value, error = evaluate(model, data, plan, "final")
+    value, error = evaluate(model, data, plan, "final", weighted=False)
     latents = model.latents.mean.detach().double().cpu()
     kernels = tuple(view.kernel.cpu() for view in model.views)
     posterior, history = _posterior(model, data, plan), list(trainer.state.history)
@@ -92,7 +92,7 @@ def _on_all_rows(
 ) -> tuple[LatentVariableModel, dict[str, float]]:
     """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound."""
     placed = landmarks.spread(model, _posterior(model, chosen, plan), data, index, plan.n_rows)
-    rotated, _ = rotate(data, plan.truncation, plan.seed)
+    rotated, _ = rotate(data, plan.truncation, plan.seed, plan.likelihoods)
     before, _ = evaluate(placed, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
     report = {"n": index.shape[0], "elbo_placed": before, "elbo_joint": before}
     if not joint:

@@ -101,6 +101,7 @@ def model_from(
     likelihoods: Sequence[Likelihood] | None = None,
     data: Data | None = None,
     layout: Layout | None = None,
+    weights: Sequence[float] | None = None,
 ) -> LatentVariableModel:
     """Build a model at a start.
 
@@ -121,6 +122,8 @@ def model_from(
     data : tuple over views of tuples of Block, optional
     layout : Layout, optional
         Which view sees which latents; None: all see all.
+    weights : sequence of float, optional
+        Of the views; None: 1.
 
     Returns
     -------
@@ -131,15 +134,18 @@ def model_from(
     views = []
     for v, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
         dims = None if layout is None else layout.dims(v)
+        weight = 1.0 if weights is None else weights[v]
         own = kernel.initial(
             n_mixtures, mean.shape[1] if dims is None else len(dims), random.generator(seed, f"kernel/{name}")
         )
         likelihood = None if likelihoods is None else likelihoods[v]
         if isinstance(likelihood, LocalLikelihood) and data is not None:
             learned = copy.deepcopy(likelihood).to(device)
-            views.append(View(name, own, learned, _sites(learned, data[v][0]), dims))
+            views.append(View(name, own, learned, _sites(learned, data[v][0]), dims, weight))
         else:
-            views.append(View(name, own, Gaussian(0.3), dims=dims))
+            conjugate = isinstance(likelihood, Gaussian) and likelihood.per_column
+            noise = copy.deepcopy(likelihood) if likelihood is not None and conjugate else Gaussian(0.3)
+            views.append(View(name, own, noise, None, dims, weight))
     return LatentVariableModel(posterior, views).to(device)
 
 

@@ -110,7 +110,8 @@ class MixtureSweep:
     def _bound(self, step: int) -> float:
         """The sticks and the concentration change divergences alone: the likelihood is evaluated when z has moved."""
         if self._views is None or self._views[0] != step:
-            self._views = step, torch.stack(elbo(self.model, self.data, self._draws(step)).views).sum()
+            bound = elbo(self.model, self.data, self._draws(step))
+            self._views = step, bound.total + bound.kl
         costs = [kernel_kl(kernel) for kernel in self.kernels]
         return float(self._views[1] - self.model.latents.kl() - torch.stack(costs).sum())
 
@@ -122,7 +123,7 @@ class MixtureSweep:
             if isinstance(view.kernel, DirichletProcessMixture):
                 source = random.generator(self.seed, f"assign/{view.name}", step)
                 gains = self.gains(view, view.kernel, view.see(x), noise, blocks, source)
-                target = expected_log_weights(view.kernel) + gains
+                target = expected_log_weights(view.kernel) + view.weight * gains
                 radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
                 set_assignments(view.kernel, bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius))
         self._views = None

@@ -28,7 +28,7 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
         for s, draw in enumerate(posterior.draws):
             f = draw.frequencies
             parts = {"first": f.first, "second": f.second, "amplitude": f.amplitude}
-            parts |= {"mean": draw.mean, "covariance": draw.covariance}
+            parts |= {"mean": draw.mean, "covariance": draw.covariance, "scales": draw.scales}
             tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
         if posterior.intercept is not None:
             tensors[f"{v}.intercept"] = posterior.intercept
@@ -39,6 +39,7 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 "name": posterior.name,
                 "n_draws": len(posterior.draws),
                 "dims": posterior.dims,
+                "weight": posterior.weight,
                 "likelihood": type(posterior.likelihood).__name__,
                 "likelihood_params": likelihood_to_json(posterior.likelihood),
                 "kernel": type(kernel).__name__,
@@ -56,7 +57,8 @@ def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
         likelihood = _likelihood(view, tensors, v)
         intercept = tensors.get(f"{v}.intercept")
         dims = None if view.get("dims") is None else tuple(view["dims"])  # files of 0.1 know no private latents
-        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, dims))
+        own = (dims, view.get("weight", 1.0))
+        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, *own))
         kernel = kernel_from_json(view["kernel"], view["kernel_params"])
         prefix = f"{v}.kernel."
         kernel.load_state_dict({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
@@ -114,7 +116,7 @@ def likelihood_from_json(name: str, params: dict[str, Any]) -> Likelihood:
 
 def _draw(tensors: dict[str, Tensor], prefix: str) -> Draw:
     f = Frequencies(tensors[prefix + "first"], tensors.get(prefix + "second"), tensors[prefix + "amplitude"])
-    return Draw(f, tensors[prefix + "mean"], tensors[prefix + "covariance"])
+    return Draw(f, tensors[prefix + "mean"], tensors[prefix + "covariance"], tensors.get(prefix + "scales"))
 
 
 def kernel_to_json(kernel: SpectralKernel) -> dict[str, Any]:

@@ -141,18 +141,23 @@ def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Iterator[
 
 
 def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean of psi (C, M) at the candidates and its uncertainty, over draws: phi^T B^-1 phi (C,) or Var psi (C, M)."""
+    """Mean of psi (C, M) at the candidates and its uncertainty, over draws: Var psi / sigma^2, (C, M) or (C, 1)."""
     mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
-    spread = torch.zeros_like(mean) if view.local else torch.zeros(candidates.shape[0], dtype=torch.float64)
+    spread = torch.zeros_like(mean) if view.local else torch.zeros(candidates.shape[0], 1, dtype=torch.float64)
     for draw in view.draws:
         phi = draw.features(candidates)
         if view.local is None:
             mean += phi @ draw.mean / len(view.draws)
-            spread += draw.spread(phi).mean(1) / len(view.draws)
+            spread = spread + _of_columns(view, draw.spread(phi, view.group_of)) / len(view.draws)
         else:
             own, variance = view.psi(draw, phi)
             mean, spread = mean + own / len(view.draws), spread + variance / len(view.draws)
     return mean, spread
+
+
+def _of_columns(view: ViewPosterior, spread: Tensor) -> Tensor:
+    """With one noise for all columns their spreads differ by group alone: the mean of them will do for a start."""
+    return spread if isinstance(view.noise_variance, Tensor) else spread.mean(1, keepdim=True)
 
 
 def candidate_scores(
@@ -161,11 +166,11 @@ def candidate_scores(
     rows: Sequence[Tensor],
     offsets: Offsets,
 ) -> Tensor:
-    """Return what the observed entries of rows say for every candidate, (n, C): E log p(y | x, A) up to a constant.
+    """Return weighted E log p(y | x, A) of the observed entries at every candidate, (n, C), up to a constant.
 
     Parameters
     ----------
-    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C,) or (C, M_v))
+    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C, 1) or (C, M_v))
         `reconstructions` of the candidates.
     views : sequence of ViewPosterior
     rows : sequence over views of Tensor of shape (n, M_v), float64
@@ -180,10 +185,12 @@ def candidate_scores(
             # every row as it would be with the typical size factor: good enough to start from
             typical = filled if offset is None else filled / offset.exp()[:, None]
             for of_row, of_candidate in view.local.products(typical, mean, spread):
-                score += (seen * of_row) @ of_candidate.T
+                score += view.weight * ((seen * of_row) @ of_candidate.T)
             continue
-        squared = filled.square().sum(1, keepdim=True) - 2.0 * filled @ mean.T + seen @ mean.square().T
-        score -= 0.5 * (squared / view.noise_variance + seen.sum(1, keepdim=True) * spread)
+        scaled, known = filled / view.noise_variance, seen / view.noise_variance
+        squared = (filled * scaled).sum(1, keepdim=True) - 2.0 * scaled @ mean.T + known @ mean.square().T
+        wide = seen @ spread.T if spread.shape[1] > 1 else seen.sum(1, keepdim=True) * spread.T
+        score -= 0.5 * view.weight * (squared + wide)
     return score
 
 

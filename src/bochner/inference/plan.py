@@ -60,6 +60,8 @@ class Plan:
         Multiplications of one product of features and columns in a step, for views that are not Gaussian.
     layout : Layout, optional
         Which view sees which latents; None: all see all.
+    weights : tuple of float, optional
+        Of the views in training; None: 1.
     """
 
     names: tuple[str, ...]
@@ -81,6 +83,7 @@ class Plan:
     likelihoods: tuple[Likelihood, ...] | None = None
     column_budget: float = COLUMN_BUDGET
     layout: Layout | None = None
+    weights: tuple[float, ...] | None = None
 
     def digest(self, data: Data) -> str:
         """Return the fingerprint of this fit."""
@@ -144,14 +147,17 @@ def evaluate(
     purpose: str,
     budget: float | None = None,
     n_draws: int = EVALUATION_DRAWS,
+    weighted: bool = True,
 ) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error.
 
     With a budget, views that are not Gaussian draw columns as in training and their sites stay as they are; without,
-    every column counts and sites follow each draw.
+    every column counts and sites follow each draw. What training maximised decides between starts; the bound that is
+    stated is not ``weighted``.
     """
     n_sweeps = 2 if budget is None else 1
     with torch.no_grad():
         draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
-        values = torch.stack([elbo(model, data, own, n_sweeps=n_sweeps).total for own in draws])
+        bounds = (elbo(model, data, own, n_sweeps=n_sweeps) for own in draws)
+        values = torch.stack([bound.total if weighted else bound.unweighted for bound in bounds])
     return float(values.mean()), float(values.std() / n_draws**0.5)

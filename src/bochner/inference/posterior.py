@@ -22,6 +22,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import cholesky
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.collapsed import CHUNK_ROWS
+from bochner.objectives.columnwise import spectrum
 from bochner.objectives.statistics import Block, Statistics, statistics
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws beyond it.
@@ -37,20 +38,41 @@ class Draw:
     frequencies : Frequencies
     mean : Tensor of shape (K, M)
     covariance : Tensor of shape (groups, K, K)
-        B^-1 of each group of columns that were observed in the same rows.
+        B^-1 of each group of columns that were observed in the same rows; with noise per column, V.
+    scales : Tensor of shape (M, K), or None
+        With noise per column: 1 / (lambda + sigma_m^2), so that B_m^-1 = V diag(scales_m) V^T.
     """
 
     frequencies: Frequencies
     mean: Tensor
     covariance: Tensor
+    scales: Tensor | None = None
 
     def features(self, x: Tensor) -> Tensor:
         """Return phi(x) row-major, (n, D) -> (n, K)."""
         return evaluate(x, self.frequencies).features.T
 
-    def spread(self, phi: Tensor) -> Tensor:
-        """Return phi^T B^-1 phi for every group of columns, (n, K) -> (n, groups)."""
-        return torch.stack([((phi @ inverse) * phi).sum(1) for inverse in self.covariance], dim=1)
+    def spread(self, phi: Tensor, group_of: Tensor) -> Tensor:
+        """Return phi^T B_m^-1 phi for every column, (n, K), (M,) -> (n, M)."""
+        if self.scales is None:
+            return torch.stack([((phi @ inverse) * phi).sum(1) for inverse in self.covariance], dim=1)[:, group_of]
+        out = phi.new_empty(phi.shape[0], group_of.shape[0])
+        for g, vectors in enumerate(self.covariance):
+            own = group_of == g
+            out[:, own] = (phi @ vectors).square() @ self.scales[own].T
+        return out
+
+    def summed(self, weights: Tensor, group_of: Tensor) -> Tensor:
+        """Return sum_m weights_nm B_m^-1, (n, M), (M,) -> (n, K, K)."""
+        n_groups = self.covariance.shape[0]
+        if self.scales is None:
+            groups = weights.new_zeros(weights.shape[0], n_groups).index_add_(1, group_of, weights)
+            return torch.einsum("ng,gkl->nkl", groups, self.covariance)
+        total = weights.new_zeros(weights.shape[0], *self.covariance.shape[1:])
+        for g, vectors in enumerate(self.covariance):
+            own = group_of == g
+            total += (vectors * (weights[:, own] @ self.scales[own])[:, None, :]) @ vectors.T
+        return total
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,8 @@ class ViewPosterior:
         Of views that are not Gaussian.
     dims : tuple of int or None
         The latent dimensions that the view sees, None = all: the frequencies of its draws are 0 along the others.
+    weight : float
+        Of the view in training, and so in placement; densities and predictions know none.
 
     Notes
     -----
@@ -80,6 +104,7 @@ class ViewPosterior:
     likelihood: Likelihood
     intercept: Tensor | None = None
     dims: tuple[int, ...] | None = None
+    weight: float = 1.0
 
     @property
     def n_columns(self) -> int:
@@ -102,9 +127,12 @@ class ViewPosterior:
         return self.likelihood if isinstance(self.likelihood, LocalLikelihood) else None
 
     @property
-    def noise_variance(self) -> float:
-        """sigma^2 of the scaled data, 1 for views that are not Gaussian: what their covariances are in units of."""
-        return float(self.likelihood.noise_variance.detach()) if isinstance(self.likelihood, Gaussian) else 1.0
+    def noise_variance(self) -> float | Tensor:
+        """sigma^2 of the scaled data, or (M,); 1 for views that are not Gaussian: the unit of their covariances."""
+        if not isinstance(self.likelihood, Gaussian):
+            return 1.0
+        variance = self.likelihood.noise_variance.detach()
+        return variance if self.likelihood.per_column else float(variance)
 
     def encode(self, y: Tensor) -> Tensor:
         """Return data as the bound sees them, (n, columns of data) -> (n, columns of psi), NaN = missing."""
@@ -112,7 +140,7 @@ class ViewPosterior:
 
     def psi(self, draw: Draw, phi: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return mean and variance of psi at features phi (n, K), both (n, columns of psi)."""
-        mean, variance = phi @ draw.mean, self.noise_variance * draw.spread(phi)[:, self.group_of]
+        mean, variance = phi @ draw.mean, self.noise_variance * draw.spread(phi, self.group_of)
         if self.intercept is not None:
             mean = mean + self.intercept
         return (mean if offset is None else mean + offset[:, None]), variance.clamp(min=0.0)
@@ -192,7 +220,7 @@ def _view_posterior(
             break
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     intercept = None if view.sites is None else view.sites.intercept.double().cpu()
-    return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept, view.dims)
+    return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept, view.dims, view.weight)
 
 
 def _draw(
@@ -202,12 +230,19 @@ def _draw(
     mean = torch.zeros(k, n_columns, dtype=torch.float64)
     covariance = torch.zeros(len(blocks), k, k, dtype=torch.float64)
     eye = torch.eye(k, dtype=torch.float64, device=noise_variance.device)
+    scales = torch.ones(n_columns, k, dtype=torch.float64) if noise_variance.ndim else None
     for g, block in enumerate(blocks):
         stats = _expected_statistics(f, block, latents)
+        if scales is not None:
+            values, vectors = spectrum(stats.gram / len(latents))
+            inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
+            mean[:, block.columns] = (vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)).cpu()
+            covariance[g], scales[block.columns] = vectors.cpu(), inverse.cpu()
+            continue
         factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariance[g] = factor.inverse().cpu()
-    return Draw(_to_cpu(f), mean, covariance)
+    return Draw(_to_cpu(f), mean, covariance, scales)
 
 
 def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:

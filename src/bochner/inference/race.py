@@ -58,6 +58,7 @@ class Race:
             plan.likelihoods,
             self.data,
             plan.layout,
+            plan.weights,
         )
         n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 

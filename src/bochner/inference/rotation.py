@@ -15,7 +15,8 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bochner.data.batches import chunks
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.gaussian import Gaussian
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 
@@ -58,7 +59,7 @@ def rotate(
         only. Views with missing entries stay.
     seed : int
     likelihoods : sequence over views of Likelihood, optional
-        Views that are not Gaussian stay; None: all are.
+        Views that are not Gaussian stay, and those whose columns have noise of their own; None: no view is either.
 
     Returns
     -------
@@ -66,12 +67,17 @@ def rotate(
     """
     out, ranks, dropped = [], [], []
     for v, blocks in enumerate(data):
-        conjugate = likelihoods is None or not isinstance(likelihoods[v], LocalLikelihood)
-        rotated, lost = _rotated(blocks[0], share, seed) if conjugate and len(blocks) == 1 else (blocks[0], 0.0)
+        one = likelihoods is None or _one_noise(likelihoods[v])
+        rotated, lost = _rotated(blocks[0], share, seed) if one and len(blocks) == 1 else (blocks[0], 0.0)
         out.append((rotated, *blocks[1:]))
         ranks.append(sum(block.Y.shape[1] for block in out[-1]))
         dropped.append(lost)
     return tuple(out), Rotation(tuple(ranks), tuple(dropped))
+
+
+def _one_noise(likelihood: Likelihood) -> bool:
+    """Whether the bound knows a view's columns through Y Y^T alone."""
+    return isinstance(likelihood, Gaussian) and not likelihood.per_column
 
 
 def _rotated(block: Block, share: float, seed: int) -> tuple[Block, float]:

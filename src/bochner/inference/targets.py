@@ -74,30 +74,40 @@ class Term:
 
 @dataclass(frozen=True)
 class Target:
-    """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views, plus log p(x)."""
+    """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views, plus log p(x).
+
+    A view's term counts with its weight in training: placing a training row then does not move it.
+    """
 
     terms: tuple[tuple[Term | LocalTerm, ...], ...]
     n_components: int
+    weights: tuple[float, ...]
 
     def to(self, dtype: torch.dtype) -> Target:
         """Return the same target in another precision."""
-        return Target(tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components)
+        return Target(
+            tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components, self.weights
+        )
 
     def table(self, x: Tensor) -> Tensor:
         """Return the value of all rows at all points x (C, D), (n, C): Gaussian views, rows that share columns."""
         value = -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi))
-        conjugate = ((term, len(draws)) for draws in self.terms for term in draws if isinstance(term, Term))
-        return value + sum(term.table(x) / n_draws for term, n_draws in conjugate)
+        for draws, weight in zip(self.terms, self.weights, strict=True):
+            for term in draws:
+                if isinstance(term, Term):
+                    value = value + term.table(x) * (weight / len(draws))
+        return value
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D, D)."""
         value = -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi))
         first = -x
         second = -torch.eye(self.n_components, dtype=x.dtype).expand(x.shape[0], -1, -1)
-        for draws in self.terms:
+        for draws, weight in zip(self.terms, self.weights, strict=True):
+            share = weight / len(draws)
             for term in draws:
                 a, b, c = term.evaluate(x, rows)
-                value, first, second = value + a / len(draws), first + b / len(draws), second + c / len(draws)
+                value, first, second = value + share * a, first + share * b, second + share * c
         return value, first, second
 
 
@@ -123,16 +133,18 @@ def target_for(
         Logarithms of the rows' size factors by view.
     """
     terms: list[tuple[Term | LocalTerm, ...]] = []
+    weights: list[float] = []
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         seen = ~y.isnan()
         if not bool(seen.any()):
             continue
+        weights.append(view.weight)
         if view.local is not None:
             terms.append(_local_terms(view, view.local, y, None if offsets is None else offsets[v]))
         else:
             filled = torch.where(seen, y, torch.zeros_like(y))
             terms.append(tuple(_term(view, s, filled, seen, shared) for s in range(len(view.draws))))
-    return Target(tuple(terms), n_components)
+    return Target(tuple(terms), n_components, tuple(weights))
 
 
 def _local_terms(
@@ -149,11 +161,10 @@ def _local_terms(
 
 
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: bool) -> Term:
-    draw, s2 = view.draws[s], view.noise_variance
-    constant = -0.5 * (seen.sum(1).double() * math.log(2.0 * math.pi * s2) + filled.square().sum(1) / s2)
+    draw, s2 = view.draws[s], torch.as_tensor(view.noise_variance, dtype=torch.float64)
+    constant = -0.5 * ((2.0 * math.pi * s2).log() * seen + filled.square() / s2).sum(1)
     weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
     # sum over the observed columns, first of m m^T, then of their groups' B^-1
-    outer = (draw.mean[None] * weights[:, None, :]) @ draw.mean.T
-    groups = weights.new_zeros(weights.shape[0], draw.covariance.shape[0]).index_add_(1, view.group_of, weights)
-    quadratic = outer / s2 + torch.einsum("ng,gkl->nkl", groups, draw.covariance)
-    return Term(draw.frequencies, constant, filled @ draw.mean.T / s2, quadratic[0] if shared else quadratic)
+    outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T
+    quadratic = outer + draw.summed(weights, view.group_of)
+    return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic[0] if shared else quadratic)

@@ -48,7 +48,7 @@ def warm(
     """
     device = model.latents.mean.device
     own = [v.likelihood if v.sites is None else Gaussian(0.3).to(device) for v in model.views]
-    views = [View(v.name, v.kernel, noise, dims=v.dims) for v, noise in zip(model.views, own, strict=True)]
+    views = [View(v.name, v.kernel, noise, None, v.dims, v.weight) for v, noise in zip(model.views, own, strict=True)]
     gaussian = LatentVariableModel(model.latents, views)
     n_entries = sum(block.Y.numel() for blocks in stand_in for block in blocks)
 

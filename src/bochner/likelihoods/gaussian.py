@@ -1,8 +1,9 @@
-"""Gaussian noise of one variance per view."""
+"""Gaussian noise of one variance per view, or of one per column."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -11,14 +12,17 @@ from torch import Tensor, nn
 from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods.base import Likelihood
 
+_LEAST = 1e-4
+
 
 class Gaussian(Likelihood):
     """y = psi + N(0, noise_variance), the projection variance of paper 001.
 
     Parameters
     ----------
-    noise_variance : float
-        In the units of the scaled view squared; positive.
+    noise_variance : float, or sequence of M floats for one per column
+        In the units of the scaled view squared; positive. Those of columns stay above 1e-4: the bound of a column
+        without noise, a constant one say, has no maximum.
 
     Raises
     ------
@@ -28,19 +32,29 @@ class Gaussian(Likelihood):
 
     name: ClassVar[str] = "gaussian"
 
-    def __init__(self, noise_variance: float = 0.1) -> None:
+    def __init__(self, noise_variance: float | Sequence[float] = 0.1) -> None:
         super().__init__(noise_variance=noise_variance)
-        self.log_noise_variance = nn.Parameter(positive("noise_variance", as_tensor(noise_variance)))
+        given = as_tensor(noise_variance)
+        start = positive("noise_variance", given)
+        if given.ndim:
+            start = (given - _LEAST).clamp(min=1e-2 * _LEAST).log()
+        self.log_noise_variance = nn.Parameter(start)
+
+    @property
+    def per_column(self) -> bool:
+        """Whether every column has a variance of its own."""
+        return self.log_noise_variance.ndim > 0
 
     @property
     def noise_variance(self) -> Tensor:
-        """The variance, scalar float64."""
-        return self.log_noise_variance.exp()
+        """The variance, scalar or of shape (M,), float64."""
+        variance = self.log_noise_variance.exp()
+        return variance + _LEAST if self.per_column else variance
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log N(y; psi, noise_variance), elementwise."""
         deviation = (y - psi).square() / self.noise_variance
-        return -0.5 * (math.log(2.0 * math.pi) + self.log_noise_variance + deviation)
+        return -0.5 * (math.log(2.0 * math.pi) + self.noise_variance.log() + deviation)
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return psi."""

@@ -26,6 +26,8 @@ class View(nn.Module):
     sites : Sites, optional
     dims : sequence of int, optional
         The latent dimensions that the view sees; None: all.
+    weight : float
+        Of the view's term in what training maximises.
     """
 
     def __init__(
@@ -35,10 +37,11 @@ class View(nn.Module):
         likelihood: Likelihood,
         sites: Sites | None = None,
         dims: Sequence[int] | None = None,
+        weight: float = 1.0,
     ) -> None:
         super().__init__()
         self.name, self.kernel, self.likelihood, self.sites = name, kernel, likelihood, sites
-        self.dims = None if dims is None else tuple(dims)
+        self.dims, self.weight = None if dims is None else tuple(dims), weight
 
     def see(self, x: Tensor) -> Tensor:
         """Return the latents as this view sees them, (n, D) -> (n, D_v)."""

@@ -19,6 +19,7 @@ from bochner.data.batches import chunks
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
+from bochner.objectives.columnwise import column_dense_evidence, column_evidence
 from bochner.objectives.statistics import Block, Statistics, statistics, total
 
 Reduce = Callable[[Statistics], Statistics]
@@ -37,7 +38,7 @@ class Evidence:
     value : Tensor, scalar float64
         log p(Y | X, W) in nats.
     d_gram, d_cross : Tensor of shape (K, K) and (K, m), float64
-    d_noise : Tensor, scalar float64
+    d_noise : Tensor, scalar or of shape (m,), float64
         Gradient in sigma^2.
     """
 
@@ -53,13 +54,15 @@ def evidence(stats: Statistics, noise_variance: Tensor) -> Evidence:
     Parameters
     ----------
     stats : Statistics
-    noise_variance : Tensor, scalar
+    noise_variance : Tensor, scalar, or of shape (m,) for one per column
         sigma^2 > 0.
 
     Returns
     -------
     Evidence
     """
+    if noise_variance.ndim:
+        return Evidence(*column_evidence(stats, noise_variance.detach().double()))
     n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
     s2 = noise_variance.detach().double()
     factor = cholesky(_plus_diagonal(stats.gram, s2))
@@ -95,14 +98,16 @@ def dense_evidence(features: Tensor, block: Block, noise_variance: Tensor) -> tu
     ----------
     features : Tensor of shape (K, n)
     block : Block
-    noise_variance : Tensor, scalar
+    noise_variance : Tensor, scalar, or of shape (m,) for one per column
 
     Returns
     -------
     value : Tensor, scalar float64
     d_features : Tensor of shape (K, n), in the features' precision
-    d_noise : Tensor, scalar float64
+    d_noise : Tensor, scalar or of shape (m,), float64
     """
+    if noise_variance.ndim:
+        return column_dense_evidence(features, block, noise_variance.detach().double())
     Y, n, m_cols = block.Y.double(), block.Y.shape[0], block.n_columns
     s2 = noise_variance.detach().double()
     factor = cholesky(_plus_diagonal((features.T @ features).double(), s2))
@@ -127,10 +132,17 @@ class _Gradient:
     noise: Tensor
 
     @classmethod
-    def zeros(cls, x: Tensor, f: Frequencies) -> _Gradient:
+    def zeros(cls, x: Tensor, f: Frequencies, s2: Tensor) -> _Gradient:
         second = None if f.second is None else torch.zeros_like(f.second)
-        noise = torch.zeros((), dtype=torch.float64, device=x.device)
+        noise = torch.zeros(s2.shape, dtype=torch.float64, device=x.device)
         return cls(torch.zeros_like(x), torch.zeros_like(f.first), second, torch.zeros_like(f.amplitude), noise)
+
+    def add_noise(self, d_noise: Tensor, block: Block) -> None:
+        """Add the gradient in sigma^2, or in those of a block's columns."""
+        if self.noise.ndim:
+            self.noise[block.columns.to(self.noise.device)] += d_noise
+        else:
+            self.noise += d_noise
 
     def add(self, rows: Tensor | slice, trace: Trace, f: Frequencies, upstream: Tensor) -> None:
         """Carry the features' gradient of some rows back and add it."""
@@ -156,11 +168,12 @@ def _two_passes(
     def part(i: int) -> Statistics:
         nonlocal last
         last = evaluate(x[indices[i]], f)
-        return statistics(last.features, block.Y[cuts[i]], block.square if i == 0 else 0.0, block.n_columns)
+        square = block.squares if s2.ndim else block.square
+        return statistics(last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns)
 
     result = evidence(reduce(total(part(i) for i in range(len(cuts)))), s2)
     if into is not None:
-        into.noise += result.d_noise
+        into.add_noise(result.d_noise, block)
         d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
         # backwards, because the features of the last chunk are still there
         for cut, rows in zip(reversed(cuts), reversed(indices), strict=True):
@@ -174,7 +187,7 @@ def _dense(x: Tensor, f: Frequencies, s2: Tensor, block: Block, into: _Gradient 
     trace = evaluate(x[rows], f)
     value, upstream, d_noise = dense_evidence(trace.features, block, s2)
     if into is not None:
-        into.noise += d_noise
+        into.add_noise(d_noise, block)
         into.add(rows, trace, f, upstream)
     return value
 
@@ -195,13 +208,14 @@ class _ViewEvidence(torch.autograd.Function):
         reduce: Reduce | None,
     ) -> Tensor:
         f = Frequencies(first, second, amplitude)
-        into = _Gradient.zeros(x, f) if any(ctx.needs_input_grad) else None
+        into = _Gradient.zeros(x, f, s2) if any(ctx.needs_input_grad) else None
         value = torch.zeros((), dtype=torch.float64, device=x.device)
         for block in blocks:
+            own = _own_noise(s2, block)
             if f.n_features > block.Y.shape[0] and reduce is None:
-                value += _dense(x, f, s2, block, into)
+                value += _dense(x, f, own, block, into)
             else:
-                value += _two_passes(x, f, s2, block, chunk_rows, reduce or _alone, into)
+                value += _two_passes(x, f, own, block, chunk_rows, reduce or _alone, into)
         if into is not None:
             ctx.save_for_backward(into.x, into.first, into.second, into.amplitude, into.noise)
         return value
@@ -210,6 +224,12 @@ class _ViewEvidence(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
         return (*grads, None, None, None)
+
+
+def _own_noise(s2: Tensor, block: Block) -> Tensor:
+    """Return the noise of a block's columns; a single column needs no eigendecomposition."""
+    own = s2[block.columns.to(s2.device)] if s2.ndim else s2
+    return own[0] if own.numel() == 1 and own.ndim else own
 
 
 def _alone(stats: Statistics) -> Statistics:
@@ -232,7 +252,7 @@ def view_evidence(
     x : Tensor of shape (N, D)
         Latents of all rows; its precision is that of the products.
     frequencies : Frequencies
-    noise_variance : Tensor, scalar float64
+    noise_variance : Tensor, scalar, or of shape (M,) for one per column, float64
     blocks : tuple of Block
     chunk_rows : int
         Rows per chunk; the result does not depend on it beyond rounding.

@@ -46,7 +46,7 @@ class Bound:
     Attributes
     ----------
     total : Tensor, scalar float64
-        sum(views) - kl, in nats, for scaled data.
+        sum(weight * view) - kl, in nats, for scaled data: what training maximises.
     views : tuple of Tensor
         log p(Y_v | X, W_v).
     kl : Tensor
@@ -59,6 +59,11 @@ class Bound:
     views: tuple[Tensor, ...]
     kl: Tensor
     updates: tuple[SiteUpdate | None, ...] = ()
+
+    @property
+    def unweighted(self) -> Tensor:
+        """sum(views) - kl: the bound on log p(Y), whatever the views' weights in training."""
+        return torch.stack(self.views).sum() - self.kl
 
 
 def draw(
@@ -122,7 +127,8 @@ def elbo(
 ) -> Bound:
     """Evaluate sum_v log p(Y^v | X, W_v) - KL(q(X) || p(X)) at one draw of (X, W).
 
-    Its expectation over draws is a lower bound of log p(Y) (paper 000, Eq. 15; MATH.md section 2).
+    Its expectation over draws is a lower bound of log p(Y) (paper 000, Eq. 15; MATH.md section 2). Where views have
+    weights, ``total`` has each view's term times its weight.
 
     Parameters
     ----------
@@ -155,7 +161,8 @@ def elbo(
             values.append(local.value)
             updates.append(local.update)
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
-    return Bound(torch.stack(values).sum() - kl, tuple(values), kl, tuple(updates))
+    weighted = [view.weight * value for view, value in zip(model.views, values, strict=True)]
+    return Bound(torch.stack(weighted).sum() - kl, tuple(values), kl, tuple(updates))
 
 
 def regroup(model: LatentVariableModel) -> None:

@@ -49,6 +49,11 @@ class Block:
         seen = (~missing).to(Y.dtype) if bool(missing.any()) else None
         return cls(torch.nan_to_num(Y), rows, torch.arange(Y.shape[1]), 0.0, seen, offset)
 
+    @functools.cached_property
+    def squares(self) -> Tensor:
+        """||y_m||^2 of every column, (m,), float64; of a block that was not rotated."""
+        return self.Y.double().square().sum(0)
+
     @property
     def n_columns(self) -> int:
         """M: what multiplies every row of the bound, whatever Y was rotated to."""
@@ -74,13 +79,14 @@ class Statistics:
     ----------
     gram : Tensor of shape (K, K), float64
     cross : Tensor of shape (K, m), float64
-    square : float
+    square : float, or Tensor of shape (m,)
+        ||Y||^2, or that of every column where each has a noise variance of its own.
     n_rows, n_columns : int
     """
 
     gram: Tensor
     cross: Tensor
-    square: float
+    square: float | Tensor
     n_rows: int
     n_columns: int
 
@@ -95,15 +101,17 @@ class Statistics:
         )
 
 
-def statistics(features: Tensor, Y: Tensor, square: float | None = None, n_columns: int | None = None) -> Statistics:
+def statistics(
+    features: Tensor, Y: Tensor, square: float | Tensor | None = None, n_columns: int | None = None
+) -> Statistics:
     """Return the statistics of some rows: products in the features' precision, kept in float64.
 
     Parameters
     ----------
     features : Tensor of shape (K, n)
     Y : Tensor of shape (n, m)
-    square : float, optional
-        ||Y||^2 when it is known.
+    square : float or Tensor of shape (m,), optional
+        ||Y||^2 when it is known, or that of every column.
     n_columns : int, optional
         M, when Y was rotated to fewer columns.
     """
