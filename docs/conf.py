@@ -62,7 +62,7 @@ sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"/(?!plot_)[^/]*\.py$",  # the others are modules that pages include
+    "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",  # the others are modules that pages include
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "download_all_examples": False,

@@ -27,12 +27,15 @@ scaled = MinMaxScaler().fit_transform(X)
 
 errors, scores = [], []
 for n in COLUMNS:
-    features = bo.KreinFeatures("tl1", n_components=n, max_iter=ITERATIONS, random_state=0)
+    features = bo.KreinFeatures(bo.kernels.TL1(tau=3.0), n_components=n, max_iter=ITERATIONS, random_state=0)
     errors.append(features.fit(scaled).held_out_error_)
     pipe = make_pipeline(MinMaxScaler(clip=True), features, StandardScaler(), LinearSVC(C=0.01, dual=False))
     scores.append(cross_val_score(pipe, X, y, cv=3).mean())
     print(f"{n:4d} columns: relative error {errors[-1]:.3f}, accuracy {scores[-1]:.3f}")
-print(f"smallest over largest eigenvalue: {features.eigenvalue_ratio_:.3f}")
+print(
+    f"smallest over largest eigenvalue: {features.eigenvalue_ratio_:.3f}, "
+    f"columns of the negative part: {int((features.signs_ < 0).sum())} of {COLUMNS[-1]}"
+)
 
 # %%
 # Kernel values of pairs of rows, true and by the features of the last map.
@@ -47,9 +50,9 @@ axs[0].scatter(true, approximate, s=4, alpha=0.4)
 axs[0].axline((true.mean(), true.mean()), slope=1, color="black", linewidth=0.8)
 axs[0].set(xlabel="true kernel value", ylabel=f"by {COLUMNS[-1]} columns", title="Pairs of rows")
 axs[1].plot(COLUMNS, errors, "o-")
-axs[1].set(xlabel="columns", ylabel="relative error, held-out rows", title="The kernel", xscale="log", yscale="log")
+axs[1].set(xlabel="columns", ylabel="relative error, held-out rows", title="The kernel", xscale="log", ylim=(0, None))
 axs[2].plot(COLUMNS, scores, "o-")
-axs[2].set(xlabel="columns", ylabel="accuracy, three folds", title="The classifier", xscale="log")
+axs[2].set(xlabel="columns", ylabel="accuracy, three folds", title="The classifier", xscale="log", ylim=(0.9, 1))
 for ax in axs[1:]:
     ax.set_xticks(COLUMNS, COLUMNS)
     ax.minorticks_off()

@@ -40,7 +40,7 @@ print(f"error of the hidden values: {error:.2f} standard deviations (column mean
 print(f"hidden values inside their 90 % intervals: {100 * inside:.0f} %")
 
 # %%
-# Two of the hidden properties, predicted and true.
+# Two of the hidden properties, predicted and true; red rows are malignant, which the model was not told.
 
 fig, axs = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 for ax, column in zip(axs, (20, 24), strict=False):

@@ -95,7 +95,7 @@ def _command(name: str, command: Any) -> list[str]:
     options = [p for p in command.params if p.param_type_name == "option"]
     usage = " ".join(["bochner", name, *("OPTIONS" for _ in options[:1]), *(_value(p) for p in arguments)])
     lines = [f"## bochner {name}", "", inspect.cleandoc(command.help or ""), "", "```text", usage, "```", ""]
-    lines += ["| | | |", "|---|---|---|"]
+    lines += ["| option | meaning | |", "|---|---|---|"]
     for p in [*arguments, *options]:
         flags = _value(p) if p in arguments else ", ".join([*p.opts, *p.secondary_opts])
         value = "" if p in arguments or getattr(p, "is_flag", False) else f" {_value(p)}"

@@ -31,7 +31,7 @@ _HELD_OUT = 0.2
 
 
 class KreinFeatures(FeatureMap):
-    """Map rows to [phi+, phi-] with phi+(x) . phi+(y) - phi-(x) . phi-(y) close to a kernel that may be indefinite.
+    """Map rows to [phi+, phi-] with <phi+(x), phi+(y)> - <phi-(x), phi-(y)> close to a kernel that may be indefinite.
 
     A linear learner on the features works with the kernel, on as many rows as there are: the fit looks at a sketch of
     the rows alone, its cost does not grow with their number.
