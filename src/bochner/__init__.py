@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SphericalFeatures,
         load,
     )
+    from bochner.page.report import report
 
 __version__ = "0.1.0"
 
@@ -53,12 +54,15 @@ __all__ = [
     "load",
     "metrics",
     "plots",
+    "report",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         return getattr(importlib.import_module("bochner.estimators"), name)
+    if name == "report":
+        return importlib.import_module("bochner.page.report").report
     if name in _MODULES:
         return importlib.import_module(f"bochner.{name}")
     raise AttributeError(f"module 'bochner' has no attribute {name!r}")

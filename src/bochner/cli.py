@@ -98,6 +98,7 @@ def fit(
     seed: Seed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run of the same command.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start anew where an interrupted run was left.")] = False,
+    page: Annotated[bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")] = False,
     as_json: Json = False,
 ) -> None:
     """Fit a model to data. Empty cells and NaN are missing; several files or arrays are several views."""
@@ -106,7 +107,7 @@ def fit(
         from bochner.cli_show import show
 
         options = cli_fit.FitOptions(
-            data, out, model.value, view or (), likelihood or (), settings or (), index, seed, resume, force
+            data, out, model.value, view or (), likelihood or (), settings or (), index, seed, resume, force, page
         )
         try:
             reply.values, interrupted = cli_fit.run(options)
@@ -171,6 +172,38 @@ def impute(
 
 def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
     return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}
+
+
+@app.command()
+def report(
+    model: ModelFile,
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="The rows to show; without it, what the model holds.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Labels to colour the rows by: .csv, .npy or .npz.")
+    ] = None,
+    index: Index = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VIEW=HxW", help="A view of images, such as left=28x28. Repeat for each."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An .html file; by default report.html beside the model.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the page if it exists.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page that shows a model: the map of the rows, what each place decodes to, how the fit went.
+
+    Example: bochner report out data.csv --labels labels.csv
+    """
+    with session(as_json) as reply:
+        from bochner import cli_report
+        from bochner.cli_show import show
+
+        options = cli_report.ReportOptions(model, data, labels, shape or (), index, out, force)
+        reply.values, reply.show = cli_report.run(options), show
 
 
 @app.command()

@@ -17,7 +17,7 @@ def transform(model_path: Path, data: Path, out: Path, index: str | None) -> int
     check_output(out)
     model = load_model(model_path)
     table = read_rows(model, data, index)
-    with _names_are_checked():
+    with names_are_checked():
         mean, std = model.transform(table.X, return_std=True)
     write_embedding(out, mean, std, table.row_names)
     return len(mean)
@@ -32,7 +32,7 @@ def impute(model_path: Path, data: Path, out: Path, std_out: Path | None, index:
             raise InputError(message("two files", f"{out} for both --out and --std", "rename one"))
     model = load_model(model_path)
     table = read_rows(model, data, index)
-    with _names_are_checked():
+    with names_are_checked():
         full, std = model.impute(table.X, return_std=True)
     write_matrices(out, {"X": full}, table.column_names, table.row_names)
     if std_out is not None:
@@ -41,7 +41,7 @@ def impute(model_path: Path, data: Path, out: Path, std_out: Path | None, index:
 
 
 @contextmanager
-def _names_are_checked() -> Iterator[None]:
+def names_are_checked() -> Iterator[None]:
     """Keep scikit-learn from warning about an array without names: they were compared when it was read."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)

@@ -86,16 +86,14 @@ class _Parts:
     planes: list[tuple[Packed, Packed]]
 
 
-def _views(
-    rows: Rows, views: list[KeptView], seen: list[tuple[FloatArray, FloatArray]], decoded: Any
-) -> list[_Parts]:
+def _views(rows: Rows, views: list[KeptView], seen: list[tuple[FloatArray, FloatArray]], decoded: Any) -> list[_Parts]:
     parts, start = [], 0
     for view in views:
         own = slice(start, start + len(view.columns))
         start = own.stop
         data = None if rows.X is None else rows.X[:, view.columns]
         made = [(mean[:, own], std[:, own]) for mean, std in [*seen, *([] if decoded is None else [decoded])]]
-        limits = view.limits([*([] if data is None else [data]), *(mean for mean, _ in made)])
+        limits = view.limits(data, [mean for mean, _ in made])
         top = np.full(len(view.columns), max((float(std.max()) for _, std in made), default=0.0))
         packed = [(view.pack(mean, limits), quantise(std, 0 * top, top, 8)) for mean, std in made]
         parts.append(

@@ -21,7 +21,10 @@ _TRACE = 1500
 _BLUE_RED = ("#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d",
              "#b2182b", "#67001f")  # fmt: skip
 _REDS = ("#fff5f0", "#fee0d2", "#fcbba1", "#fc9272", "#fb6a4a", "#ef3b2c", "#cb181d", "#a50f15", "#67000d")
+# From so many rows on, points are drawn by the graphics processor: its part of the library costs 0.2 MB.
 _GL_ROWS = 3000
+# page.html gives the map's element the focus, and shows it.
+_NO_OUTLINE = ":host, :host * { outline: none !important; }"
 
 
 def check_bokeh() -> None:
@@ -44,7 +47,8 @@ def library(n_rows: int) -> list[str]:
     from bokeh.resources import Resources
 
     parts = ["bokeh", "bokeh-gl"] if n_rows > _GL_ROWS else ["bokeh"]
-    return list(Resources(mode="inline", components=parts, log_level="error").js_raw)
+    scripts: list[str] = Resources(mode="inline", components=parts).js_raw
+    return scripts[: len(parts)]  # what follows sets the level of its log, which says so on the console
 
 
 def as_item(drawn: Figure) -> dict[str, Any]:
@@ -52,18 +56,25 @@ def as_item(drawn: Figure) -> dict[str, Any]:
     from bokeh.embed import json_item
     from bokeh.themes import Theme
 
-    item: dict[str, Any] = dict(json_item(drawn, theme=Theme(json={})))  # type: ignore[arg-type]
-    return item
+    return dict(json_item(drawn, theme=Theme(json={})))
 
 
 def latent_map(n_rows: int) -> Figure:
     """Draw the empty map; page.js fills its sources by name."""
-    from bokeh.models import BoxZoomTool, ColumnDataSource, CustomJS, LassoSelectTool, LinearColorMapper, PanTool
-    from bokeh.models import Range1d, WheelZoomTool
+    from bokeh.models import (
+        BoxZoomTool,
+        ColumnDataSource,
+        CustomJS,
+        LassoSelectTool,
+        LinearColorMapper,
+        PanTool,
+        Range1d,
+        WheelZoomTool,
+    )
     from bokeh.plotting import figure
 
     drawn = figure(
-        name="map", height=520, sizing_mode="stretch_width", toolbar_location=None,
+        name="map", sizing_mode="stretch_both", toolbar_location=None, stylesheets=[_NO_OUTLINE],
         x_range=Range1d(0, 1), y_range=Range1d(0, 1), output_backend="webgl" if n_rows > _GL_ROWS else "canvas",
         tools=[PanTool(), LassoSelectTool(), BoxZoomTool(), WheelZoomTool(modifiers={"ctrl": True})],
     )  # fmt: skip
@@ -93,21 +104,24 @@ def latent_map(n_rows: int) -> Figure:
 
 def bound_trace(model: Any) -> Figure:
     """Draw the bound of every training step and the final one."""
-    from bokeh.models import NumeralTickFormatter, Span
+    from bokeh.models import NumeralTickFormatter
     from bokeh.plotting import figure
 
     history = np.asarray(model.elbo_history_, dtype=np.float64)
     kept = np.unique(np.linspace(0, len(history) - 1, min(len(history), _TRACE)).round().astype(int))
-    low, high = np.quantile(history, 0.02), max(history.max(), model.elbo_)
+    # The first steps lie far below the rest and would flatten it: they may leave the picture.
+    low, high = float(np.quantile(history, 0.02)), float(history.max())
     reach = max(high - low, 1.0)
+    near = low - reach < model.elbo_ < high + reach  # a bound of more rows or columns than training saw may lie far off
+    low, high = (min(low, model.elbo_), max(high, model.elbo_)) if near else (low, high)
     drawn = figure(
         name="bound", height=300, sizing_mode="stretch_width", toolbar_location=None, tools="",
-        x_axis_label="training step", y_axis_label="bound (nats)",
-        y_range=(float(low - 0.05 * reach), float(high + 0.08 * reach)),
+        x_axis_label="training step", y_axis_label="bound (nats)", y_range=(low - 0.05 * reach, high + 0.08 * reach),
     )  # fmt: skip
     drawn.line(kept + 1, history[kept], line_color=COLOURS[0], line_width=1.6, legend_label="one draw per step")
-    drawn.add_layout(Span(location=model.elbo_, dimension="width", line_color=COLOURS[2], line_dash="dashed"))
-    drawn.line([], [], line_color=COLOURS[2], line_dash="dashed", legend_label=f"final: {model.elbo_:,.0f}")
+    if near:
+        final, steps = [model.elbo_, model.elbo_], [1, len(history)]
+        drawn.line(steps, final, line_color=COLOURS[6], line_dash="dashed", legend_label=f"final: {model.elbo_:,.0f}")
     drawn.legend.location = "bottom_right"
     drawn.yaxis.formatter = NumeralTickFormatter(format="0,0")
     return drawn

@@ -73,7 +73,7 @@ def quantise(values: FloatArray, low: FloatArray, high: FloatArray, bits: int) -
         Within half a step, (high - low) / (2**bits - 2), of the values.
     """
     dtype = np.dtype(np.uint8 if bits == 8 else np.uint16)
-    missing = int(np.iinfo(dtype).max)
+    missing = 2**bits - 1
     width = np.where(high > low, high - low, 1.0)
     with np.errstate(invalid="ignore"):
         codes = np.clip(np.rint((values - low) / width * (missing - 1)), 0, missing - 1)
@@ -87,7 +87,7 @@ def restore(packed: Packed) -> FloatArray:
     codes = raw.reshape(packed.shape)
     if packed.low is None or packed.step is None:
         return codes.astype(np.float64)
-    missing = np.iinfo(codes.dtype).max
+    missing = 255 if packed.dtype == "uint8" else 65535
     return np.where(codes == missing, np.nan, packed.low + packed.step * codes)
 
 

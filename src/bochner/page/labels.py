@@ -157,7 +157,9 @@ def _text(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str,
         place = {name: i for i, name in enumerate(columns[0])}
         columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
         names = names[1:]
-    elif len(columns) > 1 and len(set(columns[0])) == len(columns[0]) and names[0].lower() in ("", "row", "id", "index"):
+    elif (
+        len(columns) > 1 and len(set(columns[0])) == len(columns[0]) and names[0].lower() in ("", "row", "id", "index")
+    ):
         columns, names = columns[1:], names[1:]
     return {name or f"label {j}": _typed(column) for j, (name, column) in enumerate(zip(names, columns, strict=True))}
 

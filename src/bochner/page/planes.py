@@ -77,9 +77,7 @@ def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
     # the last place, where ROW is read, holds the row numbers
     low, high = np.append(low - margin, -0.5), np.append(high + margin, len(Z) - 0.5)
-    return [
-        Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side) for a, b in pairs
-    ]
+    return [Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side) for a, b in pairs]
 
 
 def decode(model: Any, Z: FloatArray, columns: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:

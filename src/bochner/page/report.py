@@ -147,13 +147,14 @@ def _html(model: Any, title: str, content: dict[str, Any], figures: dict[str, An
     about = describe_model(model)
     packages = {name: metadata.version(name) for name in _PACKAGES}
     about["versions"] = {"python": platform.python_version(), **packages}
-    about["relevance"] = finite(model.relevance_)
+    about["relevance"] = model.relevance_
+    about["partial"] = _partial(model)
     assets = resources.files("bochner.page") / "assets"
     page = string.Template((assets / "page.html").read_text(encoding="utf-8"))
     # The library goes into elements that do not run by themselves: the text is painted before they are read.
-    library = "\n".join(f'<script type="text/plain" class="library">{_inert(part)}</script>' for part in drawn.library(
-        content["rows"]
-    ))
+    library = "\n".join(
+        f'<script type="text/plain" class="library">{_inert(part)}</script>' for part in drawn.library(content["rows"])
+    )
     return page.substitute(
         title=html.escape(title),
         style=(assets / "page.css").read_text(encoding="utf-8"),
@@ -164,6 +165,14 @@ def _html(model: Any, title: str, content: dict[str, Any], figures: dict[str, An
         script=(assets / "page.js").read_text(encoding="utf-8"),
         summary=html.escape(_summary(model, content)),
     )
+
+
+def _partial(model: Any) -> str:
+    """Say where the steps saw less than what the final bound is about."""
+    left = max(model.dropped_.values(), default=0.0)
+    what = ["fewer rows (landmarks)"] if model.landmarks_ else []
+    what += [f"columns truncated to all but {100 * left:.1f} % of their squares"] if left > 0.0005 else []
+    return f"The bound of the steps below is that of {' and '.join(what)}." if what else ""
 
 
 def _inert(script: str) -> str:

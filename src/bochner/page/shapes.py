@@ -17,8 +17,9 @@ Shape = tuple[int, int]
 
 # Squares below 8 x 8 are too few pixels to tell an image from a table.
 _LEAST_SIDE = 8
-# Neighbours of an image differ by less than this share of what any two pixels differ by.
-_ALIKE = 0.5
+# Neighbours of an image differ by less than this share of what any two pixels differ by, and about as much in both
+# directions: columns that follow each other in time differ far less along the lines than across them.
+_ALIKE, _LOPSIDED = 0.7, 4.0
 
 
 def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
@@ -74,4 +75,5 @@ def guess_shape(values: FloatArray) -> Shape | None:
     images = np.nan_to_num(values, nan=float(np.nanmean(values))).reshape(-1, side, side)
     any_two = 2 * float(images.var(axis=(1, 2)).mean())  # expected squared difference of two pixels of one image
     down, across = (float((np.diff(images, axis=axis) ** 2).mean()) for axis in (1, 2))
-    return (side, side) if max(down, across) < _ALIKE * any_two else None
+    alike = max(down, across) < _ALIKE * any_two and max(down, across) < _LOPSIDED * min(down, across)
+    return (side, side) if alike else None

@@ -50,14 +50,20 @@ class KeptView:
         """Round to grey levels for images, to 16 bits for numbers that are read."""
         return quantise(values, *limits, bits=8 if self.shape else 16)
 
-    def limits(self, parts: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-        """Return the least and the largest value of every column; of all pixels together."""
-        ends = [(np.nanmin(part, axis=0, initial=np.inf), np.nanmax(part, axis=0, initial=-np.inf)) for part in parts]
-        low = np.min([end[0] for end in ends], axis=0).astype(np.float64)
-        high = np.max([end[1] for end in ends], axis=0).astype(np.float64)
+    def limits(self, data: FloatArray | None, decoded: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest value of every column.
+
+        Pixels share theirs: those of the data, or without data nearly those of what is decoded. What is decoded
+        beyond is shown as black or white.
+        """
         if self.shape:
-            low, high = np.full_like(low, low.min()), np.full_like(high, high.max())
-        return low, high
+            seen = np.concatenate([part.ravel() for part in decoded]) if data is None else data
+            ends = np.nanquantile(seen, (0.005, 0.995)) if data is None else (np.nanmin(seen), np.nanmax(seen))
+            return np.full(len(self.columns), float(ends[0])), np.full(len(self.columns), float(ends[1]))
+        parts = decoded if data is None else [data, *decoded]
+        low = np.min([np.nanmin(part, axis=0, initial=np.inf) for part in parts], axis=0)
+        high = np.max([np.nanmax(part, axis=0, initial=-np.inf) for part in parts], axis=0)
+        return low.astype(np.float64), high.astype(np.float64)
 
 
 def choose_views(model: Any, X: FloatArray | None, Z: FloatArray, shapes: Mapping[str, Any]) -> list[KeptView]:

@@ -132,7 +132,7 @@
     if (made) {
       add(made.mean, "decoded", view.low[0], view.high[0]);
       const [least, most] = spread(made.std);
-      if (most - least > 0.02 * most) add(made.std, `deviation, up to ${number(most)}`, 0, most);
+      if (most - least > 0.02 * most) add(made.std, `deviation, ${number(least)} to ${number(most)}`, least, most);
       else box.append(Object.assign(document.createElement("figcaption"), {textContent: `deviation of a pixel ± ${number(most)}`}));
     }
     return box;
@@ -496,10 +496,11 @@
     const best = Math.max(...about.starts.map((start) => start.elbo)), fieldsOf = Object.keys(about.starts[0] ?? {});
     $("starts").innerHTML = cells("th", [...fieldsOf.map((f) => f.replaceAll("_", " ")), "kept"]) + about.starts.map((start) => cells("td", [...fieldsOf.map((f) => escaped(text(start[f]))), start.elbo === best ? "yes" : ""])).join("");
     const state = about.interrupted ? "was interrupted" : about.converged ? "ended when the bound was level" : "stopped before the bound was level";
-    $("fit-text").textContent = `Training ${state}, after ${about.n_iter} steps. Evidence lower bound: ${number(about.elbo)} ± ${number(about.elbo_se)} nats. ${about.collapse.advice}`;
+    $("fit-text").textContent = `Training ${state}, after ${about.n_iter} steps. Evidence lower bound: ${number(about.elbo)} ± ${number(about.elbo_se)} nats.${about.partial ? ` ${about.partial}` : ""} ${about.collapse.advice}`;
     $("bound").setAttribute("aria-label", `Bound of every training step: it ends at ${number(about.elbo)} nats after ${about.n_iter} steps.`);
-    const {views: _, starts, parameters, versions, relevance, ...rest} = about;
-    facts("facts", rest);
+    const {views: _, starts, parameters, versions, relevance, collapse, partial, ...rest} = about;
+    const {advice, ...found} = collapse;
+    facts("facts", {...rest, ...found});
     facts("settings", parameters);
     facts("versions", versions);
   }
@@ -546,7 +547,9 @@
     const unpacked = unpackAll();
     plot = await embed(figures.map, $("map"));
     for (const renderer of plot.renderers) glyphs[renderer.name] = renderer;
+    performance.mark("bochner:embedded");
     await unpacked;
+    performance.mark("bochner:unpacked");
     controls();
     theme();
     place();
@@ -574,6 +577,7 @@
       script.textContent = element.textContent;
       document.head.append(script);
     }
+    performance.mark("bochner:library");
     await drawMap();
     later();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); recolour(); shade(); showPlace(); if (kept !== null) showRow(kept); });
