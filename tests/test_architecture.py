@@ -47,7 +47,7 @@ FLOORS: dict[str, str] = {
         estimators.comparators estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
-        figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_info
+        figures kernel_plots decoded_plots plots cli_session cli_data cli_align cli_apply cli_info
         page page.encode page.shapes page.labels page.planes page.views page.content page.drawn page.report
         cli_fit cli_report cli_show demo cli
         __main__ __init__""",
