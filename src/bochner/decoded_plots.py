@@ -101,7 +101,8 @@ def decoded_grid(
         _check_shape(shape, own, name)
         images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]
         mosaic = images.transpose(0, 2, 1, 3).reshape(n * shape[0], n * shape[1])
-        ax.imshow(mosaic, cmap="gray_r", extent=ends, aspect="auto", interpolation="nearest")
+        low, high = grey_levels(model, own, mosaic)
+        ax.imshow(mosaic, cmap="gray_r", extent=ends, aspect="auto", interpolation="nearest", vmin=low, vmax=high)
         title = f"View {name!r} as decoded across the latent plane"
     finish(ax, title, f"latent dimension {dims[0]}", f"latent dimension {dims[1]}")
     return ax
@@ -160,6 +161,16 @@ def reconstructions(
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
+
+
+def grey_levels(model: Any, columns: NDArray[np.intp], decoded: FloatArray) -> tuple[float, float]:
+    """Return what to draw white and black where only decoded images are there.
+
+    Half a percent may lie beyond on either side; where no pixel has a mean below 0 the data hardly have values there,
+    and what is decoded below is white.
+    """
+    low, high = (float(end) for end in np.quantile(decoded, (0.005, 0.995)))
+    return max(low, 0.0) if model._scaling.centre[columns].min() >= 0 else low, high
 
 
 def _columns(model: Any, view: str | None) -> tuple[str, NDArray[np.intp]]:

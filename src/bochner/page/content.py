@@ -71,7 +71,7 @@ def gather(model: Any, rows: Rows, views: list[KeptView]) -> dict[str, Any]:
         "z": pack(rows.Z).to_json(),
         "std": pack(rows.std).to_json(),
         "labels": [_labels(own) for own in rows.labels],
-        **_fitted_in(_views(rows, views, seen, decoded), planes),
+        **_fitted_in(_views(model, rows, views, seen, decoded), planes),
     }
 
 
@@ -86,14 +86,16 @@ class _Parts:
     planes: list[tuple[Packed, Packed]]
 
 
-def _views(rows: Rows, views: list[KeptView], seen: list[tuple[FloatArray, FloatArray]], decoded: Any) -> list[_Parts]:
+def _views(
+    model: Any, rows: Rows, views: list[KeptView], seen: list[tuple[FloatArray, FloatArray]], decoded: Any
+) -> list[_Parts]:
     parts, start = [], 0
     for view in views:
         own = slice(start, start + len(view.columns))
         start = own.stop
         data = None if rows.X is None else rows.X[:, view.columns]
         made = [(mean[:, own], std[:, own]) for mean, std in [*seen, *([] if decoded is None else [decoded])]]
-        limits = view.limits(data, [mean for mean, _ in made])
+        limits = view.limits(model, data, [mean for mean, _ in made])
         top = np.full(len(view.columns), max((float(std.max()) for _, std in made), default=0.0))
         packed = [(view.pack(mean, limits), quantise(std, 0 * top, top, 8)) for mean, std in made]
         parts.append(

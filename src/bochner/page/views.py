@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.decoded_plots import grey_levels
 from bochner.page.encode import Packed, quantise
 from bochner.page.planes import decode
 from bochner.page.shapes import Shape, check_shapes, guess_shape
@@ -50,16 +51,18 @@ class KeptView:
         """Round to grey levels for images, to 16 bits for numbers that are read."""
         return quantise(values, *limits, bits=8 if self.shape else 16)
 
-    def limits(self, data: FloatArray | None, decoded: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    def limits(self, model: Any, data: FloatArray | None, decoded: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest value of every column.
 
-        Pixels share theirs: those of the data, or without data nearly those of what is decoded. What is decoded
+        Pixels share theirs: those of the data, or without data the grey levels of what is decoded. What is decoded
         beyond is shown as black or white.
         """
         if self.shape:
-            seen = np.concatenate([part.ravel() for part in decoded]) if data is None else data
-            ends = np.nanquantile(seen, (0.005, 0.995)) if data is None else (np.nanmin(seen), np.nanmax(seen))
-            return np.full(len(self.columns), float(ends[0])), np.full(len(self.columns), float(ends[1]))
+            if data is None:
+                ends = grey_levels(model, self.columns, np.concatenate([part.ravel() for part in decoded]))
+            else:
+                ends = float(np.nanmin(data)), float(np.nanmax(data))
+            return np.full(len(self.columns), ends[0]), np.full(len(self.columns), ends[1])
         parts = decoded if data is None else [data, *decoded]
         low = np.min([np.nanmin(part, axis=0, initial=np.inf) for part in parts], axis=0)
         high = np.max([np.nanmax(part, axis=0, initial=-np.inf) for part in parts], axis=0)
