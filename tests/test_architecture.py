@@ -51,8 +51,10 @@ FLOORS: dict[str, str] = {
         estimators.comparators estimators
         datasets.load datasets.make datasets.fetch datasets""",
     "F9 doors": """
-        figures kernel_plots plots cli_options cli_session cli_show cli_data cli_align cli_apply cli_rows
-        cli_bench cli_sources cli_fit cli_info demo cli __main__ __init__""",
+        figures kernel_plots decoded_plots plots
+        page page.encode page.shapes page.labels page.planes page.views page.content page.drawn page.report
+        cli_options cli_session cli_show cli_data cli_align cli_apply
+        cli_bench cli_sources cli_fit cli_report cli_rows cli_info demo cli __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 300, 40

@@ -146,3 +146,62 @@ def test_without_matplotlib_the_error_says_what_to_install(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r'pip install "bochner\[plot\]"'):
         plots.bound_trace(model)
+
+
+def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
+    raced = [
+        {"init": "pca", "index": 0, "steps": 5, "elbo": -9.0, "elbo_se": 0.1, "elbo_start": -12.0},
+        {"init": "isomap", "index": 0, "steps": 5, "elbo": -7.0, "elbo_se": 0.2, "elbo_start": -14.0},
+    ]
+    monkeypatch.setattr(model, "starts_", raced)
+    ax = plots.starts(model)
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["pca, 5 steps", "isomap, 5 steps"]
+    races = [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2]
+    assert [list(line.get_xdata()) for line in races] == [[-12.0, -9.0], [-14.0, -7.0]]
+    assert [line.get_color() == plots.COLOURS[0] for line in races] == [False, True]
+    assert ax.get_title(loc="left")
+    assert ax.get_xlabel() == "bound (nats)"
+
+
+def test_the_grid_holds_what_the_model_decodes_at_its_places(model, tmp_path):
+    ax = plots.decoded_grid(model, "right", shape=(2, 2), n=3)
+    picture, (left, right, bottom, top) = np.asarray(ax.images[0].get_array()), ax.images[0].get_extent()
+    assert picture.shape == (6, 6)
+    middle = [[(left + right) / 2, bottom + (top - bottom) * (1 - 1 / 6)]]  # of the upper line
+    np.testing.assert_allclose(picture[:2, 2:4].ravel(), model.inverse_transform(middle)[0, 3:], rtol=1e-4, atol=1e-5)
+    assert plots.save(ax, tmp_path / "g.png").read_bytes()[:4] == b"\x89PNG"
+    ax = plots.decoded_grid(model, "left", column=1, n=3)
+    colours, (left, right, bottom, top) = np.asarray(ax.images[0].get_array()), ax.images[0].get_extent()
+    corner = [[left + (right - left) / 24, bottom + (top - bottom) / 24]]
+    assert colours[0, 0] == pytest.approx(model.inverse_transform(corner)[0, 1], rel=1e-3, abs=1e-4)
+    assert "column 1" in ax.get_title(loc="left")
+    most = np.argmax([np.var(plots.decoded_grid(model, "left", column=j, n=3).images[0].get_array()) for j in range(3)])
+    assert f"column {most} " in plots.decoded_grid(model, "left", n=3).get_title(loc="left")
+
+
+def test_a_grid_of_what_is_not_there_is_refused(model):
+    with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
+        plots.decoded_grid(model, "left", dims=(0, 0))
+    with pytest.raises(InputError, match=r"a column of view 'left', which has 3, got 3\. Number it within the view"):
+        plots.decoded_grid(model, "left", column=3)
+    with pytest.raises(InputError, match="got 'age'"):
+        plots.decoded_grid(model, "left", column="age")
+    with pytest.raises(InputError, match="a shape of 4 pixels for view 'right', got 3 x 3 = 9"):
+        plots.decoded_grid(model, "right", shape=(3, 3))
+
+
+def test_reconstructions_show_rows_above_what_is_decoded(model, tmp_path):
+    X = np.random.default_rng(1).normal(size=(9, 7)).astype(model.embedding_.dtype)
+    X[4, 3] = np.nan
+    decoded = model.inverse_transform(model.transform(X))
+    ax = plots.reconstructions(model, X, "right", (2, 2), n=3)
+    picture = np.ma.filled(ax.images[0].get_array().astype(float), np.nan)
+    assert picture.shape == (6, 9)
+    np.testing.assert_allclose(picture[:2, 3:5].ravel(), X[4, 3:], rtol=1e-6)
+    np.testing.assert_allclose(picture[3:5, 3:5].ravel(), decoded[4, 3:], rtol=1e-4, atol=1e-5)
+    assert np.isnan(picture[2]).all()
+    assert plots.save(ax, tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
+    points = plots.reconstructions(model, X, "right").collections[0].get_offsets()
+    seen = ~np.isnan(X[:, 3:])
+    np.testing.assert_allclose(points[:, 0], X[:, 3:][seen])
+    np.testing.assert_allclose(points[:, 1], decoded[:, 3:][seen], rtol=1e-5)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         fit_mudata,
         load,
     )
+    from bochner.page.report import report
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ __all__ = [
     "load",
     "metrics",
     "plots",
+    "report",
     "stack",
     "unstack",
 ]
@@ -71,6 +73,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("bochner.estimators"), name)
     if name in _CONTAINERS:
         return getattr(importlib.import_module("bochner.data.containers"), name)
+    if name == "report":
+        return importlib.import_module("bochner.page.report").report
     if name in _MODULES:
         return importlib.import_module(f"bochner.{name}")
     raise AttributeError(f"module 'bochner' has no attribute {name!r}")

@@ -88,6 +88,7 @@ def fit(
         bool, typer.Option("--force", help="Replace the results of an earlier run, or start anew where one was left.")
     ] = False,
     layer: Layer = None,
+    page: Annotated[bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")] = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -108,6 +109,7 @@ def fit(
             resume,
             force,
             layer or (),
+            page,
         )
         try:
             reply.values, interrupted = cli_fit.run(options)
@@ -154,5 +156,6 @@ def info(
 
 app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(cli_rows.transform)
 app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(cli_rows.impute)
+app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(cli_rows.report)
 app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(cli_sources.fetch)
 app.command(epilog="Example: bochner bench step --quick")(cli_sources.bench)

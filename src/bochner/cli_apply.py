@@ -30,7 +30,7 @@ def transform(rows: Rows) -> int:
     check_output(rows.out, rows.force)
     model = load_model(rows.model)
     table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
-    with _names_are_checked():
+    with names_are_checked():
         mean, std = model.transform(table.X, return_std=True)
     write_embedding(rows.out, mean, std, table.row_names)
     return len(mean)
@@ -45,7 +45,7 @@ def impute(rows: Rows, std_out: Path | None) -> int:
             raise InputError(message("two files", f"{rows.out} for both --out and --std", "rename one"))
     model = load_model(rows.model)
     table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
-    with _names_are_checked():
+    with names_are_checked():
         full, std = model.impute(table.X, return_std=True)
     write_matrices(rows.out, {"X": full}, table.column_names, table.row_names)
     if std_out is not None:
@@ -54,7 +54,7 @@ def impute(rows: Rows, std_out: Path | None) -> int:
 
 
 @contextmanager
-def _names_are_checked() -> Iterator[None]:
+def names_are_checked() -> Iterator[None]:
     """Keep scikit-learn from warning about an array without names: they were compared when it was read."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)

@@ -7,7 +7,7 @@ import secrets
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,10 @@ from bochner.cli_session import say
 from bochner.data.readers import read
 from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.page.drawn import check_bokeh
+from bochner.page.report import report
 
-CHECKPOINT, SEED_FILE = "checkpoint.ckpt", "seed.json"
+CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
 # Parameters that --set refuses, because the command sets them itself.
 ELSEWHERE = {
     "views": "--view",
@@ -53,6 +55,7 @@ class FitOptions:
     resume: bool = False
     force: bool = False
     layer: Sequence[str] = ()
+    report: bool = False
 
 
 def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
@@ -71,6 +74,8 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         The data or the options cannot be used; nothing is left behind in ``out``.
     """
     started = time.perf_counter()
+    if options.report:
+        check_bokeh()  # now, not after hours of training
     _check_earlier_run(options)
     table = read(options.data, options.index, parse_by_view(options.layer, "--layer"))
     estimator = estimator_of(options, table)
@@ -89,6 +94,8 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
     if table.column_names is not None:
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)  # without pandas they are not there
     files = _write(options.out, estimator, table)
+    if options.report:
+        files.append(_page(options, estimator, table))
     if not estimator.interrupted_:
         (options.out / SEED_FILE).unlink(missing_ok=True)
     result = {
@@ -176,6 +183,12 @@ def _write(out: Path, estimator: Any, table: Table) -> list[Path]:
     except ImportError as error:
         say(f"No pictures: {error}")
         return files
+
+
+def _page(options: FitOptions, estimator: Any, table: Table) -> Path:
+    X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
+    path, title = options.out / PAGE, options.out.resolve().name
+    return report(estimator, X, table.labels, path=path, row_names=table.row_names, title=title, overwrite=True)
 
 
 def _pictures(out: Path, estimator: Any, table: Table) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Commands that apply a fitted model to rows: ``transform`` and ``impute``."""
+"""Commands that show a fitted model rows: ``transform``, ``impute`` and ``report``."""
 
 from __future__ import annotations
 
@@ -55,6 +55,36 @@ def impute(
         reply.values, reply.show = _done(rows, started, out), show
         if std is not None:
             reply.values["std_file"] = str(std)
+
+
+def report(
+    model: ModelFile,
+    data: Annotated[
+        Path | None, typer.Argument(metavar="[DATA]", help="The rows to show; without it, what the model holds.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Labels to colour the rows by: .csv, .npy or .npz.")
+    ] = None,
+    index: Index = None,
+    layer: Layer = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VIEW=HxW", help="A view of images, such as left=28x28. Repeat for each."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="An .html file; by default report.html beside the model.")
+    ] = None,
+    force: Force = False,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page that shows a model: the map of the rows, what each place decodes to, how the fit went."""
+    with session(as_json, log) as reply:
+        from bochner import cli_report
+        from bochner.cli_show import show
+
+        options = cli_report.ReportOptions(model, data, labels, shape or (), index, layer or (), out, force)
+        reply.values, reply.show = cli_report.run(options), show
 
 
 def _done(rows: int, started: float, out: Path) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from bochner.cli_data import MODEL_FILE, write_embedding
 from bochner.errors import DataWarning, InputError, message
+from bochner.page.drawn import check_bokeh
+from bochner.page.report import report
 
 FloatArray = NDArray[np.float64]
 
@@ -158,7 +160,19 @@ def _write(out: Path, model: Any, data: _Split, completed: FloatArray, observed:
             "kernels.png": kernels[0],
             "relevance.png": plots.relevance(model),
         }
-        return [*files, *(plots.save(ax, out / name) for name, ax in drawn.items())]
+        files += [plots.save(ax, out / name) for name, ax in drawn.items()]
     except ImportError as error:
         warnings.warn(f"No pictures: {error}", UserWarning, stacklevel=2)
-        return files
+    return [*files, *_page(out, model, data)]
+
+
+def _page(out: Path, model: Any, data: _Split) -> list[Path]:
+    try:
+        check_bokeh()
+    except InputError as error:
+        warnings.warn(f"No report: {error}", UserWarning, stacklevel=2)
+        return []
+    path, half = out / "report.html", (data.image_shape[0] // 2, data.image_shape[1])
+    labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)
+    title = "Digits as two views: upper and lower half"
+    return [report(model, data.train, labels, path=path, shapes=shapes, title=title, overwrite=True)]

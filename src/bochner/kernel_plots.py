@@ -40,13 +40,9 @@ def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, 
         Bands parallel to the diagonal mean a stationary kernel; white is no covariance.
     """
     ax = ax or axes(5.6, 4.6)[0]
-    index = model._view_index(view)
-    name = list(model._columns)[index]
-    dim = int(np.argmax(model.relevance_[index]))
-    low, high = np.quantile(model.embedding_[:, dim], (0.01, 0.99))
-    Z = np.tile(model.embedding_.mean(axis=0), (n_points, 1))
-    Z[:, dim] = np.linspace(low, high, n_points)
-    K = model.kernel_matrix(Z, view=name)
+    name = list(model._columns)[model._view_index(view)]
+    dim, places, K = kernel_slice(model, name, n_points)
+    low, high = places[0], places[-1]
     limit = float(np.abs(K).max())
     signed = float(K.min()) < -0.02 * limit
     colours, least = ("RdBu_r", -limit) if signed else ("Reds", 0.0)
@@ -55,6 +51,23 @@ def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, 
     label = f"latent dimension {dim}"
     finish(ax, f"Learned kernel of view {name!r}", label, label)
     return ax
+
+
+def kernel_slice(model: Any, view: str, n_points: int = 120) -> tuple[int, FloatArray, FloatArray]:
+    """Return a view's learned kernel between points along the dimension that matters most to it.
+
+    Returns
+    -------
+    dim : int
+    places : ndarray of shape (n_points,)
+        From the 1st to the 99th percentile of the training rows; other dimensions stay at their mean.
+    K : ndarray of shape (n_points, n_points)
+    """
+    dim = int(np.argmax(model.relevance_[model._view_index(view)]))
+    low, high = np.quantile(model.embedding_[:, dim], (0.01, 0.99))
+    Z = np.tile(model.embedding_.mean(axis=0), (n_points, 1))
+    Z[:, dim] = np.linspace(low, high, n_points)
+    return dim, np.linspace(low, high, n_points), model.kernel_matrix(Z, view=view)
 
 
 def kernel_recovery(
@@ -138,7 +151,7 @@ def spectrum(model: Any, view: str | None = None, dims: tuple[int, int] | None =
         The kernel has no such components, or ``dims`` are not two of the latent dimensions.
     """
     name = list(model._columns)[model._view_index(view)]
-    share, means, scales = _components(model.kernels_[name], name)
+    share, means, scales = components(model.kernels_[name], name)
     n_dims = means.shape[1]
     ax = ax or axes(5.6, 5.0)[0]
     title = f"Spectrum of view {name!r}: {len(share)} component{'s' if len(share) > 1 else ''}"
@@ -156,8 +169,8 @@ def spectrum(model: Any, view: str | None = None, dims: tuple[int, int] | None =
     return ax
 
 
-def _components(kernel: dict[str, FloatArray], name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shares that sum to 1, means and scales of the components that matter, largest first."""
+def components(kernel: dict[str, FloatArray], name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return shares that sum to 1, means and scales of the components that matter, largest first."""
     weights = kernel.get("proportions", kernel.get("weights"))
     if weights is None or not {"means", "scales"} <= set(kernel):
         got = f"the kernel of view {name!r} with {sorted(kernel)}"

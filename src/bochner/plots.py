@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bochner.decoded_plots import decoded_grid, reconstructions, starts
 from bochner.errors import InputError, message
 from bochner.figures import COLOURS, INK, axes, figure, finish, save
 from bochner.kernel_plots import kernel_recovery, learned_kernel, spectrum
@@ -18,12 +19,15 @@ __all__ = [
     "axes",
     "bound_trace",
     "completions",
+    "decoded_grid",
     "kernel_recovery",
     "latent_map",
     "learned_kernel",
+    "reconstructions",
     "relevance",
     "save",
     "spectrum",
+    "starts",
 ]
 
 FloatArray = NDArray[np.floating[Any]]

@@ -1,0 +1,94 @@
+"""``bochner report``: from a model, and data where they are given, to one page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bochner.cli_align import read_rows
+from bochner.cli_apply import names_are_checked
+from bochner.cli_data import frame, load_model, parse_by_view
+from bochner.cli_fit import PAGE
+from bochner.data.csv_files import read_csv
+from bochner.data.table import Table
+from bochner.errors import InputError, message
+from bochner.page.drawn import check_bokeh
+from bochner.page.labels import read_labels
+from bochner.page.report import check_page, report
+from bochner.page.shapes import parse_shapes
+
+EMBEDDING = "embedding.csv"
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """The options of ``bochner report``; see its help."""
+
+    model: Path
+    data: Path | None = None
+    labels: Path | None = None
+    shapes: Sequence[str] = ()
+    index: str | None = None
+    layer: Sequence[str] = ()
+    out: Path | None = None
+    force: bool = False
+
+
+def run(options: ReportOptions) -> dict[str, Any]:
+    """Write the page.
+
+    Returns
+    -------
+    dict
+        rows, seconds, file, bytes.
+
+    Raises
+    ------
+    InputError
+        The model, the data, the labels or the place of the page cannot be used; nothing is written then.
+    """
+    started = time.perf_counter()
+    shapes = parse_shapes(options.shapes)
+    out = check_page(_default_place(options.model) if options.out is None else options.out, options.force)
+    check_bokeh()
+    model = load_model(options.model)
+    table = _rows(model, options)
+    names = _fitted_names(options.model, len(model.embedding_)) if table is None else table.row_names
+    n_rows = len(model.embedding_) if table is None else len(table.X)
+    labels: Any = None if table is None else table.labels
+    if options.labels is not None:
+        labels = read_labels(options.labels, names, n_rows)
+    X = None if table is None else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
+    title = options.model.resolve().name if options.model.is_dir() else options.model.stem
+    with names_are_checked():
+        report(model, X, labels, path=out, shapes=shapes, row_names=names, title=title, overwrite=options.force)
+    seconds = round(time.perf_counter() - started, 3)
+    return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
+
+
+def _rows(model: Any, options: ReportOptions) -> Table | None:
+    if options.data is None:
+        return None
+    return read_rows(model, options.data, options.index, parse_by_view(options.layer, "--layer"))
+
+
+def _default_place(model: Path) -> Path:
+    """Beside the model's other files, or in the current folder."""
+    return model / PAGE if model.is_dir() else Path(PAGE)
+
+
+def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
+    """Read the names of the rows from the embedding that was written beside the model."""
+    path = model / EMBEDDING
+    if not (model.is_dir() and path.is_file()):
+        return None
+    names = read_csv(path).row_names
+    if names is not None and len(names) != n_rows:
+        got = f"{len(names)} in {path}"
+        raise InputError(
+            message(f"{n_rows} rows, as the model has", got, "write the embedding again: bochner transform")
+        )
+    return names

@@ -1,0 +1,227 @@
+"""Pictures of what a model makes of rows and places, and of its starts; `bochner.plots` has them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bochner.errors import InputError, message
+from bochner.figures import COLOURS, INK, axes, figure, finish
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FloatArray = NDArray[np.floating[Any]]
+
+_MARGIN = 0.05
+
+
+def starts(model: Any, ax: Axes | None = None) -> Axes:
+    """Draw the bound of every start before and after its race, the kept one first in colour.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    ax = ax or axes(6.4, 1.4 + 0.45 * len(model.starts_))[0]
+    raced = sorted(model.starts_, key=lambda start: start["elbo"])
+    for i, start in enumerate(raced):
+        colour = COLOURS[0] if i == len(raced) - 1 else "#8a949c"
+        ax.plot([start["elbo_start"], start["elbo"]], [i, i], color=colour, linewidth=2)
+        ax.plot(start["elbo_start"], i, "o", color="white", markeredgecolor=colour, markersize=7)
+        ax.errorbar(start["elbo"], i, xerr=start["elbo_se"], fmt="o", color=colour, markersize=7, capsize=3)
+    steps = [f", {start['steps']} steps" if start["steps"] else "" for start in raced]
+    ax.set_yticks(range(len(raced)), [f"{own['init']}{text}" for own, text in zip(raced, steps, strict=True)])
+    ax.set_ylim(-0.6, len(raced) - 0.4)
+    ax.locator_params(axis="x", nbins=5)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    finish(ax, "Starts: bound before (open) and after the race", "bound (nats)", "")
+    return ax
+
+
+def decoded_grid(
+    model: Any,
+    view: str | None = None,
+    shape: tuple[int, int] | None = None,
+    column: int | str | None = None,
+    dims: tuple[int, int] = (0, 1),
+    n: int = 12,
+    ax: Axes | None = None,
+) -> Axes:
+    """Walk through the latent plane: draw what the model decodes at the places of a grid.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted, with at least two latent dimensions.
+    view : str, optional
+        Needed when there are several.
+    shape : (int, int), optional
+        Height and width of the view's images: an image is drawn at every place.
+    column : int or str, optional
+        Without a shape, one column of the view is drawn as colour, with lines of equal deviation: its number within
+        the view or its name; by default the one that varies most.
+    dims : (int, int), default=(0, 1)
+        Latent dimensions of the plane; the others stay at their mean.
+    n : int, default=12
+        Places along each dimension (four times as many for a column).
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    InputError
+        ``dims`` are not two of the latent dimensions, or shape or column are not of the view.
+    """
+    ax = ax or axes(6.4, 6.0)[0]
+    name, own = _columns(model, view)
+    places, ends = _plane(model, dims, n if shape else 4 * n)
+    if shape is None:
+        j = _column(model, name, own, column, places)
+        mean, std = (values[:, j].reshape(4 * n, 4 * n) for values in model.inverse_transform(places, return_std=True))
+        image = ax.imshow(mean, origin="lower", extent=ends, aspect="auto", cmap="viridis", interpolation="bilinear")
+        if np.ptp(std) > 0.01 * std.max():
+            lines = ax.contour(std, extent=ends, colors="white", linewidths=0.8, levels=5)
+            ax.clabel(lines, fontsize=7)
+        label = _called(model, j)
+        figure(ax).colorbar(image, ax=ax, label=f"decoded {label}")
+        title = f"{label} of view {name!r}; lines: deviation of a new observation"
+    else:
+        _check_shape(shape, own, name)
+        images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]
+        mosaic = images.transpose(0, 2, 1, 3).reshape(n * shape[0], n * shape[1])
+        low, high = grey_levels(model, own, mosaic)
+        ax.imshow(mosaic, cmap="gray_r", extent=ends, aspect="auto", interpolation="nearest", vmin=low, vmax=high)
+        title = f"View {name!r} as decoded across the latent plane"
+    finish(ax, title, f"latent dimension {dims[0]}", f"latent dimension {dims[1]}")
+    return ax
+
+
+def reconstructions(
+    model: Any,
+    X: ArrayLike,
+    view: str | None = None,
+    shape: tuple[int, int] | None = None,
+    n: int = 12,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw rows beside what the model decodes at their places.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    X : array-like of shape (rows, M)
+        Rows, seen or not; NaN = missing.
+    view : str, optional
+        Needed when there are several.
+    shape : (int, int), optional
+        Height and width of the view's images: data above, decoded below. Without it every observed entry of the view
+        is a point, decoded against observed.
+    n : int, default=12
+        Images, spread evenly over the rows.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+    """
+    name, own = _columns(model, view)
+    values = np.asarray(X, dtype=float)
+    if shape is None:
+        ax = ax or axes(5.2, 5.0)[0]
+        decoded = model.inverse_transform(model.transform(X))[:, own]
+        _scatter_entries(ax, values[:, own], np.asarray(decoded, dtype=float), name)
+        return ax
+    _check_shape(shape, own, name)
+    rows = np.unique(np.linspace(0, len(values) - 1, min(n, len(values))).round().astype(int))
+    some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
+    decoded = model.inverse_transform(model.transform(some))[:, own]
+    ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
+    gap = np.full((len(rows), 2, *shape), np.nan)
+    gap[:, 0], gap[:, 1] = values[rows][:, own].reshape(-1, *shape), decoded.reshape(-1, *shape)
+    padded = np.pad(gap, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
+    picture = padded.transpose(1, 2, 0, 3).reshape(2 * (shape[0] + 1), -1)
+    low, high = np.nanmin(values[:, own]), np.nanmax(values[:, own])
+    ax.imshow(picture, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
+    ax.set_yticks([shape[0] / 2, 1.5 * shape[0] + 1], ["data", "decoded"])
+    ax.set_xticks([])
+    finish(ax, f"Rows of view {name!r} and what the model decodes at their places", "", "")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def grey_levels(model: Any, columns: NDArray[np.intp], decoded: FloatArray) -> tuple[float, float]:
+    """Return what to draw white and black where only decoded images are there.
+
+    Half a percent may lie beyond on either side; where no pixel has a mean below 0 the data hardly have values there,
+    and what is decoded below is white.
+    """
+    low, high = (float(end) for end in np.quantile(decoded, (0.005, 0.995)))
+    return max(low, 0.0) if model._scaling.centre[columns].min() >= 0 else low, high
+
+
+def _columns(model: Any, view: str | None) -> tuple[str, NDArray[np.intp]]:
+    name = list(model._columns)[model._view_index(view)]
+    return name, model._columns[name]
+
+
+def _called(model: Any, j: int) -> str:
+    names = getattr(model, "feature_names_in_", None)
+    return f"column {j}" if names is None else str(names[j])
+
+
+def _column(model: Any, view: str, own: NDArray[np.intp], column: int | str | None, places: FloatArray) -> int:
+    if column is None:
+        return int(own[np.argmax(model.inverse_transform(places)[:, own].var(axis=0))])
+    names = [_called(model, int(j)) for j in own]
+    if isinstance(column, str) and column in names:
+        return int(own[names.index(column)])
+    if isinstance(column, str) or not 0 <= column < len(own):
+        do = "name one of its columns" if hasattr(model, "feature_names_in_") else "number it within the view"
+        raise InputError(message(f"a column of view {view!r}, which has {len(own)}", repr(column), do))
+    return int(own[column])
+
+
+def _check_shape(shape: tuple[int, int], own: NDArray[np.intp], view: str) -> None:
+    if shape[0] * shape[1] != own.size:
+        got = f"{shape[0]} x {shape[1]} = {shape[0] * shape[1]}"
+        want = f"a shape of {own.size} pixels for view {view!r}"
+        raise InputError(message(want, got, "give height and width of one image"))
+
+
+def _plane(model: Any, dims: tuple[int, int], n: int) -> tuple[FloatArray, tuple[float, float, float, float]]:
+    """Return places of shape (n², D), second dimension slowest, and the ends of the grid: left, right, bottom, top."""
+    Z = model.embedding_
+    if len(dims) != 2 or dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
+        raise InputError(message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"))
+    low, high = Z[:, list(dims)].min(axis=0), Z[:, list(dims)].max(axis=0)
+    low, high = low - _MARGIN * (high - low), high + _MARGIN * (high - low)
+    step = (high - low) / n  # every place is the middle of its image
+    first, second = (np.linspace(low[k] + step[k] / 2, high[k] - step[k] / 2, n) for k in (0, 1))
+    places = np.tile(Z.mean(axis=0), (n * n, 1))
+    places[:, dims[0]], places[:, dims[1]] = np.tile(first, n), np.repeat(second, n)
+    return places, (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
+
+
+def _scatter_entries(ax: Axes, data: FloatArray, decoded: FloatArray, view: str) -> None:
+    seen = ~np.isnan(data)
+    observed, made = data[seen], decoded[seen]
+    kept = np.unique(np.linspace(0, len(observed) - 1, min(len(observed), 5000)).round().astype(int))
+    ax.scatter(observed[kept], made[kept], s=8, color=COLOURS[0], alpha=0.5, linewidths=0)
+    ends = [float(observed.min()), float(observed.max())]
+    ax.plot(ends, ends, color=INK, linewidth=0.8)
+    share = 1 - float(((observed - made) ** 2).sum() / ((observed - observed.mean()) ** 2).sum())
+    finish(ax, f"View {view!r}: R² = {share:.3f} over {len(observed):,} entries", "observed", "decoded")

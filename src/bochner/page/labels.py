@@ -1,0 +1,173 @@
+"""What rows are called: labels from arrays and files, in the order of the rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.array_files import LABELS
+from bochner.errors import InputError, message
+
+# Whole numbers with more values than this are numbers, not names of classes.
+MOST_CLASSES = 50
+_MISSING = ""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One labelling of the rows.
+
+    Attributes
+    ----------
+    name : str
+    values : ndarray of shape (N,)
+        Numbers (NaN = missing), or codes of classes (-1 = missing).
+    classes : list of str, or None
+        Names of the classes; None for numbers.
+    """
+
+    name: str
+    values: NDArray[Any]
+    classes: list[str] | None
+
+
+def as_labels(given: Any, n_rows: int) -> list[Labels]:
+    """Turn labels in any form into labellings.
+
+    Parameters
+    ----------
+    given : array-like of shape (N,), or mapping of name to one (a DataFrame is one), or None
+    n_rows : int
+        N.
+
+    Raises
+    ------
+    InputError
+        A labelling has another length.
+    """
+    if given is None:
+        return []
+    named = {str(name): given[name] for name in given} if _is_mapping(given) else {_name(given): given}
+    return [_one(name, np.asarray(values), n_rows) for name, values in named.items()]
+
+
+def _is_mapping(given: Any) -> bool:
+    return isinstance(given, Mapping) or (hasattr(given, "columns") and hasattr(given, "iloc"))
+
+
+def _name(given: Any) -> str:
+    return str(getattr(given, "name", None) or "label")
+
+
+def _one(name: str, values: NDArray[Any], n_rows: int) -> Labels:
+    if values.shape != (n_rows,):
+        got = f"{len(values)} in {name!r}" if values.ndim == 1 else f"an array of shape {values.shape} in {name!r}"
+        raise InputError(message(f"one label for each of the {n_rows} rows", got, "give one per row, in their order"))
+    if values.dtype.kind in "fiub":
+        numbers = values.astype(np.float64)
+        known = np.unique(numbers[~np.isnan(numbers)])
+        if values.dtype.kind == "f" and not np.array_equal(known, np.rint(known)):
+            return Labels(name, numbers, None)
+        if len(known) > MOST_CLASSES:
+            return Labels(name, numbers, None)
+        texts = np.array([_MISSING if np.isnan(v) else f"{v:.0f}" for v in numbers], dtype=object)
+        return _classes(name, texts, [f"{v:.0f}" for v in known])
+    texts = np.array([_MISSING if v is None or v != v else str(v) for v in values.tolist()], dtype=object)  # noqa: PLR0124
+    return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}))
+
+
+def _classes(name: str, texts: NDArray[Any], classes: list[str]) -> Labels:
+    code = {text: i for i, text in enumerate(classes)}
+    return Labels(name, np.array([code.get(text, -1) for text in texts.tolist()], dtype=np.int32), classes)
+
+
+def read_labels(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, NDArray[Any]]:
+    """Read labels of rows from a file.
+
+    Parameters
+    ----------
+    path : Path
+        ``.csv``: with a header, every column is a labelling; a first column that holds exactly the row names joins
+        by them. One column may go without a header. ``.npy``: one array; ``.npz``: the array ``y`` or ``labels``.
+    row_names : sequence of str or None
+    n_rows : int
+
+    Returns
+    -------
+    dict of str to ndarray of shape (N,)
+
+    Raises
+    ------
+    InputError
+        Not such a file, no labels in it, or not one for every row.
+    """
+    if not path.is_file():
+        raise InputError(message("a file of labels", f"{path}, which does not exist", "check the path"))
+    kind = path.suffix.lower()
+    if kind in (".npy", ".npz"):
+        found = _arrays(path)
+    elif kind in (".csv", ".txt", ".tsv"):
+        found = _text(path, row_names, n_rows)
+    else:
+        raise InputError(message("labels in a .csv, .npy or .npz file", str(path), "convert the file"))
+    for values in found.values():
+        if values.shape != (n_rows,):
+            got = f"{len(values)} in {path}" if values.ndim == 1 else f"shape {values.shape} in {path}"
+            raise InputError(message(f"one label for each of the {n_rows} rows", got, "give one per row, in order"))
+    return found
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"label": loaded}
+        with loaded:
+            key = next((key for key in LABELS if key in loaded.files), None)
+            if key is not None:
+                return {key: loaded[key]}
+            got = f"{', '.join(loaded.files)} in {path}"
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(message("a readable file of labels", f"{path} ({error})", "save it again")) from error
+    raise InputError(message(f"an array {' or '.join(LABELS)}", got, "name the array of labels so"))
+
+
+def _text(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            lines = [row for row in csv.reader(file, delimiter=max(",;\t", key=first.count)) if row]
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise InputError(message("a readable file of labels", f"{path} ({error})", "save it again")) from error
+    if not lines or len({len(line) for line in lines}) > 1:
+        raise InputError(message("lines with the same number of cells", f"others in {path}", "repair the file"))
+    header = None if len(lines) == n_rows and len(lines[0]) == 1 else lines[0]
+    columns = [list(column) for column in zip(*(lines if header is None else lines[1:]), strict=True)]
+    names = header or ["label"]
+    if not columns:
+        raise InputError(message(f"one label for each of the {n_rows} rows", f"a header alone in {path}", "add them"))
+    if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):
+        place = {name: i for i, name in enumerate(columns[0])}
+        columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
+        names = names[1:]
+    elif (
+        len(columns) > 1 and len(set(columns[0])) == len(columns[0]) and names[0].lower() in ("", "row", "id", "index")
+    ):
+        columns, names = columns[1:], names[1:]
+    return {name or f"label {j}": _typed(column) for j, (name, column) in enumerate(zip(names, columns, strict=True))}
+
+
+def _typed(cells: list[str]) -> NDArray[Any]:
+    """Numbers where every cell is one or empty, text otherwise."""
+    stripped = [cell.strip() for cell in cells]
+    try:
+        return np.array([float(cell) if cell else np.nan for cell in stripped])
+    except ValueError:
+        return np.array(stripped, dtype=object)

@@ -1,0 +1,105 @@
+"""The latent space seen through the model: rows and planes decoded to data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+
+# Entries decoded at a time: some 100 MB with all that is held beside them.
+_ENTRIES = 2_000_000
+# A plane has between 9 x 9 and 21 x 21 places: between them page.js interpolates.
+_COARSEST, _FINEST = 9, 21
+# Means of all planes together: about 1 MB once compressed.
+_PLANE_ENTRIES = 1_500_000
+_MARGIN = 0.08
+ROW = -1
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A grid in two latent dimensions, the others at their mean over the rows.
+
+    Attributes
+    ----------
+    dims : (int, int)
+        The first is ``ROW`` where there is one latent dimension: it is drawn against the row number.
+    low, high : (float, float)
+        Ends of the grid in the two dimensions.
+    side : int
+        Places along each.
+    """
+
+    dims: tuple[int, int]
+    low: tuple[float, float]
+    high: tuple[float, float]
+    side: int
+
+    def places(self, centre: FloatArray) -> FloatArray:
+        """Return the grid, shape (side², D), second dimension slowest."""
+        Z = np.tile(centre, (self.side**2, 1))
+        first, second = (np.linspace(self.low[i], self.high[i], self.side) for i in (0, 1))
+        if self.dims[0] != ROW:
+            Z[:, self.dims[0]] = np.tile(first, self.side)
+        Z[:, self.dims[1]] = np.repeat(second, self.side)
+        return Z
+
+
+def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[Plane]:
+    """Choose pairs of dimensions and the resolution that a page can hold.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (N, D)
+    relevance : ndarray of shape (V, D)
+        Dimensions that matter more come first.
+    n_columns : int
+        Columns the page keeps of all views together.
+
+    Returns
+    -------
+    list of Plane
+        Every pair of as many leading dimensions as fit; the rows and the dimension where there is only one.
+    """
+    order = np.argsort(-relevance.mean(axis=0), kind="stable").tolist()
+    places = _PLANE_ENTRIES // max(n_columns, 1)
+    kept = len(order)
+    while kept > 2 and kept * (kept - 1) // 2 * _COARSEST**2 > places:
+        kept -= 1
+    pairs = [tuple(sorted(pair)) for pair in combinations(order[:kept], 2)] or [(ROW, 0)]
+    side = int(np.clip(np.sqrt(places / max(len(pairs), 1)), _COARSEST, _FINEST))
+    low, high = Z.min(axis=0), Z.max(axis=0)
+    margin = _MARGIN * np.where(high > low, high - low, 1.0)
+    # the last place, where ROW is read, holds the row numbers
+    low, high = np.append(low - margin, -0.5), np.append(high + margin, len(Z) - 0.5)
+    return [Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side) for a, b in pairs]
+
+
+def decode(model: Any, Z: FloatArray, columns: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+    """Decode latents, a few at a time.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    Z : ndarray of shape (n, D)
+    columns : ndarray of int, shape (C,)
+        Columns of the data to keep.
+
+    Returns
+    -------
+    mean, std : ndarray of float32, shape (n, C)
+        As ``inverse_transform`` gives them.
+    """
+    size = max(_ENTRIES // int(model.n_features_in_), 1)
+    mean, std = np.empty((2, len(Z), len(columns)), dtype=np.float32)
+    for start in range(0, len(Z), size):
+        rows = slice(start, start + size)
+        own_mean, own_std = model.inverse_transform(Z[rows], return_std=True)
+        mean[rows], std[rows] = own_mean[:, columns], own_std[:, columns]
+    return mean, std

@@ -1,0 +1,97 @@
+"""What a page keeps of every view: which columns, in which order, rounded to which limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.decoded_plots import grey_levels
+from bochner.page.encode import Packed, quantise
+from bochner.page.planes import decode
+from bochner.page.shapes import Shape, check_shapes, guess_shape
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.intp]
+
+# A table view keeps so many columns, those whose decoded values vary most: more cannot be read at a glance.
+MOST_COLUMNS = 40
+_LARGEST_IMAGE = 128 * 128
+_SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class KeptView:
+    """What the page keeps of a view.
+
+    Attributes
+    ----------
+    name, likelihood : str
+    n_columns : int
+        Of the view in the data.
+    columns : ndarray of int, shape (C,)
+        Kept columns of X: pixels in order, or columns by falling variation of their decoded values.
+    names : list of str, shape (C,)
+        Empty for images.
+    shape : (int, int) or None
+        Height and width of an image.
+    """
+
+    name: str
+    likelihood: str
+    n_columns: int
+    columns: IntArray
+    names: list[str]
+    shape: Shape | None
+
+    def pack(self, values: FloatArray, limits: tuple[FloatArray, FloatArray]) -> Packed:
+        """Round to grey levels for images, to 16 bits for numbers that are read."""
+        return quantise(values, *limits, bits=8 if self.shape else 16)
+
+    def limits(self, model: Any, data: FloatArray | None, decoded: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the largest value of every column.
+
+        Pixels share theirs: those of the data, or without data the grey levels of what is decoded. What is decoded
+        beyond is shown as black or white.
+        """
+        if self.shape:
+            if data is None:
+                ends = grey_levels(model, self.columns, np.concatenate([part.ravel() for part in decoded]))
+            else:
+                ends = float(np.nanmin(data)), float(np.nanmax(data))
+            return np.full(len(self.columns), ends[0]), np.full(len(self.columns), ends[1])
+        parts = decoded if data is None else [data, *decoded]
+        low = np.min([np.nanmin(part, axis=0, initial=np.inf) for part in parts], axis=0)
+        high = np.max([np.nanmax(part, axis=0, initial=-np.inf) for part in parts], axis=0)
+        return low.astype(np.float64), high.astype(np.float64)
+
+
+def choose_views(model: Any, X: FloatArray | None, Z: FloatArray, shapes: Mapping[str, Any]) -> list[KeptView]:
+    """Choose what to keep of every view.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    X : ndarray of shape (N, M) or None
+    Z : ndarray of shape (N, D)
+    shapes : mapping of view to (height, width)
+        Views of images; square images without column names are found where the data leave no doubt.
+    """
+    widths = {view: int(own.size) for view, own in model._columns.items()}
+    given = check_shapes(shapes, widths)
+    rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _SAMPLE)).round().astype(int))
+    decoded, _ = decode(model, Z[rows], np.arange(model.n_features_in_))
+    names = getattr(model, "feature_names_in_", None)
+    kept = []
+    for view, own in model._columns.items():
+        sample = decoded[:, own] if X is None else X[rows][:, own]
+        guessed = None if names is not None or widths[view] > _LARGEST_IMAGE else guess_shape(sample)
+        shape = given.get(view, guessed)
+        columns = own if shape else own[np.argsort(-decoded[:, own].var(axis=0), kind="stable")[:MOST_COLUMNS]]
+        called = [] if shape else [str(j) if names is None else str(names[j]) for j in columns]
+        kept.append(KeptView(view, model.likelihood_[view], widths[view], columns, called, shape))
+    return kept

@@ -1,0 +1,493 @@
+"""The report page without a browser: what it holds, what it refuses, that it needs nothing but itself."""
+
+import html.parser
+import json
+import os
+import re
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bochner as bo
+from bochner.cli import app
+from bochner.errors import InputError
+from bochner.page import content as contents
+from bochner.page.content import Rows, gather
+from bochner.page.encode import Packed, pack, quantise, restore, script_json
+from bochner.page.labels import as_labels, read_labels
+from bochner.page.planes import ROW, choose_planes, decode
+from bochner.page.shapes import check_shapes, guess_shape, parse_shapes
+from bochner.page.views import choose_views
+
+pytest.importorskip("bokeh", reason="the report page is drawn by bokeh")
+
+EVIL = "</script><script>alert(1)</script>"
+COLUMNS = ["a", EVIL, "c", "d", "e", "f"]
+N = 24
+
+
+def fitted(X, d=2, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "random_state": 0, **options}
+        return bo.NGMVLVM(d, **settings).fit(X)
+
+
+@pytest.fixture(scope="module")
+def X():
+    source = np.random.default_rng(0)
+    X = np.sin(source.normal(size=(N, 2)) @ source.normal(size=(2, 6))) + 0.1 * source.normal(size=(N, 6))
+    X[3, 1] = X[5, 4] = np.nan
+    return X
+
+
+@pytest.fixture(scope="module")
+def frame(X):
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(X, columns=COLUMNS, index=[f"cell {i}" for i in range(N)])
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return fitted(frame, views={"left": COLUMNS[:2], "right": COLUMNS[2:]})
+
+
+class Elements(html.parser.HTMLParser):
+    """Every element with its attributes, and the text of the scripts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.seen, self.scripts, self.open = [], {}, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        self.open = dict(attrs).get("id", "code") if tag == "script" else None
+
+    def handle_data(self, data):
+        if self.open:
+            self.scripts[self.open] = self.scripts.get(self.open, "") + data
+
+    def handle_endtag(self, tag):
+        self.open = None
+
+
+def written(model, path, *arguments, **options):
+    page = Elements(bo.report(model, *arguments, path=path, **options).read_text(encoding="utf-8"))
+    return page, json.loads(page.scripts["content"]), json.loads(page.scripts["about"])
+
+
+def unpacked(item):
+    import base64
+
+    scale = {key: np.array(item[key]) for key in ("low", "step") if key in item}
+    return restore(Packed(item["dtype"], tuple(item["shape"]), base64.b64decode(item["body"]), **scale))
+
+
+@pytest.fixture(scope="module")
+def page(model, frame, tmp_path_factory):
+    labels = {"kind": ["x", EVIL, "z"] * 8, "age": np.linspace(0, 1, N)}
+    return written(model, tmp_path_factory.mktemp("page") / "r.html", frame, labels)
+
+
+# -- what the page holds ---------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_but_itself(page):
+    elements, _, _ = page
+    for tag, attributes in elements.seen:
+        for name in ("src", "href", "data", "srcset", "action"):
+            assert not attributes.get(name) or attributes[name].startswith("data:"), (tag, attributes)
+        assert tag not in ("link", "iframe", "object", "embed") or attributes.get("href") == "data:,"
+    (policy,) = [a["content"] for tag, a in elements.seen if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+
+
+def test_the_page_is_one_whole_document(page):
+    elements, content, _ = page
+    tags = [tag for tag, _ in elements.seen]
+    assert [tags.count(tag) for tag in ("html", "head", "body", "main", "h1", "title")] == [1] * 6
+    ids = [a["id"] for _, a in elements.seen if "id" in a]
+    assert len(ids) == len(set(ids))
+    script = elements.scripts["code"]
+    asked = set(re.findall(r'\$\("([a-z-]+)"\)', script)) | set(re.findall(r'read\("(\w+)"\)', script))
+    assert asked <= set(ids), asked - set(ids)
+    described = next(a for _, a in elements.seen if a.get("id") == "map")
+    assert described["tabindex"] == "0"
+    assert described["aria-describedby"] in ids
+    assert content["rows"] == N
+
+
+def test_text_of_the_data_cannot_leave_its_place(page):
+    elements, content, about = page
+    assert not any("alert(1)" in str(attributes) for _, attributes in elements.seen)
+    assert sum(tag == "script" for tag, _ in elements.seen) == 5  # three of data, the library, the page's own
+    assert content["labels"][0]["classes"] == sorted(["x", EVIL, "z"])
+    assert EVIL in content["views"][0]["columns"]
+    assert set(about["views"]) == {"left", "right"}
+    assert script_json({"a": EVIL + "<!--"}).count("<") == 0
+    assert json.loads(script_json({"a": EVIL + "&"})) == {"a": EVIL + "&"}
+
+
+def test_the_page_carries_latents_labels_and_names(page, model):
+    _, content, _ = page
+    np.testing.assert_allclose(unpacked(content["z"]), model.embedding_, rtol=1e-6)
+    np.testing.assert_allclose(unpacked(content["std"]), model.embedding_std_, rtol=1e-6)
+    assert content["names"][:2] == ["cell 0", "cell 1"]
+    assert [own["name"] for own in content["labels"]] == ["kind", "age"]
+    np.testing.assert_allclose(unpacked(content["labels"][1]["values"]), np.linspace(0, 1, N), atol=1e-7)
+
+
+def test_the_rows_data_and_their_decoded_values_are_those_of_the_model(page, model, X, frame):
+    _, content, _ = page
+    mean, std = model.inverse_transform(model.embedding_, return_std=True)
+    for view in content["views"]:
+        own = [COLUMNS.index(name) for name in view["columns"]]
+        assert view["width"] == len(own)
+        np.testing.assert_allclose(unpacked(view["data"]), X[:, own], atol=2e-4 * np.ptp(view["high"]) + 1e-3)
+        assert (np.isnan(unpacked(view["data"])) == np.isnan(X[:, own])).all()
+        np.testing.assert_allclose(unpacked(view["decoded"][0]), mean[:, own], atol=1e-3)
+        np.testing.assert_allclose(unpacked(view["decoded"][1]), std[:, own], atol=0.005 * std.max())
+        assert mean[:, own].var(axis=0).tolist() == sorted(mean[:, own].var(axis=0), reverse=True)
+
+
+def test_a_plane_is_what_the_model_decodes_there(page, model):
+    _, content, _ = page
+    (plane,) = content["planes"]
+    side, view = plane["side"], content["views"][1]
+    own = [COLUMNS.index(name) for name in view["columns"]]
+    first, second = (np.linspace(plane["low"][k], plane["high"][k], side) for k in (0, 1))
+    cell = 3 * side + 7
+    expected = model.inverse_transform([[first[7], second[3]]])[0, own]
+    np.testing.assert_allclose(unpacked(view["planes"][0][0])[cell], expected, atol=1e-3)
+    assert (model.embedding_.min(axis=0) > plane["low"]).all()
+    assert (model.embedding_.max(axis=0) < plane["high"]).all()
+
+
+def test_settings_and_versions(page, model):
+    from importlib.metadata import version
+
+    _, _, about = page
+    assert about["versions"]["bochner"] == bo.__version__
+    assert about["versions"]["bokeh"] == version("bokeh")
+    assert about["parameters"]["max_iter"] == 8
+    np.testing.assert_allclose(about["relevance"], model.relevance_)
+    assert about["starts"][0]["init"] == "pca"
+
+
+def test_without_data_the_rows_of_the_fit_are_decoded(model, tmp_path):
+    _, content, _ = written(model, tmp_path / "r.html")
+    assert content["rows"] == N
+    assert content["names"] is None
+    assert all(view["data"] is None and view["decoded"] for view in content["views"])
+
+
+def test_other_rows_are_placed_first(model, frame, tmp_path):
+    some = frame.iloc[4:9]
+    _, content, _ = written(model, tmp_path / "r.html", some)
+    assert content["names"] == [f"cell {i}" for i in range(4, 9)]
+    np.testing.assert_allclose(unpacked(content["z"]), model.transform(some), atol=1e-5)
+    shuffled = frame.iloc[::-1]
+    _, content, _ = written(model, tmp_path / "s.html", shuffled)
+    np.testing.assert_allclose(unpacked(content["z"]), model.transform(shuffled), atol=1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_any_number_of_dimensions(X, tmp_path, d):
+    own = fitted(X, d)
+    _, content, _ = written(own, tmp_path / "r.html", X)
+    pairs = [tuple(plane["dims"]) for plane in content["planes"]]
+    assert len(set(pairs)) == len(pairs) == max(d * (d - 1) // 2, 1)
+    assert all(a < b for a, b in pairs)
+    if d == 1:
+        assert pairs == [(ROW, 0)]
+    view = content["views"][0]
+    assert len(view["planes"]) == len(pairs)
+    assert unpacked(view["planes"][0][0]).shape == (content["planes"][0]["side"] ** 2, 6)
+
+
+def test_counts_and_classes_are_drawn_too(tmp_path):
+    source = np.random.default_rng(1)
+    X = np.hstack([source.poisson(3.0, (20, 3)), source.integers(0, 2, (20, 2))]).astype(float)
+    views = {"counts": slice(0, 3), "flags": slice(3, 5)}
+    own = fitted(X, views=views, likelihood={"counts": "poisson", "flags": "bernoulli"}, max_iter=3)
+    _, content, about = written(own, tmp_path / "r.html", X)
+    assert [view["likelihood"] for view in content["views"]] == ["poisson", "bernoulli"]
+    assert about["views"]["counts"]["likelihood"] == "poisson"
+
+
+# -- what fits in ----------------------------------------------------------------------------------------------
+
+
+def test_rounding_keeps_half_a_step_and_what_is_missing():
+    source = np.random.default_rng(2)
+    values = source.normal(size=(50, 4)) * [1, 10, 0, 1e-6]
+    values[::7, 0] = np.nan
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    for bits in (8, 16):
+        back = restore(quantise(values, low, high, bits))
+        np.testing.assert_array_equal(np.isnan(back), np.isnan(values))
+        error = np.nan_to_num(np.abs(back - values))
+        assert (error <= 0.5001 * (high - low) / (2**bits - 2) + 1e-6 * np.abs(high)).all()
+    exact = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(restore(pack(exact)), exact)
+
+
+def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model, frame, X, monkeypatch):
+    rows = Rows(model.embedding_, model.embedding_std_, X, None, [])
+    views = choose_views(model, X, rows.Z, {})
+
+    def made(budget):
+        monkeypatch.setattr(contents, "BUDGET", budget)
+        return gather(model, rows, views)
+
+    def size(content, key):
+        items = [view[key] for view in content["views"]]
+        return sum(len(i["body"]) for item in items for i in (item if isinstance(item, list) else [item]))
+
+    full = made(10**7)
+    planes = sum(len(a["body"]) for view in full["views"] for pair in view["planes"] for a in pair)
+    data = size(full, "data")
+    tight = made(planes + data + 8)
+    assert (full["every"], tight["every"]) == (1, 1)
+    assert full["views"][0]["decoded"]
+    assert tight["views"][0]["decoded"] is None
+    tighter = made(planes + data // 2)
+    assert tighter["every"] > 1
+    kept = unpacked(tighter["views"][0]["data"])
+    np.testing.assert_allclose(kept, unpacked(full["views"][0]["data"])[:: tighter["every"]], atol=1e-9)
+
+
+def test_planes_of_many_dimensions_stay_small():
+    Z = np.random.default_rng(3).normal(size=(30, 12))
+    relevance = np.linspace(1, 2, 12)[None]
+    planes = choose_planes(Z, relevance, 784)
+    assert sum(plane.side**2 for plane in planes) * 784 <= 1_500_000
+    assert {d for plane in planes for d in plane.dims} <= set(range(4, 12))  # those that matter most
+    assert {plane.side for plane in choose_planes(Z[:, :2], relevance[:, :2], 784)} == {21}
+
+
+def test_decoding_in_pieces_changes_nothing(model, monkeypatch):
+    from bochner.page import planes
+
+    monkeypatch.setattr(planes, "_ENTRIES", 7 * 6)
+    mean, std = decode(model, model.embedding_, np.array([4, 0]))
+    expected = model.inverse_transform(model.embedding_, return_std=True)
+    np.testing.assert_allclose(mean, expected[0][:, [4, 0]], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(std, expected[1][:, [4, 0]], rtol=1e-5, atol=1e-6)
+
+
+# -- images ----------------------------------------------------------------------------------------------------
+
+
+def test_square_images_are_recognised_and_tables_are_not():
+    from sklearn.datasets import load_digits
+
+    digits = load_digits().data
+    source = np.random.default_rng(4)
+    assert guess_shape(digits[:300]) == (8, 8)
+    assert guess_shape(digits[:300, source.permutation(64)]) is None
+    assert guess_shape(source.normal(size=(300, 64))) is None
+    assert guess_shape(np.cumsum(source.normal(size=(300, 64)), axis=1)) is None  # a series in time
+    assert guess_shape(digits[:300, :49]) is None
+    assert guess_shape(digits[:300, :32]) is None
+
+
+def test_an_image_is_kept_pixel_by_pixel(tmp_path):
+    from bochner.datasets import load_digits_halves
+
+    bunch = load_digits_halves()
+    X = bunch.data[:60]
+    own = fitted(X, views=bunch.views)
+    _, content, _ = written(own, tmp_path / "r.html", X, bunch.target[:60], shapes={"lower": (4, 8)})
+    upper, lower = content["views"]
+    assert (upper["shape"], lower["shape"], lower["columns"]) == (None, [4, 8], [])
+    assert len(upper["columns"]) == 32
+    np.testing.assert_allclose(unpacked(lower["data"]), X[:, 32:], atol=16 / 254)
+
+
+def test_shapes_are_checked():
+    assert parse_shapes(["a=2x3", "b=4×5"]) == {"a": (2, 3), "b": (4, 5)}
+    with pytest.raises(InputError, match=r"Expected --shape VIEW=HEIGHTxWIDTH, got 'a=28'. Write --shape left=28x28."):
+        parse_shapes(["a=28"])
+    with pytest.raises(InputError, match="every view once"):
+        parse_shapes(["a=2x3", "a=2x3"])
+    with pytest.raises(InputError, match="a shape of 6 pixels for view 'a', got 2 x 2 = 4"):
+        check_shapes({"a": (2, 2)}, {"a": 6})
+    with pytest.raises(InputError, match=r"shapes for views from \['a'\], got one for 'b'"):
+        check_shapes({"b": (2, 3)}, {"a": 6})
+
+
+# -- labels ----------------------------------------------------------------------------------------------------
+
+
+def test_labels_of_every_kind():
+    (digits,) = as_labels([3, 10, 3], 3)
+    assert (digits.name, digits.classes, digits.values.tolist()) == ("label", ["3", "10"], [0, 1, 0])
+    (words,) = as_labels(["b", None, "a"], 3)
+    assert (words.classes, words.values.tolist()) == (["a", "b"], [1, -1, 0])
+    (whole,) = as_labels(np.array([1.0, np.nan, 2.0]), 3)
+    assert (whole.classes, whole.values.tolist()) == (["1", "2"], [0, -1, 1])
+    (numbers,) = as_labels([0.5, 1.5, 2.0], 3)
+    assert numbers.classes is None
+    (many,) = as_labels(np.arange(60), 60)
+    assert many.classes is None
+    assert as_labels(None, 3) == []
+    with pytest.raises(InputError, match=r"one label for each of the 3 rows, got 2 in 'label'"):
+        as_labels([1, 2], 3)
+    with pytest.raises(InputError, match=r"one label for each of the 3 rows, got an array of shape \(1, 3\) in 'x'"):
+        as_labels({"x": [[1, 2, 3]]}, 3)
+
+
+def test_label_files(tmp_path):
+    def read(text, names=None, n=2, name="l.csv"):
+        (tmp_path / name).write_text(text)
+        return {key: values.tolist() for key, values in read_labels(tmp_path / name, names, n).items()}
+
+    assert read("a\nb\n") == {"label": ["a", "b"]}
+    assert read("kind\na\nb\n") == {"kind": ["a", "b"]}
+    assert read("1\n2\n", name="l.txt") == {"label": [1, 2]}
+    assert read("cell,kind,age\nr2,b,\nr1,a,3\nr0,c,1\n", ["r1", "r2"])["kind"] == ["a", "b"]
+    assert read(",kind\n0,a\n1,b\n") == {"kind": ["a", "b"]}
+    np.save(tmp_path / "l.npy", [1, 2])
+    assert read_labels(tmp_path / "l.npy", None, 2)["label"].tolist() == [1, 2]
+    np.savez(tmp_path / "l.npz", y=["a", "b"])
+    assert read_labels(tmp_path / "l.npz", None, 2)["y"].tolist() == ["a", "b"]
+    with pytest.raises(InputError, match=r"one label for each of the 5 rows, got 2 in .*l.csv"):
+        read("kind\na\nb\n", n=5)
+    with pytest.raises(InputError, match=r"a file of labels, got .*none.csv, which does not exist"):
+        read_labels(tmp_path / "none.csv", None, 2)
+    with pytest.raises(InputError, match="the same number of cells"):
+        read("a,b\nc\n")
+    np.savez(tmp_path / "l.npz", z=[1, 2])
+    with pytest.raises(InputError, match=r"an array y or labels, got z in"):
+        read_labels(tmp_path / "l.npz", None, 2)
+    (tmp_path / "l.npy").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="a readable file of labels"):
+        read_labels(tmp_path / "l.npy", None, 2)
+    (tmp_path / "l.xlsx").touch()
+    with pytest.raises(InputError, match=r"labels in a .csv, .npy or .npz file"):
+        read_labels(tmp_path / "l.xlsx", None, 2)
+
+
+# -- refused ---------------------------------------------------------------------------------------------------
+
+
+def test_places_that_cannot_be_written(model, tmp_path):
+    (tmp_path / "there.html").write_text("mine")
+    with pytest.raises(InputError, match=r"there.html, which exists. Add --force \(overwrite=True\) to replace it"):
+        bo.report(model, path=tmp_path / "there.html")
+    assert (tmp_path / "there.html").read_text() == "mine"
+    with pytest.raises(InputError, match=r"an output file .html, got .*page.pdf"):
+        bo.report(model, path=tmp_path / "page.pdf")
+    with pytest.raises(InputError, match="an existing folder to write to"):
+        bo.report(model, path=tmp_path / "none" / "r.html")
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(InputError, match="got the folder"):
+        bo.report(model, path=tmp_path / "folder.html")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_without_the_right_to_write(model, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="not writable"):
+        bo.report(model, path=tmp_path / "r.html")
+
+
+def test_names_and_labels_of_another_length(model, tmp_path):
+    with pytest.raises(InputError, match="a name for each of the 24 rows, got 2"):
+        bo.report(model, path=tmp_path / "r.html", row_names=["a", "b"])
+    with pytest.raises(InputError, match="one label for each of the 24 rows, got 2 in 'label'"):
+        bo.report(model, labels=["a", "b"], path=tmp_path / "r.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_bokeh_the_error_says_what_to_install(model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh.plotting", None)
+    with pytest.raises(InputError, match=r'pip install "bochner\[report\]"'):
+        bo.report(model, path=tmp_path / "r.html")
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, X):
+    """What ``bochner fit`` writes, page included."""
+    path = tmp_path_factory.mktemp("fit")
+    text = "\n".join(
+        [",a,b,c,d,e,f", *(f"r{i}," + ",".join("" if np.isnan(v) else str(v) for v in X[i]) for i in range(N))]
+    )
+    (path / "data.csv").write_text(text + "\n")
+    settings = ["n_components=1", "n_frequencies=8", "n_init=1", "max_iter=5", "init=pca"]
+    done = run("fit", path / "data.csv", "--out", path / "o", "--report", *(a for s in settings for a in ("--set", s)))
+    assert done.exit_code == 0, done.stderr
+    return path
+
+
+def test_fit_writes_the_page_where_it_is_asked_to(folder):
+    page = Elements((folder / "o" / "report.html").read_text())
+    content = json.loads(page.scripts["content"])
+    assert content["names"] == [f"r{i}" for i in range(N)]
+    assert content["views"][0]["data"]
+
+
+def test_report_takes_the_folder_the_data_and_labels(folder, tmp_path):
+    (tmp_path / "l.csv").write_text("row,kind\n" + "".join(f"r{i},{'ab'[i % 2]}\n" for i in reversed(range(N))))
+    arguments = ["--labels", tmp_path / "l.csv", "--out", tmp_path / "r.html", "--json"]
+    done = run("report", folder / "o", folder / "data.csv", *arguments)
+    assert done.exit_code == 0, done.stderr
+    reply = json.loads(done.stdout)
+    assert (reply["rows"], reply["file"]) == (N, str(tmp_path / "r.html"))
+    assert reply["bytes"] == (tmp_path / "r.html").stat().st_size
+    content = json.loads(Elements((tmp_path / "r.html").read_text()).scripts["content"])
+    assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
+    done = run("report", folder / "o", "--labels", tmp_path / "l.csv", "--out", tmp_path / "s.html")
+    assert done.exit_code == 0, done.stderr  # joined by the names in embedding.csv
+    content = json.loads(Elements((tmp_path / "s.html").read_text()).scripts["content"])
+    assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
+
+
+BAD = {
+    "exists": (["o"], "which exists. Add --force"),
+    "no model": (["."], "no file at"),
+    "no such folder": (["o", "--out", "none/r.html"], "Expected an existing folder to write to"),
+    "extension": (["o", "--out", "r.pdf"], "Expected an output file .html"),
+    "labels": (["o", "--labels", "two.csv", "--out", "r.html"], "one label for each of the 24 rows, got 2 in"),
+    "no labels": (["o", "--labels", "none.csv", "--out", "r.html"], "which does not exist"),
+    "other data": (["o", "narrow.csv", "--out", "r.html"], "unknown 'x'"),
+    "no data": (["o", "none.csv", "--out", "r.html"], "which does not exist"),
+    "shape": (["o", "--shape", "x=3x3", "--out", "r.html"], "a shape of 6 pixels for view 'x', got 3 x 3 = 9"),
+    "form of a shape": (["o", "--shape", "x=3", "--out", "r.html"], "--shape VIEW=HEIGHTxWIDTH"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_exit_code_2_and_one_message(folder, tmp_path, monkeypatch, name):
+    arguments, text = BAD[name]
+    monkeypatch.chdir(folder)
+    (folder / "two.csv").write_text("kind\na\nb\n")
+    (folder / "narrow.csv").write_text("x,y\n1,2\n3,4\n")
+    before = (folder / "o" / "report.html").read_bytes()
+    done = run("report", *arguments)
+    assert done.exit_code == 2, (done.stdout, done.stderr)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert text in line
+    assert "Traceback" not in done.stderr
+    assert not (folder / "r.html").exists()
+    assert (folder / "o" / "report.html").read_bytes() == before
+
+
+def test_force_replaces_the_page(folder, tmp_path):
+    (tmp_path / "r.html").write_text("old")
+    done = run("report", folder / "o" / "model.bochner", "--out", tmp_path / "r.html", "--force")
+    assert done.exit_code == 0, done.stderr
+    assert "<!doctype html>" in (tmp_path / "r.html").read_text()
