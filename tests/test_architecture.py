@@ -51,7 +51,7 @@ FLOORS: dict[str, str] = {
         estimators.comparators estimators
         datasets.load datasets.make datasets.fetch datasets""",
     "F9 doors": """
-        figures kernel_plots decoded_plots plots
+        summary figures kernel_plots decoded_plots plots
         page page.encode page.shapes page.labels page.planes page.views page.content page.drawn page.report
         cli_options cli_session cli_show cli_data cli_align cli_apply
         cli_bench cli_sources cli_fit cli_report cli_rows cli_info demo cli __main__ __init__""",

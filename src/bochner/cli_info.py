@@ -13,6 +13,7 @@ from bochner.data.readers import EXTENSIONS, read
 from bochner.data.table import Table
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
+from bochner.summary import describe_model
 
 
 def describe(options: FitOptions) -> dict[str, Any]:
@@ -37,49 +38,6 @@ def _estimate(estimator: Any, table: Table) -> dict[str, Any]:
         return estimate(estimator, table.X, columns)
     except (InputError, ValueError) as error:
         return {"refused": str(error)}
-
-
-def describe_model(model: Any) -> dict[str, Any]:
-    """Summarise a fitted model."""
-    report = model.collapse_
-    return {
-        "model": type(model).__name__,
-        "elbo": model.elbo_,
-        "elbo_se": model.elbo_se_,
-        "n_iter": model.n_iter_,
-        "converged": model.converged_,
-        "interrupted": model.interrupted_,
-        "rows": int(model.embedding_.shape[0]),
-        "columns": int(model.n_features_in_),
-        "n_components": int(model.embedding_.shape[1]),
-        "n_mixtures": model.n_mixtures_,
-        "n_frequencies": model.n_frequencies_,
-        "views": {
-            view: {
-                "columns": int(own.size),
-                "likelihood": model.likelihood_[view],
-                **_noise(model, view),
-                "relevance": [float(r) for r in model.relevance_[i]],
-            }
-            for i, (view, own) in enumerate(model._columns.items())
-        },
-        "collapse": {
-            "dead": list(report.dead),
-            "variance_ratio": [float(r) for r in report.variance_ratio],
-            "effective_dimensions": float(report.effective_dimensions),
-            "advice": report.advice(),
-        },
-        "starts": model.starts_,
-        "parameters": {name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "views"},
-    }
-
-
-def _noise(model: Any, view: str) -> dict[str, Any]:
-    """What a view's likelihood learned of its own."""
-    if view in model.noise_variance_:
-        share = float(model.collapse_.noise_share[view])
-        return {"noise_variance": float(np.mean(model.noise_variance_[view])), "noise_share": share}
-    return {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
 
 
 def describe_data(table: Table) -> dict[str, Any]:
@@ -110,7 +68,3 @@ def _describe_view(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, An
         "missing_share": float(missing.mean()),
         "rows_without": int(missing.all(axis=1).sum()),
     }
-
-
-def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.cli_info import describe_model
 from bochner.errors import InputError, message
 from bochner.page import drawn
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
 from bochner.page.labels import as_labels
 from bochner.page.views import choose_views
+from bochner.summary import describe_model
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -1,0 +1,54 @@
+"""A fitted model in plain numbers and text, as its doors show it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Summarise a fitted model."""
+    report = model.collapse_
+    return {
+        "model": type(model).__name__,
+        "elbo": model.elbo_,
+        "elbo_se": model.elbo_se_,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+        "interrupted": model.interrupted_,
+        "rows": int(model.embedding_.shape[0]),
+        "columns": int(model.n_features_in_),
+        "n_components": int(model.embedding_.shape[1]),
+        "n_mixtures": model.n_mixtures_,
+        "n_frequencies": model.n_frequencies_,
+        "views": {
+            view: {
+                "columns": int(own.size),
+                "likelihood": model.likelihood_[view],
+                **_noise(model, view),
+                "relevance": [float(r) for r in model.relevance_[i]],
+            }
+            for i, (view, own) in enumerate(model._columns.items())
+        },
+        "collapse": {
+            "dead": list(report.dead),
+            "variance_ratio": [float(r) for r in report.variance_ratio],
+            "effective_dimensions": float(report.effective_dimensions),
+            "advice": report.advice(),
+        },
+        "starts": model.starts_,
+        "parameters": {name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "views"},
+    }
+
+
+def _noise(model: Any, view: str) -> dict[str, Any]:
+    """What a view's likelihood learned of its own."""
+    if view in model.noise_variance_:
+        share = float(model.collapse_.noise_share[view])
+        return {"noise_variance": float(np.mean(model.noise_variance_[view])), "noise_share": share}
+    return {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)
