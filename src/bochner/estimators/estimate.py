@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from bochner.estimators import plans
+from bochner.estimators import latents, plans
 from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.landmarks import JOINT_STEPS
 from bochner.inference.race import RACE_STEPS
@@ -57,7 +57,8 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
-    race = plans._starts(estimator, n_rows, gaussian)
+    layout = latents.resolve(estimator.latent, estimator.n_components, list(columns))
+    race = plans._starts(estimator, layout, n_rows, gaussian)
     before = each * (RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race))
     # Starts, evaluation and placement grow with the rows.
     rest = max(few - FEW_STEPS * per_step, 0.0) * n_rows / len(kept)
