@@ -145,7 +145,7 @@ def test_names_are_kept_and_reordered_columns_are_refused(table):
 
 
 def test_a_sparse_X_is_what_it_stands_for(table):
-    X = np.where(np.abs(table.to_numpy()) < 0.5, 0.0, table.to_numpy())
+    X = np.ascontiguousarray(np.where(np.abs(table.to_numpy()) < 0.5, 0.0, table.to_numpy()))
     plain, model = bo.NGMVLVM(**SMALL).fit(X), bo.NGMVLVM(**SMALL).fit(sp.csr_array(X))
     np.testing.assert_array_equal(model.embedding_, plain.embedding_)
     np.testing.assert_array_equal(model.transform(sp.coo_array(X)), plain.embedding_)
