@@ -15,7 +15,7 @@ from bochner.inference import diagnose, plan
 from bochner.inference.initialise import model_from
 from bochner.inference.place import place
 from bochner.inference.posterior import weights_posterior
-from bochner.inference.private import common_parts, split_start, unexplained
+from bochner.inference.private import common_parts, kept, split_start, unexplained, wide_start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.models.layout import Layout
 from bochner.objectives.elbo import draw, elbo
@@ -146,6 +146,17 @@ def test_the_common_parts_keep_what_views_share_and_drop_the_rest():
     assert bo.metrics.aligned_r2(own[1], start[:, [3]])[0] > 0.8
 
 
+def test_folding_starts_wide_and_keeps_the_first_of_every_kind():
+    narrow, X = Layout(1, (1, 2)), _data()
+    first, wide = wide_start([X[:, :5], X[:, 5:]], narrow, 2, 0)
+    assert wide == Layout(3, (3, 4))
+    assert first.shape == (50, 10)
+    assert kept(wide, narrow) == [0, 3, 6, 7]
+    model = NGMVLVM(**{**QUICK, "init": "fold"}, views=VIEWS, latent=LATENT).fit(X)
+    assert model.starts_[0]["init"] == "fold"
+    assert model.embedding_.shape == (50, 4)
+
+
 def test_what_is_unexplained_of_a_row_without_the_view_is_nothing():
     rng = np.random.default_rng(0)
     view = rng.normal(size=(40, 3))
@@ -266,11 +277,9 @@ def test_wrong_latents_are_named(latent, n_components, text):
         NGMVLVM(n_components, **QUICK, views=VIEWS, latent=latent).fit(_data())
 
 
-def test_one_view_has_nothing_private_and_folding_is_for_shared_latents():
+def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
     with pytest.raises(InputError, match=r"Expected several views for private latents, got one view, 'x'\."):
         NGMVLVM(**QUICK, latent={"private": {"x": 1}}).fit(_data())
-    with pytest.raises(InputError, match=r"Expected another init for private latents, got 'fold'\."):
-        NGMVLVM(**{**QUICK, "init": "fold"}, views=VIEWS, latent=LATENT).fit(_data())
     with pytest.raises(InputError, match=r"Expected init of shape \(50, 4\), got shape \(50, 2\)"):
         NGMVLVM(**{**QUICK, "init": np.zeros((50, 2))}, views=VIEWS, latent=LATENT).fit(_data())
 

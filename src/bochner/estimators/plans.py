@@ -142,8 +142,6 @@ def _starts(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> tupl
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
     if unknown or not names:
         raise InputError(message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list"))
-    if any(layout.private) and any(isinstance(name, str) and name == "fold" for name in names):
-        raise InputError(message("another init for private latents", "'fold'", "leave init='auto', or write 'pca'"))
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
 
@@ -151,8 +149,7 @@ def _starts(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> tupl
 def _race(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> list[Start]:
     """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
     if n_rows <= LANDMARK_ROWS:
-        folding = [] if any(layout.private) else ["fold"]
-        return ["pca", *folding, "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
+        return ["pca", "fold", "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
     trained = _landmarks(estimator.landmarks, n_rows, gaussian) or n_rows
     return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 

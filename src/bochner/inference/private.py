@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
 from bochner.inference import embeddings
-from bochner.inference.initialise import FloatArray, start
+from bochner.inference.initialise import FloatArray, components, start
 from bochner.models.layout import Layout
 
 # Principal components that may be common: this share of a view's squares, at most so many, one in so many rows.
@@ -39,12 +39,54 @@ def split_start(name: str, views: Sequence[FloatArray], layout: Layout, seed: in
         Columns of mean 0 and deviation 1.
     """
     shared = start(name, np.hstack(common_parts(views, seed)), layout.shared, seed)
-    parts = [shared]
-    for view, n_private in zip(views, layout.private, strict=True):
-        if n_private:
-            how = "random" if name == "random" else "pca"
-            parts.append(start(how, unexplained(view, shared), n_private, seed))
-    return np.hstack(parts)
+    pairs = zip(views, layout.private, strict=True)
+    return np.hstack([shared, *(_own_start(name, view, shared, n, seed) for view, n in pairs if n)])
+
+
+def _own_start(name: str, view: FloatArray, shared: FloatArray, n_private: int, seed: int) -> FloatArray:
+    """Return a start of a view's private latents, (N, d_v).
+
+    The leading components of what is unexplained may be even functions of a private latent, which would fold it. The
+    starts that follow neighbours therefore unroll the view as a whole first, in shared and private dimensions.
+    """
+    if name == "random":
+        return start("random", view, n_private, seed)
+    if name == "pca":
+        return start("pca", unexplained(view, shared), n_private, seed)
+    unrolled = start("isomap", view, shared.shape[1] + n_private, seed)
+    absent = (view == 0.0).all(axis=1, keepdims=True)
+    return start("pca", np.where(absent, 0.0, unexplained(unrolled, shared)), n_private, seed)
+
+
+def wide_start(views: Sequence[FloatArray], layout: Layout, extra: int, seed: int) -> tuple[FloatArray, Layout]:
+    """Return what a folding start begins with: principal components in proportion, more of them, and their layout.
+
+    Parameters
+    ----------
+    views : sequence of ndarray of shape (N, M_v)
+    layout : Layout
+    extra : int
+        Further shared dimensions, and further private ones of every view that has any.
+    seed : int
+
+    Returns
+    -------
+    latents : ndarray of shape (N, E)
+    layout : Layout
+        Its first shared and first private dimensions are those that stay.
+    """
+    private = tuple(n + extra if n else 0 for n in layout.private)
+    common = np.hstack(common_parts(views, seed))
+    shared = start("pca", common, layout.shared, seed)
+    parts = [components(common, layout.shared + extra, seed)]
+    parts += [components(unexplained(v, shared), n, seed) for v, n in zip(views, private, strict=True) if n]
+    return np.hstack(parts), Layout(layout.shared + extra, private)
+
+
+def kept(wide: Layout, narrow: Layout) -> list[int]:
+    """Return which dimensions of the wide layout stay: the first shared ones, and the first of every view's own."""
+    own = [wide.own(v)[:n] for v, n in enumerate(narrow.private)]
+    return [*range(narrow.shared), *(d for dims in own for d in dims)]
 
 
 def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:

@@ -15,7 +15,7 @@ from bochner.inference.fold import fold
 from bochner.inference.initialise import FloatArray, components, folded, model_from, start
 from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan, Start, evaluate
-from bochner.inference.private import split_start
+from bochner.inference.private import kept, split_start, wide_start
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
 from bochner.inference.warm import STEPS as WARM_STEPS
@@ -141,15 +141,21 @@ class Race:
         plan, seed = self.plan, self.plan.seed + index
         if not isinstance(origin, str):
             return "array", origin
-        if plan.layout is not None and any(plan.layout.private):
+        if origin != "fold" and plan.layout is not None:
             return origin, split_start(origin, self._by_view(), plan.layout, seed)
         if origin != "fold":
             return origin, start(origin, self.filled(), plan.n_components, seed)
         repeat = plan.starts[:index].count("fold")
         extra = _EXTRA[repeat] if repeat < len(_EXTRA) else repeat + 1
-        wide = torch.tensor(components(self.filled(), plan.n_components + extra, seed), dtype=plan.dtype)
+        stays: int | list[int] = plan.n_components
+        if plan.layout is None:
+            first, layout = components(self.filled(), plan.n_components + extra, seed), None
+        else:
+            first, layout = wide_start(self._by_view(), plan.layout, extra, seed)
+            stays = kept(layout, plan.layout)
+        wide = torch.tensor(first, dtype=plan.dtype, device=plan.device)
         n_steps = min(FOLD_STEPS, plan.training.max_iter)
-        narrow = fold(wide.to(plan.device), plan.n_components, plan.names, self.stand_in or self.data, seed, n_steps)
+        narrow = fold(wide, stays, plan.names, self.stand_in or self.data, seed, n_steps, layout)
         return origin, folded(narrow.double().cpu().numpy(), seed)
 
     def _by_view(self) -> list[FloatArray]:
