@@ -65,7 +65,8 @@ def test_links_between_pages_and_to_pictures_lead_somewhere():
 
 def small(code: str) -> str:
     """The same code with few steps and few rows."""
-    return re.sub(r"max_iter=\d+", "max_iter=8", code).replace("[:1400]", "[:150]").replace("[1400:]", "[-40:]")
+    fewer = re.sub(r"\[:(1400|300)\]", "[:100]", code).replace("[1400:]", "[-40:]")
+    return re.sub(r"max_iter=\d+", "max_iter=8", fewer)
 
 
 CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
