@@ -56,7 +56,7 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {"gallery/*": [], "gallery/index": [], "index": []}
+html_sidebars = {page: [] for page in ("index", "install", "start", "models", "extend", "gallery/*")}
 
 sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),

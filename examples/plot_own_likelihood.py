@@ -24,7 +24,7 @@ waits = rng.exponential(np.exp(log_mean))
 # %%
 # The same kernel and the same start, two likelihoods. The score is a log density in the same units for both.
 
-fits, fig = {}, plt.figure(figsize=(11, 4), layout="constrained")
+fits = {}
 for likelihood in ("gaussian", Exponential()):
     model = bo.RandomFeatureLVM(1, kernel="rbf", likelihood=likelihood, init="pca", max_iter=STEPS, random_state=0)
     model.fit(waits[::2])
@@ -33,13 +33,13 @@ for likelihood in ("gaussian", Exponential()):
     fits[name] = (model, r2)
     print(f"{name}: R² of the latents {r2:.2f}, log density of rows not in training {model.score(waits[1::2]):.1f}")
 
-axs = fig.subplots(1, 3)
+# %%
+# Latents by both, and one column along the curve: waits, the predicted mean and the interval that should hold 90 %.
+
+fig, axs = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 for ax, (name, (model, r2)) in zip(axs, fits.items(), strict=False):
     ax.scatter(t[::2], model.embedding_[:, 0], s=12)
     ax.set(title=f"{name}: R² {r2:.2f}", xlabel="true position", ylabel="latent")
-
-# %%
-# One column along the curve: waits, the predicted mean and the interval that should hold 90 % of them.
 
 model, _ = fits["exponential"]
 order = np.argsort(model.embedding_[:, 0])

@@ -21,7 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "plot_missing": {"N_ROWS": 150, "STEPS": 40},
     "plot_own_likelihood": {"N_ROWS": 100, "STEPS": 60},
     "plot_s_curve": {"N_SAMPLES": 80, "STEPS": 60},
-    "plot_two_views": {"N_TRAIN": 200, "STEPS": 40},
+    "plot_two_views": {"N_TRAIN": 150, "STEPS": 20},
 }
 
 

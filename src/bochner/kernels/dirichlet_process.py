@@ -18,7 +18,7 @@ _LOG_ZERO = -745.0
 
 
 class DirichletProcessMixture(SpectralKernel):
-    """k(x, x') = variance sum_k r_k exp(-1/2 sum_d sigma_kd^2 delta_d^2) cos(mu_k . delta), r_k = mean_l phi_lk.
+    """k(x, x') = variance sum_k r_k exp(-1/2 sum_d sigma_kd^2 delta_d^2) cos<mu_k, delta>, r_k = mean_l phi_lk.
 
     Every spectral point l chooses its own component z_l, q(z_l) = Cat(phi_l), under a stick-breaking prior truncated at
     T components; the points of component k are N(mu_k, diag sigma_k^2). The number of points H counts all of them.

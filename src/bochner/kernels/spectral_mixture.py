@@ -38,7 +38,7 @@ def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple
 
 
 class SpectralMixture(SpectralKernel):
-    """k(x, x') = sum_q alpha_q exp(-1/2 sum_d sigma_qd^2 delta_d^2) cos(mu_q . delta), delta = x - x'.
+    """k(x, x') = sum_q alpha_q exp(-1/2 sum_d sigma_qd^2 delta_d^2) cos<mu_q, delta>, delta = x - x'.
 
     Parameters
     ----------
