@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner._typing import Sampling
+from bochner.data.sparse import SparseMatrix
 from bochner.inference.checkpoint import fingerprint
 from bochner.inference.initialise import FloatArray
 from bochner.inference.posterior import ViewPosterior
@@ -130,7 +131,8 @@ class Fit:
 
 
 def _parts(block: Block) -> tuple[Tensor | None, ...]:
-    return (block.Y, block.rows, block.columns, block.seen, block.offset)
+    values = block.Y.parts if isinstance(block.Y, SparseMatrix) else (block.Y,)
+    return (*values, block.rows, block.columns, block.seen, block.offset)
 
 
 def evaluate(

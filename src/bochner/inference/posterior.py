@@ -15,12 +15,13 @@ from bochner import random
 from bochner._typing import Sampling
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
-from bochner.inference.local_posterior import condition
+from bochner.inference.local_posterior import column_groups, condition
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import cholesky
 from bochner.models.lvm import LatentVariableModel, View
+from bochner.objectives.anchors import Anchors
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block, Statistics, statistics
 
@@ -120,6 +121,7 @@ def weights_posterior(
     n_latent_draws: int,
     sampling: Sampling,
     seed: int,
+    anchors: Anchors | None = None,
 ) -> tuple[ViewPosterior, ...]:
     """Condition the weights of every view on the data.
 
@@ -135,6 +137,8 @@ def weights_posterior(
         Draws of X over which the statistics are averaged: E[G] and E[C] make q(A) optimal for q(X).
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
+    anchors : Anchors, optional
+        The rows that sites belong to; None: all.
 
     Returns
     -------
@@ -150,8 +154,17 @@ def weights_posterior(
         ]
         latents = [model.latents.sample(noise) for noise in noises]
         return tuple(
-            _view_posterior(view, blocks, latents, n_frequencies, n_draws, sampling, seed)
-            for view, blocks in zip(model.views, data, strict=True)
+            _view_posterior(
+                view,
+                blocks,
+                latents,
+                n_frequencies,
+                n_draws,
+                sampling,
+                seed,
+                None if anchors is None or view.sites is None else (anchors.index, anchors.data[v][0]),
+            )
+            for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
         )
 
 
@@ -163,13 +176,14 @@ def _view_posterior(
     n_draws: int,
     sampling: Sampling,
     seed: int,
+    anchors: tuple[Tensor, Block] | None,
 ) -> ViewPosterior:
     n_columns = sum(block.Y.shape[1] for block in blocks)
     group_of = torch.zeros(n_columns, dtype=torch.int64)
     for g, block in enumerate(blocks):
         group_of[block.columns] = g
     if view.sites is not None:
-        group_of = view.sites.group_of.cpu()
+        group_of = column_groups(view.sites, blocks[0].Y.shape[0], len(latents))
     draws: list[Draw] = []
     for s in range(n_draws):
         source = random.generator(seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device)
@@ -178,7 +192,7 @@ def _view_posterior(
         if view.sites is None:
             draws.append(_draw(f, blocks, latents, view.noise_variance, n_columns))
         else:
-            draws.append(Draw(_to_cpu(f), *condition(view, f, blocks[0], latents)))
+            draws.append(Draw(_to_cpu(f), *condition(view, f, blocks[0], latents, anchors)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)

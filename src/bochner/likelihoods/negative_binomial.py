@@ -115,7 +115,7 @@ class NegativeBinomial(LocalLikelihood):
         second = first.square() * variance.exp()
         return first, first + second * (1.0 + 1.0 / self._r(mean).detach()) - first.square()
 
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.data.sparse import SparseMatrix
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood, Slopes
@@ -78,7 +79,7 @@ class Entries:
         chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
         counts = torch.bincount(sites.group_of[chosen]).tolist()
 
-        def take(part: Tensor) -> Tensor:
+        def take(part: Tensor | SparseMatrix) -> Tensor:
             return part.index_select(1, chosen)
 
         total = sites.intercept[chosen].expand(block.Y.shape[0], -1)
@@ -178,9 +179,12 @@ class Pass:
         return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
 
 
-def local_pass(features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float) -> Pass:
-    """Bring q(A) up to date with the sites and lay the bound of every entry at it."""
-    weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
+def local_pass(
+    features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float, weights: Weights | None = None
+) -> Pass:
+    """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry at it."""
+    if weights is None:
+        weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
     latent = features.T @ weights.mean
     variance = weights.spread(quadratic_forms(features, weights.covariance))
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
