@@ -187,7 +187,7 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
 def dense_rows(X: Any, rows: NDArray[Any] | slice | None = None) -> FloatArray:
     """Return rows of a matrix, dense whether it was sparse or not; None: all."""
     part: Any = X if rows is None else X[rows]
-    dense: FloatArray = part.toarray() if sp.issparse(part) else part
+    dense: FloatArray = part if isinstance(part, np.ndarray) else part.toarray()
     return dense
 
 

@@ -73,7 +73,8 @@ class Support:
         if self.kind == "real":
             return
         part: Any = X[:, own]
-        if sp.issparse(part):
+        sparse = bool(sp.issparse(part))
+        if sparse:
             part = part.tocsr()
             bad, expected, do = self._refused(part.data, part.indices)
             rows, within, values = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices, part.data

@@ -173,8 +173,8 @@ class SizeFactors:
     @staticmethod
     def _totals(part: FloatArray, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         if sp.issparse(part):
-            reach = np.full(part.shape[0], shares.sum())
-            total = np.asarray(part.sum(axis=1, dtype=np.float64)).ravel()
+            reach: NDArray[np.float64] = np.full(part.shape[0], float(shares.sum()))
+            total: NDArray[np.float64] = np.array(part.sum(axis=1, dtype=np.float64)).ravel()
         else:
             reach = ~np.isnan(part) @ shares
             total = np.nansum(part, axis=1, dtype=np.float64)

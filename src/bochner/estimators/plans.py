@@ -281,7 +281,7 @@ def telling(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | None:
 
     None: all, because X is dense.
     """
-    if not sp.issparse(X):
+    if isinstance(X, np.ndarray):
         return None
     part = sp.csr_array(X[:, columns])
     rows = set(subset(X.shape[0], fitting(N_LANDMARKS, columns.size), 0).tolist())

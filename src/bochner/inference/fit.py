@@ -56,6 +56,8 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
     rotated, rotation = rotate(chosen, plan.truncation, plan.seed, plan.likelihoods)
     shown = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
+    # stand-ins of a hundred rotated columns say as much as those of all
+    shown = None if shown is None else rotate(shown, plan.truncation, plan.seed)[0]
     race = Race(rotated, *_on_landmarks(filled, plan, index), shown)
     try:
         trainer = _train(race, checkpoint, plan)

@@ -22,6 +22,8 @@ from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
 EVALUATION_DRAWS = 32
+# An evaluation of views that are not Gaussian costs as much as a step, and candidates share their draws.
+LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
 Start = str | FloatArray
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
@@ -141,7 +143,7 @@ def evaluate(
     plan: Plan,
     purpose: str,
     budget: float | None = None,
-    n_draws: int = EVALUATION_DRAWS,
+    n_draws: int | None = None,
 ) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error.
 
@@ -149,6 +151,8 @@ def evaluate(
     every column counts and sites follow each draw.
     """
     n_sweeps = 2 if budget is None else 1
+    if n_draws is None:
+        n_draws = EVALUATION_DRAWS if all(view.sites is None for view in model.views) else LOCAL_EVALUATION_DRAWS
     with torch.no_grad():
         draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
         values = torch.stack([elbo(model, data, own, n_sweeps=n_sweeps).total for own in draws])
