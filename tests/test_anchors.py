@@ -9,11 +9,12 @@ from bochner.inference.posterior import weights_posterior
 from bochner.kernels import SpectralMixture
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.models import sites as module
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import Sites
-from bochner.objectives import anchors as module
-from bochner.objectives.anchors import Anchors, anchored_elbo, column_chunks
+from bochner.objectives import local
+from bochner.objectives.anchors import Anchors, anchored_elbo
 from bochner.objectives.elbo import absorb, draw, elbo
 from bochner.objectives.statistics import Block
 
@@ -68,8 +69,8 @@ def test_few_columns_at_a_time_change_the_groups_and_little_else(monkeypatch):
     sites = model.views[0].sites
     with torch.no_grad():
         whole = anchored_elbo(model, data, anchors, _draws(model))
-        monkeypatch.setattr(module, "_BUDGET", 2 * N)
-        assert [len(c) for c in column_chunks(sites, N)] == [2, 2, 1, 2, 2]
+        monkeypatch.setattr(module, "DENSE", 2 * N)
+        assert [len(c) for c in sites.column_chunks(N)] == [2, 2, 1, 2, 2]
         part = anchored_elbo(model, data, anchors, _draws(model))
     # columns that share a covariance with fewer others have a better one
     assert float(whole) - 1e-6 <= float(part) < float(whole) + 0.02 * abs(float(whole))
@@ -89,3 +90,19 @@ def test_the_posterior_of_all_rows_is_sharper_than_that_of_the_anchors():
     assert bool(
         (every.covariance.diagonal(dim1=1, dim2=2).sum(1) < some.covariance.diagonal(dim1=1, dim2=2).sum(1)).all()
     )
+
+
+def test_a_bound_without_gradient_is_taken_a_few_columns_at_a_time(monkeypatch):
+    model, data, _ = _model(NegativeBinomial(2.0), torch.arange(N))
+    with torch.no_grad():
+        whole = elbo(model, data, _draws(model))
+        monkeypatch.setattr(local, "DENSE", N)
+        part = elbo(model, data, _draws(model))  # the groups, one after the other
+        assert float(part.total) == pytest.approx(float(whole.total), rel=1e-9)
+        update, same = part.updates[0], whole.updates[0]
+        order, like = update.columns.argsort(), same.columns.argsort()
+        assert torch.allclose(update.pull[:, order], same.pull[:, like])
+        assert torch.allclose(update.intercept[order], same.intercept[like])
+        monkeypatch.setattr(module, "DENSE", N)
+        alone = elbo(model, data, _draws(model))  # every column by itself, with a covariance of its own
+    assert float(alone.total) >= float(whole.total) - 1e-6

@@ -12,7 +12,7 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
-from bochner.objectives.anchors import anchored_entries, column_chunks, features_of
+from bochner.objectives.anchors import anchored_entries, features_of
 from bochner.objectives.local import Entries, local_pass
 from bochner.objectives.statistics import Block
 
@@ -47,7 +47,7 @@ def condition(
     every = [features_of(x, working, block) for x in latents]
     own = [] if anchors is None else [features_of(x[anchors[0]], working, anchors[1]) for x in latents]
     features = torch.cat(every, dim=1)
-    groups = list(column_chunks(sites, features.shape[1]))
+    groups = list(sites.column_chunks(features.shape[1]))
     mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
     covariance = torch.zeros(len(groups), f.n_features, f.n_features, dtype=torch.float64)
     for g, columns in enumerate(groups):  # one at a time: memory is that of a group's entries
@@ -68,7 +68,7 @@ def condition(
 def column_groups(sites: Sites, n_rows: int, n_latents: int) -> Tensor:
     """Return which covariance of `condition` each column has, (columns of psi,), int64."""
     out = torch.zeros(sites.n_columns, dtype=torch.int64)
-    for g, columns in enumerate(column_chunks(sites, n_rows * n_latents)):
+    for g, columns in enumerate(sites.column_chunks(n_rows * n_latents)):
         out[columns.cpu()] = g
     return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,8 @@ N_GROUPS = 4
 INTERCEPT_STD = 2.0
 # Columns that are laid out at once.
 _COLUMNS = 256
+# Numbers of one dense array of rows and columns, of which some fifteen are held at once.
+DENSE = 2**22
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,12 @@ class Sites(nn.Module):
             return
         order = self.precision.double().mean(0).argsort(stable=True)
         self.group_of[order] = torch.arange(m, device=order.device) * self.n_groups // m
+
+    def column_chunks(self, n_rows: int) -> Iterator[Tensor]:
+        """Yield the columns of every group, so many at once that one dense array of them keeps to a budget."""
+        most = max(1, DENSE // max(n_rows, 1))
+        for group in range(int(self.group_of.max()) + 1):
+            yield from torch.split((self.group_of == group).nonzero()[:, 0], most)
 
     def absorb(self, update: SiteUpdate) -> None:
         """Put new sites in place."""

@@ -7,7 +7,6 @@ q(A) of the anchors, used and dropped, column chunk by column chunk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -26,8 +25,6 @@ from bochner.objectives.elbo import Data, Draws
 from bochner.objectives.local import Entries, local_pass
 from bochner.objectives.statistics import Block
 
-# Numbers in one dense array of rows and columns.
-_BUDGET = 2**24
 _TOLERANCE = 1e-3
 
 
@@ -45,13 +42,6 @@ class Anchors:
 
     index: Tensor
     data: Data
-
-
-def column_chunks(sites: Sites, n_rows: int) -> Iterator[Tensor]:
-    """Yield the columns of every group, at most so many at once that one dense array of them keeps to the budget."""
-    most = max(1, _BUDGET // max(n_rows, 1))
-    for group in range(int(sites.group_of.max()) + 1):
-        yield from torch.split((sites.group_of == group).nonzero()[:, 0], most)
 
 
 def anchored_entries(
@@ -125,7 +115,7 @@ def _view_value(x: Tensor, f: Frequencies, view: View, block: Block, own: Block,
     features = features_of(x, f, block)
     of_own = features_of(x[index], f, own)
     value = sites.log_prior(torch.arange(sites.n_columns, device=x.device)).sum()
-    for columns in column_chunks(sites, block.Y.shape[0]):
+    for columns in sites.column_chunks(block.Y.shape[0]):
         entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
         found = local_pass(features, likelihood, entries, _TOLERANCE)
         value = value + entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()

@@ -9,6 +9,7 @@ point the value is MATH.md section 3's collapsed bound. By the envelope theorem 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from bochner.data.sparse import SparseMatrix
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood, Slopes
-from bochner.models.sites import INTERCEPT_STD, Sites, SiteUpdate
+from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import quadratic_forms, weighted_products
@@ -137,6 +138,10 @@ def local_evidence(
     -------
     LocalValue
     """
+    if columns is None and block.Y.numel() > DENSE and not torch.is_grad_enabled():
+        whole = functools.partial(local_evidence, x, frequencies, likelihood, sites, block, n_sweeps=n_sweeps, tol=tol)
+        cuts = sites.column_chunks(block.Y.shape[0])  # for memory
+        return _joined([whole(columns=own) for own in cuts])
     f = frequencies.to(x.dtype)
     entries = Entries.of(sites, block, columns)
     parameters = [p for p in likelihood.parameters() if p.requires_grad]
@@ -146,6 +151,16 @@ def local_evidence(
     )
     prior = entries.scale * sites.log_prior(entries.columns).sum()
     return LocalValue(value + prior, _update(holder[0], entries.columns, sites))
+
+
+def _joined(parts: list[LocalValue]) -> LocalValue:
+    """Put parts of the columns together; a group that was cut has a covariance for each part."""
+    updates = [part.update for part in parts]
+    columns, intercept = (torch.cat([getattr(u, name) for u in updates]) for name in ("columns", "intercept"))
+    precision, pull = (torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull"))
+    shares = [len(update.columns) / len(columns) for update in updates]
+    value = torch.stack([share * part.value for share, part in zip(shares, parts, strict=True)]).sum()
+    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept))
 
 
 @dataclass(frozen=True)
