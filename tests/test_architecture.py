@@ -16,8 +16,8 @@ PACKAGE = "bochner"
 FLOORS: dict[str, str] = {
     "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.columns data.scaling data.checks data.support data.views data.batches
-        data.table data.csv_files data.array_files data.join data.extras data.frames data.sparse data.annotated
+        data.batches data.columns data.sparse data.scaling data.checks data.support data.views
+        data.table data.csv_files data.array_files data.join data.extras data.frames data.dense data.annotated
         data.containers data.readers data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
@@ -35,7 +35,7 @@ FLOORS: dict[str, str] = {
     "F6 objectives": """
         objectives.statistics objectives.columnwise objectives.collapsed
         objectives.weighted objectives.weights objectives.local
-        objectives.assignment objectives.elbo objectives.krein objectives""",
+        objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
         inference.embeddings inference.initialise inference.private inference.local_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.completion

@@ -98,11 +98,22 @@ def test_wide_views_are_truncated_in_training_only():
     assert less.inverse_transform(less.embedding_[:3]).shape == (3, 300)
 
 
-def test_views_that_are_not_gaussian_have_no_landmarks():
-    counts = np.random.default_rng(0).poisson(3.0, size=(40, 5)).astype(float)
-    text = "Expected Gaussian views for landmarks, got landmarks=10 with others. Leave landmarks='auto'"
-    with pytest.raises(InputError, match=text):
-        NGMVLVM(**QUICK, likelihood="poisson", landmarks=10).fit(counts)
+@pytest.mark.parametrize("kind", ["poisson", "bernoulli", "categorical"])
+def test_views_that_are_not_gaussian_have_landmarks_too(kind):
+    source = np.random.default_rng(0)
+    f = source.normal(size=(60, 2)) @ source.normal(size=(2, 6))
+    X = {"poisson": source.poisson(np.exp(f)), "bernoulli": f > 0, "categorical": np.digitize(f, [-1, 1])}[kind]
+    X = X.astype(float)
+    X[:5, :3] = np.nan  # a view that some rows lack
+    views = {"seen in part": slice(0, 3), "whole": slice(3, 6)}
+    settings = {**QUICK, "n_components": 2, "max_iter": 40, "likelihood": kind, "views": views}
+    model = NGMVLVM(**settings, landmarks=30).fit(X)
+    assert model.landmarks_["n"] >= 30
+    assert model.landmarks_["elbo_placed"] == model.elbo_
+    assert np.isfinite(model.elbo_)
+    assert model.embedding_.shape == (60, 2)
+    whole = NGMVLVM(**settings).fit(X)
+    assert model.elbo_ > whole.elbo_ - 0.2 * abs(whole.elbo_)
 
 
 @pytest.mark.parametrize("bad", [{"landmarks": 1}, {"landmarks": "all"}, {"truncation": 1.0}, {"truncation": -0.1}])

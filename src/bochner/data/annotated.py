@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.columns import listing
+from bochner.data.dense import dense
 from bochner.data.extras import require
 from bochner.data.join import check_unique, join
-from bochner.data.sparse import dense
 from bochner.data.table import Table, as_matrix, unreadable
 from bochner.errors import InputError, message
 

@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Mapping
 
 import numpy as np
+import scipy.sparse as sp
 
 from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column, listing
+from bochner.data.sparse import check_stored, extremes
 from bochner.errors import DataWarning, InputError, message
 
 
@@ -54,7 +56,8 @@ def check_finite(X: FloatArray, columns: Mapping[str, IntArray], column_names: C
 
     Parameters
     ----------
-    X : ndarray of float, shape (N, M)
+    X : ndarray of float or scipy sparse array, shape (N, M)
+        A sparse one must not hold NaN either: its zeros are observed values.
     columns : mapping of str to ndarray of int
         As `resolve_views` returns it.
     column_names : sequence of str, shape (M,), optional
@@ -64,6 +67,9 @@ def check_finite(X: FloatArray, columns: Mapping[str, IntArray], column_names: C
     InputError
         Naming view, row, column and value of the first infinite entry.
     """
+    if sp.issparse(X):
+        check_stored(X, columns, column_names)
+        return
     infinite = np.isinf(X)
     if not infinite.any():
         return
@@ -78,7 +84,7 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
 
     Parameters
     ----------
-    X : ndarray of float, shape (N, M)
+    X : ndarray of float or scipy sparse array, shape (N, M)
         NaN = missing.
     columns : mapping of str to ndarray of int
         As `resolve_views` returns it.
@@ -93,8 +99,12 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
         samples = "1 sample" if X.shape[0] == 1 else "0 samples"
         raise InputError(message("at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"))
     check_finite(X, columns, column_names)
-    _check_observed(~np.isnan(X), columns, column_names)
-    constant = np.flatnonzero(np.nanmax(X, axis=0) - np.nanmin(X, axis=0) == 0)
+    if sp.issparse(X):
+        low, high = extremes(X)
+    else:
+        _check_observed(~np.isnan(X), columns, column_names)
+        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
+    constant = np.flatnonzero(high - low == 0)
     if constant.size:
         places = [f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}" for j in constant]
         text = f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."

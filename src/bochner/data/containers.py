@@ -10,10 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.annotated import from_anndata, from_mudata
+from bochner.data.dense import dense
 from bochner.data.extras import require
 from bochner.data.frames import from_frame
 from bochner.data.join import check_unique, join
-from bochner.data.sparse import dense
 from bochner.data.table import Table, as_matrix
 from bochner.errors import InputError, message
 

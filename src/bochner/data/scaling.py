@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.columns import BoolArray, FloatArray, IntArray
+from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 
 
@@ -31,10 +33,25 @@ class Scaling:
     @classmethod
     def fit(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
         """Measure centre and scale on the observed entries of X, shape (N, M); every column needs one."""
+        if sp.issparse(X):
+            return cls._fit_sparse(X, columns)
         centre = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
         scale = np.ones(X.shape[1])
         for own in columns.values():
             scale[own] = _root_mean_square(X[:, own], centre[own])
+        return cls(centre, scale)
+
+    @classmethod
+    def _fit_sparse(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
+        """Zeros count as observed; the same numbers as of the dense matrix, to rounding."""
+        largest = np.asarray(abs(X).max(axis=0).toarray()).ravel()
+        centre, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        for own in columns.values():
+            peak = max(float(largest[own].max()), 1e-300)
+            mean, square = moments(X[:, own] / peak)
+            centre[own] = peak * mean
+            spread = float(np.sqrt(square.sum() / (X.shape[0] * own.size)))
+            scale[own] = peak * spread if spread > 8 * np.finfo(np.float64).eps else 1.0
         return cls(centre, scale)
 
     @classmethod

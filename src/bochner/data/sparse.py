@@ -1,53 +1,199 @@
-"""Sparse matrices: zeros are observed values, and what is made dense has a limit."""
+"""Sparse matrices: zeros are observed values, and nothing of the size of the whole is ever made dense.
+
+What needs a dense block asks for it by rows or by columns; centring stays a rank-one correction of that block.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.data.columns import ColumnNames, FloatArray, IntArray, describe_column
 from bochner.errors import InputError, message
 
-# Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a machine.
-LIMIT = 8 * 2**30
-CHUNK_ROWS = 2048
-# Whole numbers up to here are the same in float32.
-_EXACT = 2**24
+Index = slice | Tensor
+# Rows that are dense at once.
+ROWS = 1024
+# Leading principal components that starts see of a sparse view.
+_COMPONENTS = 50
 
 
-def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
-    """Write a sparse matrix out.
+@dataclass(frozen=True)
+class SparseMatrix:
+    """A sparse matrix less one number per column, of which dense blocks are cut.
 
-    Parameters
+    Attributes
     ----------
-    X : scipy sparse matrix or array, shape (N, M)
-    place : str
-        Its source, for the message.
-    dtype : dtype
-        Of the result, which is filled at once: there is no second dense copy.
+    row_starts : Tensor of shape (n + 1,), int64
+        Where the stored entries of every row begin.
+    positions : Tensor of shape (entries,), int64
+        Column of every stored entry.
+    values : Tensor of shape (entries,)
+    centre : Tensor of shape (m,)
+        Subtracted from every entry, stored or not.
+    """
+
+    row_starts: Tensor
+    positions: Tensor
+    values: Tensor
+    centre: Tensor
+
+    @classmethod
+    def of(
+        cls, matrix: Any, centre: NDArray[Any] | None, dtype: torch.dtype, device: torch.device | None = None
+    ) -> SparseMatrix:
+        """Take over a scipy matrix, compressed by rows."""
+        zeros = np.zeros(matrix.shape[1])
+        arrays = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
+        starts, positions, values = (torch.from_numpy(np.ascontiguousarray(part)) for part in arrays)
+        middle = torch.from_numpy(np.asarray(zeros if centre is None else centre, dtype=np.float64))
+        return cls(starts.to(device), positions.to(device), values.to(device, dtype), middle.to(device, dtype))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.row_starts.shape[0]) - 1, int(self.centre.shape[0])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the values and of every dense block."""
+        return self.values.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where all parts are."""
+        return self.values.device
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """Everything that tells two matrices apart."""
+        return self.row_starts, self.positions, self.values, self.centre
+
+    def numel(self) -> int:
+        """Entries, zeros included."""
+        return self.shape[0] * self.shape[1]
+
+    def rows(self, index: Index) -> SparseMatrix:
+        """Return some rows, sparse; a tensor of row numbers or a slice of step 1."""
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(self.shape[0])
+            first, last = int(self.row_starts[start]), int(self.row_starts[stop])
+            starts = self.row_starts[start : stop + 1] - first
+            return replace(
+                self, row_starts=starts, positions=self.positions[first:last], values=self.values[first:last]
+            )
+        counts = (self.row_starts[1:] - self.row_starts[:-1])[index]
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        shift = torch.repeat_interleave(self.row_starts[index] - starts[:-1], counts)
+        taken = shift + torch.arange(int(starts[-1]), device=self.device)
+        return replace(self, row_starts=starts, positions=self.positions[taken], values=self.values[taken])
+
+    def __getitem__(self, index: Index) -> Tensor:
+        """Return some rows, dense, (n', m)."""
+        own = self.rows(index)
+        out = (-self.centre).expand(own.shape).contiguous()
+        out.view(-1).index_add_(0, own._row_numbers() * self.shape[1] + own.positions, own.values)
+        return out
+
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """Return some columns (dim = 1) of all rows, dense, (n, m')."""
+        if dim != 1:
+            return self[index]
+        n, width = self.shape[0], index.shape[0]
+        where = torch.full((self.shape[1],), -1, dtype=torch.int64, device=self.device)
+        where[index] = torch.arange(width, device=self.device)
+        place = where[self.positions]
+        kept = (place >= 0).nonzero()[:, 0]
+        out = (-self.centre[index]).expand(n, width).contiguous()
+        out.view(-1).index_add_(0, self._row_numbers()[kept] * width + place[kept], self.values[kept])
+        return out
+
+    def double(self) -> Tensor:
+        """Return all of it, dense, float64: for few rows."""
+        return self[:].double()
+
+    def square(self) -> float:
+        """Return the sum of squares, in float64: that of the stored entries, corrected for the centre."""
+        middle, values = self.centre.double(), self.values.double()
+        mixed = torch.dot(values, middle[self.positions])
+        return float(values.square().sum() - 2.0 * mixed + self.shape[0] * middle.square().sum())
+
+    def _row_numbers(self) -> Tensor:
+        counts = self.row_starts[1:] - self.row_starts[:-1]
+        return torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), counts)
+
+
+def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+    """Refuse what a sparse matrix stores that is no finite number.
 
     Raises
     ------
     InputError
-        The result would take more than `LIMIT` bytes.
+        Naming view, row, column and value of the first such entry. NaN is refused as well: zeros are observed values,
+        and data with missing entries are dense.
     """
-    size = int(X.shape[0]) * int(X.shape[1]) * np.dtype(dtype).itemsize
-    if size > LIMIT:
-        got = f"{X.shape[0]:,} × {X.shape[1]:,} entries ({size / 2**30:.1f} GiB) in {place}"
-        do = "choose fewer columns, such as the most variable ones, or fewer rows"
-        raise InputError(message(f"at most {LIMIT / 2**30:.0f} GiB when a sparse matrix is written out", got, do))
-    out = np.empty(X.shape, dtype=dtype)
-    rows = X.tocsr()
-    for own in chunks(X.shape[0], CHUNK_ROWS):
-        out[own] = rows[own].toarray()
-    return out
+    bad = ~np.isfinite(X.data)
+    if not bad.any():
+        return
+    entry = int(bad.argmax())
+    row, column = int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
+    view = next(name for name, own in columns.items() if column in own)
+    place = f"view {view!r}, row {row}, {describe_column(column, column_names)}"
+    do = "correct the value; where entries are missing, pass a dense X with NaN"
+    raise InputError(message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do))
 
 
-def narrow(X: Any) -> Any:
-    """Return the type that holds the values of a sparse matrix exactly: float32 where it does, else float64."""
-    if X.dtype == np.float32:
-        return np.float32
-    whole = X.dtype.kind in "biu" and (X.nnz == 0 or max(-int(X.data.min()), int(X.data.max())) <= _EXACT)
-    return np.float32 if whole else np.float64
+def extremes(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the least and the largest value of every column, zeros that are not stored included."""
+    return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
+
+
+def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and sum of squares about it of every column, in float64."""
+    n = X.shape[0]
+    wide = X.astype(np.float64)
+    mean = np.asarray(wide.sum(axis=0)).ravel() / n
+    square = np.asarray(wide.multiply(wide).sum(axis=0)).ravel() - n * mean**2
+    return mean, np.maximum(square, 0.0)
+
+
+def mapped(X: Any, function: Any) -> Any:
+    """Apply a function of (dense rows, their slice) that keeps zeros at 0, rows by rows; compressed by rows."""
+    parts = [sp.csr_matrix(function(X[rows].toarray(), rows)) for rows in chunks(X.shape[0], ROWS)]
+    return sp.vstack(parts, format="csr")
+
+
+def leading(X: Any, seed: int) -> NDArray[np.float64]:
+    """Return the scores of the leading principal components, in proportion: what starts see of a sparse view."""
+    count = min(_COMPONENTS, min(X.shape) - 1)
+    if count < 1:
+        return np.asarray(X.toarray(), dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # columns without variance
+        scores = PCA(count, svd_solver="arpack", random_state=seed % 2**32).fit_transform(X.astype(np.float64))
+    return np.asarray(scores, dtype=np.float64)
+
+
+def dense_rows(X: Any, rows: NDArray[Any] | slice | None = None) -> FloatArray:
+    """Return rows of a matrix, dense whether it was sparse or not; None: all."""
+    part: Any = X if rows is None else X[rows]
+    dense: FloatArray = part if isinstance(part, np.ndarray) else part.toarray()
+    return dense
+
+
+def canonical(X: Any) -> Any:
+    """Return a matrix that is compressed by rows with every entry once, in order; the caller's is left as it is."""
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column
+from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 
 # Shares and ratios that decide between counts and bounded scores, and between Poisson and negative binomial.
@@ -33,8 +36,8 @@ class Support:
     largest: NDArray[np.float64] | None = None
     categories: Sequence[Sequence[float]] | None = None
 
-    def _refused(self, X: FloatArray) -> tuple[BoolArray, str, str]:
-        """Return which entries cannot be, what was expected and what to do."""
+    def _refused(self, X: FloatArray, columns: IntArray | slice = slice(None)) -> tuple[BoolArray, str, str]:
+        """Return which entries, of the given columns, cannot be, what was expected and what to do."""
         if self.kind == "binary":
             return (X != 0) & (X != 1), "zeros and ones", "threshold the column, or choose another likelihood"
         if self.kind == "positive":
@@ -45,7 +48,7 @@ class Support:
             return bad, "categories seen in training", "write NaN if the category is new, or fit again with it"
         bad = (X < 0) | (np.floor(X) != X)
         if self.kind == "trials" and self.largest is not None:
-            over = self.largest < X
+            over = (self.largest[columns] if self.largest.ndim else self.largest) < X
             if (over & ~bad).any():
                 do = "raise n_trials, or correct the value"
                 return bad | over, "counts of at most n_trials", do
@@ -56,7 +59,7 @@ class Support:
 
         Parameters
         ----------
-        X : ndarray of shape (N, M)
+        X : ndarray or scipy sparse array of shape (N, M)
             All columns; NaN = missing.
         own : ndarray of int, shape (M_v,)
             The view's columns.
@@ -71,15 +74,23 @@ class Support:
         """
         if self.kind == "real":
             return
-        part = X[:, own]
-        bad, expected, do = self._refused(part)
-        bad &= ~np.isnan(part)
+        part: Any = X[:, own]
+        sparse = bool(sp.issparse(part))
+        if sparse:
+            part = part.tocsr()
+            bad, expected, do = self._refused(part.data, part.indices)
+            rows, within, values = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices, part.data
+        else:
+            bad, expected, do = self._refused(part)
+            bad &= ~np.isnan(part)
+            (rows, within), values = np.nonzero(bad), part[bad]
+            bad = bad[bad]
         if not bad.any():
             return
-        row, j = (int(i) for i in np.argwhere(bad)[0])
-        place = f"row {row}, {describe_column(int(own[j]), column_names)}"
+        first = int(bad.argmax())
+        place = f"row {rows[first]}, {describe_column(int(own[within[first]]), column_names)}"
         want = f"{expected} in view {view!r} (likelihood {likelihood!r})"
-        raise InputError(message(want, f"{part[row, j]:.10g} in {place}", do))
+        raise InputError(message(want, f"{values[first]:.10g} in {place}", do))
 
 
 def guess(X: FloatArray) -> tuple[str, str]:
@@ -87,8 +98,8 @@ def guess(X: FloatArray) -> tuple[str, str]:
 
     Parameters
     ----------
-    X : ndarray of shape (N, M_v)
-        NaN = missing.
+    X : ndarray or scipy sparse array of shape (N, M_v)
+        NaN = missing; zeros that a sparse array does not store are observed.
 
     Returns
     -------
@@ -100,7 +111,9 @@ def guess(X: FloatArray) -> tuple[str, str]:
     as bounded scores do: Poisson when their variance about the columns' means is that of a Poisson, else negative
     binomial. All else is Gaussian. Categories cannot be told from counts: name them.
     """
-    values = X[~np.isnan(X)]
+    sparse = sp.issparse(X)
+    values = np.asarray(X.data if sparse else X[~np.isnan(X)], dtype=np.float64)
+    n_zeros = X.shape[0] * X.shape[1] - values.size if sparse else 0
     if np.isin(values, (0.0, 1.0)).all():
         return "bernoulli", "every value is 0 or 1"
     if (values < 0).any():
@@ -108,14 +121,25 @@ def guess(X: FloatArray) -> tuple[str, str]:
     fractional = values != np.floor(values)
     if fractional.any():
         return "gaussian", f"there are fractions ({values[fractional][0]:.6g})"
-    top, below = (float(np.mean(values == v)) for v in (values.max(), values.max() - 1))
+    most = float(values.max(initial=0.0)) if sparse else float(values.max())
+    zeros = {0.0: n_zeros}
+    top, below = ((np.sum(values == v) + zeros.get(v, 0)) / (values.size + n_zeros) for v in (most, most - 1))
     if top > _PILED_UP and top > below:
         return (
             "gaussian",
-            f"whole numbers pile up at the largest, {values.max():.6g} ({100 * top:.0f} % of the entries)",
+            f"whole numbers pile up at the largest, {most:.6g} ({100 * top:.0f} % of the entries)",
         )
-    mean = np.nanmean(X, axis=0)
-    ratio = float(np.nansum((X - mean) ** 2) / max(np.nansum(np.where(np.isnan(X), 0.0, mean)), 1e-300))
+    ratio = _variance_over_mean(X)
     if ratio <= _EXCESS:
         return "poisson", f"counts whose variance is {ratio:.2f} times their mean"
     return "negative_binomial", f"counts whose variance is {ratio:.3g} times their mean"
+
+
+def _variance_over_mean(X: FloatArray) -> float:
+    """Return the sum of squares about the columns' means over the sum of those means."""
+    if sp.issparse(X):
+        own_mean, square = moments(X)
+        return float(square.sum() / max(X.shape[0] * own_mean.sum(), 1e-300))
+    X = np.asarray(X, dtype=np.float64)
+    mean = np.nanmean(X, axis=0)
+    return float(np.nansum((X - mean) ** 2) / max(np.nansum(np.where(np.isnan(X), 0.0, mean)), 1e-300))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bochner.data.checks import check_finite, check_fit, check_kind
 from bochner.data.columns import (
@@ -29,8 +31,8 @@ class Views:
 
     Attributes
     ----------
-    X : ndarray of float, shape (N, M)
-        In the units of the caller; NaN = missing.
+    X : ndarray of float, or scipy sparse array compressed by rows, shape (N, M)
+        In the units of the caller; NaN = missing, zeros that a sparse array does not store are observed.
     columns : dict of str to ndarray of int, shape (M_v,)
         Column numbers of every view, in the order of the views.
     scaling : Scaling
@@ -71,6 +73,18 @@ class Views:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
         own = self.columns[view]
         return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(np.take(self.X, own, axis=1))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether X is sparse."""
+        return bool(sp.issparse(self.X))
+
+    def scaled_sparse(self, view: str) -> tuple[Any, FloatArray]:
+        """Return the columns of one view of a sparse X over its scale, (N, M_v), and the centre to subtract, (M_v,)."""
+        own = self.columns[view]
+        scale = float(self.scaling.scale[own[0]])
+        part = sp.csr_array(self.X[:, own])
+        return (part if scale == 1.0 else part / scale), self.scaling.centre[own] / scale
 
     def blocks(self, view: str) -> list[Block]:
         """Return the missingness blocks of one view; see `blocks`."""

@@ -17,6 +17,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import constraints, latents, likelihoods, plans, saving
@@ -31,6 +32,8 @@ FloatArray = NDArray[np.floating[Any]]
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and candidates.
 _CANDIDATES = 5000
+# Rows from which dispersions are estimated by moments, beside the learned ones.
+_MOMENT_ROWS = 10_000
 
 
 class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
@@ -103,8 +106,9 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (N, M)
-            NaN = missing: single entries, or all entries of a view in a row. Zeros of a sparse matrix are observed.
+        X : array-like or scipy sparse matrix of shape (N, M)
+            NaN = missing: single entries, or all entries of a view in a row. Zeros that a sparse X does not store are
+            observed values; it holds no NaN and is never made dense as a whole.
         y : ignored
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.
@@ -132,7 +136,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._warn_of_rank(values, latents.resolve(self.latent, self.n_components, data.names).n_components)
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen)
-        scaled = {view: data.scaled(view) for view in data.names}
+        scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = plans.stand_ins(data, scaled, plan, offsets)
         blocks = plans.blocks(data, scaled, plan, offsets)
         self._fit = fit_model(blocks, lambda: plans.filled(shown), plan, stand_in)
@@ -156,8 +160,10 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
         for view, own in chosen.items():
             if isinstance(own, LocalLikelihood):
-                part = torch.tensor(values[:, data.columns[view]], dtype=torch.float64)
-                chosen[view] = own.initial(part, offsets[view])
+                rows = plans.telling(values, data.columns[view])
+                part = torch.tensor(dense_rows(values, rows)[:, data.columns[view]], dtype=torch.float64)
+                offset = offsets[view]
+                chosen[view] = own.initial(part, offset if offset is None or rows is None else offset[rows])
         return data, chosen, offsets
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
@@ -193,7 +199,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         saving.save(self, path)
 
     def _set_attributes(self, values: FloatArray, plan: Any) -> None:
-        fit, jacobian = self._fit, float(self._scaling.log_jacobian(~np.isnan(values)).sum())
+        fit, jacobian = self._fit, float(self._log_jacobian(values).sum())
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [
@@ -232,9 +238,12 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
         self._candidates = self._fit.latents[torch.from_numpy(kept)]
         own = list(offsets.values())
-        kept_rows = self._split(values[kept])
-        kept_offsets = [None if o is None else o[torch.from_numpy(kept)] for o in own]
-        self.completion_ = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, kept_offsets)
+        self.completion_: dict[str, float | None] = {}
+        if len(self._columns) > 1:
+            kept_rows = self._split(dense_rows(values, kept))
+            offsets_kept = [None if o is None else o[torch.from_numpy(kept)] for o in own]
+            learned = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, offsets_kept)
+            self.completion_ = learned
         placement = self._place(values, own)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
@@ -246,8 +255,12 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:
-            rows = self._split(values)
-            moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean, rows, own)
+            some = torch.from_numpy(
+                plans.subset(values.shape[0], plans.fitting(_MOMENT_ROWS, values.shape[1]), self.seed_)
+            )
+            rows = self._split(dense_rows(values, some.numpy()))
+            of_some = [None if o is None else o[some] for o in own]
+            moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean[some], rows, of_some)
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
         self._warn_of_dispersion()
         if self.collapse_.collapsed:
@@ -282,7 +295,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         return int(self.embedding_.shape[1])
 
     def __sklearn_tags__(self) -> Tags:
-        """NaN is missing data, and float32 stays float32."""
+        """NaN is missing data, zeros of a sparse X are data, and float32 stays float32."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True

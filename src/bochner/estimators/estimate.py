@@ -46,19 +46,19 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
         memory_bytes; trial_rows. Estimates: a factor of two either way is no surprise, since nobody knows the steps.
     """
     n_rows = X.shape[0]
-    kept, gaussian = _rows(X), estimator.likelihood == "gaussian"
+    kept = _rows(X)
     # The first fit of a process loads code: its time is not kept.
     _, few, more = (_seconds(estimator, X[kept], steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS))
     trial = operations(estimator, len(kept), columns)
     # On a busy machine the second fit can be the faster one; the rate stays finite then.
     per_step = max(more - few, 1e-3 * more) / (MORE_STEPS - FEW_STEPS)
     rate = trial / per_step
-    landmarks = plans._landmarks(estimator.landmarks, n_rows, gaussian)
+    landmarks = plans._landmarks(estimator.landmarks, n_rows)
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
     layout = latents.resolve(estimator.latent, estimator.n_components, list(columns))
-    race = plans._starts(estimator, layout, n_rows, gaussian)
+    race = plans._starts(estimator, layout, n_rows)
     before = each * (RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race))
     # Starts, evaluation and placement grow with the rows.
     rest = max(few - FEW_STEPS * per_step, 0.0) * n_rows / len(kept)

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.columns import ColumnNames
+from bochner.data.sparse import moments
 from bochner.data.support import Support, guess
 from bochner.data.views import Views
 from bochner.errors import InputError, message
@@ -59,7 +61,7 @@ def _one(own: Any, view: str, data: Views, verbose: bool) -> Likelihood:
     if isinstance(own, Likelihood):
         return own
     if isinstance(own, str) and own == "auto":
-        own, reason = guess(np.asarray(data.X[:, data.columns[view]], dtype=np.float64))
+        own, reason = guess(data.X[:, data.columns[view]])
         text = f"view {view!r}: likelihood {own!r}, because {reason}"
         _LOG.info(text)
         if verbose:
@@ -113,6 +115,9 @@ def check(
 ) -> None:
     """Refuse entries that a view's likelihood cannot have produced; the message names the place."""
     for view, likelihood in likelihoods.items():
+        if sp.issparse(values) and isinstance(likelihood, Categorical):
+            want, do = f"a dense X for view {view!r} (likelihood 'categorical')", "pass X.toarray()"
+            raise InputError(message(want, "a sparse one, whose zeros mean nothing special to categories", do))
         support(likelihood).check(values, columns[view], view, likelihood.name, column_names)
 
 
@@ -144,7 +149,7 @@ class SizeFactors:
         for view, likelihood in likelihoods.items():
             if getattr(likelihood, "size_factors", None) == "total":
                 part = values[:, columns[view]]
-                rate = np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
+                rate = moments(part)[0] if sp.issparse(part) else np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
                 made.shares[view] = rate / max(float(rate.sum()), 1e-300)
         for view in {*made.shares, *_given(given, likelihoods)}:
             made.typical[view] = 0.0
@@ -192,9 +197,12 @@ class SizeFactors:
 
     @staticmethod
     def _totals(part: FloatArray, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        seen = ~np.isnan(part)
-        reach = seen @ shares
-        total = np.nansum(part, axis=1, dtype=np.float64)
+        if sp.issparse(part):
+            reach: NDArray[np.float64] = np.full(part.shape[0], float(shares.sum()))
+            total: NDArray[np.float64] = np.array(part.sum(axis=1, dtype=np.float64)).ravel()
+        else:
+            reach = ~np.isnan(part) @ shares
+            total = np.nansum(part, axis=1, dtype=np.float64)
         # a row without counts says that it is small, not that it is nothing
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(reach > 0, np.log(np.maximum(total, 0.5) / reach), np.nan)

@@ -61,8 +61,8 @@ class NGMVLVM(LatentVariableEstimator):
     learning_rate : float, default=0.03
         Of Adam.
     landmarks : int, "auto" or None, default="auto"
-        Train on so many rows, place the others, then take a few steps over all; None trains on all rows throughout.
-        "auto": 4,000 of more than 6,000 rows.
+        Train on so many rows, place the others, then take a few steps over all (where every view is Gaussian); None
+        trains on all rows throughout. "auto": 4,000 of more than 6,000 rows.
     truncation : float or "auto", default="auto"
         Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
         stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns.
@@ -95,7 +95,8 @@ class NGMVLVM(LatentVariableEstimator):
         ``transform`` of the training rows.
     embedding_std_ : ndarray of shape (N, D)
     elbo_, elbo_se_ : float
-        The bound on log p(X) over 32 fresh draws and its standard error, nats, original units.
+        The bound on log p(X) over 32 fresh draws (8 where a view is not Gaussian) and its standard error, nats,
+        original units.
     elbo_history_ : ndarray of shape (n_iter_,)
     n_iter_ : int
     converged_ : bool

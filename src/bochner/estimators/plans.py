@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators import latents, weights
@@ -34,6 +36,8 @@ FEW_ROWS = 1000
 LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
+# Numbers of a sparse X that may be dense at once.
+DENSE_NUMBERS = 2**24
 
 
 def make(
@@ -74,7 +78,7 @@ def make(
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
-        starts=_starts(estimator, layout, data.X.shape[0], gaussian),
+        starts=_starts(estimator, layout, data.X.shape[0]),
         n_components=layout.n_components,
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian),
@@ -88,7 +92,7 @@ def make(
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
         device=_device(estimator.device),
         n_rows=data.X.shape[0],
-        landmarks=_landmarks(estimator.landmarks, data.X.shape[0], gaussian),
+        landmarks=_landmarks(estimator.landmarks, data.X.shape[0]),
         truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
@@ -107,14 +111,11 @@ def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
     return int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies)
 
 
-def _landmarks(asked: int | str | None, n_rows: int, gaussian: bool) -> int | None:
-    """Return how many rows to train on first; views that are not Gaussian are trained on all."""
-    if asked is None or (asked == "auto" and not gaussian):
+def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
+    """Return how many rows to train on first."""
+    if asked is None:
         return None
     count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
-    if count < n_rows and not gaussian:
-        got, hint = f"landmarks={count} with others", "leave landmarks='auto', which trains on all rows"
-        raise InputError(message("Gaussian views for landmarks", got, hint))
     return count if count < n_rows else None
 
 
@@ -128,7 +129,7 @@ def _device(name: str) -> torch.device:
         raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")) from error
 
 
-def _starts(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> tuple[Start, ...]:
+def _starts(estimator: Any, layout: Layout, n_rows: int) -> tuple[Start, ...]:
     init, n_init = estimator.init, estimator.n_init
     names: list[Start]
     if isinstance(init, np.ndarray):
@@ -136,7 +137,7 @@ def _starts(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> tupl
     elif isinstance(init, list):
         names = [s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components) for s in init]
     elif init == "auto":
-        names = _race(estimator, layout, n_rows, gaussian)
+        names = _race(estimator, layout, n_rows)
     else:
         names = [init]
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
@@ -146,11 +147,11 @@ def _starts(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> tupl
     return tuple(names[i % len(names)] for i in range(count))
 
 
-def _race(estimator: Any, layout: Layout, n_rows: int, gaussian: bool) -> list[Start]:
+def _race(estimator: Any, layout: Layout, n_rows: int) -> list[Start]:
     """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
     if n_rows <= LANDMARK_ROWS:
         return ["pca", "fold", "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
-    trained = _landmarks(estimator.landmarks, n_rows, gaussian) or n_rows
+    trained = _landmarks(estimator.landmarks, n_rows) or n_rows
     return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 
 
@@ -167,10 +168,16 @@ def _check_start(array: Any, n_rows: int, n_components: int) -> NDArray[np.float
 def blocks(
     data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None] | None = None
 ) -> Data:
-    """Turn scaled views, shape (N, M_v), into blocks of observed entries on the plan's device."""
+    """Turn scaled views, shape (N, M_v), into blocks of observed entries on the plan's device.
+
+    Those of a sparse X stay sparse; ``scaled`` is not looked at then.
+    """
     out: list[tuple[Block, ...]] = []
     for v, view in enumerate(data.names):
         likelihood = None if plan.likelihoods is None else plan.likelihoods[v]
+        if data.sparse:
+            out.append((_sparse_block(data, view, likelihood, None if offsets is None else offsets[view], plan),))
+            continue
         if isinstance(likelihood, LocalLikelihood):
             offset = None if offsets is None else offsets[view]
             out.append((_encoded(scaled[view], likelihood, offset, plan),))
@@ -184,6 +191,14 @@ def blocks(
             own.append(Block.of(Y, index, torch.tensor(columns)))
         out.append(tuple(own))
     return tuple(out)
+
+
+def _sparse_block(data: Views, view: str, likelihood: Likelihood | None, offset: Tensor | None, plan: Plan) -> Block:
+    values, centre = data.scaled_sparse(view)
+    if not isinstance(likelihood, LocalLikelihood):
+        return Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device))
+    own = None if offset is None else offset.to(plan.device, plan.dtype)
+    return Block.encoded(SparseMatrix.of(values, None, plan.dtype, plan.device), None, own)
 
 
 def _encoded(values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan) -> Block:
@@ -202,6 +217,8 @@ def stand_ins(
 
     Columns are centred and views scaled, as Gaussian data are; a missing entry takes part as its column's mean, 0.
     """
+    if data.sparse:
+        return _sparse_stand_ins(data, plan, offsets)
     out: dict[str, FloatArray] = {}
     some = False
     for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
@@ -217,6 +234,30 @@ def stand_ins(
     tensors = [torch.tensor(np.nan_to_num(own), dtype=plan.dtype, device=plan.device) for own in out.values()]
     present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
     return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))
+
+
+def _sparse_stand_ins(
+    data: Views, plan: Plan, offsets: Mapping[str, Tensor | None]
+) -> tuple[dict[str, FloatArray], Data | None]:
+    """The same of a sparse X; starts see the leading principal components of each view."""
+    shown: dict[str, FloatArray] = {}
+    out: list[tuple[Block, ...]] = []
+    for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
+        values, centre = data.scaled_sparse(view)
+        if isinstance(likelihood, LocalLikelihood):
+            offset = offsets[view]
+
+            def raw(part: FloatArray, rows: slice, own: LocalLikelihood = likelihood, o: Tensor | None = offset) -> Any:
+                return own.stand_in(torch.from_numpy(part).double(), None if o is None else o[rows]).numpy()
+
+            values = mapped(values, raw)
+            centre, square = moments(values)
+            scale = float(np.sqrt(square.sum() / (values.shape[0] * values.shape[1]))) or 1.0
+            values, centre = values / scale, centre / scale
+        out.append((Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device)),))
+        shown[view] = leading(values, plan.seed)
+    local = any(isinstance(own, LocalLikelihood) for own in plan.likelihoods or ())
+    return shown, tuple(out) if local else None
 
 
 def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
@@ -237,3 +278,22 @@ def subset(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
         return np.arange(n_rows)
     chosen = np.random.Generator(np.random.PCG64(seed)).choice(n_rows, most, replace=False)
     return np.sort(chosen)
+
+
+def fitting(n_rows: int, n_columns: int) -> int:
+    """Return how many rows, at most those, may be dense at once."""
+    return max(1, min(n_rows, DENSE_NUMBERS // n_columns))
+
+
+def telling(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | None:
+    """Return the rows of a sparse X whose data likelihoods start from, the one with the largest value among them.
+
+    None: all, because X is dense.
+    """
+    if isinstance(X, np.ndarray):
+        return None
+    part = sp.csr_array(X[:, columns])
+    rows = set(subset(X.shape[0], fitting(N_LANDMARKS, columns.size), 0).tolist())
+    if part.nnz:
+        rows.add(int(np.searchsorted(part.indptr, int(part.data.argmax()), side="right")) - 1)
+    return np.array(sorted(rows), dtype=np.int64)

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
-from bochner.data.sparse import dense, narrow
+from bochner.data.batches import chunks
+from bochner.data.sparse import ROWS, canonical, dense_rows
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference import completion, predict
-from bochner.inference.place import Placement, place
+from bochner.inference.place import Placement, joined, place
 from bochner.inference.plan import Fit
 
 FloatArray = NDArray[np.floating[Any]]
@@ -53,8 +55,8 @@ class PredictionMixin(TransformerMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n, M)
-            Rows seen or not; any entries or whole views may be NaN.
+        X : array-like or scipy sparse matrix of shape (n, M)
+            Rows seen or not; any entries or whole views may be NaN. Zeros of a sparse X are observed values.
         return_std : bool, default=False
         size_factors : array-like of shape (n,), or dict of view to one, optional
             For views of counts that were fitted with them; rows without one are of typical size.
@@ -78,9 +80,22 @@ class PredictionMixin(TransformerMixin):
 
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         self._warn_of_empty(values)
-        return place(self._fit.posterior, self._candidates, self._split(values), offsets)
+        parts = [
+            place(self._fit.posterior, self._candidates, rows, own) for rows, own in self._dense_parts(values, offsets)
+        ]
+        return parts[0] if len(parts) == 1 else joined(parts)
+
+    def _dense_parts(
+        self, values: FloatArray, offsets: list[Tensor | None]
+    ) -> Iterator[tuple[list[Tensor], list[Tensor | None]]]:
+        """Yield rows by view, dense and scaled, with their offsets: a sparse matrix part by part, others whole."""
+        n = values.shape[0]
+        for rows in chunks(n, ROWS if sp.issparse(values) else n):
+            yield self._split(dense_rows(values, rows)), [None if o is None else o[rows] for o in offsets]
 
     def _warn_of_empty(self, values: FloatArray) -> None:
+        if sp.issparse(values):
+            return  # zeros are observed
         empty = np.isnan(values).all(axis=1)
         if empty.any():
             warnings.warn(
@@ -134,7 +149,7 @@ class PredictionMixin(TransformerMixin):
         Parameters
         ----------
         X : array-like of shape (n, M)
-            A view that is NaN in a row is predicted from the others.
+            A view that is NaN in a row is predicted from the others. Dense: a sparse X has nothing to fill.
         return_std : bool, default=False
         n_draws : int, optional
             Return that many conditional draws instead of the mean.
@@ -150,6 +165,9 @@ class PredictionMixin(TransformerMixin):
         """
         if n_draws is not None and (return_std or n_draws < 1):
             raise InputError("n_draws must be a positive number and goes without return_std: draws carry their own.")
+        if sp.issparse(X):
+            do = "write NaN for what is to be predicted into a dense array of these rows"
+            raise InputError(message("a dense X to complete", "a sparse one, whose zeros are observed values", do))
         values = self._validate(X, reset=False)
         self._warn_of_empty(values)
         rows, missing, offsets = self._split(values), np.isnan(values), self._offsets(values, size_factors)
@@ -197,11 +215,20 @@ class PredictionMixin(TransformerMixin):
         """
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
-        rows, placement = self._split(values), self._place(values, offsets)
+        self._warn_of_empty(values)
         count = _SCORE_SAMPLES if all(view.local is None for view in self._fit.posterior) else _LOCAL_SCORE_SAMPLES
-        density = predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, offsets)
-        total: NDArray[np.float64] = density.numpy() + self._scaling.log_jacobian(~np.isnan(values))
+        densities = []
+        for rows, own in self._dense_parts(values, offsets):
+            placement = place(self._fit.posterior, self._candidates, rows, own)
+            densities.append(predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, own))
+        total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
         return total
+
+    def _log_jacobian(self, values: FloatArray) -> NDArray[np.float64]:
+        """What turns log densities of rows as scaled into those in original units, (n,)."""
+        if sp.issparse(values):
+            return np.full(values.shape[0], -np.log(self._scaling.scale).sum())
+        return self._scaling.log_jacobian(~np.isnan(values))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Draw new rows from the fitted model: latents from the prior, noise included.
@@ -282,8 +309,8 @@ class PredictionMixin(TransformerMixin):
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
         )
-        if issparse(values):  # zeros are observed; written out, within a limit, in the narrowest type that holds them
-            values = dense(values, "X", narrow(X) if issparse(X) else values.dtype)
+        if sp.issparse(values):
+            values = canonical(values)
         if not reset:
             check_finite(values, self._columns, getattr(self, "feature_names_in_", None))
             own = {view.name: view.likelihood for view in self._fit.posterior}

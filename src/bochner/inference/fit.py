@@ -19,6 +19,7 @@ from bochner.inference.race import Race
 from bochner.inference.rotation import rotate
 from bochner.inference.train import State, Trainer
 from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.anchors import Anchors
 from bochner.objectives.elbo import Data
 
 _POSTERIOR_DRAWS = 2
@@ -54,7 +55,10 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     index = None if plan.landmarks is None else landmarks.choose(data, plan.n_rows, plan.landmarks, plan.seed)
     chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
     rotated, rotation = rotate(chosen, plan.truncation, plan.seed, plan.likelihoods)
-    race = Race(rotated, *_on_landmarks(filled, plan, index), stand_in)
+    shown = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
+    # stand-ins of a hundred rotated columns say as much as those of all
+    shown = None if shown is None else rotate(shown, plan.truncation, plan.seed)[0]
+    race = Race(rotated, *_on_landmarks(filled, plan, index), shown)
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)
@@ -66,12 +70,19 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
         trainer.restore_best()
         warnings.warn(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning, stacklevel=3)
     model, report = trainer.module, None
-    if index is not None:
-        model, report = _on_all_rows(model, data, chosen, index, plan, joint=stopped != "interrupted")
-    value, error = evaluate(model, data, plan, "final", weighted=False)
+    anchors: Anchors | None = None
+    if index is not None and stand_in is not None:
+        anchors = Anchors(index.to(plan.device), chosen)
+        model = landmarks.spread(model, _posterior(model, chosen, plan), data, index, plan.n_rows)
+        value, error = landmarks.evaluate_anchored(model, data, anchors, plan)
+        report = {"n": index.shape[0], "elbo_placed": value, "elbo_joint": value}
+    else:
+        if index is not None:
+            model, report = _on_all_rows(model, data, chosen, index, plan, joint=stopped != "interrupted")
+        value, error = evaluate(model, data, plan, "final", weighted=False)
     latents = model.latents.mean.detach().double().cpu()
     kernels = tuple(view.kernel.cpu() for view in model.views)
-    posterior, history = _posterior(model, data, plan), list(trainer.state.history)
+    posterior, history = _posterior(model, data, plan, anchors), list(trainer.state.history)
     found = (posterior, latents, kernels, value, error, history, stopped, list(race.results))
     return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped))
 
@@ -127,7 +138,9 @@ def _train(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[Lat
     return trainer
 
 
-def _posterior(model: LatentVariableModel, data: Data, plan: Plan) -> tuple[ViewPosterior, ...]:
+def _posterior(
+    model: LatentVariableModel, data: Data, plan: Plan, anchors: Anchors | None = None
+) -> tuple[ViewPosterior, ...]:
     many = model.latents.mean.shape[0] > _MANY_ROWS
     return weights_posterior(
         model,
@@ -137,4 +150,5 @@ def _posterior(model: LatentVariableModel, data: Data, plan: Plan) -> tuple[View
         n_latent_draws=1 if many else _LATENT_DRAWS,
         sampling=plan.sampling,
         seed=plan.seed,
+        anchors=anchors,
     )

@@ -150,6 +150,6 @@ def model_from(
 
 
 def _sites(likelihood: LocalLikelihood, block: Block) -> Sites:
-    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
-    offset = torch.zeros_like(block.Y[:, 0]) if block.offset is None else block.offset
-    return Sites(likelihood, block.Y, seen, offset, 1 if likelihood.shares_curvature else N_GROUPS)
+    zero = torch.zeros(block.Y.shape[0], dtype=block.Y.dtype, device=block.Y.device)
+    offset = zero if block.offset is None else block.offset
+    return Sites(likelihood, block.Y, block.seen, offset, 1 if likelihood.shares_curvature else N_GROUPS)

@@ -17,6 +17,7 @@ from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.anchors import Anchors, anchored_elbo
 from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
@@ -24,6 +25,9 @@ JOINT_STEPS = 30
 _JOINT_RATE = 0.3  # of the plan's learning rate: everything is near its place
 _CHUNK = 8192
 _LEAST_STD = 1e-3
+# Numbers of the rows that are dense at once.
+_NUMBERS = 2**24
+_DRAWS = 8
 
 
 def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
@@ -54,21 +58,24 @@ def take(data: Data, index: Tensor, n_rows: int) -> Data:
 def _take(block: Block, index: Tensor, where: Tensor) -> Block:
     device = block.Y.device
     if block.rows is None:
-        return Block.of(block.Y[index.to(device)], None, block.columns)
+        return block.take(index.to(device))
     new = where[block.rows.cpu()]
     kept = (new >= 0).nonzero()[:, 0]
     rows = None if kept.shape[0] == index.shape[0] else new[kept].to(device)
-    return Block.of(block.Y[kept.to(device)], rows, block.columns)
+    return block.take(kept.to(device), rows)
 
 
 def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
-    """Return rows as placement takes them: per view (n, M_v), float64, NaN where missing."""
+    """Return rows as placement takes them: per view (n, M_v), encoded, float64, NaN where missing."""
     out = []
     for blocks in take(data, index, n_rows):
         y = torch.full((index.shape[0], sum(block.n_columns for block in blocks)), torch.nan, dtype=torch.float64)
         for block in blocks:
             rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
-            y[rows[:, None], block.columns[None]] = block.Y.double().cpu()
+            own = block.Y.double().cpu()
+            y[rows[:, None], block.columns[None]] = (
+                own if block.seen is None else own.masked_fill(block.seen.cpu() == 0, torch.nan)
+            )
         out.append(y)
     return out
 
@@ -95,12 +102,34 @@ def spread(
     others = torch.ones(n_rows, dtype=torch.bool)
     others[index] = False
     candidates = model.latents.mean.detach().double().cpu()
-    for part in chunks(int(others.sum()), _CHUNK):
+    width = sum(block.n_columns for blocks in data for block in blocks)
+    for part in chunks(int(others.sum()), max(1, min(_CHUNK, _NUMBERS // width))):
         rows = others.nonzero()[part, 0]
-        placed = place(posterior, candidates, rows_of(data, rows, n_rows), n_modes=1, polish=False)
+        own, offsets = rows_of(data, rows, n_rows), _offsets(data, rows, n_rows)
+        placed = place(posterior, candidates, own, offsets, n_modes=1, polish=False, encoded=True)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
     return LatentVariableModel(GaussianLatents(mean, log_std), list(model.views))
+
+
+def _offsets(data: Data, rows: Tensor, n_rows: int) -> list[Tensor | None]:
+    """Return the offsets of some rows by view, (n,) float64; 0 where a row has no data in the view."""
+    out: list[Tensor | None] = []
+    for blocks in data:
+        given = None if blocks[0].offset is None else blocks[0].offset.double().cpu()
+        if given is not None:
+            own = torch.arange(n_rows) if blocks[0].rows is None else blocks[0].rows.cpu()
+            given = torch.zeros(n_rows, dtype=torch.float64).index_copy_(0, own, given)[rows]
+        out.append(given)
+    return out
+
+
+def evaluate_anchored(model: LatentVariableModel, data: Data, anchors: Anchors, plan: Plan) -> tuple[float, float]:
+    """Return the bound of all rows where sites belong to some: mean over fresh draws, and its standard error."""
+    with torch.no_grad():
+        draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, "final", i) for i in range(_DRAWS))
+        values = torch.stack([anchored_elbo(model, data, anchors, own) for own in draws])
+    return float(values.mean()), float(values.std() / _DRAWS**0.5)
 
 
 def _log_std(placed: Placement) -> Tensor:

@@ -63,6 +63,12 @@ class Placement:
 Offsets = Sequence[Tensor | None]
 
 
+def joined(parts: Sequence[Placement]) -> Placement:
+    """Return the placement of several groups of rows, one after the other."""
+    modes, covariances, weights = zip(*((p.modes, p.covariances, p.weights) for p in parts), strict=True)
+    return Placement(torch.cat(modes), torch.cat(covariances), torch.cat(weights))
+
+
 def place(
     views: Sequence[ViewPosterior],
     candidates: Tensor,
@@ -70,6 +76,7 @@ def place(
     offsets: Offsets | None = None,
     n_modes: int = N_MODES,
     polish: bool = True,
+    encoded: bool = False,
 ) -> Placement:
     """Place rows.
 
@@ -86,6 +93,8 @@ def place(
         R, starts from which a row climbs.
     polish : bool
         Whether double precision walks the last steps; without, modes are good to three digits.
+    encoded : bool
+        Whether rows are as their likelihoods encode them already.
 
     Returns
     -------
@@ -99,12 +108,12 @@ def place(
     )
     out.weights[:, 0] = 1.0
     offsets = offsets or [None] * len(views)
-    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
+    rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
     candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
     book: list[tuple[Tensor, Tensor]] = []
     conjugate = all(view.local is None for view in views)
-    for index, shared in _groups(views, encoded):
-        part = [y[index] for y in encoded]
+    for index, shared in _groups(views, rows):
+        part = [y[index] for y in rows]
         of_part = [None if offset is None else offset[index] for offset in offsets]
         target = target_for(views, part, dim, shared, of_part)
         if shared and conjugate:

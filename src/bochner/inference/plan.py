@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner._typing import Sampling
+from bochner.data.sparse import SparseMatrix
 from bochner.inference.checkpoint import fingerprint
 from bochner.inference.initialise import FloatArray
 from bochner.inference.posterior import ViewPosterior
@@ -22,6 +23,8 @@ from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
 EVALUATION_DRAWS = 32
+# An evaluation of views that are not Gaussian costs as much as a step, and candidates share their draws.
+LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
 Start = str | FloatArray
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
@@ -137,7 +140,8 @@ class Fit:
 
 
 def _parts(block: Block) -> tuple[Tensor | None, ...]:
-    return (block.Y, block.rows, block.columns, block.seen, block.offset)
+    values = block.Y.parts if isinstance(block.Y, SparseMatrix) else (block.Y,)
+    return (*values, block.rows, block.columns, block.seen, block.offset)
 
 
 def evaluate(
@@ -146,7 +150,7 @@ def evaluate(
     plan: Plan,
     purpose: str,
     budget: float | None = None,
-    n_draws: int = EVALUATION_DRAWS,
+    n_draws: int | None = None,
     weighted: bool = True,
 ) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error.
@@ -156,6 +160,8 @@ def evaluate(
     stated is not ``weighted``.
     """
     n_sweeps = 2 if budget is None else 1
+    if n_draws is None:
+        n_draws = EVALUATION_DRAWS if all(view.sites is None for view in model.views) else LOCAL_EVALUATION_DRAWS
     with torch.no_grad():
         draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
         bounds = (elbo(model, data, own, n_sweeps=n_sweeps) for own in draws)

@@ -15,12 +15,13 @@ from bochner import random
 from bochner._typing import Sampling
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
-from bochner.inference.local_posterior import condition
+from bochner.inference.local_posterior import column_groups, condition
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import cholesky
 from bochner.models.lvm import LatentVariableModel, View
+from bochner.objectives.anchors import Anchors
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.columnwise import spectrum
 from bochner.objectives.statistics import Block, Statistics, statistics
@@ -155,6 +156,7 @@ def weights_posterior(
     n_latent_draws: int,
     sampling: Sampling,
     seed: int,
+    anchors: Anchors | None = None,
 ) -> tuple[ViewPosterior, ...]:
     """Condition the weights of every view on the data.
 
@@ -170,6 +172,8 @@ def weights_posterior(
         Draws of X over which the statistics are averaged: E[G] and E[C] make q(A) optimal for q(X).
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
+    anchors : Anchors, optional
+        The rows that sites belong to; None: all.
 
     Returns
     -------
@@ -185,8 +189,17 @@ def weights_posterior(
         ]
         latents = [model.latents.sample(noise) for noise in noises]
         return tuple(
-            _view_posterior(view, blocks, latents, n_frequencies, n_draws, sampling, seed)
-            for view, blocks in zip(model.views, data, strict=True)
+            _view_posterior(
+                view,
+                blocks,
+                latents,
+                n_frequencies,
+                n_draws,
+                sampling,
+                seed,
+                None if anchors is None or view.sites is None else (anchors.index, anchors.data[v][0]),
+            )
+            for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
         )
 
 
@@ -198,13 +211,14 @@ def _view_posterior(
     n_draws: int,
     sampling: Sampling,
     seed: int,
+    anchors: tuple[Tensor, Block] | None,
 ) -> ViewPosterior:
     n_columns = sum(block.Y.shape[1] for block in blocks)
     group_of = torch.zeros(n_columns, dtype=torch.int64)
     for g, block in enumerate(blocks):
         group_of[block.columns] = g
     if view.sites is not None:
-        group_of = view.sites.group_of.cpu()
+        group_of = column_groups(view.sites, blocks[0].Y.shape[0], len(latents))
     draws: list[Draw] = []
     n_components, latents = latents[0].shape[1], [view.see(x) for x in latents]
     for s in range(n_draws):
@@ -214,7 +228,7 @@ def _view_posterior(
         if view.sites is None:
             found = _draw(f, blocks, latents, view.noise_variance, n_columns)
         else:
-            found = Draw(_to_cpu(f), *condition(view, f, blocks[0], latents))
+            found = Draw(_to_cpu(f), *condition(view, f, blocks[0], latents, anchors))
         draws.append(replace(found, frequencies=found.frequencies.widened(view.dims, n_components)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break

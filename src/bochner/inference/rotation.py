@@ -15,6 +15,7 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.objectives.elbo import Data
@@ -82,6 +83,8 @@ def _one_noise(likelihood: Likelihood) -> bool:
 
 def _rotated(block: Block, share: float, seed: int) -> tuple[Block, float]:
     """Return a block in its leading singular vectors, and the share of squares it lost; itself if nothing is gained."""
+    if isinstance(block.Y, SparseMatrix) and min(block.Y.shape) > _EXACT:
+        return block, 0.0  # its products are cut from sparse rows: what rotation would save is small
     squares, basis = _spectrum(block.Y, seed)
     total = max(block.square, 1e-300)
     left = 1.0 - squares.cumsum(0) / total  # the share lost with 1, 2, ... columns
@@ -91,23 +94,31 @@ def _rotated(block: Block, share: float, seed: int) -> tuple[Block, float]:
     rank = int(enough[0, 0]) + 1 if enough.numel() else squares.shape[0] + 1
     if rank > _WORTHWHILE * block.n_columns:
         return block, 0.0
-    turned = block.Y @ basis[:, :rank].to(block.Y.dtype)
+    turning = basis[:, :rank].to(block.Y.dtype)
+    turned = torch.cat([block.Y[rows] @ turning for rows in chunks(block.Y.shape[0], _CHUNK)])
     return Block(turned, block.rows, block.columns, block.square), max(0.0, float(left[rank - 1]))
 
 
-def _spectrum(Y: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def _spectrum(Y: Tensor | SparseMatrix, seed: int) -> tuple[Tensor, Tensor]:
     """Return squared singular values, descending, and right singular vectors (m, r) of Y (n, m), float64."""
     n, m = Y.shape
-    if min(n, m) > _EXACT:
+    if min(n, m) > _EXACT and isinstance(Y, Tensor):
         _, values, right = randomized_svd(Y.cpu().numpy(), _MOST, n_iter=2, random_state=seed % 2**32)
         return torch.from_numpy(values).double().square(), torch.from_numpy(right.T.copy()).to(Y.device)
     if m <= n:
         gram = torch.zeros(m, m, dtype=torch.float64, device=Y.device)
         for rows in chunks(n, _CHUNK):
-            gram += Y[rows].double().T @ Y[rows].double()
+            part = Y[rows].double()
+            gram += part.T @ part
         squares, vectors = torch.linalg.eigh(gram)
         return squares.flip(0).clamp(min=0.0), vectors.flip(1)
-    squares, left = torch.linalg.eigh(Y.double() @ Y.double().T)
+    cuts = [torch.arange(part.start, part.stop, device=Y.device) for part in chunks(m, _CHUNK)]
+    gram = torch.zeros(n, n, dtype=torch.float64, device=Y.device)
+    for columns in cuts:
+        part = Y.index_select(1, columns).double()
+        gram += part @ part.T
+    squares, left = torch.linalg.eigh(gram)
     squares, left = squares.flip(0).clamp(min=0.0), left.flip(1)
     kept = squares > 1e-13 * squares[0]
-    return squares[kept], Y.double().T @ left[:, kept] / squares[kept].sqrt()
+    right = torch.cat([Y.index_select(1, columns).double().T @ left[:, kept] for columns in cuts])
+    return squares[kept], right / squares[kept].sqrt()

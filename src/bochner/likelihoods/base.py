@@ -94,20 +94,16 @@ class LocalLikelihood(Likelihood, ABC):
         return None
 
     @abstractmethod
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return where the intercepts start, shape (columns of psi,), finite for any data; y has NaN = missing.
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
+        """Return where the intercepts start, one per column of y, finite for any data.
 
         Parameters
         ----------
-        y : Tensor of shape (N, columns of psi)
-            As ``encode`` returned it, NaN = missing.
-        offset : Tensor of shape (N,) or None
-            Logarithms of the size factors.
-
-        Returns
-        -------
-        Tensor of shape (columns of psi,)
-            Finite for any data.
+        y : Tensor of shape (n, m), float64
+            NaN = missing.
+        offset : Tensor of shape (n,), optional
+        columns : Tensor of shape (m,), int64, optional
+            Which columns of the view these are; None means all.
         """
 
     def first(self, y: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002 - for bounds that are not quadratic

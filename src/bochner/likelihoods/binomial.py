@@ -80,9 +80,9 @@ class _Trials(LocalLikelihood):
         n = self._b(psi).expand(psi.shape).contiguous()
         return torch.binomial(n, torch.sigmoid(psi), generator=source)
 
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002 - offsets are for counts
-        """Return the log odds of the columns, half a success and half a failure added."""
-        b = self._b(y).expand(y.shape[1])
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """Return the log odds of the columns, half a success and half a failure added; offsets are for counts."""
+        b = self._b(y, columns).expand(y.shape[1])
         seen = (~y.isnan()).sum(0)
         return torch.logit((y.nansum(0) + 0.5) / (b * seen + 1.0))
 

@@ -134,7 +134,7 @@ class Categorical(LocalLikelihood):
             columns.append(torch.tensor(own, dtype=psi.dtype)[index])
         return torch.stack(columns, dim=1)
 
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log odds of the sticks: -log(C - k) when all categories are as frequent."""
         return torch.logit((y.nansum(0) + 0.5) / ((~y.isnan()).sum(0) + 1.0))
 

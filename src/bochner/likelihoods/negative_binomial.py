@@ -18,6 +18,11 @@ from bochner.quadrature import normal_mean
 # The Polya-gamma bound loosens as r grows (MATH.md section 3): beyond this the data are as good as Poisson.
 LARGEST, SMALLEST = 100.0, 0.02
 _NODES = 9
+_LARGEST_TABLE = 2**16
+
+
+def _log_c_of(y: Tensor, r: Tensor) -> Tensor:
+    return (y + r).lgamma() - (y + 1.0).lgamma() - r.lgamma()
 
 
 class NegativeBinomial(LocalLikelihood):
@@ -85,8 +90,12 @@ class NegativeBinomial(LocalLikelihood):
 
     @staticmethod
     def _log_c(y: Tensor, r: Tensor) -> Tensor:
-        y64, r64 = y.double(), r.double()
-        return (y64 + r64).lgamma() - (y64 + 1.0).lgamma() - r64.lgamma()
+        """Return log of Gamma(y + r) / (y! Gamma(r)), float64: looked up where few counts occur many times."""
+        r64, top = r.double(), float(y.max()) if y.numel() else 0.0
+        if r.ndim == 0 and 0.0 <= top < min(_LARGEST_TABLE, y.numel()) and bool((y == y.floor()).all()):
+            counts = torch.arange(int(top) + 1, dtype=torch.float64, device=y.device)
+            return _log_c_of(counts, r64)[y.long()]
+        return _log_c_of(y.double(), r64)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return the log probability of counts given their log mean."""
@@ -115,7 +124,7 @@ class NegativeBinomial(LocalLikelihood):
         second = first.square() * variance.exp()
         return first, first + second * (1.0 + 1.0 / self._r(mean).detach()) - first.square()
 
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 

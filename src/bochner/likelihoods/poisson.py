@@ -51,7 +51,7 @@ class Poisson(LocalLikelihood):
         first = (mean + 0.5 * variance).exp()
         return first, first + first.square() * variance.expm1()
 
-    def intercept(self, y: Tensor, offset: Tensor | None) -> Tensor:
+    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 

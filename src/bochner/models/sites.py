@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from bochner.data.batches import chunks
+from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.base import LocalLikelihood
 
 # Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of the bound on
@@ -15,6 +18,10 @@ from bochner.likelihoods.base import LocalLikelihood
 N_GROUPS = 4
 # Deviation of an intercept about where the data put it, in logits or log rates: separable columns stay finite.
 INTERCEPT_STD = 2.0
+# Columns that are laid out at once.
+_COLUMNS = 256
+# Numbers of one dense array of rows and columns, of which some fifteen are held at once.
+DENSE = 2**22
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,10 @@ class Sites(nn.Module):
     Parameters
     ----------
     likelihood : LocalLikelihood
-    y, seen : Tensor of shape (n, m)
-        Encoded data, 0 where missing, and 1 where observed.
+    y : Tensor or SparseMatrix of shape (n, m)
+        Encoded data, 0 where missing.
+    seen : Tensor of shape (n, m), or None
+        1 where observed; None: everywhere.
     offset : Tensor of shape (n,)
     n_groups : int or None
         Covariances of weights; None gives every column its own.
@@ -58,20 +67,19 @@ class Sites(nn.Module):
     def __init__(
         self,
         likelihood: LocalLikelihood,
-        y: Tensor,
-        seen: Tensor,
+        y: Tensor | SparseMatrix,
+        seen: Tensor | None,
         offset: Tensor,
         n_groups: int | None = N_GROUPS,
     ) -> None:
         super().__init__()
-        observed = torch.where(seen > 0, y, torch.full_like(y, torch.nan)).double()
-        centre = likelihood.intercept(observed, offset.double()).to(y.dtype)
-        with torch.no_grad():
-            total = offset[:, None] + centre
-            psi = likelihood.first(y, total)
-            slopes = likelihood.slopes(y, psi, torch.full_like(psi, 0.1))
-            precision = -2.0 * seen * slopes.d_variance
-            pull = seen * slopes.d_mean + precision * (psi - total)
+        precision, pull = (torch.empty(tuple(y.shape), dtype=y.dtype, device=y.device) for _ in range(2))
+        centre = torch.empty(y.shape[1], dtype=y.dtype, device=y.device)
+        for part in chunks(y.shape[1], _COLUMNS):
+            columns = torch.arange(part.start, part.stop, device=y.device)
+            own = None if seen is None else seen[:, part]
+            laid = _lay(likelihood, y.index_select(1, columns), own, offset, columns)
+            precision[:, part], pull[:, part], centre[part] = laid
         self.n_groups = n_groups
         self.register_buffer("precision", precision)
         self.register_buffer("pull", pull)
@@ -94,6 +102,12 @@ class Sites(nn.Module):
         order = self.precision.double().mean(0).argsort(stable=True)
         self.group_of[order] = torch.arange(m, device=order.device) * self.n_groups // m
 
+    def column_chunks(self, n_rows: int) -> Iterator[Tensor]:
+        """Yield the columns of every group, so many at once that one dense array of them keeps to a budget."""
+        most = max(1, DENSE // max(n_rows, 1))
+        for group in range(int(self.group_of.max()) + 1):
+            yield from torch.split((self.group_of == group).nonzero()[:, 0], most)
+
     def absorb(self, update: SiteUpdate) -> None:
         """Put new sites in place."""
         self.precision[:, update.columns] = update.precision
@@ -104,6 +118,22 @@ class Sites(nn.Module):
         """Return the penalty of the intercepts, at most 0, per column: -(b - centre)^2 / (2 std^2)."""
         away = (self.intercept - self.centre)[columns].double() / INTERCEPT_STD
         return -0.5 * away.square()
+
+
+@torch.no_grad()
+def _lay(
+    likelihood: LocalLikelihood, y: Tensor, seen: Tensor | None, offset: Tensor, columns: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return precision, pull and intercept with which some columns start."""
+    observed = y if seen is None else torch.where(seen > 0, y, torch.full_like(y, torch.nan))
+    centre = likelihood.intercept(observed.double(), offset.double(), columns).to(y.dtype)
+    total = offset[:, None] + centre
+    psi = likelihood.first(y, total)
+    slopes = likelihood.slopes(y, psi, torch.full_like(psi, 0.1), columns)
+    precision, pull = -2.0 * slopes.d_variance, slopes.d_mean
+    if seen is not None:
+        precision, pull = seen * precision, seen * pull
+    return precision, pull + precision * (psi - total), centre
 
 
 def column_batch(n_rows: int, n_columns: int, n_features: int, budget: float) -> int:

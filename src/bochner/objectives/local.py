@@ -9,6 +9,7 @@ point the value is MATH.md section 3's collapsed bound. By the envelope theorem 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,11 @@ import torch
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.data.sparse import SparseMatrix
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood, Slopes
-from bochner.models.sites import INTERCEPT_STD, Sites, SiteUpdate
+from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import quadratic_forms, weighted_products
@@ -27,6 +29,8 @@ from bochner.objectives.weights import Weights, weights_from
 
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0
+# Entries from which the gradient of a likelihood's own parameters is estimated: it needs a quadrature at each.
+_PARAMETER_ENTRIES = 2**16
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Entries:
         chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
         counts = torch.bincount(sites.group_of[chosen]).tolist()
 
-        def take(part: Tensor) -> Tensor:
+        def take(part: Tensor | SparseMatrix) -> Tensor:
             return part.index_select(1, chosen)
 
         total = sites.intercept[chosen].expand(block.Y.shape[0], -1)
@@ -134,6 +138,10 @@ def local_evidence(
     -------
     LocalValue
     """
+    if columns is None and block.Y.numel() > DENSE and not torch.is_grad_enabled():
+        whole = functools.partial(local_evidence, x, frequencies, likelihood, sites, block, n_sweeps=n_sweeps, tol=tol)
+        cuts = sites.column_chunks(block.Y.shape[0])  # for memory
+        return _joined([whole(columns=own) for own in cuts])
     f = frequencies.to(x.dtype)
     entries = Entries.of(sites, block, columns)
     parameters = [p for p in likelihood.parameters() if p.requires_grad]
@@ -143,6 +151,16 @@ def local_evidence(
     )
     prior = entries.scale * sites.log_prior(entries.columns).sum()
     return LocalValue(value + prior, _update(holder[0], entries.columns, sites))
+
+
+def _joined(parts: list[LocalValue]) -> LocalValue:
+    """Put parts of the columns together; a group that was cut has a covariance for each part."""
+    updates = [part.update for part in parts]
+    columns, intercept = (torch.cat([getattr(u, name) for u in updates]) for name in ("columns", "intercept"))
+    precision, pull = (torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull"))
+    shares = [len(update.columns) / len(columns) for update in updates]
+    value = torch.stack([share * part.value for share, part in zip(shares, parts, strict=True)]).sum()
+    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept))
 
 
 @dataclass(frozen=True)
@@ -178,9 +196,12 @@ class Pass:
         return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
 
 
-def local_pass(features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float) -> Pass:
-    """Bring q(A) up to date with the sites and lay the bound of every entry at it."""
-    weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
+def local_pass(
+    features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float, weights: Weights | None = None
+) -> Pass:
+    """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry at it."""
+    if weights is None:
+        weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
     latent = features.T @ weights.mean
     variance = weights.spread(quadratic_forms(features, weights.covariance))
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
@@ -218,7 +239,7 @@ class _LocalEvidence(torch.autograd.Function):
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
         if wanted:
-            own = _parameter_gradients(likelihood, found, entries, parameters)
+            own = _parameter_gradients(likelihood, found, entries, parameters, _some_rows(features, entries))
             upstream = entries.scale * _feature_gradient(features, found, entries)
             grads = [*_pulled(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
             ctx.save_for_backward(*grads)
@@ -239,13 +260,23 @@ def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor
 
 
 def _parameter_gradients(
-    likelihood: LocalLikelihood, found: Pass, entries: Entries, parameters: tuple[Tensor, ...]
+    likelihood: LocalLikelihood, found: Pass, entries: Entries, parameters: tuple[Tensor, ...], rows: slice
 ) -> list[Tensor]:
     if not parameters:
         return []
     with torch.enable_grad():
-        value = likelihood.parameter_value(entries.y, entries.total + found.latent, found.variance, entries.columns)
-        return list(torch.autograd.grad(entries.masked(value).sum(), parameters))
+        mean = (entries.total + found.latent)[rows]
+        value = likelihood.parameter_value(entries.y[rows], mean, found.variance[rows], entries.columns)
+        seen = value if entries.seen is None else value * entries.seen[rows]
+        total = seen.sum() * (entries.y.shape[0] / mean.shape[0])
+        return list(torch.autograd.grad(total, parameters))
+
+
+def _some_rows(features: Tensor, entries: Entries) -> slice:
+    """Return every so manieth row, from a first one that changes with the draw: enough for a few parameters."""
+    stride = max(1, entries.y.numel() // _PARAMETER_ENTRIES)
+    first = int(features[0].double().abs().sum() * 1e6) % stride if stride > 1 else 0
+    return slice(first, None, stride)
 
 
 def _pulled(

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from bochner.data.sparse import SparseMatrix
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Block:
 
     Attributes
     ----------
-    Y : Tensor of shape (n, m), or (n, r) when it was rotated to fewer columns
-        Observed, scaled values.
+    Y : Tensor or SparseMatrix of shape (n, m), or Tensor (n, r) when it was rotated to fewer columns
+        Observed, scaled values. A sparse one gives dense rows or columns when asked, never all at once.
     rows : Tensor of shape (n,), int64, or None
         The global rows; None means all, in order.
     columns : Tensor of shape (m,), int64
@@ -35,7 +37,7 @@ class Block:
         Of views that are not Gaussian: added to psi of every entry of a row, the logarithm of its size factor.
     """
 
-    Y: Tensor
+    Y: Tensor | SparseMatrix
     rows: Tensor | None
     columns: Tensor
     square: float
@@ -43,8 +45,10 @@ class Block:
     offset: Tensor | None = None
 
     @classmethod
-    def encoded(cls, Y: Tensor, rows: Tensor | None = None, offset: Tensor | None = None) -> Block:
+    def encoded(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, offset: Tensor | None = None) -> Block:
         """Build the block of a view that is not Gaussian from what its likelihood encoded, NaN = missing."""
+        if isinstance(Y, SparseMatrix):
+            return cls(Y, rows, torch.arange(Y.shape[1]), 0.0, None, offset)
         missing = Y.isnan()
         seen = (~missing).to(Y.dtype) if bool(missing.any()) else None
         return cls(torch.nan_to_num(Y), rows, torch.arange(Y.shape[1]), 0.0, seen, offset)
@@ -65,10 +69,18 @@ class Block:
         return int(self.Y.shape[0]) * self.n_columns
 
     @classmethod
-    def of(cls, Y: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
+    def of(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
         """Build a block and its square."""
         columns = torch.arange(Y.shape[1]) if columns is None else columns
-        return cls(Y, rows, columns, float(Y.double().square().sum()))
+        square = Y.square() if isinstance(Y, SparseMatrix) else float(Y.double().square().sum())
+        return cls(Y, rows, columns, square)
+
+    def take(self, index: Tensor, rows: Tensor | None = None) -> Block:
+        """Return some of its own rows, which have the given numbers among all; None: they are all, in order."""
+        Y = self.Y.rows(index) if isinstance(self.Y, SparseMatrix) else self.Y[index]
+        own = self.of(Y, rows, self.columns)
+        seen = None if self.seen is None else self.seen[index]
+        return replace(own, seen=seen, offset=None if self.offset is None else self.offset[index])
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple
     sizes : tuple of int
         Columns of each group.
     tol : float
-        Relative residual at which the means are exact enough.
+        When means are exact enough: a relative residual of each column, or so many nats per entry.
 
     Returns
     -------
@@ -116,8 +116,10 @@ def _solve(
     direction, inner = z, (residual * z).sum(0)
     # a column's error in the metric of q, r^T S r, against that of its pull
     goal = tol**2 * (right * mean).sum(0).clamp(min=1.0)
+    spare = tol * precision.numel()
     for _ in range(max_iter):
-        if not bool((inner > goal).any()):
+        # the bound lies half of `inner` below what the best means would give
+        if float(inner.sum()) < spare or not bool((inner > goal).any()):
             break
         image = apply(direction)
         step = inner / (direction * image).sum(0).clamp(min=1e-30)

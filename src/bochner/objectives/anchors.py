@@ -1,0 +1,129 @@
+"""Views that are not Gaussian and hold sites for some rows only: the bound of all rows, a few columns at a time.
+
+Sites live at every entry, so that training keeps two numbers for each. Rows that were placed under a trained model need
+none of their own: given latents and spectrum, columns are independent, so that the sites of all rows can be laid at the
+q(A) of the anchors, used and dropped, column chunk by column chunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bochner.data.batches import chunks
+from bochner.features.fourier import evaluate
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods.base import LocalLikelihood
+from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.mixture import kernel_kl
+from bochner.models.sites import Sites
+from bochner.objectives.collapsed import view_evidence
+from bochner.objectives.elbo import Data, Draws
+from bochner.objectives.local import Entries, local_pass
+from bochner.objectives.statistics import Block
+
+_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """The rows whose sites a model holds.
+
+    Attributes
+    ----------
+    index : Tensor of shape (L,), int64
+        Among all rows, ascending.
+    data : tuple over views of tuples of Block
+        Of these rows, numbered from 0.
+    """
+
+    index: Tensor
+    data: Data
+
+
+def anchored_entries(
+    own: Tensor, features: Tensor, view: View, anchors: Block, block: Block, columns: Tensor, n_sweeps: int
+) -> Entries:
+    """Return entries of all rows, their sites laid at the q(A) that the anchors' sites lead to.
+
+    Parameters
+    ----------
+    own : Tensor of shape (K, l)
+        Features of the anchors.
+    features : Tensor of shape (K, n)
+        Of all rows that have data in the view.
+    view : View
+    anchors, block : Block
+        Encoded data of the anchors and of all rows.
+    columns : Tensor of shape (m,), int64
+    n_sweeps : int
+        Times that q(A) and the anchors' sites are brought up to date.
+
+    Returns
+    -------
+    Entries
+    """
+    likelihood, sites = cast(LocalLikelihood, view.likelihood), cast(Sites, view.sites)
+    entries = Entries.of(sites, anchors, columns)
+    for _ in range(n_sweeps):
+        found = local_pass(own, likelihood, entries, _TOLERANCE)
+        precision, pull = found.sites(entries)
+        entries = replace(entries, precision=precision, pull=pull)
+    total = sites.intercept[entries.columns].expand(block.Y.shape[0], -1)
+    if block.offset is not None:
+        total = total + block.offset[:, None]
+    every = replace(
+        entries,
+        y=block.Y.index_select(1, entries.columns),
+        seen=None if block.seen is None else block.seen.index_select(1, entries.columns),
+        total=total,
+        scale=1.0,
+    )
+    precision, pull = local_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(every)
+    return replace(every, precision=precision, pull=pull)
+
+
+def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draws: Draws) -> Tensor:
+    """Return the bound of all rows at one draw of (X, W), without gradients, scalar float64 in nats.
+
+    Parameters
+    ----------
+    model : LatentVariableModel
+        Latents of all rows, sites of the anchors.
+    data : tuple over views of tuples of Block
+        All rows.
+    anchors : Anchors
+    draws : Draws
+    """
+    x = model.latents.sample(draws.latents)
+    total = -model.latents.kl()
+    for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):
+        total = total - kernel_kl(view.kernel).to(x.device)
+        f = view.kernel.frequencies(noise)
+        if view.sites is None:
+            total = total + view_evidence(x, f, view.noise_variance, data[v])
+        else:
+            total = total + _view_value(x, f.to(x.dtype), view, data[v][0], anchors.data[v][0], anchors.index)
+    return total
+
+
+def _view_value(x: Tensor, f: Frequencies, view: View, block: Block, own: Block, index: Tensor) -> Tensor:
+    likelihood, sites = cast(LocalLikelihood, view.likelihood), cast(Sites, view.sites)
+    features = features_of(x, f, block)
+    of_own = features_of(x[index], f, own)
+    value = sites.log_prior(torch.arange(sites.n_columns, device=x.device)).sum()
+    for columns in sites.column_chunks(block.Y.shape[0]):
+        entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
+        found = local_pass(features, likelihood, entries, _TOLERANCE)
+        value = value + entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
+    return value
+
+
+def features_of(x: Tensor, f: Frequencies, block: Block) -> Tensor:
+    """Return the features of the rows of a block, (K, n), in chunks: phases are twice as large."""
+    seen = x if block.rows is None else x[block.rows]
+    parts = [evaluate(seen[rows], f).features for rows in chunks(seen.shape[0], 8192)]
+    return torch.cat(parts, dim=1)

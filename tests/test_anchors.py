@@ -1,0 +1,108 @@
+"""Sites of some rows only: the bound of all rows from them, column chunk by column chunk."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bochner.inference.posterior import weights_posterior
+from bochner.kernels import SpectralMixture
+from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.models import sites as module
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.sites import Sites
+from bochner.objectives import local
+from bochner.objectives.anchors import Anchors, anchored_elbo
+from bochner.objectives.elbo import absorb, draw, elbo
+from bochner.objectives.statistics import Block
+
+N, M, H = 40, 9, 6
+
+
+def _model(likelihood, index, dim=2):
+    source = torch.Generator().manual_seed(0)
+    x = torch.randn(N, dim, generator=source, dtype=torch.float64)
+    f = x @ torch.randn(dim, M, generator=source, dtype=torch.float64)
+    Y = (f > 0).double() if isinstance(likelihood, Bernoulli) else torch.poisson(f.clamp(max=2).exp(), generator=source)
+    offset = 0.1 * torch.randn(N, generator=source, dtype=torch.float64)
+    counts, real = Block.encoded(Y, None, offset), Block.of(f)
+    own = counts.take(index)
+    sites = Sites(likelihood, own.Y, None, own.offset, 2)
+    kernels = [SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)]
+    views = [View("counts", kernels[0], likelihood, sites), View("real", kernels[1], Gaussian(0.3))]
+    model = LatentVariableModel(GaussianLatents(x, torch.full_like(x, -2.0)), views)
+    return model, ((counts,), (real,)), Anchors(index, ((own,), (real.take(index),)))
+
+
+def _draws(model, step=0):
+    return draw(model, H, "iid", 0, "test", step)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("likelihood", [Bernoulli(), NegativeBinomial(2.0), Poisson()])
+def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, dim):
+    model, data, anchors = _model(likelihood, torch.arange(N), dim)
+    with torch.no_grad():
+        for step in range(10):  # sites near their fixed point
+            absorb(model, elbo(model, data, _draws(model, step)))
+        draws = _draws(model)
+        wanted = elbo(model, data, draws, n_sweeps=4).total
+        found = anchored_elbo(model, data, anchors, draws)
+    assert float(found) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), NegativeBinomial(2.0)])
+def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
+    """Laid at the anchors' q(A) and brought up to date once, the bound is close below its fixed point."""
+    model, data, anchors = _model(likelihood, torch.arange(0, N, 2))
+    whole, _, _ = _model(likelihood, torch.arange(N))
+    with torch.no_grad():
+        draws = _draws(model)
+        found, limit = anchored_elbo(model, data, anchors, draws), elbo(whole, data, draws, n_sweeps=50).total
+    assert float(limit) - 0.02 * abs(float(limit)) < float(found) < float(limit) + 1e-3 * abs(float(limit))
+
+
+def test_few_columns_at_a_time_change_the_groups_and_little_else(monkeypatch):
+    model, data, anchors = _model(Poisson(), torch.arange(0, N, 2))
+    sites = model.views[0].sites
+    with torch.no_grad():
+        whole = anchored_elbo(model, data, anchors, _draws(model))
+        monkeypatch.setattr(module, "DENSE", 2 * N)
+        assert [len(c) for c in sites.column_chunks(N)] == [2, 2, 1, 2, 2]
+        part = anchored_elbo(model, data, anchors, _draws(model))
+    # columns that share a covariance with fewer others have a better one
+    assert float(whole) - 1e-6 <= float(part) < float(whole) + 0.02 * abs(float(whole))
+
+
+def test_the_posterior_of_all_rows_is_sharper_than_that_of_the_anchors():
+    model, data, anchors = _model(Bernoulli(), torch.arange(0, N, 2))
+    settings = {"n_frequencies": H, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
+    every = weights_posterior(model, data, **settings, anchors=anchors)[0].draws[0]
+    few = LatentVariableModel(
+        GaussianLatents(model.latents.mean[anchors.index].detach(), model.latents.log_std[anchors.index].detach()),
+        model.views,
+    )
+    some = weights_posterior(few, anchors.data, **settings)[0].draws[0]
+    size = every.covariance.shape[0]
+    assert size == some.covariance.shape[0]
+    assert bool(
+        (every.covariance.diagonal(dim1=1, dim2=2).sum(1) < some.covariance.diagonal(dim1=1, dim2=2).sum(1)).all()
+    )
+
+
+def test_a_bound_without_gradient_is_taken_a_few_columns_at_a_time(monkeypatch):
+    model, data, _ = _model(NegativeBinomial(2.0), torch.arange(N))
+    with torch.no_grad():
+        whole = elbo(model, data, _draws(model))
+        monkeypatch.setattr(local, "DENSE", N)
+        part = elbo(model, data, _draws(model))  # the groups, one after the other
+        assert float(part.total) == pytest.approx(float(whole.total), rel=1e-9)
+        update, same = part.updates[0], whole.updates[0]
+        order, like = update.columns.argsort(), same.columns.argsort()
+        assert torch.allclose(update.pull[:, order], same.pull[:, like])
+        assert torch.allclose(update.intercept[order], same.intercept[like])
+        monkeypatch.setattr(module, "DENSE", N)
+        alone = elbo(model, data, _draws(model))  # every column by itself, with a covariance of its own
+    assert float(alone.total) >= float(whole.total) - 1e-6
