@@ -6,7 +6,8 @@ So the weight of training latent x_j is
 
 w_j ~ exp(tau sum_v E log p(y_v | x_j, A)),
 
-and one tempered exponent tau per hidden view is chosen by completing training rows, each without its own latent.
+and one tempered exponent tau per hidden view is chosen by completing training rows with weights and candidates from
+which they were left out: a row whose own data are in the weights finds them again, at the sharpest exponent.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.inference.leave_out import leave_out
 from bochner.inference.place import Offsets, candidate_scores, place, reconstructions
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
@@ -27,8 +29,8 @@ from bochner.inference.predict import decode, sample_at
 from bochner.inference.predict import draw_rows as draw_by_modes
 from bochner.likelihoods.categorical import Categorical
 
-TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(13))  # 1 to 1/64
-_ROWS, _PLACED_ROWS = 1000, 256
+TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
+_ROWS, _PLACED_ROWS, _FOLDS = 1000, 256, 5
 _CHUNK = 1024
 
 
@@ -195,23 +197,20 @@ def learn(
     Returns
     -------
     dict of view name to float or None
-        None where the modes win by more than two standard errors (exact data, whose rows lie between the candidates)
-        and for views of categories, which have no mean, or of counts with size factors, which scale it row by row;
-        empty when there is one view.
+        None where the modes win (exact data, whose rows lie between the candidates) and for views of categories, which
+        have no mean, or of counts with size factors, which scale it row by row; empty when there is one view.
     """
     if len(views) < 2:
         return {}
-    book = [reconstructions(view, candidates) for view in views]
     order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
     offsets = offsets or [None] * len(views)
-    return {view.name: _choose(v, views, candidates, book, rows, order, offsets) for v, view in enumerate(views)}
+    return {view.name: _choose(v, views, candidates, rows, order, offsets) for v, view in enumerate(views)}
 
 
 def _choose(
     v: int,
     views: Sequence[ViewPosterior],
     candidates: Tensor,
-    book: Sequence[tuple[Tensor, Tensor]],
     rows: Sequence[Tensor],
     order: Tensor,
     offsets: Offsets,
@@ -223,19 +222,40 @@ def _choose(
     index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
     if index.shape[0] < 2:
         return 1.0
-    truth = rows[v][index]
-    shown = [torch.full_like(truth, torch.nan) if i == v else y[index] for i, y in enumerate(rows)]
-    own = _some(offsets, index)
-    scores = candidate_scores(book, views, [view.encode(y) for view, y in zip(views, shown, strict=True)], own)
-    scores[torch.arange(len(index)), index] = -torch.inf  # a row must not find itself
-    values = _tempered_densities(truth, scores, *decode([views[v]], candidates))
+    folds = [_fold(v, views, candidates, rows, fold, offsets) for fold in index.chunk(min(_FOLDS, index.shape[0]))]
+    values, by_modes = torch.cat([of_fold[0] for of_fold in folds], dim=1), torch.cat([f[1] for f in folds])
     best = int(values.mean(dim=1).argmax())
-    few, columns = slice(_PLACED_ROWS), _columns(views)[v]
-    placed = place(views, candidates, [y[few] for y in shown], own := [o if o is None else o[few] for o in own])
-    mean, variance = complete_by_modes(views, placed, own)
-    gain = _density(truth[few], mean[:, columns], variance[:, columns]) - values[best, few]
-    error = gain.std() / gain.shape[0] ** 0.5
-    return None if bool(gain.mean() > 2.0 * error) else TEMPERATURES[best]
+    return None if float((by_modes - values[best]).nanmean()) > 0.0 else TEMPERATURES[best]
+
+
+def _fold(
+    v: int,
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    index: Tensor,
+    offsets: Offsets,
+) -> tuple[Tensor, Tensor]:
+    """Complete view v of some rows without them: densities under every temperature (T, n), and by modes (n,).
+
+    Only so many of the rows are placed; the others have NaN.
+    """
+    data = [y[index] for y in rows]
+    own = _some(offsets, index)
+    left = leave_out(views, candidates[index], data)
+    stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
+    rest = candidates[stay]
+    truth, shown = data[v], [torch.full_like(y, torch.nan) if i == v else y for i, y in enumerate(data)]
+    book = [reconstructions(view, rest) for view in left]
+    scores = candidate_scores(book, left, [view.encode(y) for view, y in zip(left, shown, strict=True)], own)
+    values = _tempered_densities(truth, scores, *decode([left[v]], rest))
+    few = slice(_PLACED_ROWS // _FOLDS)
+    some = [None if offset is None else offset[few] for offset in own]
+    placed = place(left, rest, [y[few] for y in shown], some)
+    mean, variance = complete_by_modes(left, placed, some)
+    columns, by_modes = _columns(views)[v], truth.new_full((truth.shape[0],), torch.nan)
+    by_modes[few] = _density(truth[few], mean[:, columns], variance[:, columns])
+    return values, by_modes
 
 
 def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
