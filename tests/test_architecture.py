@@ -36,20 +36,20 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.embeddings inference.initialise inference.local_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.leave_out
-        inference.completion
+        inference.completion inference.held_out inference.calibration
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
-        estimators.base estimators.lvm estimators.srflvm
+        estimators.base estimators.hide estimators.calibrate estimators.selection estimators.lvm estimators.srflvm
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
         estimators.comparators estimators
         datasets.load datasets.make datasets""",
     "F9 doors": """
-        figures kernel_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show demo cli
-        __main__ __init__""",
+        figures kernel_plots calibration_plots plots cli_session cli_data cli_align cli_apply cli_fit cli_info cli_show
+        demo cli __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 300, 40

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         RandomFeatureLVM,
         RandomMaclaurin,
         SphericalFeatures,
+        calibration,
         load,
+        select_n_components,
     )
 
 __version__ = "0.1.0"
@@ -33,7 +35,9 @@ _ESTIMATORS = (
     "RandomMaclaurin",
     "SRFLVM",
     "SphericalFeatures",
+    "calibration",
     "load",
+    "select_n_components",
 )
 _MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
 
@@ -46,6 +50,7 @@ __all__ = [
     "RandomFeatureLVM",
     "RandomMaclaurin",
     "SphericalFeatures",
+    "calibration",
     "datasets",
     "features",
     "kernels",
@@ -53,6 +58,7 @@ __all__ = [
     "load",
     "metrics",
     "plots",
+    "select_n_components",
 ]
 
 

@@ -169,6 +169,31 @@ def impute(
             reply.values["std_file"] = str(std)
 
 
+@app.command(epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png")
+def calibrate(
+    model: ModelFile,
+    data: Data,
+    hide: Annotated[
+        str, typer.Option(metavar="WHAT", help="'entries', 'view' (one of each row at random), or the name of a view.")
+    ] = "entries",
+    fraction: Annotated[float, typer.Option(help="Share of the observed entries that is hidden.")] = 0.1,
+    n_draws: Annotated[int, typer.Option(min=2, help="Draws of every hidden entry.")] = 200,
+    out: Annotated[Path | None, typer.Option(metavar="PNG", help="A file for the picture.")] = None,
+    index: Index = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether intervals hold what they promise: hide entries of rows not in training, predict and compare them."""
+    with session(as_json) as reply:
+        from bochner import cli_apply
+
+        options = cli_apply.CalibrateOptions(hide, fraction, n_draws, seed, out, index)
+        report = cli_apply.calibrate(model, data, options)
+        reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
+        if out is not None:
+            reply.values["file"] = str(out)
+
+
 def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
     return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bochner.calibration_plots import calibration, n_components
 from bochner.errors import InputError, message
 from bochner.figures import COLOURS, INK, axes, figure, finish, save
 from bochner.kernel_plots import kernel_recovery, learned_kernel, spectrum
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 __all__ = [
     "axes",
     "bound_trace",
+    "calibration",
     "completions",
     "kernel_recovery",
     "latent_map",
     "learned_kernel",
+    "n_components",
     "relevance",
     "save",
     "spectrum",

@@ -26,7 +26,7 @@ from bochner.inference.place import Offsets, candidate_scores, place, reconstruc
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode, sample_at
-from bochner.inference.predict import draw_rows as draw_by_modes
+from bochner.inference.predict import draw_latents as latents_by_modes
 from bochner.likelihoods.categorical import Categorical
 
 TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
@@ -108,22 +108,55 @@ def draw_rows(
     -------
     Tensor of shape (n_draws, n, sum of M)
     """
-    source, offsets = random.generator(seed, "complete/mixture"), offsets or [None] * len(views)
+    return draw_at(views, draw_latents(views, mixture, rows, n_draws, seed, offsets), rows, seed, offsets)
+
+
+def draw_at(
+    views: Sequence[ViewPosterior],
+    latents: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    seed: int,
+    offsets: Offsets | None = None,
+) -> Tensor:
+    """Draw what rows do not show, given where they lie; as `draw_rows`."""
+    source, known = random.generator(seed, "complete/draws"), torch.cat(list(rows), dim=1)
+    holed = known.isnan().any(dim=1).nonzero()[:, 0]
+    shown, sizes = known[holed], _some(offsets or [None] * len(views), holed)
+    drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
+    for i in range(drawn.shape[0]):
+        parts = [sample_at([v], x[holed, i], source, [o]) for v, x, o in zip(views, latents, sizes, strict=True)]
+        drawn[i, holed] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
+    return drawn
+
+
+def draw_latents(
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    n_draws: int,
+    seed: int,
+    offsets: Offsets | None = None,
+) -> list[Tensor]:
+    """Draw where half-seen rows lie, one set of places for every view whose entries they are to predict.
+
+    Returns
+    -------
+    list over views of Tensor of shape (n, n_draws, D)
+        From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0 where a row has no
+        holes.
+    """
+    offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
     by_modes = _need_modes(exponents, rows)
-    drawn = torch.cat([torch.nan_to_num(y) for y in rows], dim=1).expand(n_draws, -1, -1).clone()
+    own = torch.zeros(rows[0].shape[0], n_draws, mixture.candidates.shape[1], dtype=torch.float64)
     if bool(by_modes.any()):
-        own = _some(offsets, by_modes)
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
-        drawn[:, by_modes] = draw_by_modes(views, placed, n_draws, seed, own)
-    mixed = (~exponents.isnan()).nonzero()[:, 0]
-    for part, weights in _weights(views, mixture, rows, exponents, mixed, offsets):
-        chosen = torch.multinomial(weights, n_draws, replacement=True, generator=source)
-        lacks = torch.cat([y[part].isnan().all(1, keepdim=True).expand(-1, y.shape[1]) for y in rows], dim=1)
-        for i in range(n_draws):
-            new = sample_at(views, mixture.candidates[chosen[:, i]], source)
-            drawn[i, part] = torch.where(lacks, new, drawn[i, part])
-    return drawn
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], _some(offsets, by_modes))
+        own[by_modes] = latents_by_modes(placed, n_draws, seed)
+    mixed, source = own.clone(), random.generator(seed, "complete/mixture")
+    for part, weights in _weights(views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets):
+        mixed[part] = mixture.candidates[torch.multinomial(weights, n_draws, replacement=True, generator=source)]
+    lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
+    return [torch.where(without, mixed, own) for without in lacks]
 
 
 def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:

@@ -103,14 +103,12 @@ def _categories(views: Sequence[ViewPosterior], n_columns: int) -> Tensor:
     return torch.cat(marks).expand(n_columns)
 
 
-def draw_rows(
-    views: Sequence[ViewPosterior], placement: Placement, n_draws: int, seed: int, offsets: Offsets | None = None
-) -> Tensor:
-    """Draw completions: a mode, a latent around it, a spectrum, weights and noise.
+def draw_latents(placement: Placement, n_draws: int, seed: int) -> Tensor:
+    """Draw where placed rows lie: a mode by its weight, then a place around it.
 
     Returns
     -------
-    Tensor of shape (n_draws, n, sum of M)
+    Tensor of shape (n, n_draws, D)
     """
     n, _, dim = placement.modes.shape
     source = random.generator(seed, "complete")
@@ -118,8 +116,8 @@ def draw_rows(
     rows = torch.arange(n)[:, None]
     factor = torch.linalg.cholesky(placement.covariances[rows, index])
     noise = torch.randn(n, n_draws, dim, 1, generator=source, dtype=torch.float64)
-    x = placement.modes[rows, index] + (factor @ noise)[..., 0]
-    return torch.stack([sample_at(views, x[:, i], source, offsets) for i in range(n_draws)])
+    places: Tensor = placement.modes[rows, index] + (factor @ noise)[..., 0]
+    return places
 
 
 def sample_at(
