@@ -36,7 +36,7 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.embeddings inference.initialise inference.local_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.leave_out
-        inference.completion inference.held_out inference.calibration
+        inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence

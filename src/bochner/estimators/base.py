@@ -21,7 +21,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import constraints, likelihoods, plans, saving
 from bochner.estimators.prediction import PredictionMixin
-from bochner.inference import completion, diagnose
+from bochner.inference import diagnose, tempering
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -209,7 +209,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         own = list(offsets.values())
         kept_rows = self._split(values[kept])
         kept_offsets = [None if o is None else o[torch.from_numpy(kept)] for o in own]
-        self.completion_ = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, kept_offsets)
+        self.completion_ = tempering.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, kept_offsets)
         placement = self._place(values, own)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)

@@ -6,8 +6,7 @@ So the weight of training latent x_j is
 
 w_j ~ exp(tau sum_v E log p(y_v | x_j, A)),
 
-and one tempered exponent tau per hidden view is chosen by completing training rows with weights and candidates from
-which they were left out: a row whose own data are in the weights finds them again, at the sharpest exponent.
+and there is one tempered exponent tau per hidden view, which `tempering` chooses.
 """
 
 from __future__ import annotations
@@ -21,16 +20,12 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.inference.leave_out import leave_out
 from bochner.inference.place import Offsets, candidate_scores, place, reconstructions
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode, sample_at
 from bochner.inference.predict import draw_latents as latents_by_modes
-from bochner.likelihoods.categorical import Categorical
 
-TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
-_ROWS, _PLACED_ROWS, _FOLDS = 1000, 256, 5
 _CHUNK = 1024
 
 
@@ -81,16 +76,16 @@ def complete(
     mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
     variance = torch.zeros_like(mean)
     if bool(by_modes.any()):
-        own = _some(offsets, by_modes)
+        own = offsets_of(offsets, by_modes)
         placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
         mean[by_modes], variance[by_modes] = complete_by_modes(views, placed, own)
-    for v, columns in enumerate(_columns(views)):
+    for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():
             continue
         moments = decode([views[v]], mixture.candidates)
         for part, weights in _weights(views, mixture, rows, exponents, index, offsets):
-            mean[part, columns], variance[part, columns] = _mixed(weights, *moments)
+            mean[part, columns], variance[part, columns] = mixed_moments(weights, *moments)
     return mean, variance
 
 
@@ -121,7 +116,7 @@ def draw_at(
     """Draw what rows do not show, given where they lie; as `draw_rows`."""
     source, known = random.generator(seed, "complete/draws"), torch.cat(list(rows), dim=1)
     holed = known.isnan().any(dim=1).nonzero()[:, 0]
-    shown, sizes = known[holed], _some(offsets or [None] * len(views), holed)
+    shown, sizes = known[holed], offsets_of(offsets or [None] * len(views), holed)
     drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
     for i in range(drawn.shape[0]):
         parts = [sample_at([v], x[holed, i], source, [o]) for v, x, o in zip(views, latents, sizes, strict=True)]
@@ -150,7 +145,7 @@ def draw_latents(
     by_modes = _need_modes(exponents, rows)
     own = torch.zeros(rows[0].shape[0], n_draws, mixture.candidates.shape[1], dtype=torch.float64)
     if bool(by_modes.any()):
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], _some(offsets, by_modes))
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], offsets_of(offsets, by_modes))
         own[by_modes] = latents_by_modes(placed, n_draws, seed)
     mixed, source = own.clone(), random.generator(seed, "complete/mixture")
     for part, weights in _weights(views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets):
@@ -180,15 +175,16 @@ def _weights(
     book = [reconstructions(view, mixture.candidates) for view in views]
     for part in torch.split(index, _CHUNK):
         encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
-        scores = candidate_scores(book, views, encoded, _some(offsets, part))
+        scores = candidate_scores(book, views, encoded, offsets_of(offsets, part))
         yield part, (exponents[part, None] * scores).softmax(1)
 
 
-def _some(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
+def offsets_of(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
+    """Return the offsets of some rows."""
     return [None if offset is None else offset[index] for offset in offsets]
 
 
-def _mixed(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+def mixed_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of mixtures (n, C) of candidates whose columns have these means and variances, (C, M).
 
     About the candidates' own mean, so that squares of large means do not cancel, and never less than the least of the
@@ -201,103 +197,7 @@ def _mixed(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Ten
     return centre + m, torch.maximum(mixed, variance.amin(dim=0))
 
 
-def _columns(views: Sequence[ViewPosterior]) -> list[slice]:
+def view_columns(views: Sequence[ViewPosterior]) -> list[slice]:
     """Return where each view lies when they stand side by side."""
     ends = list(itertools.accumulate(view.n_data_columns for view in views))
     return [slice(end - view.n_data_columns, end) for view, end in zip(views, ends, strict=True)]
-
-
-def learn(
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    rows: Sequence[Tensor],
-    seed: int,
-    offsets: Offsets | None = None,
-) -> dict[str, float | None]:
-    """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
-
-    Parameters
-    ----------
-    views : sequence of ViewPosterior
-    candidates : Tensor of shape (C, D), float64
-        Latents of training rows.
-    rows : sequence over views of Tensor of shape (C, M_v), float64
-        Scaled data of those rows.
-    seed : int
-    offsets : sequence over views of Tensor of shape (C,), or None, optional
-        Logarithms of the rows' size factors.
-
-    Returns
-    -------
-    dict of view name to float or None
-        None where the modes win (exact data, whose rows lie between the candidates) and for views of categories, which
-        have no mean, or of counts with size factors, which scale it row by row; empty when there is one view.
-    """
-    if len(views) < 2:
-        return {}
-    order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
-    offsets = offsets or [None] * len(views)
-    return {view.name: _choose(v, views, candidates, rows, order, offsets) for v, view in enumerate(views)}
-
-
-def _choose(
-    v: int,
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    rows: Sequence[Tensor],
-    order: Tensor,
-    offsets: Offsets,
-) -> float | None:
-    if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
-        return None
-    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
-    others = [i for i in range(len(views)) if i != v]
-    index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
-    if index.shape[0] < 2:
-        return 1.0
-    folds = [_fold(v, views, candidates, rows, fold, offsets) for fold in index.chunk(min(_FOLDS, index.shape[0]))]
-    values, by_modes = torch.cat([of_fold[0] for of_fold in folds], dim=1), torch.cat([f[1] for f in folds])
-    best = int(values.mean(dim=1).argmax())
-    return None if float((by_modes - values[best]).nanmean()) > 0.0 else TEMPERATURES[best]
-
-
-def _fold(
-    v: int,
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    rows: Sequence[Tensor],
-    index: Tensor,
-    offsets: Offsets,
-) -> tuple[Tensor, Tensor]:
-    """Complete view v of some rows without them: densities under every temperature (T, n), and by modes (n,).
-
-    Only so many of the rows are placed; the others have NaN.
-    """
-    data = [y[index] for y in rows]
-    own = _some(offsets, index)
-    left = leave_out(views, candidates[index], data)
-    stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
-    rest = candidates[stay]
-    truth, shown = data[v], [torch.full_like(y, torch.nan) if i == v else y for i, y in enumerate(data)]
-    book = [reconstructions(view, rest) for view in left]
-    scores = candidate_scores(book, left, [view.encode(y) for view, y in zip(left, shown, strict=True)], own)
-    values = _tempered_densities(truth, scores, *decode([left[v]], rest))
-    few = slice(_PLACED_ROWS // _FOLDS)
-    some = [None if offset is None else offset[few] for offset in own]
-    placed = place(left, rest, [y[few] for y in shown], some)
-    mean, variance = complete_by_modes(left, placed, some)
-    columns, by_modes = _columns(views)[v], truth.new_full((truth.shape[0],), torch.nan)
-    by_modes[few] = _density(truth[few], mean[:, columns], variance[:, columns])
-    return values, by_modes
-
-
-def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
-    out = [_density(truth, *_mixed((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
-    return torch.stack(out)
-
-
-def _density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped, (n,)."""
-    terms = -0.5 * ((y - mean).square() / variance + variance.log())
-    return terms.nanmean(dim=1)
