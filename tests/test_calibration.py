@@ -160,6 +160,23 @@ def test_on_rows_of_the_model_itself_intervals_hold_what_they_say(fitted, hide):
         assert np.isfinite(view.log_likelihood)
 
 
+def test_deviations_agree_with_the_draws(fitted):
+    kind, model = fitted
+    X = model.sample(60, random_state=2)
+    X[:30, 1::2] = np.nan  # holes
+    X[30:, :4] = np.nan  # an absent view
+    missing, n = np.isnan(X), 400
+    draws = model.impute(X, n_draws=n)[:, missing]
+    if kind == "categorical":
+        assert np.isin(draws, np.unique(data(kind))).all()
+        return
+    mean, std = (array[missing] for array in model.impute(X, return_std=True))
+    z = (draws.mean(axis=0) - mean) / (std / np.sqrt(n))
+    assert np.sqrt(np.mean(z**2)) < 1.2
+    # of single entries, because counts have tails that 400 draws do not fill
+    assert np.median(draws.var(axis=0) / std**2) == pytest.approx(1.0, abs=0.15)
+
+
 def test_densities_of_all_values_sum_to_one(fitted):
     kind, model = fitted
     X = data(kind)[:3]
