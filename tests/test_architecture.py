@@ -38,7 +38,8 @@ FLOORS: dict[str, str] = {
         objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
         inference.embeddings inference.initialise inference.private inference.local_posterior inference.posterior
-        inference.local_targets inference.targets inference.place inference.predict inference.completion
+        inference.local_targets inference.targets inference.place inference.predict inference.leave_out
+        inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
@@ -46,12 +47,13 @@ FLOORS: dict[str, str] = {
     "F8 estimators, datasets": """
         estimators.latents estimators.weights estimators.docstrings
         estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
-        estimators.base estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
+        estimators.base estimators.hide estimators.calibrate estimators.selection
+        estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein
         estimators.comparators estimators
         datasets.load datasets.make datasets.fetch datasets""",
     "F9 doors": """
-        summary figures kernel_plots decoded_plots plots
+        summary figures kernel_plots decoded_plots calibration_plots plots
         page page.encode page.shapes page.labels page.planes page.views page.content page.drawn page.report
         cli_options cli_session cli_show cli_data cli_align cli_apply
         cli_bench cli_sources cli_fit cli_report cli_rows cli_info demo cli __main__ __init__""",

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import bochner as bo
 from bochner.cli import app
+from bochner.cli_align import read_rows
 from bochner.cli_data import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 
@@ -143,6 +144,33 @@ def test_rows_reach_the_model_from_any_kind_of_file(fitted, tmp_path, matrix, ro
     expected = np.hstack([np.full((24, 4), np.nan), matrix[:, 4:]])
     found = np.load(tmp_path / "z.npy")
     np.testing.assert_array_equal(found[:, 0], bo.load(fitted[0] / "model.bochner").transform(expected)[:, 0])
+
+
+def test_calibrate_says_whether_intervals_hold(fitted, folder, tmp_path, matrix):
+    out, _ = fitted
+    picture = tmp_path / "c.png"
+    reply = replied("calibrate", out, folder, "--index", "cell", "--hide", "view", "--seed", 3, "--out", picture)
+    model = bo.load(out / "model.bochner")
+    X = read_rows(model, folder, "cell").X
+    expected = bo.calibration(model, X, hide="view", random_state=3).to_json()
+    assert reply == json.loads(json.dumps({**expected, "file": str(picture)}).replace("NaN", "null"))
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    shown = run("calibrate", out, folder, "--index", "cell", "--fraction", "0.3")
+    assert shown.exit_code == 0
+    assert "share of the truth in central intervals" in shown.stdout
+    assert "Example: bochner calibrate" in run("calibrate", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--hide", "rna"), "Expected hide= 'entries', 'view' or one of ['genes', 'proteins'], got 'rna'"),
+        (("--fraction", "2"), "Expected fraction between 0 and 1, got 2.0"),
+        (("--out", "c.pdf"), "Expected an output file .png, got c.pdf with extension '.pdf'. Rename it."),
+    ],
+)
+def test_what_calibrate_cannot_do_is_bad_input(fitted, folder, options, text):
+    assert text in refused("calibrate", fitted[0], folder, "--index", "cell", *options)
 
 
 def test_info_of_a_model_and_of_data(fitted, folder):
@@ -451,6 +479,6 @@ def test_the_command_runs_as_a_process():
 
 
 def test_help_and_usage():
-    assert all(name in run("--help").stdout for name in ("demo", "fit", "transform", "impute", "info"))
+    assert all(name in run("--help").stdout for name in ("demo", "fit", "transform", "impute", "calibrate", "info"))
     assert run("fit").exit_code == 2
     assert run("fit", "x.csv", "--out", "o", "--model", "pca").exit_code == 2

@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 
-from bochner.inference.completion import TEMPERATURES, Mixture, _mixed, complete, draw_rows, learn
+from bochner.inference.completion import Mixture, complete, draw_rows, mixed_moments
 from bochner.inference.place import place
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode
+from bochner.inference.tempering import TEMPERATURES, learn
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
@@ -103,7 +104,7 @@ def test_variances_of_mixtures_survive_means_that_are_large_beside_them():
     mean = 1e9 + torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     variance = torch.full_like(mean, 1e-4)
     weights = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
-    m, v = _mixed(weights, mean, variance)
+    m, v = mixed_moments(weights, mean, variance)
     torch.testing.assert_close(m[:, 0] - 1e9, torch.tensor([0.5, 0.0], dtype=torch.float64))
     torch.testing.assert_close(v[:, 0], torch.tensor([0.2501, 0.0001], dtype=torch.float64), rtol=1e-6, atol=0.0)
 

@@ -249,6 +249,22 @@ def test_size_factors_that_cannot_be_are_named():
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
+def test_unknown_size_factors_of_training_rows_are_named_unless_they_lack_the_view():
+    X = np.hstack([_data("poisson"), _data("gaussian")])
+    views = {"rna": slice(0, M), "other": slice(M, 2 * M)}
+    factors = np.ones(N)
+    factors[[4, 7]] = np.nan
+    kinds = {"rna": "poisson"}
+    want = r"a size factor for every training row of view 'rna', got NaN in row 4. Give the row's factor"
+    with pytest.raises(InputError, match=want):
+        bo.NGMVLVM(views=views, likelihood=kinds, max_iter=2).fit(X, size_factors=factors)
+    X[[4, 7], :M] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(views=views, likelihood=kinds, **{**COMMON, "max_iter": 2}).fit(X, size_factors=factors)
+    assert np.isfinite(model.embedding_).all()
+
+
 @pytest.mark.parametrize(
     ("likelihood", "value", "text"),
     [

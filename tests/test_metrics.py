@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.spatial import procrustes
 from sklearn.datasets import load_iris
 
 from bochner import metrics
@@ -81,3 +82,39 @@ def test_relative_error():
 def test_wrong_input(call, text):
     with pytest.raises(InputError, match=text):
         call()
+
+
+def test_randomised_ranks_are_uniform_for_counts_and_say_when_draws_are_too_narrow():
+    source = np.random.default_rng(0)
+    rate = source.gamma(2.0, size=3000)
+    true, draws = source.poisson(rate), source.poisson(rate, size=(99, 3000))
+    ranks = metrics.randomised_pit(true, draws, random_state=1)
+    counts = np.bincount((ranks * 10).astype(int), minlength=10)
+    assert ((counts - 300) ** 2 / 300).sum() < 27.9  # chi-squared with 9 degrees of freedom, one in a thousand
+    np.testing.assert_array_equal(ranks, metrics.randomised_pit(true, draws, random_state=1))
+    still = np.broadcast_to(np.round(rate), (99, 3000))
+    assert (np.abs(metrics.randomised_pit(true, still, 1) - 0.5) > 0.49).mean() > 0.4
+    assert metrics.randomised_pit([0.0], [[-1.0], [1.0], [2.0]], 0)[0] == pytest.approx(0.375, abs=0.125)
+
+
+def test_randomised_ranks_of_draws_of_another_shape_are_refused():
+    with pytest.raises(
+        InputError, match=r"Expected draws of shape \(S, 3\), got \(3,\). Put the draws along the first"
+    ):
+        metrics.randomised_pit(np.zeros(3), np.zeros(3))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_embeddings_agree_up_to_shift_rotation_and_scale(dim):
+    source = np.random.default_rng(dim)
+    Z = source.normal(size=(50, dim))
+    turn = np.linalg.qr(source.normal(size=(dim, dim)))[0]
+    assert metrics.procrustes_agreement(Z, 3.0 * Z @ turn + 7.0) == pytest.approx(1.0)
+    other = Z + 0.5 * source.normal(size=Z.shape)
+    agreement = metrics.procrustes_agreement(Z, other)
+    assert agreement == pytest.approx(metrics.procrustes_agreement(other, Z))
+    # scipy's disparity is what is left of a standardised sum of squares
+    assert agreement == pytest.approx(1.0 - procrustes(Z, other)[2])
+    assert metrics.procrustes_agreement(Z, source.normal(size=(50, dim))) < 0.5
+    with pytest.raises(InputError, match="Expected embeddings that vary, got one with all rows at one point"):
+        metrics.procrustes_agreement(Z, np.ones((50, 2)))

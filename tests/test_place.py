@@ -9,7 +9,7 @@ import torch
 from bochner.features.fourier import fourier_features
 from bochner.inference.place import place
 from bochner.inference.posterior import Draw, ViewPosterior
-from bochner.inference.predict import complete, decode, draw_rows, log_density
+from bochner.inference.predict import complete, decode, draw_latents, log_density, sample_at
 from bochner.inference.targets import target_for
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
@@ -125,7 +125,8 @@ def test_completion_and_draws_agree_and_cover():
     hidden = Y[:300, 20:]
     inside = ((hidden - mean[:, 20:]).abs() < 1.645 * variance[:, 20:].sqrt()).double().mean()
     assert 0.85 < float(inside) < 0.95
-    draws = draw_rows([view], placed, 400, seed=0)
+    places, source = draw_latents(placed, 400, seed=0), generator(0, "draws")
+    draws = torch.stack([sample_at([view], places[:, i], source) for i in range(400)])
     z = (draws.mean(0) - mean) / (variance / 400).sqrt()
     assert float(z.square().mean()) == pytest.approx(1.0, abs=0.15)
 

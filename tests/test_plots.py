@@ -39,6 +39,23 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
+def test_calibration_shows_what_intervals_hold_and_the_histogram(model, tmp_path):
+    report = bo.calibration(model, model.sample(40, random_state=0), hide="view", n_draws=40, random_state=0)
+    left, right = plots.calibration(report)
+    held = dict(
+        zip(["left", "right"], [line.get_ydata() for line in left.lines if len(line.get_xdata()) == 11], strict=True)
+    )
+    for name, view in report.views.items():
+        assert held[name][[0, -1]] == pytest.approx([0.0, 1.0])
+        assert held[name][5] == pytest.approx(view.coverage[0.5])  # levels of the report lie on the line
+        assert held[name][8] == pytest.approx(view.coverage[0.8])
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["left", "right"]
+    assert "Where the truth lies" in right.get_title(loc="left")
+    assert plots.save(left, tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(InputError, match=r"Expected two Axes, got 1. Leave axs out"):
+        plots.calibration(report, [left])
+
+
 def test_kernel_recovery_shows_the_two_matrices_and_their_difference(model, tmp_path):
     learned = model.kernel_matrix(model.embedding_, view="left").astype(float)
     true = learned + 0.25 * learned.max()

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
         RandomFeatureLVM,
         RandomMaclaurin,
         SphericalFeatures,
+        calibration,
         fit_anndata,
         fit_mudata,
         load,
+        select_n_components,
     )
     from bochner.page.report import report
 
@@ -39,7 +41,9 @@ _ESTIMATORS = (
     "SphericalFeatures",
     "fit_anndata",
     "fit_mudata",
+    "calibration",
     "load",
+    "select_n_components",
 )
 _CONTAINERS = ("stack", "unstack")
 _MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
@@ -53,6 +57,7 @@ __all__ = [
     "RandomFeatureLVM",
     "RandomMaclaurin",
     "SphericalFeatures",
+    "calibration",
     "datasets",
     "features",
     "fit_anndata",
@@ -63,6 +68,7 @@ __all__ = [
     "metrics",
     "plots",
     "report",
+    "select_n_components",
     "stack",
     "unstack",
 ]

@@ -156,6 +156,9 @@ def info(
 
 app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(cli_rows.transform)
 app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(cli_rows.impute)
+app.command(epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png")(
+    cli_rows.calibrate
+)
 app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(cli_rows.report)
 app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(cli_sources.fetch)
 app.command(epilog="Example: bochner bench step --quick")(cli_sources.bench)

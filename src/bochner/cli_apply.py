@@ -1,4 +1,4 @@
-"""``bochner transform`` and ``bochner impute``: a fitted model on rows from a file."""
+"""``bochner transform``, ``impute`` and ``calibrate``: a fitted model on rows from a file."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bochner.cli_align import read_rows
 from bochner.cli_data import check_output, load_model, parse_by_view, write_embedding, write_matrices
 from bochner.errors import InputError, message
+from bochner.estimators.calibrate import calibration
+from bochner.inference.calibration import CalibrationReport
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,39 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     if std_out is not None:
         write_matrices(std_out, {"std": std}, table.column_names, table.row_names)
     return len(full)
+
+
+@dataclass(frozen=True)
+class CalibrateOptions:
+    """The options of ``bochner calibrate``; see its help."""
+
+    model: Path
+    data: Path
+    hide: str = "entries"
+    fraction: float = 0.1
+    n_draws: int = 200
+    seed: int | None = None
+    out: Path | None = None
+    index: str | None = None
+    layer: Sequence[str] = ()
+    force: bool = False
+
+
+def calibrate(options: CalibrateOptions) -> CalibrationReport:
+    """Hide entries of rows, predict them and compare; draw the comparison where asked for."""
+    out = options.out
+    if out is not None:
+        check_output(out, options.force, (".png",))
+    model = load_model(options.model)
+    table = read_rows(model, options.data, options.index, parse_by_view(options.layer, "--layer"))
+    how: dict[str, Any] = {"hide": options.hide, "fraction": options.fraction, "n_draws": options.n_draws}
+    with names_are_checked():
+        report = calibration(model, table.X, **how, random_state=options.seed)
+    if out is not None:
+        from bochner import plots
+
+        plots.save(plots.calibration(report)[0], out)
+    return report
 
 
 @contextmanager

@@ -110,11 +110,11 @@ def load_model(path: Path) -> LatentVariableEstimator:
     return load(path / MODEL_FILE if path.is_dir() else path)
 
 
-def check_output(path: Path, force: bool = False) -> None:
+def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPUTS) -> None:
     """Refuse a place that cannot be written to, before any work is done, and a file that would be replaced."""
-    if path.suffix.lower() not in OUTPUTS:
+    if path.suffix.lower() not in endings:
         got = f"{path} with extension {path.suffix!r}" if path.suffix else f"{path} without extension"
-        raise InputError(message(f"an output file {', '.join(OUTPUTS)}", got, "rename it"))
+        raise InputError(message(f"an output file {', '.join(endings)}", got, "rename it"))
     if not path.parent.is_dir():
         raise InputError(message("an existing folder to write to", str(path.parent), "create it first"))
     check_writable(path.parent)

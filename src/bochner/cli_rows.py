@@ -1,4 +1,4 @@
-"""Commands that show a fitted model rows: ``transform``, ``impute`` and ``report``."""
+"""Commands that show a fitted model rows: ``transform``, ``impute``, ``calibrate`` and ``report``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bochner.cli_options import Data, Force, Index, Json, Layer, Log, ModelFile
+from bochner.cli_options import Data, Force, Index, Json, Layer, Log, ModelFile, Seed
 from bochner.cli_session import session
 
 
@@ -55,6 +55,33 @@ def impute(
         reply.values, reply.show = _done(rows, started, out), show
         if std is not None:
             reply.values["std_file"] = str(std)
+
+
+def calibrate(
+    model: ModelFile,
+    data: Data,
+    hide: Annotated[
+        str, typer.Option(metavar="WHAT", help="'entries', 'view' (one of each row at random), or the name of a view.")
+    ] = "entries",
+    fraction: Annotated[float, typer.Option(help="Share of the observed entries that is hidden.")] = 0.1,
+    n_draws: Annotated[int, typer.Option(min=2, help="Draws of every hidden entry.")] = 200,
+    out: Annotated[Path | None, typer.Option(metavar="PNG", help="A file for the picture.")] = None,
+    index: Index = None,
+    layer: Layer = None,
+    seed: Seed = None,
+    force: Force = False,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether intervals hold what they promise: hide entries of rows not in training, predict and compare them."""
+    with session(as_json, log) as reply:
+        from bochner import cli_apply
+
+        options = cli_apply.CalibrateOptions(model, data, hide, fraction, n_draws, seed, out, index, layer or (), force)
+        report = cli_apply.calibrate(options)
+        reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
+        if out is not None:
+            reply.values["file"] = str(out)
 
 
 def report(

@@ -210,6 +210,54 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     return np.asarray(norm.cdf((t - m) / s))
 
 
+def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None = None) -> Array:
+    """Probability integral transform by draws: the rank of the true value among them, ties broken at random.
+
+    Uniform on [0, 1] where truth and draws come from one distribution, whatever it is: counts and categories too.
+
+    Parameters
+    ----------
+    true : array-like, any shape
+    draws : array-like, shape (S, *shape of true)
+        Of the predictive distribution; S = 200 tells apart what matters.
+    random_state : int, optional
+        Of what breaks ties, and of the place within a rank.
+
+    Returns
+    -------
+    ndarray of float64, shape of true
+    """
+    t, d = np.asarray(true, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    if d.ndim != t.ndim + 1 or d.shape[1:] != t.shape or not len(d):
+        do = "put the draws along the first axis"
+        raise InputError(message(f"draws of shape (S, {', '.join(map(str, t.shape))})", f"{d.shape}", do))
+    _finite({"true": t, "draws": d})
+    uniform = np.random.default_rng(random_state).random(t.shape)
+    return np.asarray(((d < t).sum(axis=0) + uniform * ((d == t).sum(axis=0) + 1)) / (len(d) + 1))
+
+
+def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
+    """Agreement of two embeddings of the same rows up to shift, rotation, reflection and scale: 1 is a perfect copy.
+
+    Parameters
+    ----------
+    Z, other : array-like, shape (N, D)
+        Fewer dimensions are filled up with zeros.
+
+    Returns
+    -------
+    float
+        1 - residual / total sum of squares after the best such map of one onto the other; in [0, 1], symmetric.
+    """
+    A, B = _matrix("Z", Z), _matrix("other", other)
+    _same_rows({"Z": A, "other": B})
+    A, B = A - A.mean(axis=0), B - B.mean(axis=0)
+    total = float(np.sum(A**2) * np.sum(B**2))
+    if total == 0:
+        raise InputError(message("embeddings that vary", "one with all rows at one point", "fit it again"))
+    return float(np.linalg.svd(A.T @ B, compute_uv=False).sum() ** 2 / total)
+
+
 def relative_error(A: ArrayLike, B: ArrayLike) -> float:
     """Frobenius norm of A − B over that of B, the reference; one shape (N, M).
 

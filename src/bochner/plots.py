@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bochner.calibration_plots import calibration, n_components
 from bochner.decoded_plots import decoded_grid, reconstructions, starts
 from bochner.errors import InputError, message
 from bochner.figures import COLOURS, INK, axes, figure, finish, save
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
 __all__ = [
     "axes",
     "bound_trace",
+    "calibration",
     "completions",
     "decoded_grid",
     "kernel_recovery",
     "latent_map",
     "learned_kernel",
+    "n_components",
     "reconstructions",
     "relevance",
     "save",

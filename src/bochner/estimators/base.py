@@ -22,7 +22,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import constraints, latents, likelihoods, plans, saving
 from bochner.estimators.prediction import PredictionMixin
-from bochner.inference import completion, diagnose
+from bochner.inference import diagnose, tempering
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -242,7 +242,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         if len(self._columns) > 1:
             kept_rows = self._split(dense_rows(values, kept))
             offsets_kept = [None if o is None else o[torch.from_numpy(kept)] for o in own]
-            learned = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, offsets_kept)
+            learned = tempering.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, offsets_kept)
             self.completion_ = learned
         placement = self._place(values, own)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)

@@ -151,7 +151,10 @@ class SizeFactors:
                 part = values[:, columns[view]]
                 rate = moments(part)[0] if sp.issparse(part) else np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
                 made.shares[view] = rate / max(float(rate.sum()), 1e-300)
-        for view in {*made.shares, *_given(given, likelihoods)}:
+        factors = _given(given, likelihoods)
+        for view in factors:
+            _refuse_unknown(factors[view], view, values[:, columns[view]])
+        for view in {*made.shares, *factors}:
             made.typical[view] = 0.0
         raw = made.offsets(values, given, likelihoods, columns)
         made.typical = {view: float(part.mean()) for view, part in raw.items() if part is not None}
@@ -234,6 +237,15 @@ def _given(given: Any, likelihoods: Mapping[str, Likelihood]) -> dict[str, Any]:
     return dict(given)
 
 
+def _refuse_unknown(given: Any, view: str, part: FloatArray) -> None:
+    """Refuse training rows that have counts and no size factor: what is typical could not be told."""
+    unknown = np.isnan(_checked(given, view, part.shape[0])) & ~np.isnan(part).all(axis=1)
+    if unknown.any():
+        do = "give the row's factor, such as its total count, or drop the row"
+        want = f"a size factor for every training row of view {view!r}"
+        raise InputError(message(want, f"NaN in row {int(unknown.argmax())}", do))
+
+
 def _checked(given: Any, view: str, n_rows: int) -> NDArray[np.float64]:
     factors = np.asarray(given, dtype=np.float64)
     if factors.shape != (n_rows,):
@@ -243,6 +255,8 @@ def _checked(given: Any, view: str, n_rows: int) -> NDArray[np.float64]:
     if bad.any():
         row = int(bad.argmax())
         got = f"{factors[row]:.6g} in row {row}"
-        raise InputError(message(f"positive size factors for view {view!r}", got, "drop the row, or give NaN"))
+        raise InputError(
+            message(f"positive size factors for view {view!r}", got, "drop the row, or correct its factor")
+        )
     logs: NDArray[np.float64] = np.log(factors)
     return logs

@@ -6,7 +6,7 @@ So the weight of training latent x_j is
 
 w_j ~ exp(tau sum_v E log p(y_v | x_j, A)),
 
-and one tempered exponent tau per hidden view is chosen by completing training rows, each without its own latent.
+and there is one tempered exponent tau per hidden view, which `tempering` chooses.
 """
 
 from __future__ import annotations
@@ -24,11 +24,8 @@ from bochner.inference.place import Offsets, candidate_scores, place, reconstruc
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode, sample_at
-from bochner.inference.predict import draw_rows as draw_by_modes
-from bochner.likelihoods.categorical import Categorical
+from bochner.inference.predict import draw_latents as latents_by_modes
 
-TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(13))  # 1 to 1/64
-_ROWS, _PLACED_ROWS = 1000, 256
 _CHUNK = 1024
 
 
@@ -79,16 +76,16 @@ def complete(
     mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
     variance = torch.zeros_like(mean)
     if bool(by_modes.any()):
-        own = _some(offsets, by_modes)
+        own = offsets_of(offsets, by_modes)
         placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
         mean[by_modes], variance[by_modes] = complete_by_modes(views, placed, own)
-    for v, columns in enumerate(_columns(views)):
+    for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():
             continue
         moments = decode([views[v]], mixture.candidates)
         for part, weights in _weights(views, mixture, rows, exponents, index, offsets):
-            mean[part, columns], variance[part, columns] = _mixed(weights, *moments)
+            mean[part, columns], variance[part, columns] = mixed_moments(weights, *moments)
     return mean, variance
 
 
@@ -106,22 +103,55 @@ def draw_rows(
     -------
     Tensor of shape (n_draws, n, sum of M)
     """
-    source, offsets = random.generator(seed, "complete/mixture"), offsets or [None] * len(views)
+    return draw_at(views, draw_latents(views, mixture, rows, n_draws, seed, offsets), rows, seed, offsets)
+
+
+def draw_at(
+    views: Sequence[ViewPosterior],
+    latents: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    seed: int,
+    offsets: Offsets | None = None,
+) -> Tensor:
+    """Draw what rows do not show, given where they lie; as `draw_rows`."""
+    source, known = random.generator(seed, "complete/draws"), torch.cat(list(rows), dim=1)
+    holed = known.isnan().any(dim=1).nonzero()[:, 0]
+    shown, sizes = known[holed], offsets_of(offsets or [None] * len(views), holed)
+    drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
+    for i in range(drawn.shape[0]):
+        parts = [sample_at([v], x[holed, i], source, [o]) for v, x, o in zip(views, latents, sizes, strict=True)]
+        drawn[i, holed] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
+    return drawn
+
+
+def draw_latents(
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    n_draws: int,
+    seed: int,
+    offsets: Offsets | None = None,
+) -> list[Tensor]:
+    """Draw where half-seen rows lie, one set of places for every view whose entries they are to predict.
+
+    Returns
+    -------
+    list over views of Tensor of shape (n, n_draws, D)
+        From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0 where a row has no
+        holes.
+    """
+    offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
     by_modes = _need_modes(exponents, rows)
-    drawn = torch.cat([torch.nan_to_num(y) for y in rows], dim=1).expand(n_draws, -1, -1).clone()
+    own = torch.zeros(rows[0].shape[0], n_draws, mixture.candidates.shape[1], dtype=torch.float64)
     if bool(by_modes.any()):
-        own = _some(offsets, by_modes)
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
-        drawn[:, by_modes] = draw_by_modes(views, placed, n_draws, seed, own)
-    mixed = (~exponents.isnan()).nonzero()[:, 0]
-    for part, weights in _weights(views, mixture, rows, exponents, mixed, offsets):
-        chosen = torch.multinomial(weights, n_draws, replacement=True, generator=source)
-        lacks = torch.cat([y[part].isnan().all(1, keepdim=True).expand(-1, y.shape[1]) for y in rows], dim=1)
-        for i in range(n_draws):
-            new = sample_at(views, mixture.candidates[chosen[:, i]], source)
-            drawn[i, part] = torch.where(lacks, new, drawn[i, part])
-    return drawn
+        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], offsets_of(offsets, by_modes))
+        own[by_modes] = latents_by_modes(placed, n_draws, seed)
+    mixed, source = own.clone(), random.generator(seed, "complete/mixture")
+    for part, weights in _weights(views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets):
+        mixed[part] = mixture.candidates[torch.multinomial(weights, n_draws, replacement=True, generator=source)]
+    lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
+    return [torch.where(without, mixed, own) for without in lacks]
 
 
 def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:
@@ -145,15 +175,16 @@ def _weights(
     book = [reconstructions(view, mixture.candidates) for view in views]
     for part in torch.split(index, _CHUNK):
         encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
-        scores = candidate_scores(book, views, encoded, _some(offsets, part))
+        scores = candidate_scores(book, views, encoded, offsets_of(offsets, part))
         yield part, (exponents[part, None] * scores).softmax(1)
 
 
-def _some(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
+def offsets_of(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
+    """Return the offsets of some rows."""
     return [None if offset is None else offset[index] for offset in offsets]
 
 
-def _mixed(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+def mixed_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of mixtures (n, C) of candidates whose columns have these means and variances, (C, M).
 
     About the candidates' own mean, so that squares of large means do not cancel, and never less than the least of the
@@ -166,85 +197,7 @@ def _mixed(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Ten
     return centre + m, torch.maximum(mixed, variance.amin(dim=0))
 
 
-def _columns(views: Sequence[ViewPosterior]) -> list[slice]:
+def view_columns(views: Sequence[ViewPosterior]) -> list[slice]:
     """Return where each view lies when they stand side by side."""
     ends = list(itertools.accumulate(view.n_data_columns for view in views))
     return [slice(end - view.n_data_columns, end) for view, end in zip(views, ends, strict=True)]
-
-
-def learn(
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    rows: Sequence[Tensor],
-    seed: int,
-    offsets: Offsets | None = None,
-) -> dict[str, float | None]:
-    """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
-
-    Parameters
-    ----------
-    views : sequence of ViewPosterior
-    candidates : Tensor of shape (C, D), float64
-        Latents of training rows.
-    rows : sequence over views of Tensor of shape (C, M_v), float64
-        Scaled data of those rows.
-    seed : int
-    offsets : sequence over views of Tensor of shape (C,), or None, optional
-        Logarithms of the rows' size factors.
-
-    Returns
-    -------
-    dict of view name to float or None
-        None where the modes win by more than two standard errors (exact data, whose rows lie between the candidates)
-        and for views of categories, which have no mean, or of counts with size factors, which scale it row by row;
-        empty when there is one view.
-    """
-    if len(views) < 2:
-        return {}
-    book = [reconstructions(view, candidates) for view in views]
-    order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
-    offsets = offsets or [None] * len(views)
-    return {view.name: _choose(v, views, candidates, book, rows, order, offsets) for v, view in enumerate(views)}
-
-
-def _choose(
-    v: int,
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    book: Sequence[tuple[Tensor, Tensor]],
-    rows: Sequence[Tensor],
-    order: Tensor,
-    offsets: Offsets,
-) -> float | None:
-    if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
-        return None
-    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
-    others = [i for i in range(len(views)) if i != v]
-    index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
-    if index.shape[0] < 2:
-        return 1.0
-    truth = rows[v][index]
-    shown = [torch.full_like(truth, torch.nan) if i == v else y[index] for i, y in enumerate(rows)]
-    own = _some(offsets, index)
-    scores = candidate_scores(book, views, [view.encode(y) for view, y in zip(views, shown, strict=True)], own)
-    scores[torch.arange(len(index)), index] = -torch.inf  # a row must not find itself
-    values = _tempered_densities(truth, scores, *decode([views[v]], candidates))
-    best = int(values.mean(dim=1).argmax())
-    few, columns = slice(_PLACED_ROWS), _columns(views)[v]
-    placed = place(views, candidates, [y[few] for y in shown], own := [o if o is None else o[few] for o in own])
-    mean, variance = complete_by_modes(views, placed, own)
-    gain = _density(truth[few], mean[:, columns], variance[:, columns]) - values[best, few]
-    error = gain.std() / gain.shape[0] ** 0.5
-    return None if bool(gain.mean() > 2.0 * error) else TEMPERATURES[best]
-
-
-def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
-    out = [_density(truth, *_mixed((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
-    return torch.stack(out)
-
-
-def _density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped, (n,)."""
-    terms = -0.5 * ((y - mean).square() / variance + variance.log())
-    return terms.nanmean(dim=1)

@@ -18,6 +18,8 @@ from bochner.likelihoods.categorical import Categorical
 _CHUNK = 1024
 # Numbers of which quantiles are taken at once.
 _QUANTILE_NUMBERS = 2**23
+# Numbers of which densities are taken at once: about what stays in a processor's cache.
+_SCORE_NUMBERS = 2**18
 
 
 def decode(
@@ -103,14 +105,12 @@ def _categories(views: Sequence[ViewPosterior], n_columns: int) -> Tensor:
     return torch.cat(marks).expand(n_columns)
 
 
-def draw_rows(
-    views: Sequence[ViewPosterior], placement: Placement, n_draws: int, seed: int, offsets: Offsets | None = None
-) -> Tensor:
-    """Draw completions: a mode, a latent around it, a spectrum, weights and noise.
+def draw_latents(placement: Placement, n_draws: int, seed: int) -> Tensor:
+    """Draw where placed rows lie: a mode by its weight, then a place around it.
 
     Returns
     -------
-    Tensor of shape (n_draws, n, sum of M)
+    Tensor of shape (n, n_draws, D)
     """
     n, _, dim = placement.modes.shape
     source = random.generator(seed, "complete")
@@ -118,8 +118,8 @@ def draw_rows(
     rows = torch.arange(n)[:, None]
     factor = torch.linalg.cholesky(placement.covariances[rows, index])
     noise = torch.randn(n, n_draws, dim, 1, generator=source, dtype=torch.float64)
-    x = placement.modes[rows, index] + (factor @ noise)[..., 0]
-    return torch.stack([sample_at(views, x[:, i], source, offsets) for i in range(n_draws)])
+    places: Tensor = placement.modes[rows, index] + (factor @ noise)[..., 0]
+    return places
 
 
 def sample_at(
@@ -195,13 +195,14 @@ def log_density(
     """
     densities = []
     encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    for part in chunks(rows[0].shape[0], _CHUNK):
+    width = n_samples * max(view.n_columns for view in views)
+    for part in chunks(rows[0].shape[0], min(_CHUNK, max(1, _SCORE_NUMBERS // width))):
         p = Placement(placement.modes[part], placement.covariances[part], placement.weights[part])
         x, log_ratio = _proposals(p, n_samples, seed)
-        own = [y[part] for y in encoded]
-        sizes = [None if offset is None else offset[part] for offset in offsets or [None] * len(views)]
-        likelihood = torch.stack([_log_likelihood(views, x[:, i], own, sizes) for i in range(n_samples)])
-        densities.append((likelihood.T + log_ratio).logsumexp(1) - math.log(n_samples))
+        own = [y[part].repeat_interleave(n_samples, dim=0) for y in encoded]
+        sizes = [None if o is None else o[part].repeat_interleave(n_samples) for o in offsets or [None] * len(views)]
+        likelihood = _log_likelihood(views, x.flatten(0, 1), own, sizes).reshape(-1, n_samples)
+        densities.append((likelihood + log_ratio).logsumexp(1) - math.log(n_samples))
     return torch.cat(densities)
 
 

@@ -1,0 +1,134 @@
+"""Hide what was observed, predict it, compare: are a model's intervals right?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from bochner import metrics
+from bochner.errors import InputError, message
+from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.hide import hide_some
+from bochner.inference import completion
+from bochner.inference.calibration import CalibrationReport, assess, describe
+from bochner.inference.held_out import entry_log_density
+
+FloatArray = NDArray[np.floating[Any]]
+Array = NDArray[np.float64]
+
+# Numbers of draws held at once.
+_NUMBERS = 2**23
+
+
+def calibration(
+    model: LatentVariableEstimator,
+    X: ArrayLike,
+    *,
+    hide: str = "entries",
+    fraction: float = 0.1,
+    n_draws: int = 200,
+    size_factors: Any = None,
+    random_state: Any = None,
+) -> CalibrationReport:
+    """Say whether a model's uncertainty about entries it does not see is right.
+
+    Entries of rows are hidden, predicted from what is left of the row, and compared with the truth by draws: coverage
+    of central intervals, the probability integral transform (randomised for counts and categories), and the log
+    density.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    X : array-like of shape (n, M)
+        Rows held out from the fit: of training rows the model knows the answers.
+    hide : {"entries", "view"} or the name of a view, default="entries"
+        Single entries; of every row one of its views at random; that view of every row.
+    fraction : float, default=0.1
+        Share of the observed entries that is hidden; for "entries".
+    n_draws : int, default=200
+        Draws of every hidden entry.
+    size_factors : array-like of shape (n,), or dict of view to one, optional
+        As in ``transform``.
+    random_state : int, RandomState instance or None, default=None
+        Of what is hidden and of the ranks.
+
+    Returns
+    -------
+    CalibrationReport
+        Prints itself and says in plain words where the model is not calibrated.
+
+    Raises
+    ------
+    InputError
+        Nothing can be hidden, or the rows do not fit the model.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> X = bo.datasets.load_digits_halves().data
+    >>> model = bo.NGMVLVM(max_iter=50, tol=1.0, random_state=0).fit(X[:100])
+    >>> report = bo.calibration(model, X[100:200], random_state=0)
+    >>> sorted(report.views["x"].coverage)
+    [0.5, 0.8, 0.95]
+    """
+    if n_draws < 2:
+        raise InputError(message("n_draws of at least 2", str(n_draws), "ask for 200"))
+    values = model._validate(X, reset=False)
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    hidden = hide_some(values, model._columns, hide, fraction, np.random.default_rng(seed))
+    pit, density = compare(model, values, hidden, n_draws, size_factors, seed)
+    views, counts = {}, {}
+    for view, own in model._columns.items():
+        rows, columns = np.nonzero(hidden[:, own])
+        if rows.size:
+            views[view] = assess(view, pit[:, own][rows, columns], density[:, own][rows, columns], rows, columns)
+            counts[view] = views[view].n_rows
+    return CalibrationReport(views, describe(hide, fraction, int(hidden.sum()), counts), n_draws)
+
+
+def compare(
+    model: LatentVariableEstimator,
+    values: FloatArray,
+    hidden: NDArray[np.bool_],
+    n_draws: int,
+    size_factors: Any,
+    seed: int,
+) -> tuple[Array, Array]:
+    """Compare hidden entries with what the model says of them.
+
+    Returns
+    -------
+    pit, log_density : ndarray of shape (n, M)
+        NaN where nothing was hidden; nats, original units.
+    """
+    pit, density = np.full(values.shape, np.nan), np.full(values.shape, np.nan)
+    shown = np.where(hidden, np.nan, values)
+    offsets = model._offsets(shown, size_factors)
+    index = np.flatnonzero(hidden.any(axis=1))
+    size = max(1, _NUMBERS // (n_draws * values.shape[1]))
+    for part in np.array_split(index, -(-len(index) // size)):
+        own = [None if offset is None else offset[torch.from_numpy(part)] for offset in offsets]
+        truth = np.where(hidden[part], values[part], np.nan)
+        pit[part], density[part] = _compare_rows(model, shown[part], truth, n_draws, own, seed + int(part[0]))
+    return pit, density - np.log(model._scaling.scale)
+
+
+def _compare_rows(
+    model: LatentVariableEstimator, shown: FloatArray, truth: FloatArray, n_draws: int, offsets: Any, seed: int
+) -> tuple[Array, Array]:
+    views, mixture = model._fit.posterior, completion.Mixture(model._candidates, model.completion_)
+    rows, answers = model._split(shown), model._split(truth)
+    latents = completion.draw_latents(views, mixture, rows, n_draws, seed, offsets)
+    drawn = completion.draw_at(views, latents, rows, seed, offsets).numpy()
+    scaled = torch.cat(answers, dim=1).numpy()
+    known = ~np.isnan(scaled)
+    pit = np.full(scaled.shape, np.nan)
+    pit[known] = metrics.randomised_pit(scaled[known], drawn[:, known], seed)
+    density = entry_log_density(views, latents, answers, offsets)
+    back = np.argsort(np.concatenate(list(model._columns.values())))
+    return pit[:, back], density.numpy()[:, back]

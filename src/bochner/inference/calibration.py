@@ -1,0 +1,230 @@
+"""Do intervals hold what they say? A report on entries that were hidden and predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+Array = NDArray[np.float64]
+
+LEVELS = (0.5, 0.8, 0.95)
+N_BINS = 20
+
+# A share further off than this, beyond two standard errors, is said.
+_TOLERANCE = 0.02
+# Columns with so many hidden entries are looked at alone, at this level; so many standard errors off is off.
+_COLUMN_ENTRIES, _COLUMN_LEVEL, _COLUMN_ERRORS = 20, 0.8, 3.0
+# The share of such columns that chance does not explain, and the least number of them.
+_COLUMN_SHARE, _LEAST_COLUMNS = 0.1, 2
+
+
+@dataclass(frozen=True)
+class ViewCalibration:
+    """How the predictions of one view's hidden entries compare with the truth.
+
+    Attributes
+    ----------
+    view : str
+    n_entries, n_rows : int
+        Hidden entries, and the rows they lie in.
+    coverage : dict of float to float
+        Share of the entries inside their central interval, by the share it should hold.
+    coverage_se : dict of float to float
+        Standard errors: rows are independent, the entries of a row are not.
+    pit : ndarray of shape (20,)
+        Histogram of the randomised probability integral transform: shares, all 0.05 where predictions are right.
+    pit_se : ndarray of shape (20,)
+    pit_mean, pit_mean_se : float
+        0.5 where predictions are neither too high nor too low.
+    log_likelihood, log_likelihood_se : float
+        Mean log density of a hidden entry given what was shown of its row, nats, original units.
+    columns_off, columns_seen : int
+        Columns whose own 80 % intervals hold too much or too little, of those with at least 20 hidden entries.
+    column_range : (float, float)
+        Least and largest share of a column's entries in their 80 % intervals; NaN without such columns.
+    """
+
+    view: str
+    n_entries: int
+    n_rows: int
+    coverage: dict[float, float]
+    coverage_se: dict[float, float]
+    pit: Array
+    pit_se: Array
+    pit_mean: float
+    pit_mean_se: float
+    log_likelihood: float
+    log_likelihood_se: float
+    columns_off: int
+    columns_seen: int
+    column_range: tuple[float, float]
+
+    def problems(self) -> list[str]:
+        """Say in plain sentences where the predictions are not calibrated; empty where they are."""
+        off = {level: self._excess(level) for level in self.coverage}
+        worst = max(off, key=lambda level: abs(off[level]))
+        found = []
+        if self._tails_beyond_scale() < 0:
+            both = f"{self._holds(min(off))}, {self._holds(max(off))}"
+            found.append(f"{both}: the noise has heavier tails than the likelihood.")
+        elif off[worst]:
+            found.append(f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}.")
+        lean = _beyond(self.pit_mean - 0.5, self.pit_mean_se)
+        if lean:
+            mean = f"{100 * self.pit_mean:.0f} ± {100 * self.pit_mean_se:.0f} %"
+            side = "low" if lean > 0 else "high"
+            found.append(f"The truth lies at {mean} of its predictive distribution on average: predictions too {side}.")
+        if self.columns_off >= max(_LEAST_COLUMNS, _COLUMN_SHARE * self.columns_seen):
+            low, high = self.column_range
+            found.append(
+                f"80 % intervals hold {100 * low:.0f} to {100 * high:.0f} % in single columns "
+                f"({self.columns_off} of {self.columns_seen} are off): the columns differ in their noise."
+            )
+        return [f"view {self.view!r}: {text}" for text in found]
+
+    def _excess(self, level: float) -> float:
+        return _beyond(self.coverage[level] - level, self.coverage_se[level])
+
+    def _tails_beyond_scale(self) -> float:
+        """Return what the widest intervals hold beyond what they would if deviations were wrong by a factor alone."""
+        inner, outer = min(self.coverage), max(self.coverage)
+        factor = norm.ppf(0.5 + 0.5 * min(self.coverage[inner], 1 - 1e-9)) / norm.ppf(0.5 + 0.5 * inner)
+        expected = 2.0 * norm.cdf(factor * norm.ppf(0.5 + 0.5 * outer)) - 1.0
+        return _beyond(self.coverage[outer] - float(expected), self.coverage_se[outer])
+
+    def _holds(self, level: float) -> str:
+        share, error = 100 * self.coverage[level], 100 * self.coverage_se[level]
+        return f"{100 * level:.0f} % intervals hold {share:.0f} ± {error:.0f} %"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain numbers; levels as text such as "0.8"."""
+        plain = {name: value for name, value in vars(self).items() if name != "view"}
+        plain |= {name: {str(k): v for k, v in plain[name].items()} for name in ("coverage", "coverage_se")}
+        plain |= {"pit": self.pit.tolist(), "pit_se": self.pit_se.tolist(), "column_range": list(self.column_range)}
+        return {**plain, "problems": self.problems()}
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """What hidden entries say about a model's uncertainty, by view; prints itself.
+
+    Attributes
+    ----------
+    views : dict of str to ViewCalibration
+        Views of which something was hidden.
+    hidden : str
+        What was hidden, in words.
+    n_draws : int
+        Draws of every hidden entry with which it was compared.
+    """
+
+    views: dict[str, ViewCalibration]
+    hidden: str
+    n_draws: int
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether no view has a problem."""
+        return not self.problems()
+
+    def problems(self) -> list[str]:
+        """Return the sentences of all views."""
+        return [text for view in self.views.values() for text in view.problems()]
+
+    def __str__(self) -> str:
+        """Return a line per view, then what is not calibrated."""
+        lines = [f"Calibration on {self.hidden}: share of the truth in central intervals"]
+        for view in self.views.values():
+            shares = ", ".join(
+                f"{100 * level:.0f} %: {100 * share:.1f} ± {100 * view.coverage_se[level]:.1f}"
+                for level, share in view.coverage.items()
+            )
+            density = f"log-likelihood {view.log_likelihood:.4g} ± {view.log_likelihood_se:.2g} nats per entry"
+            lines.append(f"  {view.view} ({view.n_entries:,} entries of {view.n_rows:,} rows): {shares}; {density}")
+        return "\n".join([*lines, *(self.problems() or ["Calibrated, as far as these entries can tell."])])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain numbers and text."""
+        views = {name: view.to_json() for name, view in self.views.items()}
+        own = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": self.calibrated}
+        return {**own, "problems": self.problems(), "views": views}
+
+
+def assess(
+    view: str, pit: Array, log_density: Array, rows: NDArray[np.intp], columns: NDArray[np.intp]
+) -> ViewCalibration:
+    """Summarise the hidden entries of a view.
+
+    Parameters
+    ----------
+    view : str
+    pit : ndarray of shape (n,)
+        Probability integral transform of every hidden entry, randomised where the data are discrete.
+    log_density : ndarray of shape (n,)
+        Nats, original units.
+    rows, columns : ndarray of int, shape (n,)
+        Where the entries lie.
+
+    Returns
+    -------
+    ViewCalibration
+    """
+    centred = np.abs(pit - 0.5)
+    coverage = {level: mean_of_rows((centred <= level / 2).astype(np.float64), rows) for level in LEVELS}
+    bins = np.minimum((pit * N_BINS).astype(int), N_BINS - 1)
+    shares = np.array([mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)])
+    lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
+    off, seen, shares_of_columns = _by_column((centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns)
+    return ViewCalibration(
+        view,
+        len(pit),
+        len(np.unique(rows)),
+        {level: mean for level, (mean, _) in coverage.items()},
+        {level: error for level, (_, error) in coverage.items()},
+        shares[:, 0],
+        shares[:, 1],
+        *lean,
+        *density,
+        off,
+        seen,
+        shares_of_columns,
+    )
+
+
+def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the mean of entries and its standard error when rows are independent and their entries are not."""
+    mean = float(values.mean())
+    _, inverse = np.unique(rows, return_inverse=True)
+    sums = np.bincount(inverse, values - mean)
+    n = len(sums)
+    if n < 2:
+        return mean, float("inf")
+    return mean, float(np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values))
+
+
+def _by_column(inside: Array, columns: NDArray[np.intp]) -> tuple[int, int, tuple[float, float]]:
+    counts = np.bincount(columns)
+    kept = counts >= _COLUMN_ENTRIES
+    if not kept.any():
+        return 0, 0, (float("nan"), float("nan"))
+    shares = np.bincount(columns, inside)[kept] / counts[kept]
+    errors = np.sqrt(_COLUMN_LEVEL * (1 - _COLUMN_LEVEL) / counts[kept])
+    off = int((np.abs(shares - _COLUMN_LEVEL) > _COLUMN_ERRORS * errors + _TOLERANCE).sum())
+    return off, int(kept.sum()), (float(shares.min()), float(shares.max()))
+
+
+def _beyond(difference: float, error: float) -> float:
+    """Return a difference that is more than chance and matters, 0 otherwise."""
+    return difference if abs(difference) - 2.0 * error > _TOLERANCE else 0.0
+
+
+def describe(hide: str, fraction: float, n_entries: int, views: Mapping[str, int]) -> str:
+    """Say what was hidden."""
+    if hide == "entries":
+        return f"{n_entries:,} entries, {100 * fraction:.0f} % of those observed"
+    return "whole views: " + ", ".join(f"{view} of {count:,} rows" for view, count in views.items())

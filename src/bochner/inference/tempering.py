@@ -1,0 +1,120 @@
+"""How rows that lack a view are completed: chosen on training rows that are treated as if they were new.
+
+Rows are completed with weights and candidates from which they were left out: a row whose own data are in the weights
+finds them again, and the sharpest exponent, or its own modes, would always win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.inference.completion import mixed_moments, offsets_of, view_columns
+from bochner.inference.leave_out import leave_out
+from bochner.inference.place import Offsets, candidate_scores, place, reconstructions
+from bochner.inference.posterior import ViewPosterior
+from bochner.inference.predict import complete as complete_by_modes
+from bochner.inference.predict import decode
+from bochner.likelihoods.categorical import Categorical
+
+TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
+_ROWS, _PLACED_ROWS, _FOLDS = 1000, 256, 5
+
+
+def learn(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    seed: int,
+    offsets: Offsets | None = None,
+) -> dict[str, float | None]:
+    """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows.
+    rows : sequence over views of Tensor of shape (C, M_v), float64
+        Scaled data of those rows.
+    seed : int
+    offsets : sequence over views of Tensor of shape (C,), or None, optional
+        Logarithms of the rows' size factors.
+
+    Returns
+    -------
+    dict of view name to float or None
+        None where the modes win (exact data, whose rows lie between the candidates) and for views of categories, which
+        have no mean, or of counts with size factors, which scale it row by row; empty when there is one view.
+    """
+    if len(views) < 2:
+        return {}
+    order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
+    offsets = offsets or [None] * len(views)
+    return {view.name: _choose(v, views, candidates, rows, order, offsets) for v, view in enumerate(views)}
+
+
+def _choose(
+    v: int,
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    order: Tensor,
+    offsets: Offsets,
+) -> float | None:
+    if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
+        return None
+    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+    others = [i for i in range(len(views)) if i != v]
+    index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
+    if index.shape[0] < 2:
+        return 1.0
+    folds = [_fold(v, views, candidates, rows, fold, offsets) for fold in index.chunk(min(_FOLDS, index.shape[0]))]
+    values, by_modes = torch.cat([of_fold[0] for of_fold in folds], dim=1), torch.cat([f[1] for f in folds])
+    best = int(values.mean(dim=1).argmax())
+    return None if float((by_modes - values[best]).nanmean()) > 0.0 else TEMPERATURES[best]
+
+
+def _fold(
+    v: int,
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    index: Tensor,
+    offsets: Offsets,
+) -> tuple[Tensor, Tensor]:
+    """Complete view v of some rows without them: densities under every temperature (T, n), and by modes (n,).
+
+    Only so many of the rows are placed; the others have NaN.
+    """
+    data = [y[index] for y in rows]
+    own = offsets_of(offsets, index)
+    left = leave_out(views, candidates[index], data)
+    stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
+    rest = candidates[stay]
+    truth, shown = data[v], [torch.full_like(y, torch.nan) if i == v else y for i, y in enumerate(data)]
+    book = [reconstructions(view, rest) for view in left]
+    scores = candidate_scores(book, left, [view.encode(y) for view, y in zip(left, shown, strict=True)], own)
+    values = _tempered_densities(truth, scores, *decode([left[v]], rest))
+    few = slice(_PLACED_ROWS // _FOLDS)
+    some = [None if offset is None else offset[few] for offset in own]
+    placed = place(left, rest, [y[few] for y in shown], some)
+    mean, variance = complete_by_modes(left, placed, some)
+    columns, by_modes = view_columns(views)[v], truth.new_full((truth.shape[0],), torch.nan)
+    by_modes[few] = _density(truth[few], mean[:, columns], variance[:, columns])
+    return values, by_modes
+
+
+def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
+    out = [_density(truth, *mixed_moments((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
+    return torch.stack(out)
+
+
+def _density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped, (n,)."""
+    terms = -0.5 * ((y - mean).square() / variance + variance.log())
+    return terms.nanmean(dim=1)

@@ -1,0 +1,249 @@
+"""Calibration: the report on constructed ranks, then models of every likelihood on rows drawn from themselves."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import bochner as bo
+from bochner.errors import InputError
+from bochner.estimators.hide import hide_some
+from bochner.inference import completion
+from bochner.inference.calibration import N_BINS, assess, mean_of_rows
+from bochner.inference.held_out import entry_log_density
+
+KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical")
+N, M = 120, 8
+VIEWS = {"a": slice(0, 4), "b": slice(4, M)}
+
+
+# -- the report ------------------------------------------------------------------------------------------------
+
+
+def report(pit, n_columns=4):
+    rows, columns = np.divmod(np.arange(len(pit)), n_columns)
+    return assess("rna", np.asarray(pit), np.zeros(len(pit)), rows, columns)
+
+
+def uniform(n=4000, seed=0):
+    return np.random.default_rng(seed).random(n)
+
+
+def test_uniform_ranks_are_calibrated_and_shares_are_shares():
+    view = report(uniform())
+    assert view.problems() == []
+    assert view.pit.sum() == pytest.approx(1.0)
+    assert view.pit.shape == (N_BINS,)
+    for level, share in view.coverage.items():
+        # rows are independent here and so are entries: the binomial error
+        assert view.coverage_se[level] == pytest.approx(np.sqrt(share * (1 - share) / 4000), rel=0.1)
+        assert abs(share - level) < 4 * view.coverage_se[level]
+    assert (view.n_entries, view.n_rows) == (4000, 1000)
+
+
+@pytest.mark.parametrize(
+    ("warp", "text"),
+    [
+        (lambda u: 0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** 0.5, "hold 25 ± 1 %: too narrow."),
+        (lambda u: 0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** 2.0, "hold 71 ± 1 %: too wide."),
+        (lambda u: u**2, "at 33 ± 0 % of its predictive distribution on average: predictions too high."),
+        (np.sqrt, "at 66 ± 0 % of its predictive distribution on average: predictions too low."),
+        (
+            lambda u: np.where(u < 0.1, u / 4, np.where(u > 0.9, 1 - (1 - u) / 4, 0.5 + (u - 0.5) * 0.6)),
+            "heavier tails",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(warp, text):
+    problems = report(warp(uniform())).problems()
+    assert all(problem.startswith("view 'rna': ") for problem in problems)
+    assert any(text in problem for problem in problems), problems
+
+
+def test_columns_that_differ_are_said_where_their_mean_is_right():
+    u = uniform(8000).reshape(-1, 4)
+    u[:, :2] = 0.5 + (u[:, :2] - 0.5) * 0.85
+    u[:, 2:] = 0.5 + np.sign(u[:, 2:] - 0.5) * 0.5 * np.abs(2 * u[:, 2:] - 1) ** 0.7
+    (problem,) = [p for p in report(u.ravel()).problems() if "columns" in p]
+    assert "(4 of 4 are off): the columns differ in their noise." in problem
+
+
+def test_the_error_of_a_mean_counts_rows_not_entries():
+    source = np.random.default_rng(0)
+    means = [mean_of_rows(np.repeat(source.random(50), 20), np.repeat(np.arange(50), 20)) for _ in range(400)]
+    z = [(mean - 0.5) / error for mean, error in means]
+    assert np.std(z) == pytest.approx(1.0, abs=0.12)
+    assert mean_of_rows(np.array([1.0, 0.0]), np.array([3, 3])) == (0.5, np.inf)
+
+
+# -- hiding ----------------------------------------------------------------------------------------------------
+
+
+def test_a_row_keeps_an_entry_and_nothing_is_hidden_twice():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    X[:50, 1:] = np.nan  # these have one entry
+    columns = {"a": np.array([0, 1]), "b": np.array([2, 3])}
+    hidden = hide_some(X, columns, "entries", 0.9, np.random.default_rng(1))
+    assert not hidden[:50].any()
+    assert (~hidden & ~np.isnan(X)).any(axis=1).all()
+    assert not hidden[np.isnan(X)].any()
+    assert len(np.unique(hide_some(X[50:], columns, "entries", 0.5, np.random.default_rng(1), 3), axis=0)) <= 3
+    views = hide_some(X, columns, "view", 0.1, np.random.default_rng(1))
+    assert not views[:50].any()
+    assert (views[50:].sum(axis=1) == 2).all()
+    assert 50 < views[50:, 0].sum() < 100
+    assert (hide_some(X, columns, "b", 0.1, np.random.default_rng(1))[50:] == [False, False, True, True]).all()
+
+
+@pytest.mark.parametrize(
+    ("hide", "fraction", "text"),
+    [
+        ("everything", 0.1, r"Expected hide= 'entries', 'view' or one of \['a'\], got 'everything'. Correct it."),
+        ("entries", 1.5, r"Expected fraction between 0 and 1, got 1.5. Give a share such as 0.1."),
+        ("view", 0.1, r"Expected rows with several entries \(hide='view': views\), got rows of which nothing can"),
+    ],
+)
+def test_what_cannot_be_hidden_is_said(hide, fraction, text):
+    with pytest.raises(InputError, match=text):
+        hide_some(np.zeros((3, 2)), {"a": np.array([0, 1])}, hide, fraction, np.random.default_rng(0))
+
+
+# -- models ----------------------------------------------------------------------------------------------------
+
+
+def smooth(source, n=N, m=M, dim=2):
+    """Latents and smooth functions of them, one column each."""
+    z = source.normal(size=(n, dim))
+    waves = z @ source.normal(size=(dim, 12))
+    return np.hstack([np.cos(waves), np.sin(waves)]) @ source.normal(size=(24, m)) / 3.0
+
+
+def data(kind, n=N, m=M):
+    source = np.random.default_rng(3)
+    f = smooth(source, n, m)
+    drawn = {
+        "gaussian": lambda: f + 0.3 * source.normal(size=f.shape),
+        "bernoulli": lambda: source.random(f.shape) < 1 / (1 + np.exp(-2 * f)),
+        "binomial": lambda: source.binomial(5, 1 / (1 + np.exp(-f))),
+        "negative_binomial": lambda: source.negative_binomial(3, 3 / (3 + np.exp(1 + f))),
+        "poisson": lambda: source.poisson(np.exp(1 + 0.7 * f)),
+        "categorical": lambda: np.digitize(f + 0.3 * source.normal(size=f.shape), [-0.5, 0.5]),
+    }
+    return np.asarray(drawn[kind](), dtype=float)
+
+
+def fit(X, kind="gaussian", **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        common = {"views": VIEWS, "n_mixtures": 1, "n_frequencies": 8, "max_iter": 40, "init": "pca", "random_state": 0}
+        return bo.NGMVLVM(likelihood=kind, **{**common, **settings}).fit(X)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fitted(request):
+    return request.param, fit(data(request.param), request.param)
+
+
+@pytest.mark.parametrize("hide", ["entries", "view"])
+def test_on_rows_of_the_model_itself_intervals_hold_what_they_say(fitted, hide):
+    _, model = fitted
+    n = 400 if hide == "entries" else 250
+    found = bo.calibration(model, model.sample(n, random_state=1), hide=hide, fraction=0.2, n_draws=99, random_state=0)
+    assert set(found.views) == {"a", "b"}
+    for view in found.views.values():
+        for level, share in view.coverage.items():
+            # placement is a Laplace approximation, completion of views an empirical one: each may cost a little
+            assert abs(share - level) < 4 * view.coverage_se[level] + (0.01 if hide == "entries" else 0.03)
+        assert abs(view.pit_mean - 0.5) < 4 * view.pit_mean_se + 0.01
+        assert np.isfinite(view.log_likelihood)
+
+
+def test_deviations_agree_with_the_draws(fitted):
+    kind, model = fitted
+    X = model.sample(60, random_state=2)
+    X[:30, 1::2] = np.nan  # holes
+    X[30:, :4] = np.nan  # an absent view
+    missing, n = np.isnan(X), 400
+    draws = model.impute(X, n_draws=n)[:, missing]
+    if kind == "categorical":
+        assert np.isin(draws, np.unique(data(kind))).all()
+        return
+    mean, std = (array[missing] for array in model.impute(X, return_std=True))
+    z = (draws.mean(axis=0) - mean) / (std / np.sqrt(n))
+    assert np.sqrt(np.mean(z**2)) < 1.2
+    # of single entries, because counts have tails that 400 draws do not fill
+    assert np.median(draws.var(axis=0) / std**2) == pytest.approx(1.0, abs=0.15)
+
+
+def test_densities_of_all_values_sum_to_one(fitted):
+    kind, model = fitted
+    X = data(kind)[:3]
+    shown = X.copy()
+    shown[:, 2:] = np.nan
+    values = np.unique(X) if kind == "categorical" else np.arange({"bernoulli": 2, "binomial": 6}.get(kind, 400))
+    step = 1.0
+    if kind == "gaussian":
+        values, step = np.linspace(-12, 12, 2001), 24 / 2000
+    rows, mixture = model._split(shown), completion.Mixture(model._candidates, model.completion_)
+    latents = completion.draw_latents(model._fit.posterior, mixture, rows, 20, 0)
+    total = 0.0
+    for value in values:
+        truth = [torch.full_like(y, float(value)) for y in rows]
+        total = total + step * entry_log_density(model._fit.posterior, latents, truth).exp()
+    known = [0 if kind == "categorical" and len(np.unique(data(kind)[:, j])) < len(values) else 1 for j in range(M)]
+    torch.testing.assert_close(total[:, np.array(known) == 1], torch.ones(3, sum(known)).double(), rtol=2e-3, atol=0.0)
+
+
+def test_the_density_is_in_the_units_of_the_data():
+    X = data("gaussian", n=60)
+    few = {"n_draws": 20, "random_state": 0}
+    one, other = (bo.calibration(fit(c * X), c * X, **few).views["a"] for c in (1.0, 10.0))
+    assert other.log_likelihood == pytest.approx(one.log_likelihood - np.log(10.0), abs=0.02)
+    np.testing.assert_allclose(list(other.coverage.values()), list(one.coverage.values()), atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("noise", "text"),
+    [
+        (lambda source, shape: 0.25 * source.standard_t(1.7, size=shape), "heavier tails"),
+        (
+            lambda source, shape: source.normal(size=shape) * np.tile([0.05, 1.5], M // 2),
+            "columns differ in their noise",
+        ),
+    ],
+)
+def test_noise_that_the_model_does_not_know_is_said(noise, text):
+    source = np.random.default_rng(5)
+    f = 1.5 * smooth(source, n=1100)
+    X = f + noise(source, f.shape)
+    found = bo.calibration(fit(X[:200]), X[200:], fraction=0.3, n_draws=99, random_state=0)
+    assert not found.calibrated
+    assert text in str(found)
+
+
+def test_absent_views_are_predicted_with_intervals_that_hold():
+    source = np.random.default_rng(6)
+    f = smooth(source, n=500, m=12)
+    X = f + 0.3 * source.normal(size=f.shape)
+    X[:60, :4] = np.nan  # absent at fit as well
+    model = fit(X[:300], views={"a": slice(0, 4), "b": slice(4, 8), "c": slice(8, 12)}, max_iter=150)
+    found = bo.calibration(model, X[300:], hide="view", n_draws=99, random_state=0)
+    assert "whole views: a of " in str(found)
+    for view in found.views.values():
+        assert all(abs(s - level) < 4 * view.coverage_se[level] + 0.04 for level, s in view.coverage.items())
+
+
+def test_the_report_is_repeatable_and_travels_as_json():
+    X = data("gaussian", n=60)
+    model = fit(X)
+    found = bo.calibration(model, X, n_draws=20, random_state=0)
+    again = bo.calibration(model, X, n_draws=20, random_state=0)
+    plain = found.to_json()
+    assert json.loads(json.dumps(plain)) == json.loads(json.dumps(again.to_json()))
+    assert set(plain["views"]["a"]["coverage"]) == {"0.5", "0.8", "0.95"}
+    assert plain["calibrated"] is found.calibrated
+    assert f"Calibration on {plain['hidden']}: share of the truth in central intervals" in str(found)
+    with pytest.raises(InputError, match=r"Expected n_draws of at least 2, got 1. Ask for 200."):
+        bo.calibration(model, X, n_draws=1)
