@@ -16,7 +16,7 @@ PACKAGE = "bochner"
 FLOORS: dict[str, str] = {
     "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.columns data.scaling data.checks data.support data.views data.batches
+        data.columns data.scaling data.checks data.support data.views data.holes data.batches
         data.table data.csv_files data.array_files data.readers data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
@@ -32,9 +32,10 @@ FLOORS: dict[str, str] = {
         models.mixture models.latents models.sites models.lvm models""",
     "F6 objectives": """
         objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.local
-        objectives.assignment objectives.elbo objectives.krein objectives""",
+        objectives.masked objectives.assignment objectives.elbo objectives.krein objectives""",
     "F7 inference": """
-        inference.embeddings inference.initialise inference.local_posterior inference.posterior
+        inference.low_rank inference.embeddings inference.initialise inference.local_posterior
+        inference.holed_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.completion
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation

@@ -39,8 +39,13 @@ def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
     chosen[torch.randperm(n_rows, generator=source)[:n_landmarks]] = True
     for blocks in data:
         for block in blocks:
-            if block.rows is not None and not bool(chosen[block.rows.cpu()].any()):
-                chosen[int(block.rows[0])] = True
+            rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
+            if block.seen is not None:
+                seen = block.seen.cpu() > 0
+                unseen = ~seen[chosen[rows]].any(dim=0)
+                chosen[rows[seen[:, unseen].int().argmax(dim=0)]] = True
+            elif not bool(chosen[rows].any()):
+                chosen[int(rows[0])] = True
     return chosen.nonzero()[:, 0]
 
 
@@ -54,11 +59,18 @@ def take(data: Data, index: Tensor, n_rows: int) -> Data:
 def _take(block: Block, index: Tensor, where: Tensor) -> Block:
     device = block.Y.device
     if block.rows is None:
-        return Block.of(block.Y[index.to(device)], None, block.columns)
+        return _kept(block, index.to(device), None)
     new = where[block.rows.cpu()]
     kept = (new >= 0).nonzero()[:, 0]
     rows = None if kept.shape[0] == index.shape[0] else new[kept].to(device)
-    return Block.of(block.Y[kept.to(device)], rows, block.columns)
+    return _kept(block, kept.to(device), rows)
+
+
+def _kept(block: Block, index: Tensor, rows: Tensor | None) -> Block:
+    values = block.values()[index]
+    if block.seen is None:
+        return Block.of(values, rows, block.columns)
+    return Block.holed(values, rows, block.columns, block.sizes)
 
 
 def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
@@ -68,7 +80,7 @@ def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
         y = torch.full((index.shape[0], sum(block.n_columns for block in blocks)), torch.nan, dtype=torch.float64)
         for block in blocks:
             rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
-            y[rows[:, None], block.columns[None]] = block.Y.double().cpu()
+            y[rows[:, None], block.columns[None]] = block.values().double().cpu()
         out.append(y)
     return out
 

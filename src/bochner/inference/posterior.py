@@ -15,6 +15,7 @@ from bochner import random
 from bochner._typing import Sampling
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
+from bochner.inference.holed_posterior import condition_holed, groups_of
 from bochner.inference.local_posterior import condition
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -165,11 +166,6 @@ def _view_posterior(
     seed: int,
 ) -> ViewPosterior:
     n_columns = sum(block.Y.shape[1] for block in blocks)
-    group_of = torch.zeros(n_columns, dtype=torch.int64)
-    for g, block in enumerate(blocks):
-        group_of[block.columns] = g
-    if view.sites is not None:
-        group_of = view.sites.group_of.cpu()
     draws: list[Draw] = []
     for s in range(n_draws):
         source = random.generator(seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device)
@@ -181,24 +177,38 @@ def _view_posterior(
             draws.append(Draw(_to_cpu(f), *condition(view, f, blocks[0], latents)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
+    group_of = _group_of(blocks, draws[0].frequencies) if view.sites is None else view.sites.group_of.cpu()
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     intercept = None if view.sites is None else view.sites.intercept.double().cpu()
     return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept)
 
 
+def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
+    """Return the number of every column's covariance: one of each block, or more where it has holes."""
+    out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
+    for block in blocks:
+        own = torch.zeros(1, dtype=torch.int64) if block.seen is None else groups_of(block, f.n_features)
+        out[block.columns] = own + n_groups
+        n_groups += int(own.max()) + 1
+    return out
+
+
 def _draw(
     f: Frequencies, blocks: tuple[Block, ...], latents: list[Tensor], noise_variance: Tensor, n_columns: int
 ) -> Draw:
-    k = f.n_features
-    mean = torch.zeros(k, n_columns, dtype=torch.float64)
-    covariance = torch.zeros(len(blocks), k, k, dtype=torch.float64)
-    eye = torch.eye(k, dtype=torch.float64, device=noise_variance.device)
-    for g, block in enumerate(blocks):
-        stats = _expected_statistics(f, block, latents)
-        factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
-        mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
-        covariance[g] = factor.inverse().cpu()
-    return Draw(_to_cpu(f), mean, covariance)
+    mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
+    covariances = []
+    eye = torch.eye(f.n_features, dtype=torch.float64, device=noise_variance.device)
+    for block in blocks:
+        if block.seen is not None:
+            mean[:, block.columns], own = condition_holed(f, block, latents, float(noise_variance))
+        else:
+            stats = _expected_statistics(f, block, latents)
+            factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
+            mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
+            own = factor.inverse()[None].cpu()
+        covariances.append(own)
+    return Draw(_to_cpu(f), mean, torch.cat(covariances))
 
 
 def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:

@@ -30,9 +30,11 @@ class Block:
     square : float
         ||Y||^2 of all m columns, summed in float64.
     seen : Tensor of shape (n, m), optional
-        Of views that are not Gaussian: 1 where observed, 0 where missing (Y is 0 there); None when all are observed.
+        1 where observed, 0 where missing (Y is 0 there); None when all are observed.
     offset : Tensor of shape (n,), optional
         Of views that are not Gaussian: added to psi of every entry of a row, the logarithm of its size factor.
+    sizes : tuple of int
+        Of Gaussian views with scattered holes: the columns stand group after group, columns of similar holes together.
     """
 
     Y: Tensor
@@ -41,6 +43,7 @@ class Block:
     square: float
     seen: Tensor | None = None
     offset: Tensor | None = None
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def encoded(cls, Y: Tensor, rows: Tensor | None = None, offset: Tensor | None = None) -> Block:
@@ -56,14 +59,26 @@ class Block:
 
     @property
     def n_entries(self) -> int:
-        """Observed entries."""
+        """Observed entries; of views that are not Gaussian, all of them."""
+        if self.seen is not None and self.sizes:
+            return int(self.seen.sum(dtype=torch.float64))
         return int(self.Y.shape[0]) * self.n_columns
+
+    def values(self) -> Tensor:
+        """Return Y with NaN where missing, (n, m)."""
+        return self.Y if self.seen is None else self.Y.masked_fill(self.seen == 0, torch.nan)
 
     @classmethod
     def of(cls, Y: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
         """Build a block and its square."""
         columns = torch.arange(Y.shape[1]) if columns is None else columns
         return cls(Y, rows, columns, float(Y.double().square().sum()))
+
+    @classmethod
+    def holed(cls, Y: Tensor, rows: Tensor | None, columns: Tensor, sizes: tuple[int, ...]) -> Block:
+        """Build the block of Gaussian columns with scattered holes, NaN = missing, which stand group after group."""
+        filled = torch.nan_to_num(Y)
+        return cls(filled, rows, columns, float(filled.double().square().sum()), (~Y.isnan()).to(Y.dtype), None, sizes)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.data.batches import chunks
 from bochner.linalg import cholesky
 from bochner.objectives.weighted import weighted_grams
 
 _MAX_ITER = 20
+# Rows whose values at all columns are held at a time.
+_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Weights:
     def gather(self, by_column: Tensor) -> Tensor:
         """Add up over the columns of every group, (n, m) -> (n, G)."""
         return torch.stack([part.sum(1) for part in torch.split(by_column, list(self.sizes), dim=1)], dim=1)
+
+    def average(self, by_column: Tensor) -> Tensor:
+        """Average over the columns of every group, (n, m) -> (n, G)."""
+        return self.gather(by_column) / by_column.new_tensor(self.sizes)
 
 
 def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float) -> Weights:
@@ -109,7 +116,11 @@ def _solve(
         return mean
 
     def apply(v: Tensor) -> Tensor:
-        return torch.addmm(v, features, precision * (features.T @ v))
+        out = v.clone()
+        for part in chunks(features.shape[1], _ROWS):
+            phi = features[:, part]
+            out.addmm_(phi, (phi.T @ v).mul_(precision[part]))
+        return out
 
     residual = right - apply(mean)
     z = _precondition(covariance, residual, sizes)
