@@ -49,12 +49,23 @@ class Term:
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return E log p(y | x, A) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
         j, p = jet(x, self.frequencies), self.linear[rows]
-        quadratic = self.quadratic if self.quadratic.ndim == 2 else self.quadratic[rows]
-        product = torch.cat([j.value[:, None, :], j.jacobian], dim=1) @ quadratic
+        product = self._push(torch.cat([j.value[:, None, :], j.jacobian], dim=1), rows)
         pull = p - product[:, 0]
         value = self.constant[rows] + 0.5 * ((p + pull) * j.value).sum(1)
         first = (j.jacobian @ pull[:, :, None])[..., 0]
         return value, first, j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
+
+    def _push(self, j: Tensor, rows: Tensor) -> Tensor:
+        """Return j Q of each row, (P, 1 + D, K): the points of one row share its Q, which is large, in one product."""
+        if self.quadratic.ndim == 2:
+            return j @ self.quadratic
+        own, inverse, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
+        padded = j.new_zeros(own.shape[0], int(counts.max()), *j.shape[1:])
+        padded[inverse, slot] = j
+        every = torch.equal(own, torch.arange(self.quadratic.shape[0]))  # indexing would copy them
+        quadratic = self.quadratic if every else self.quadratic[own]
+        return (padded.flatten(1, 2) @ quadratic).reshape(padded.shape)[inverse, slot]
 
     def table(self, x: Tensor) -> Tensor:
         """Return E log p(y | x, A) of all rows at all points x (C, D), (n, C); rows must share their columns."""
@@ -151,9 +162,20 @@ def _local_terms(
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: bool) -> Term:
     draw, s2 = view.draws[s], view.noise_variance
     constant = -0.5 * (seen.sum(1).double() * math.log(2.0 * math.pi * s2) + filled.square().sum(1) / s2)
-    weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
     # sum over the observed columns, first of m m^T, then of their groups' B^-1
-    outer = (draw.mean[None] * weights[:, None, :]) @ draw.mean.T
+    weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
+    outer = _outer(draw.mean, seen[:1] if shared else seen)
     groups = weights.new_zeros(weights.shape[0], draw.covariance.shape[0]).index_add_(1, view.group_of, weights)
     quadratic = outer / s2 + torch.einsum("ng,gkl->nkl", groups, draw.covariance)
     return Term(draw.frequencies, constant, filled @ draw.mean.T / s2, quadratic[0] if shared else quadratic)
+
+
+def _outer(mean: Tensor, seen: Tensor) -> Tensor:
+    """Sum m m^T over each row's observed columns, (K, M), (n, M) -> (n, K, K): through its holes if they are rarer."""
+    flip = seen.sum(1) > seen.shape[1] // 2
+    chosen = seen ^ flip[:, None]
+    count = max(1, int(chosen.sum(1).max()))
+    index = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]
+    part = mean.T[index] * chosen.gather(1, index)[..., None]
+    product = part.mT @ part
+    return torch.where(flip[:, None, None], mean @ mean.T - product, product)
