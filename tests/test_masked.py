@@ -11,7 +11,7 @@ from bochner.objectives.masked import Sample, gaussian_evidence, masked_evidence
 from bochner.objectives.statistics import Block
 from bochner.random import generator
 
-TIGHT = 1e-9
+TIGHT = 1e-18
 
 
 def _problem(dim, paired=True, n=29, m=9, n_frequencies=3):

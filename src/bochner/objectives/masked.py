@@ -32,8 +32,8 @@ from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import weighted_grams, weighted_products
 from bochner.objectives.weights import Weights, weights_from
 
-# Of a column's error in the metric of q(A) against its pull: the bound loses half its square.
-TOLERANCE = 3e-2
+# Nats per observed entry that the bound may lose because means are not solved to the end.
+TOLERANCE = 2e-4
 # Columns of a view whose determinants are exact in a step. On 1,000 digits with 30 % hidden, where the shared ones lack
 # some thousand nats of 750,000, eight leave an error of 10 nats, far below the noise of a draw of the features, and
 # double the time of a step; two add a fifth.
@@ -114,7 +114,7 @@ def masked_evidence(
     chunk_rows : int
         Rows per chunk; the result does not depend on it beyond rounding.
     tol : float
-        Of the means, see ``weights_from``.
+        Nats per observed entry that means not solved to the end may cost.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def _solve(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the value and its gradients in the features, (K, n), and in sigma^2; zeros unless wanted."""
     seen, sizes = _mask(block), block.sizes
-    found = weights_from(features, seen / s2, block.Y / s2, sizes, tol)
+    found = _weights(features, block, s2, tol)
     squares, upstream = _fit(features, block, found, chunk_rows, wanted)
     upstream /= s2
     counts = torch.tensor(sizes, dtype=torch.float64, device=seen.device)
@@ -183,6 +183,11 @@ def _solve(
     if wanted:
         upstream += weighted_products(features, found.covariance, weights)
     return value, upstream, d_noise
+
+
+def _weights(features: Tensor, block: Block, s2: float, tol: float) -> Weights:
+    seen = _mask(block)
+    return weights_from(features, seen / s2, block.Y / s2, block.sizes, 2.0 * tol * seen.sum(0))
 
 
 def _mask(block: Block) -> Tensor:
@@ -265,6 +270,5 @@ def completed(x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block
         With ``seen`` and ``sizes``.
     """
     features = evaluate(x if block.rows is None else x[block.rows], frequencies.to(x.dtype)).features
-    seen, s2 = _mask(block), float(noise_variance)
-    mean = weights_from(features, seen / s2, block.Y / s2, block.sizes, TOLERANCE).mean
-    return Block.of(torch.where(seen > 0, block.Y, features.T @ mean), block.rows, block.columns)
+    mean = _weights(features, block, float(noise_variance), TOLERANCE).mean
+    return Block.of(torch.where(_mask(block) > 0, block.Y, features.T @ mean), block.rows, block.columns)

@@ -63,7 +63,9 @@ class Weights:
         return self.gather(by_column) / by_column.new_tensor(self.sizes)
 
 
-def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float) -> Weights:
+def weights_from(
+    features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float | Tensor
+) -> Weights:
     """Solve for q(A).
 
     Parameters
@@ -73,8 +75,9 @@ def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple
         Columns group after group.
     sizes : tuple of int
         Columns of each group.
-    tol : float
-        Relative residual at which the means are exact enough.
+    tol : float or Tensor of shape (m,)
+        Relative residual at which the means are exact enough; or, column by column, twice the nats that the bound may
+        lose by them.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def _solve(
     covariance: Tensor,
     sizes: tuple[int, ...],
     max_iter: int,
-    tol: float,
+    tol: float | Tensor,
 ) -> Tensor:
     """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at once."""
     mean = _precondition(covariance, right, sizes)
@@ -126,7 +129,7 @@ def _solve(
     z = _precondition(covariance, residual, sizes)
     direction, inner = z, (residual * z).sum(0)
     # a column's error in the metric of q, r^T S r, against that of its pull
-    goal = tol**2 * (right * mean).sum(0).clamp(min=1.0)
+    goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
     for _ in range(max_iter):
         if not bool((inner > goal).any()):
             break
