@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from bochner import NGMVLVM, datasets
 from bochner.data.holes import similar, split
 from bochner.features.fourier import fourier_features
 from bochner.inference import holed_posterior, low_rank
@@ -151,3 +152,29 @@ def test_landmarks_keep_holes_and_see_every_column():
     (y,) = rows_of(data, index, 40)
     torch.testing.assert_close(y, Y[index], equal_nan=True)
     assert take(data, index, 40)[0][0].sizes == (3, 3)
+
+
+# -- a whole fit -------------------------------------------------------------------------------------------------
+
+QUICK = {"n_mixtures": 1, "n_frequencies": 8, "init": "pca", "max_iter": 60, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def holed_curve():
+    X = datasets.make_s_curve(90, 40, kernels=("rbf",), random_state=0).data
+    return X, np.where(_random_mask(*X.shape), X, np.nan)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("options", [{}, {"landmarks": 50}, {"dtype": "float64"}])
+def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(holed_curve, options):
+    X, shown = holed_curve
+    model = NGMVLVM(**QUICK, **options)
+    Z = model.fit_transform(shown)
+    np.testing.assert_allclose(model.transform(shown), Z, atol=1e-6)
+    np.testing.assert_allclose(model.transform(shown[7:8]), Z[7:8], atol=1e-6)
+    hidden, restored = np.isnan(shown), model.impute(shown)
+    np.testing.assert_array_equal(restored[~hidden], shown[~hidden])
+    assert np.mean((restored - X)[hidden] ** 2) < 0.7 * np.mean((X - X.mean(axis=0))[hidden] ** 2)
+    again = NGMVLVM(**QUICK, **options).fit(shown)
+    assert again.elbo_ == model.elbo_

@@ -97,5 +97,5 @@ class _Completion:
         rank = strength.size
         left_over = max(float(np.square(self.filled).sum() - strength.sum()), 0.0)
         noise = left_over / max(1, n * m - rank * (n + m - rank)) * max(n, m)
-        share: Single = np.clip(1.0 - noise / np.maximum(strength, 1e-300), 0.0, 1.0)
-        return share
+        lost: Single = np.divide(noise, strength, out=np.ones_like(strength), where=strength > noise)
+        return np.float32(1.0) - lost
