@@ -72,10 +72,6 @@ class Views:
         own = self.columns[view]
         return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(np.take(self.X, own, axis=1))
 
-    def blocks(self, view: str) -> list[Block]:
-        """Return the missingness blocks of one view; see `blocks`."""
-        return blocks(~np.isnan(self.X[:, self.columns[view]]))
-
 
 def blocks(observed: BoolArray) -> list[Block]:
     """Group the columns of one view by identical missingness pattern.

@@ -38,7 +38,8 @@ class Draw:
     frequencies : Frequencies
     mean : Tensor of shape (K, M)
     covariance : Tensor of shape (groups, K, K)
-        B^-1 of each group of columns that were observed in the same rows.
+        B^-1 of each group of columns that were observed in the same rows, or the average of B^-1 over columns with
+        similar holes.
     """
 
     frequencies: Frequencies
