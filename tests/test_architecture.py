@@ -16,7 +16,7 @@ PACKAGE = "bochner"
 FLOORS: dict[str, str] = {
     "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.batches data.columns data.sparse data.scaling data.checks data.support data.views
+        data.batches data.columns data.sparse data.scaling data.checks data.support data.views data.holes
         data.table data.csv_files data.array_files data.join data.extras data.frames data.dense data.annotated
         data.containers data.readers data metrics""",
     "F2 kernels": """
@@ -35,9 +35,10 @@ FLOORS: dict[str, str] = {
     "F6 objectives": """
         objectives.statistics objectives.columnwise objectives.collapsed
         objectives.weighted objectives.weights objectives.local
-        objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
+        objectives.masked objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
-        inference.embeddings inference.initialise inference.private inference.local_posterior inference.posterior
+        inference.low_rank inference.embeddings inference.initialise inference.private inference.local_posterior
+        inference.holed_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.leave_out
         inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files

@@ -32,6 +32,20 @@ def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 
     return ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)), x, Y
 
 
+def test_points_of_rows_with_holes_of_their_own_are_evaluated_together_and_apart_alike():
+    view, _, Y = _view(2)
+    y = Y[:4].clone()
+    y[0, 3], y[1, 4:38], y[2, :20] = torch.nan, torch.nan, torch.nan  # few holes, many, half
+    target = target_for([view], [y], 2, shared=False)
+    rows = torch.tensor([0, 0, 1, 3, 3, 3, 2])
+    x = torch.randn(len(rows), 2, generator=generator(6, "x"), dtype=torch.float64)
+    together = target.evaluate(x, rows)
+    for i, row in enumerate(rows.tolist()):
+        alone = target_for([view], [y[[row]]], 2, shared=True).evaluate(x[[i]], torch.zeros(1, dtype=torch.int64))
+        for a, b in zip(together, alone, strict=True):
+            torch.testing.assert_close(a[i], b[0], rtol=1e-9, atol=1e-8)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("dim", [1, 2, 3])

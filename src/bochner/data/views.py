@@ -86,10 +86,6 @@ class Views:
         part = sp.csr_array(self.X[:, own])
         return (part if scale == 1.0 else part / scale), self.scaling.centre[own] / scale
 
-    def blocks(self, view: str) -> list[Block]:
-        """Return the missingness blocks of one view; see `blocks`."""
-        return blocks(~np.isnan(self.X[:, self.columns[view]]))
-
 
 def blocks(observed: BoolArray) -> list[Block]:
     """Group the columns of one view by identical missingness pattern.

@@ -139,7 +139,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = plans.stand_ins(data, scaled, plan, offsets)
         blocks = plans.blocks(data, scaled, plan, offsets)
-        self._fit = fit_model(blocks, lambda: plans.filled(shown), plan, stand_in)
+        self._fit = fit_model(blocks, lambda rows: plans.filled(shown, seed, rows), plan, stand_in)
         self._set_attributes(values, plan)
         self._set_embedding(values, offsets)
         if plan.checkpoint is not None and not self.interrupted_:

@@ -12,10 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.columns import IntArray
+from bochner.data.holes import split
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.views import Views
+from bochner.data.views import blocks as by_pattern
 from bochner.errors import InputError, message
 from bochner.estimators import latents, weights
+from bochner.inference import low_rank
 from bochner.inference.embeddings import TSNE_DIMENSIONS
 from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
@@ -23,6 +27,7 @@ from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.layout import Layout
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
@@ -182,13 +187,17 @@ def blocks(
             offset = None if offsets is None else offsets[view]
             out.append((_encoded(scaled[view], likelihood, offset, plan),))
             continue
-        own = []
-        for rows, columns in data.blocks(view):
-            whole = len(rows) == data.X.shape[0]
-            part = scaled[view][:, columns] if whole else scaled[view][np.ix_(rows, columns)]
-            Y = torch.tensor(part, dtype=plan.dtype, device=plan.device)
-            index = None if whole else torch.tensor(rows, device=plan.device)
-            own.append(Block.of(Y, index, torch.tensor(columns)))
+        own, observed = [], ~np.isnan(scaled[view])
+        per_column = isinstance(likelihood, Gaussian) and likelihood.per_column
+        whole, groups = (by_pattern(observed), []) if per_column else split(observed)
+        for rows, columns in whole:
+            part, index = _part(scaled[view], rows, columns, plan)
+            own.append(Block.of(part, index, torch.tensor(columns)))
+        if groups:
+            columns = np.concatenate(groups)
+            rows = np.flatnonzero(~np.isnan(scaled[view][:, columns]).all(axis=1))
+            part, index = _part(scaled[view], rows, columns, plan)
+            own.append(Block.holed(part, index, torch.tensor(columns), tuple(map(len, groups))))
         out.append(tuple(own))
     return tuple(out)
 
@@ -199,6 +208,14 @@ def _sparse_block(data: Views, view: str, likelihood: Likelihood | None, offset:
         return Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device))
     own = None if offset is None else offset.to(plan.device, plan.dtype)
     return Block.encoded(SparseMatrix.of(values, None, plan.dtype, plan.device), None, own)
+
+
+def _part(values: FloatArray, rows: IntArray, columns: IntArray, plan: Plan) -> tuple[Tensor, Tensor | None]:
+    """Some rows and columns as a tensor, and the rows as an index; None when they are all."""
+    all_rows = len(rows) == values.shape[0]
+    part = values[:, columns] if all_rows else values[np.ix_(rows, columns)]
+    Y = torch.tensor(part, dtype=plan.dtype, device=plan.device)
+    return Y, None if all_rows else torch.tensor(rows, device=plan.device)
 
 
 def _encoded(values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan) -> Block:
@@ -215,7 +232,7 @@ def stand_ins(
 ) -> tuple[dict[str, FloatArray], Data | None]:
     """Return Gaussian stand-ins of the views, by view and as blocks; no blocks when all views are Gaussian.
 
-    Columns are centred and views scaled, as Gaussian data are; a missing entry takes part as its column's mean, 0.
+    Columns are centred and views scaled, as Gaussian data are; missing entries are filled.
     """
     if data.sparse:
         return _sparse_stand_ins(data, plan, offsets)
@@ -231,7 +248,10 @@ def stand_ins(
             out[view] = centred / (scale if scale > 0 else 1.0)
     if not some:
         return out, None
-    tensors = [torch.tensor(np.nan_to_num(own), dtype=plan.dtype, device=plan.device) for own in out.values()]
+    ends = np.cumsum([own.shape[1] for own in out.values()])[:-1]
+    tensors = [
+        torch.tensor(own, dtype=plan.dtype, device=plan.device) for own in np.hsplit(filled(out, plan.seed), ends)
+    ]
     present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
     return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))
 
@@ -267,9 +287,10 @@ def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
     return Block.of(Y[index], index)
 
 
-def filled(scaled: Mapping[str, FloatArray]) -> NDArray[np.float64]:
-    """Return all views side by side with missing entries at their column's mean, for starts only."""
-    return np.nan_to_num(np.hstack(list(scaled.values())).astype(np.float64))
+def filled(scaled: Mapping[str, FloatArray], seed: int, rows: IntArray | None = None) -> NDArray[np.float64]:
+    """Return all views side by side, or some rows of them, with missing entries filled: for starts only."""
+    parts = [own if rows is None else own[rows] for own in scaled.values()]
+    return low_rank.fill(np.hstack(parts).astype(np.float64), seed)
 
 
 def subset(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Quick embeddings that starts are made of: principal components, and what follows neighbours.
 
-Graph methods see the scaled data with missing entries at their column's mean; the libraries' code, not ours.
+Graph methods see the scaled data with missing entries filled; the libraries' code, not ours.
 """
 
 from __future__ import annotations

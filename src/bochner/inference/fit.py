@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.inference import landmarks
@@ -18,9 +21,12 @@ from bochner.inference.progress import progress_bar
 from bochner.inference.race import Race
 from bochner.inference.rotation import rotate
 from bochner.inference.train import State, Trainer
+from bochner.inference.warm import without_holes
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.anchors import Anchors
 from bochner.objectives.elbo import Data
+
+Filled = Callable[[NDArray[np.intp] | None], FloatArray]
 
 _POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
@@ -29,7 +35,7 @@ _MANY_ROWS = 10_000
 _JOINT_DRAWS = 8
 
 
-def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None) -> Fit:
+def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) -> Fit:
     """Fit a latent variable model.
 
     Parameters
@@ -37,10 +43,11 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     data : tuple over views of tuples of Block
         Scaled, on the plan's device.
     filled : callable
-        Returns the scaled data with missing entries at 0, for the starts that need them.
+        Rows -> their scaled data, all views side by side, missing entries filled: for starts. None: all rows.
     plan : Plan
     stand_in : tuple over views of tuples of Block, optional
-        Gaussian data in place of those of views that are not Gaussian: where such a model starts.
+        Gaussian data in place of those of views that are not Gaussian: where such a model starts. Gaussian views with
+        scattered holes get theirs here.
 
     Returns
     -------
@@ -58,7 +65,8 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     shown = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
     # stand-ins of a hundred rotated columns say as much as those of all
     shown = None if shown is None else rotate(shown, plan.truncation, plan.seed)[0]
-    race = Race(rotated, *_on_landmarks(filled, plan, index), shown)
+    whole, here = _on_landmarks(filled, plan, index)
+    race = Race(rotated, whole, here, shown or without_holes(chosen, whole, plan))
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)
@@ -87,15 +95,13 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped))
 
 
-def _on_landmarks(
-    filled: Callable[[], FloatArray], plan: Plan, index: Tensor | None
-) -> tuple[Callable[[], FloatArray], Plan]:
-    """Return what starts are made of for the rows that training sees, and the plan for them."""
+def _on_landmarks(filled: Filled, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
+    """Return what starts are made of for the rows that training sees, filled once, and the plan for them."""
     if index is None:
-        return filled, plan
+        return functools.cache(lambda: filled(None)), plan
     rows = index.numpy()
     starts = tuple(s if isinstance(s, str) else s[rows] for s in plan.starts)
-    return lambda: filled()[rows], replace(plan, starts=starts)
+    return functools.cache(lambda: filled(rows)), replace(plan, starts=starts)
 
 
 def _on_all_rows(

@@ -47,7 +47,7 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     ----------
     name : {"pca", "laplacian", "isomap", "tsne", "random"}
     filled : ndarray of shape (N, M)
-        Scaled data; missing entries hold their column's mean, 0 (as a start only: no bound ever sees them).
+        Scaled data; missing entries are filled (as a start only: no bound of the data ever sees them).
     n_components : int
         D.
     seed : int

@@ -43,8 +43,13 @@ def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
     chosen[torch.randperm(n_rows, generator=source)[:n_landmarks]] = True
     for blocks in data:
         for block in blocks:
-            if block.rows is not None and not bool(chosen[block.rows.cpu()].any()):
-                chosen[int(block.rows[0])] = True
+            rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
+            if block.seen is not None:
+                seen = block.seen.cpu() > 0
+                unseen = ~seen[chosen[rows]].any(dim=0)
+                chosen[rows[seen[:, unseen].int().argmax(dim=0)]] = True
+            elif not bool(chosen[rows].any()):
+                chosen[int(rows[0])] = True
     return chosen.nonzero()[:, 0]
 
 
@@ -72,10 +77,7 @@ def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
         y = torch.full((index.shape[0], sum(block.n_columns for block in blocks)), torch.nan, dtype=torch.float64)
         for block in blocks:
             rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
-            own = block.Y.double().cpu()
-            y[rows[:, None], block.columns[None]] = (
-                own if block.seen is None else own.masked_fill(block.seen.cpu() == 0, torch.nan)
-            )
+            y[rows[:, None], block.columns[None]] = block.values().double().cpu()
         out.append(y)
     return out
 

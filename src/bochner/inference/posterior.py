@@ -15,6 +15,7 @@ from bochner import random
 from bochner._typing import Sampling
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
+from bochner.inference.holed_posterior import condition_holed, groups_of
 from bochner.inference.local_posterior import column_groups, condition
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -39,7 +40,8 @@ class Draw:
     frequencies : Frequencies
     mean : Tensor of shape (K, M)
     covariance : Tensor of shape (groups, K, K)
-        B^-1 of each group of columns that were observed in the same rows; with noise per column, V.
+        B^-1 of each group of columns that were observed in the same rows, or the average of B^-1 over columns with
+        similar holes; with noise per column, V.
     scales : Tensor of shape (M, K), or None
         With noise per column: 1 / (lambda + sigma_m^2), so that B_m^-1 = V diag(scales_m) V^T.
     """
@@ -214,11 +216,6 @@ def _view_posterior(
     anchors: tuple[Tensor, Block] | None,
 ) -> ViewPosterior:
     n_columns = sum(block.Y.shape[1] for block in blocks)
-    group_of = torch.zeros(n_columns, dtype=torch.int64)
-    for g, block in enumerate(blocks):
-        group_of[block.columns] = g
-    if view.sites is not None:
-        group_of = column_groups(view.sites, blocks[0].Y.shape[0], len(latents))
     draws: list[Draw] = []
     n_components, latents = latents[0].shape[1], [view.see(x) for x in latents]
     for s in range(n_draws):
@@ -232,31 +229,49 @@ def _view_posterior(
         draws.append(replace(found, frequencies=found.frequencies.widened(view.dims, n_components)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
+    if view.sites is None:
+        group_of = _group_of(blocks, draws[0].frequencies)
+    else:
+        group_of = column_groups(view.sites, blocks[0].Y.shape[0], len(latents))
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     intercept = None if view.sites is None else view.sites.intercept.double().cpu()
     return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept, view.dims, view.weight)
 
 
+def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
+    """Return the number of every column's covariance: one of each block, or more where it has holes."""
+    out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
+    for block in blocks:
+        own = torch.zeros(1, dtype=torch.int64) if block.seen is None else groups_of(block, f.n_features)
+        out[block.columns] = own + n_groups
+        n_groups += int(own.max()) + 1
+    return out
+
+
 def _draw(
     f: Frequencies, blocks: tuple[Block, ...], latents: list[Tensor], noise_variance: Tensor, n_columns: int
 ) -> Draw:
-    k = f.n_features
-    mean = torch.zeros(k, n_columns, dtype=torch.float64)
-    covariance = torch.zeros(len(blocks), k, k, dtype=torch.float64)
-    eye = torch.eye(k, dtype=torch.float64, device=noise_variance.device)
-    scales = torch.ones(n_columns, k, dtype=torch.float64) if noise_variance.ndim else None
-    for g, block in enumerate(blocks):
+    mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
+    covariances = []
+    eye = torch.eye(f.n_features, dtype=torch.float64, device=noise_variance.device)
+    scales = torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
+    for block in blocks:
+        if block.seen is not None:
+            mean[:, block.columns], own = condition_holed(f, block, latents, float(noise_variance))
+            covariances.append(own)
+            continue
         stats = _expected_statistics(f, block, latents)
         if scales is not None:
             values, vectors = spectrum(stats.gram / len(latents))
             inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
             mean[:, block.columns] = (vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)).cpu()
-            covariance[g], scales[block.columns] = vectors.cpu(), inverse.cpu()
+            scales[block.columns] = inverse.cpu()
+            covariances.append(vectors[None].cpu())
             continue
         factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
-        covariance[g] = factor.inverse().cpu()
-    return Draw(_to_cpu(f), mean, covariance, scales)
+        covariances.append(factor.inverse()[None].cpu())
+    return Draw(_to_cpu(f), mean, torch.cat(covariances), scales)
 
 
 def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:

@@ -87,7 +87,8 @@ class Race:
             learning_rate=plan.training.learning_rate,
             n_steps=min(WARM_STEPS, plan.training.max_iter),
         )
-        for step in range(SETTLE_STEPS):
+        has_sites = any(view.sites is not None for view in model.views)
+        for step in range(SETTLE_STEPS if has_sites else 0):
             with torch.no_grad():
                 draws = draw(model, plan.n_frequencies, plan.sampling, plan.seed + index, "settle", step)
                 absorb(model, elbo(model, self.data, draws))

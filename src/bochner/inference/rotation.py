@@ -69,7 +69,8 @@ def rotate(
     out, ranks, dropped = [], [], []
     for v, blocks in enumerate(data):
         one = likelihoods is None or _one_noise(likelihoods[v])
-        rotated, lost = _rotated(blocks[0], share, seed) if one and len(blocks) == 1 else (blocks[0], 0.0)
+        whole = one and len(blocks) == 1 and blocks[0].seen is None
+        rotated, lost = _rotated(blocks[0], share, seed) if whole else (blocks[0], 0.0)
         out.append((rotated, *blocks[1:]))
         ranks.append(sum(block.Y.shape[1] for block in out[-1]))
         dropped.append(lost)

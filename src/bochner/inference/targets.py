@@ -49,12 +49,23 @@ class Term:
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return E log p(y | x, A) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
         j, p = jet(x, self.frequencies), self.linear[rows]
-        quadratic = self.quadratic if self.quadratic.ndim == 2 else self.quadratic[rows]
-        product = torch.cat([j.value[:, None, :], j.jacobian], dim=1) @ quadratic
+        product = self._push(torch.cat([j.value[:, None, :], j.jacobian], dim=1), rows)
         pull = p - product[:, 0]
         value = self.constant[rows] + 0.5 * ((p + pull) * j.value).sum(1)
         first = (j.jacobian @ pull[:, :, None])[..., 0]
         return value, first, j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
+
+    def _push(self, j: Tensor, rows: Tensor) -> Tensor:
+        """Return j Q of each row, (P, 1 + D, K): the points of one row share its Q, which is large, in one product."""
+        if self.quadratic.ndim == 2:
+            return j @ self.quadratic
+        own, inverse, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
+        padded = j.new_zeros(own.shape[0], int(counts.max()), *j.shape[1:])
+        padded[inverse, slot] = j
+        every = torch.equal(own, torch.arange(self.quadratic.shape[0]))  # indexing would copy them
+        quadratic = self.quadratic if every else self.quadratic[own]
+        return (padded.flatten(1, 2) @ quadratic).reshape(padded.shape)[inverse, slot]
 
     def table(self, x: Tensor) -> Tensor:
         """Return E log p(y | x, A) of all rows at all points x (C, D), (n, C); rows must share their columns."""
@@ -163,8 +174,19 @@ def _local_terms(
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: bool) -> Term:
     draw, s2 = view.draws[s], torch.as_tensor(view.noise_variance, dtype=torch.float64)
     constant = -0.5 * ((2.0 * math.pi * s2).log() * seen + filled.square() / s2).sum(1)
-    weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
     # sum over the observed columns, first of m m^T, then of their groups' B^-1
-    outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T
-    quadratic = outer + draw.summed(weights, view.group_of)
+    chosen = seen[:1] if shared else seen
+    quadratic = _outer(draw.mean, s2, chosen) + draw.summed(chosen.to(draw.mean.dtype), view.group_of)
     return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic[0] if shared else quadratic)
+
+
+def _outer(mean: Tensor, s2: Tensor, seen: Tensor) -> Tensor:
+    """Sum m m^T / s^2 over each row's observed columns, (K, M), (n, M) -> (n, K, K); through the holes if rarer."""
+    scaled = mean / s2.sqrt()
+    flip = seen.sum(1) > seen.shape[1] // 2
+    chosen = seen ^ flip[:, None]
+    count = max(1, int(chosen.sum(1).max()))
+    index = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]
+    part = scaled.T[index] * chosen.gather(1, index)[..., None]
+    product = part.mT @ part
+    return torch.where(flip[:, None, None], scaled @ scaled.T - product, product)

@@ -1,24 +1,58 @@
-"""A warm start of models whose likelihoods are not Gaussian: a short training on Gaussian stand-ins of the data.
+"""A warm start of models whose bound is dear: a short training on complete Gaussian stand-ins of the data.
 
-A step on the stand-ins (centred zeros and ones, log(1 + count / size)) costs a tenth of one on the data themselves, and
-the latents and kernels it ends with are close to those of the model proper: only the last part needs its bound.
+A step on the stand-ins (centred zeros and ones, log(1 + count / size), scattered holes filled from leading components)
+costs a tenth of one on the data themselves, and the latents and kernels it ends with are close to those of the model
+proper: only the last part needs its bound.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from bochner._typing import Sampling
+from bochner.inference.initialise import FloatArray
 from bochner.inference.mixture import sweeps
+from bochner.inference.plan import Plan
+from bochner.inference.rotation import rotate
 from bochner.inference.train import Options, Trainer
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.statistics import Block
 
 STEPS = 200
+
+
+def without_holes(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Data | None:
+    """Return Gaussian data with their scattered holes filled, rotated as complete views are; None if there are none.
+
+    Parameters
+    ----------
+    data : tuple over views of tuples of Block
+        Scaled.
+    filled : callable
+        Returns them side by side with missing entries filled, (N, sum of M).
+    plan : Plan
+    """
+    if not any(block.sizes for blocks in data for block in blocks):
+        return None
+    out, end = [], 0
+    for blocks in data:
+        begin, end = end, end + sum(block.n_columns for block in blocks)
+        if not any(block.sizes for block in blocks):
+            out.append(blocks)
+            continue
+        Y = torch.tensor(filled()[:, begin:end], dtype=plan.dtype, device=plan.device)
+        present = torch.zeros(Y.shape[0], dtype=torch.bool, device=plan.device)
+        for block in blocks:
+            present[slice(None) if block.rows is None else block.rows] = True
+        rows = None if bool(present.all()) else present.nonzero()[:, 0]
+        out.append((Block.of(Y if rows is None else Y[rows], rows),))
+    return rotate(tuple(out), plan.truncation, plan.seed, plan.likelihoods)[0]
 
 
 def warm(

@@ -21,6 +21,7 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
 from bochner.models.sites import Sites
 from bochner.objectives.collapsed import CHUNK_ROWS
+from bochner.objectives.masked import completed
 from bochner.objectives.statistics import Block, Statistics, statistics, total
 
 
@@ -43,7 +44,8 @@ def replacement_gains(
         H and C points, stationary.
     noise_variance : Tensor, scalar
     blocks : tuple of Block
-        A Gaussian view.
+        A Gaussian view. Scattered holes are filled by the current points first: gains are then those of the bound
+        whose posterior of the missing entries is held.
     chunk_rows : int
 
     Returns
@@ -53,7 +55,8 @@ def replacement_gains(
     """
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
-    for block in blocks:
+    for held in blocks:
+        block = held if held.seen is None else completed(x, current, noise_variance, held)
         seen = x if block.rows is None else x[block.rows]
         stats = total(
             statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0)

@@ -14,8 +14,9 @@ from bochner.likelihoods.base import LocalLikelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.mixture import kernel_kl
 from bochner.models.sites import SiteUpdate, column_batch
-from bochner.objectives.collapsed import CHUNK_ROWS, Reduce, view_evidence
+from bochner.objectives.collapsed import CHUNK_ROWS, Reduce
 from bochner.objectives.local import local_evidence
+from bochner.objectives.masked import N_DETERMINANTS, Sample, gaussian_evidence
 from bochner.objectives.statistics import Block
 
 Data = tuple[tuple[Block, ...], ...]
@@ -32,11 +33,15 @@ class Draws:
         One per view.
     columns : tuple of Tensor of shape (m,), int64, or None
         The mini-batch of columns of each view; None means all.
+    starts : tuple of float or None
+        Of Gaussian views with scattered holes: where in [0, 1) the sample of columns begins whose determinants are
+        exact; None: those of all columns are.
     """
 
     latents: Tensor
     spectra: tuple[Tensor, ...]
     columns: tuple[Tensor | None, ...] | None = None
+    starts: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,8 @@ def draw(
             for view, spectrum in zip(model.views, spectra, strict=True)
         )
     )
-    return Draws(latents, spectra, columns)
+    uniform = torch.rand(len(model.views), generator=random.generator(seed, f"{purpose}/determinants", step))
+    return Draws(latents, spectra, columns, tuple(uniform.tolist()))
 
 
 def _columns(view: View, spectrum: Tensor, budget: float, seed: int, purpose: str, step: int) -> Tensor | None:
@@ -149,11 +155,11 @@ def elbo(
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
     chosen = draws.columns or (None,) * len(model.views)
-    for view, noise, blocks, columns in zip(model.views, draws.spectra, data, chosen, strict=True):
+    for v, (view, noise, blocks, columns) in enumerate(zip(model.views, draws.spectra, data, chosen, strict=True)):
         f, seen = view.kernel.frequencies(noise), view.see(x)
         if view.sites is None:
-            s2 = view.noise_variance
-            values.append(view_evidence(seen, f, s2, blocks, chunk_rows=chunk_rows, reduce=reduce))
+            s2, sample = view.noise_variance, None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v])
+            values.append(gaussian_evidence(seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, reduce=reduce))
             updates.append(None)
         else:
             likelihood = cast(LocalLikelihood, view.likelihood)

@@ -241,7 +241,7 @@ class _LocalEvidence(torch.autograd.Function):
         if wanted:
             own = _parameter_gradients(likelihood, found, entries, parameters, _some_rows(features, entries))
             upstream = entries.scale * _feature_gradient(features, found, entries)
-            grads = [*_pulled(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
+            grads = [*carried_back(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
             ctx.save_for_backward(*grads)
         return entries.scale * value
 
@@ -279,13 +279,14 @@ def _some_rows(features: Tensor, entries: Entries) -> slice:
     return slice(first, None, stride)
 
 
-def _pulled(
+def carried_back(
     x: Tensor, rows: Tensor | None, traces: list[Trace], f: Frequencies, upstream: Tensor
 ) -> list[Tensor | None]:
     """Carry the features' gradient back to the latents and the spectral points."""
+    sizes = [trace.features.shape[1] for trace in traces]
     parts = [
         pull_back(trace, f, up.contiguous())
-        for trace, up in zip(traces, torch.split(upstream, CHUNK_ROWS, dim=1), strict=True)
+        for trace, up in zip(traces, torch.split(upstream, sizes, dim=1), strict=True)
     ]
     d_rows = torch.cat([part[0] for part in parts])
     d_x = d_rows if rows is None else torch.zeros_like(x).index_add_(0, rows, d_rows)

@@ -32,9 +32,11 @@ class Block:
     square : float
         ||Y||^2 of all m columns, summed in float64.
     seen : Tensor of shape (n, m), optional
-        Of views that are not Gaussian: 1 where observed, 0 where missing (Y is 0 there); None when all are observed.
+        1 where observed, 0 where missing (Y is 0 there); None when all are observed.
     offset : Tensor of shape (n,), optional
         Of views that are not Gaussian: added to psi of every entry of a row, the logarithm of its size factor.
+    sizes : tuple of int
+        Of Gaussian views with scattered holes: the columns stand group after group, columns of similar holes together.
     """
 
     Y: Tensor | SparseMatrix
@@ -43,6 +45,7 @@ class Block:
     square: float
     seen: Tensor | None = None
     offset: Tensor | None = None
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def encoded(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, offset: Tensor | None = None) -> Block:
@@ -65,8 +68,15 @@ class Block:
 
     @property
     def n_entries(self) -> int:
-        """Observed entries."""
+        """Observed entries; of views that are not Gaussian, all of them."""
+        if self.seen is not None and self.sizes:
+            return int(self.seen.sum(dtype=torch.float64))
         return int(self.Y.shape[0]) * self.n_columns
+
+    def values(self) -> Tensor:
+        """Return Y with NaN where missing, dense, (n, m)."""
+        Y = self.Y[:] if isinstance(self.Y, SparseMatrix) else self.Y
+        return Y if self.seen is None else Y.masked_fill(self.seen == 0, torch.nan)
 
     @classmethod
     def of(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
@@ -80,7 +90,14 @@ class Block:
         Y = self.Y.rows(index) if isinstance(self.Y, SparseMatrix) else self.Y[index]
         own = self.of(Y, rows, self.columns)
         seen = None if self.seen is None else self.seen[index]
-        return replace(own, seen=seen, offset=None if self.offset is None else self.offset[index])
+        offset = None if self.offset is None else self.offset[index]
+        return replace(own, seen=seen, offset=offset, sizes=self.sizes)
+
+    @classmethod
+    def holed(cls, Y: Tensor, rows: Tensor | None, columns: Tensor, sizes: tuple[int, ...]) -> Block:
+        """Build the block of Gaussian columns with scattered holes, NaN = missing, which stand group after group."""
+        filled = torch.nan_to_num(Y)
+        return cls(filled, rows, columns, float(filled.double().square().sum()), (~Y.isnan()).to(Y.dtype), None, sizes)
 
 
 @dataclass(frozen=True)

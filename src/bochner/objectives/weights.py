@@ -13,10 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.data.batches import chunks
 from bochner.linalg import cholesky
 from bochner.objectives.weighted import weighted_grams
 
 _MAX_ITER = 20
+# Rows whose values at all columns are held at a time.
+_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,14 @@ class Weights:
         """Add up over the columns of every group, (n, m) -> (n, G)."""
         return torch.stack([part.sum(1) for part in torch.split(by_column, list(self.sizes), dim=1)], dim=1)
 
+    def average(self, by_column: Tensor) -> Tensor:
+        """Average over the columns of every group, (n, m) -> (n, G)."""
+        return self.gather(by_column) / by_column.new_tensor(self.sizes)
 
-def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float) -> Weights:
+
+def weights_from(
+    features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float | Tensor
+) -> Weights:
     """Solve for q(A).
 
     Parameters
@@ -66,8 +75,9 @@ def weights_from(features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple
         Columns group after group.
     sizes : tuple of int
         Columns of each group.
-    tol : float
-        When means are exact enough: a relative residual of each column, or so many nats per entry.
+    tol : float or Tensor of shape (m,)
+        When means are exact enough: a relative residual of each column, or so many nats per entry; or, column by
+        column, twice the nats that the bound may lose by them.
 
     Returns
     -------
@@ -101,7 +111,7 @@ def _solve(
     covariance: Tensor,
     sizes: tuple[int, ...],
     max_iter: int,
-    tol: float,
+    tol: float | Tensor,
 ) -> Tensor:
     """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at once."""
     mean = _precondition(covariance, right, sizes)
@@ -109,14 +119,18 @@ def _solve(
         return mean
 
     def apply(v: Tensor) -> Tensor:
-        return torch.addmm(v, features, precision * (features.T @ v))
+        out = v.clone()
+        for part in chunks(features.shape[1], _ROWS):
+            phi = features[:, part]
+            out.addmm_(phi, (phi.T @ v).mul_(precision[part]))
+        return out
 
     residual = right - apply(mean)
     z = _precondition(covariance, residual, sizes)
     direction, inner = z, (residual * z).sum(0)
     # a column's error in the metric of q, r^T S r, against that of its pull
-    goal = tol**2 * (right * mean).sum(0).clamp(min=1.0)
-    spare = tol * precision.numel()
+    goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
+    spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
     for _ in range(max_iter):
         # the bound lies half of `inner` below what the best means would give
         if float(inner.sum()) < spare or not bool((inner > goal).any()):

@@ -1,0 +1,88 @@
+"""The posterior of the weights of Gaussian columns with scattered holes, under one draw of the view's spectrum.
+
+Means are exact, column by column. Covariances are exact for few columns; of many, similar ones share the average of
+some: keeping K^2 numbers for each of a thousand pixels would take gigabytes and tell pixels apart by a few per cent.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bochner.data.batches import chunks
+from bochner.features.fourier import evaluate
+from bochner.kernels.base import Frequencies
+from bochner.linalg import cholesky
+from bochner.objectives.masked import Sample
+from bochner.objectives.statistics import Block
+from bochner.objectives.weighted import weighted_grams
+from bochner.objectives.weights import weights_from
+
+# Numbers in the covariances of a draw up to which every column has its own; columns averaged by a group otherwise.
+_OWN_NUMBERS = 2**23
+_AVERAGED = 32
+# Numbers in the entries that are held at a time, and columns factored at a time.
+_ENTRIES = 2**24
+_AT_ONCE = 16
+_TOLERANCE = 1e-5
+
+
+def groups_of(block: Block, n_features: int) -> Tensor:
+    """Return the number of the covariance of every column, (m,), int64: its own or its group's."""
+    m = block.n_columns
+    if m * n_features**2 <= _OWN_NUMBERS:
+        return torch.arange(m)
+    return torch.repeat_interleave(torch.arange(len(block.sizes)), torch.tensor(block.sizes))
+
+
+def condition_holed(
+    f: Frequencies, block: Block, latents: list[Tensor], noise_variance: float
+) -> tuple[Tensor, Tensor]:
+    """Return means and covariances of the weights, averaged over draws of X as the bound is.
+
+    Parameters
+    ----------
+    f : Frequencies
+    block : Block
+        With ``seen`` and ``sizes``.
+    latents : list of Tensor of shape (N, D)
+    noise_variance : float
+
+    Returns
+    -------
+    mean : Tensor of shape (K, m), float64
+    covariance : Tensor of shape (groups, K, K), float64
+        B^-1 = cov A / sigma^2, in the order of `groups_of`.
+    """
+    seen = [x if block.rows is None else x[block.rows] for x in latents]
+    features = evaluate(torch.cat(seen), f.to(latents[0].dtype)).features
+    mean = _means(features.double(), block, len(latents), noise_variance)
+    return mean.cpu(), _covariances(features, block, len(latents), noise_variance).cpu()
+
+
+def _means(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
+    """Every row once per draw of X, each with its share of the weight; some columns at a time."""
+    out = features.new_empty(features.shape[0], block.n_columns)
+    share, ends = 1.0 / (times * s2), torch.tensor(block.sizes).cumsum(0).tolist()
+    for end, size in zip(ends, block.sizes, strict=True):
+        for part in chunks(size, max(1, _ENTRIES // features.shape[1])):
+            own = slice(end - size + part.start, end - size + part.stop)
+            values = block.values()[:, own].double()
+            precision = (~values.isnan()).double().mul_(share).repeat(times, 1)
+            pull = torch.nan_to_num(values).mul_(share).repeat(times, 1)
+            out[:, own] = weights_from(features, precision, pull, (part.stop - part.start,), _TOLERANCE).mean
+    return out
+
+
+def _covariances(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
+    k, groups = features.shape[0], groups_of(block, features.shape[0])
+    mask, n_groups = (~block.values().isnan()).to(features.dtype), int(groups.max()) + 1
+    out = torch.zeros(n_groups, k, k, dtype=torch.float64, device=features.device)
+    for g in range(n_groups):
+        members = (groups == g).nonzero()[:, 0]
+        chosen = members[Sample(_AVERAGED, 0.5).of(len(members), members.device)[0]].to(mask.device)
+        for part in torch.split(chosen, _AT_ONCE):
+            gram = weighted_grams(features, mask[:, part].repeat(times, 1)) / times
+            gram.diagonal(dim1=-2, dim2=-1).add_(s2)
+            out[g] += cholesky(gram).inverse().sum(0) / len(chosen)
+    return out

@@ -1,0 +1,180 @@
+"""Data with holes: how columns are divided, how starts are filled, what the weights are given them."""
+
+import numpy as np
+import pytest
+import torch
+
+from bochner import NGMVLVM, datasets
+from bochner.data.holes import similar, split
+from bochner.features.fourier import fourier_features
+from bochner.inference import holed_posterior, low_rank
+from bochner.inference.holed_posterior import condition_holed, groups_of
+from bochner.inference.landmarks import choose, rows_of, take
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.objectives.masked import completed
+from bochner.objectives.statistics import Block
+from bochner.random import generator
+
+
+def _random_mask(n, m, share=0.3, seed=0):
+    return np.random.default_rng(seed).random((n, m)) >= share
+
+
+# -- columns -----------------------------------------------------------------------------------------------------
+
+
+def test_few_patterns_are_blocks_and_many_are_one_group():
+    few = np.ones((20, 9), dtype=bool)
+    few[:5, 3:6] = few[10:, 6:] = False
+    whole, groups = split(few)
+    assert [own[1].tolist() for own in whole] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert groups == []
+    whole, groups = split(_random_mask(50, 9))
+    assert whole == []
+    assert [own.tolist() for own in groups] == [list(range(9))]
+
+
+def test_columns_that_share_a_pattern_stay_a_block_beside_scattered_holes():
+    mask = np.hstack([np.ones((60, 40), dtype=bool), _random_mask(60, 7)])
+    ((rows, columns),), groups = split(mask)
+    assert rows.tolist() == list(range(60))
+    assert columns.tolist() == list(range(40))
+    assert np.concatenate(groups).tolist() == list(range(40, 47))
+
+
+def test_clearly_different_patterns_are_different_groups():
+    mask = _random_mask(200, 60, share=0.1)
+    mask[:100, ::2] &= _random_mask(100, 30, share=0.9, seed=1)
+    even, odd = sorted(similar(mask), key=lambda own: own[0])
+    assert even.tolist() == list(range(0, 60, 2))
+    assert odd.tolist() == list(range(1, 60, 2))
+    assert len(similar(_random_mask(200, 60))) == 1
+
+
+# -- starts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+def test_a_low_rank_matrix_is_recovered_and_its_rank_is_found(rank):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(120, rank)) @ rng.normal(size=(rank, 40)) / np.sqrt(rank)
+    noisy = truth + 0.05 * rng.normal(size=truth.shape)
+    missing = rng.random(truth.shape) < 0.4
+    values = np.where(missing, np.nan, noisy)
+    assert low_rank.chosen_rank(values, 0) == rank
+    filled = low_rank.fill(values, 0)
+    np.testing.assert_array_equal(filled[~missing], noisy[~missing])
+    assert np.mean((filled - truth)[missing] ** 2) < 0.005  # twice the noise; the mean leaves 1
+    np.testing.assert_array_equal(low_rank.fill(values, 0), filled)
+
+
+def test_noise_without_structure_is_filled_with_the_mean():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(60, 30))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    assert low_rank.chosen_rank(values, 0) == 0
+    np.testing.assert_array_equal(low_rank.fill(values, 0), np.nan_to_num(values))
+
+
+def test_complete_data_are_returned_as_they_are():
+    values = np.ones((4, 3))
+    assert low_rank.fill(values, 0) is values
+
+
+# -- weights -----------------------------------------------------------------------------------------------------
+
+
+def _problem(dim, n=40, m=6):
+    source = generator(2, "holes", dim)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    f = kernel.frequencies(kernel.noise(3, dim, source, "iid")).detach()
+    x = [torch.randn(n, dim, generator=source, dtype=torch.float64) for _ in range(2)]
+    Y = torch.randn(n, m, generator=source, dtype=torch.float64)
+    Y[torch.rand(n, m, generator=source) < 0.4] = torch.nan
+    return f, x, Y
+
+
+def _by_hand(f, x, y, s2):
+    """B^-1 and B^-1 C of one column with the statistics averaged over draws of X."""
+    seen, k = ~y.isnan(), f.n_features
+    gram, cross = torch.zeros(k, k, dtype=torch.float64), torch.zeros(k, dtype=torch.float64)
+    for own in x:
+        phi = fourier_features(own[seen], f)
+        gram, cross = gram + phi @ phi.T / len(x), cross + phi @ y[seen] / len(x)
+    inverse = torch.linalg.inv(gram + s2 * torch.eye(k, dtype=torch.float64))
+    return inverse, inverse @ cross
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_weights_of_few_columns_are_exact(dim):
+    f, x, Y = _problem(dim)
+    block = Block.holed(Y, None, torch.arange(6), (2, 4))
+    assert groups_of(block, f.n_features).tolist() == list(range(6))
+    mean, covariance = condition_holed(f, block, x, 0.2)
+    for j in range(6):
+        inverse, expected = _by_hand(f, x, Y[:, j], 0.2)
+        torch.testing.assert_close(covariance[j], inverse, rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(mean[:, j], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their_means(monkeypatch):
+    monkeypatch.setattr(holed_posterior, "_OWN_NUMBERS", 10)
+    monkeypatch.setattr(holed_posterior, "_ENTRIES", 100)  # one column at a time
+    f, x, Y = _problem(2)
+    block = Block.holed(Y, None, torch.arange(6), (2, 4))
+    assert groups_of(block, f.n_features).tolist() == [0, 0, 1, 1, 1, 1]
+    mean, covariance = condition_holed(f, block, x, 0.2)
+    inverses, means = zip(*(_by_hand(f, x, y, 0.2) for y in Y.T), strict=True)
+    torch.testing.assert_close(covariance[0], sum(inverses[:2]) / 2, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(covariance[1], sum(inverses[2:]) / 4, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(mean, torch.stack(means, dim=1), rtol=1e-4, atol=1e-4)
+
+
+def test_holes_are_completed_by_their_posterior_means():
+    f, (x, _), Y = _problem(2)
+    full = completed(x, f, torch.tensor(0.2), Block.holed(Y, None, torch.arange(6), (6,)))
+    _, weights = _by_hand(f, [x], Y[:, 1], 0.2)
+    expected = torch.where(Y[:, 1].isnan(), fourier_features(x, f).T @ weights, Y[:, 1])
+    torch.testing.assert_close(full.Y[:, 1], expected, rtol=0.0, atol=0.05)
+    assert full.seen is None
+
+
+# -- landmarks ---------------------------------------------------------------------------------------------------
+
+
+def test_landmarks_keep_holes_and_see_every_column():
+    _, _, Y = _problem(1)
+    Y[:, 4] = torch.nan
+    Y[17, 4] = 2.0
+    data = ((Block.holed(Y, None, torch.arange(6), (3, 3)),),)
+    index = choose(data, 40, 5, 0)
+    assert 17 in index
+    (y,) = rows_of(data, index, 40)
+    torch.testing.assert_close(y, Y[index], equal_nan=True)
+    assert take(data, index, 40)[0][0].sizes == (3, 3)
+
+
+# -- a whole fit -------------------------------------------------------------------------------------------------
+
+QUICK = {"n_mixtures": 1, "n_frequencies": 8, "init": "pca", "max_iter": 60, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def holed_curve():
+    X = datasets.make_s_curve(90, 40, kernels=("rbf",), random_state=0).data
+    return X, np.where(_random_mask(*X.shape), X, np.nan)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("options", [{}, {"landmarks": 50}, {"dtype": "float64"}])
+def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(holed_curve, options):
+    X, shown = holed_curve
+    model = NGMVLVM(**QUICK, **options)
+    Z = model.fit_transform(shown)
+    np.testing.assert_allclose(model.transform(shown), Z, atol=1e-6)
+    np.testing.assert_allclose(model.transform(shown[7:8]), Z[7:8], atol=1e-6)
+    hidden, restored = np.isnan(shown), model.impute(shown)
+    np.testing.assert_array_equal(restored[~hidden], shown[~hidden])
+    assert np.mean((restored - X)[hidden] ** 2) < 0.7 * np.mean((X - X.mean(axis=0))[hidden] ** 2)
+    again = NGMVLVM(**QUICK, **options).fit(shown)
+    assert again.elbo_ == model.elbo_

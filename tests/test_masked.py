@@ -1,0 +1,128 @@
+"""Scattered holes: the bound is the sum of the columns' dense densities, its gradient autograd, in D = 1, 2, 3."""
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal
+
+from bochner.features.fourier import fourier_features
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.objectives.collapsed import view_evidence
+from bochner.objectives.masked import Sample, gaussian_evidence, masked_evidence
+from bochner.objectives.statistics import Block
+from bochner.random import generator
+
+TIGHT = 1e-18
+
+
+def _problem(dim, paired=True, n=29, m=9, n_frequencies=3):
+    source = generator(0, "masked", dim)
+    kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
+    f = kernel.frequencies(kernel.noise(n_frequencies, dim, source, "iid")).detach()
+    x = torch.randn(n + 4, dim, generator=source, dtype=torch.float64)
+    rows = torch.randperm(n + 4, generator=source)[:n].sort().values  # four rows observe nothing of this view
+    Y = torch.randn(n, m, generator=source, dtype=torch.float64)
+    Y[torch.rand(n, m, generator=source) < torch.linspace(0.1, 0.7, m)] = torch.nan
+    Y[:, 2] = torch.nan
+    Y[3, 2] = 0.5  # a single entry
+    return x, f, Y, rows, torch.tensor(0.3, dtype=torch.float64)
+
+
+def _leaves(x, f, s2):
+    tensors = [x, f.first, f.amplitude, s2] + ([] if f.second is None else [f.second])
+    return [t.requires_grad_() for t in tensors]
+
+
+def _naive(x, f, Y, rows, s2):
+    total = torch.zeros((), dtype=torch.float64)
+    for y in Y.T:
+        seen = ~y.isnan()
+        phi = fourier_features(x[rows[seen]], f)
+        covariance = phi.T @ phi + s2 * torch.eye(int(seen.sum()), dtype=x.dtype)
+        total = total + MultivariateNormal(torch.zeros(int(seen.sum()), dtype=x.dtype), covariance).log_prob(y[seen])
+    return total
+
+
+def _block(Y, rows, sizes=(4, 5)):
+    return Block.holed(Y, rows, torch.arange(Y.shape[1]), sizes)
+
+
+@pytest.mark.parametrize("sizes", [(9,), (4, 5), (1,) * 9, (1, 8)])
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_the_value_and_its_gradient_are_those_of_dense_densities(dim, paired, sizes):
+    x, f, Y, rows, s2 = _problem(dim, paired)
+    leaves = _leaves(x, f, s2)
+    slow = _naive(x, f, Y, rows, s2)
+    fast = masked_evidence(x, f, s2, _block(Y, rows, sizes), tol=TIGHT)
+    torch.testing.assert_close(fast, slow, rtol=1e-11, atol=1e-9)
+    for a, b in zip(torch.autograd.grad(fast, leaves), torch.autograd.grad(slow, leaves), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_it_is_the_sum_over_blocks_of_equal_patterns(dim):
+    x, f, Y, rows, s2 = _problem(dim)
+    blocks = tuple(
+        Block.of(Y[seen, m][:, None], rows[seen], torch.tensor([m])) for m, seen in enumerate((~Y.isnan()).T)
+    )
+    old = view_evidence(x, f, s2, blocks)
+    torch.testing.assert_close(gaussian_evidence(x, f, s2, (_block(Y, rows),)), old, rtol=1e-4, atol=0.0)
+    mixed = gaussian_evidence(x, f, s2, (*blocks[:3], Block.holed(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6)))
+    torch.testing.assert_close(mixed, old, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 28, 1000])
+def test_chunks_of_rows_change_nothing(chunk_rows):
+    x, f, Y, rows, s2 = _problem(2)
+    leaves, sample = _leaves(x, f, s2), Sample(3, 0.4)
+    whole = masked_evidence(x, f, s2, _block(Y, rows), sample=sample)
+    cut = masked_evidence(x, f, s2, _block(Y, rows), sample=sample, chunk_rows=chunk_rows)
+    torch.testing.assert_close(cut, whole)
+    for a, b in zip(torch.autograd.grad(cut, leaves), torch.autograd.grad(whole, leaves), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("sizes", [(9,), (4, 5)])
+def test_a_sample_of_columns_is_unbiased_and_so_is_its_gradient(sizes):
+    x, f, Y, rows, s2 = _problem(2)
+    leaves, block = _leaves(x, f, s2), _block(Y, rows, sizes)
+    exact = masked_evidence(x, f, s2, block)
+    # with 2 of 9 columns the start decides by its tenths of 2/9
+    starts = [(i + 0.5) / 90 for i in range(90)]
+    sampled = torch.stack([masked_evidence(x, f, s2, block, sample=Sample(2, start)) for start in starts])
+    torch.testing.assert_close(sampled.mean(), exact, rtol=1e-10, atol=1e-9)
+    assert float(sampled.detach().std()) > 0
+    means = torch.autograd.grad(sampled.mean(), leaves)
+    for a, b in zip(means, torch.autograd.grad(exact, leaves), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
+
+
+def test_every_column_is_as_likely_to_be_sampled():
+    counts = torch.zeros(7)
+    for i in range(700):
+        chosen, share = Sample(3, (i + 0.5) / 700).of(7, torch.device("cpu"))
+        assert len(chosen.unique()) == 3
+        assert share == pytest.approx(7 / 3)
+        counts[chosen] += 1
+    torch.testing.assert_close(counts, torch.full((7,), 300.0))
+
+
+def test_means_that_are_not_solved_to_the_end_only_lower_the_value():
+    x, f, Y, rows, s2 = _problem(2)
+    exact, rough = (masked_evidence(x, f, s2, _block(Y, rows, (9,)), tol=tol) for tol in (TIGHT, 10.0))
+    assert float(rough) < float(exact)
+
+
+def test_single_precision_products_agree_with_double():
+    x, f, Y, rows, s2 = _problem(2)
+    exact = masked_evidence(x, f, s2, _block(Y, rows))
+    single = masked_evidence(x.float(), f, s2, _block(Y.float(), rows))
+    assert single.dtype == torch.float64
+    assert abs(float(single - exact)) < 1e-4 * abs(float(exact))
+
+
+def test_a_holed_block_counts_observed_entries():
+    _, _, Y, rows, _ = _problem(1)
+    block = _block(Y, rows)
+    assert block.n_entries == int((~Y.isnan()).sum())
+    assert block.square == pytest.approx(float(Y.nan_to_num().square().sum()))
