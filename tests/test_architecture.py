@@ -16,7 +16,7 @@ PACKAGE = "bochner"
 FLOORS: dict[str, str] = {
     "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.columns data.scaling data.checks data.support data.views data.batches
+        data.batches data.columns data.scaling data.checks data.support data.views
         data.table data.csv_files data.array_files data.readers data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
@@ -36,7 +36,7 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.embeddings inference.initialise inference.local_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.completion
-        inference.diagnose inference.train inference.coordinate inference.mixture inference.files
+        inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",

@@ -14,6 +14,7 @@ from bochner.data.columns import (
     ColumnNames,
     FloatArray,
     IntArray,
+    columns_of,
     resolve_views,
 )
 from bochner.data.scaling import Scaling
@@ -70,11 +71,11 @@ class Views:
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
         own = self.columns[view]
-        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(np.take(self.X, own, axis=1))
+        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(columns_of(self.X, own))
 
     def blocks(self, view: str) -> list[Block]:
         """Return the missingness blocks of one view; see `blocks`."""
-        return blocks(~np.isnan(self.X[:, self.columns[view]]))
+        return blocks(~np.isnan(columns_of(self.X, self.columns[view])))
 
 
 def blocks(observed: BoolArray) -> list[Block]:

@@ -129,7 +129,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         scaled = {view: data.scaled(view) for view in data.names}
         shown, stand_in = plans.stand_ins(data, scaled, plan, offsets)
         blocks = plans.blocks(data, scaled, plan, offsets)
-        self._fit = fit_model(blocks, lambda: plans.filled(shown), plan, stand_in)
+        self._fit = fit_model(blocks, lambda rows: plans.filled(shown, rows), plan, stand_in)
         self._set_attributes(values, plan)
         self._set_embedding(values, offsets)
         if plan.checkpoint is not None and not self.interrupted_:
@@ -168,7 +168,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         saving.save(self, path)
 
     def _set_attributes(self, values: FloatArray, plan: Any) -> None:
-        fit, jacobian = self._fit, float(self._scaling.log_jacobian(~np.isnan(values)).sum())
+        counts = np.count_nonzero(~np.isnan(values), axis=0)
+        fit, jacobian = self._fit, float(self._scaling.log_jacobian(counts))
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.columns import columns_of
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.inference.embeddings import TSNE_DIMENSIONS
@@ -25,10 +26,12 @@ from bochner.objectives.statistics import Block
 FloatArray = NDArray[np.floating[Any]]
 
 MAX_ITER = 3000
+# The decay, when training has all its features, as a share of the steps before it.
+DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Above so many rows a model is trained on landmarks first.
-LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
+LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
 
@@ -76,6 +79,7 @@ def make(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
             learning_rate=float(estimator.learning_rate),
             tol=float(estimator.tol),
+            decay=DECAY,
         ),
         seed=seed,
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
@@ -169,8 +173,8 @@ def blocks(
         own = []
         for rows, columns in data.blocks(view):
             whole = len(rows) == data.X.shape[0]
-            part = scaled[view][:, columns] if whole else scaled[view][np.ix_(rows, columns)]
-            Y = torch.tensor(part, dtype=plan.dtype, device=plan.device)
+            part = columns_of(scaled[view], columns) if whole else scaled[view][np.ix_(rows, columns)]
+            Y = torch.from_numpy(part).to(plan.device, plan.dtype)
             index = None if whole else torch.tensor(rows, device=plan.device)
             own.append(Block.of(Y, index, torch.tensor(columns)))
         out.append(tuple(own))
@@ -217,9 +221,9 @@ def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
     return Block.of(Y[index], index)
 
 
-def filled(scaled: Mapping[str, FloatArray]) -> NDArray[np.float64]:
-    """Return all views side by side with missing entries at their column's mean, for starts only."""
-    return np.nan_to_num(np.hstack(list(scaled.values())).astype(np.float64))
+def filled(scaled: Mapping[str, FloatArray], rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return some rows of all views side by side, missing entries at their column's mean, for starts only."""
+    return np.nan_to_num(np.hstack([own[rows] for own in scaled.values()]).astype(np.float64))
 
 
 def subset(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
+from bochner.data.batches import chunks
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators import likelihoods
@@ -25,6 +26,7 @@ from bochner.inference.plan import Fit
 FloatArray = NDArray[np.floating[Any]]
 
 _SCORE_SAMPLES = 256
+_ROWS = 8192
 # Views that are not Gaussian need a quadrature at every entry.
 _LOCAL_SCORE_SAMPLES = 64
 
@@ -77,7 +79,11 @@ class PredictionMixin(TransformerMixin):
 
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         self._warn_of_empty(values)
-        return place(self._fit.posterior, self._candidates, self._split(values), offsets)
+        parts = []
+        for rows in chunks(values.shape[0], _ROWS):  # scaled copies in float64 are of so many rows at a time
+            own = [None if offset is None else offset[rows] for offset in offsets]
+            parts.append(place(self._fit.posterior, self._candidates, self._split(values[rows]), own))
+        return Placement.joined(parts)
 
     def _warn_of_empty(self, values: FloatArray) -> None:
         empty = np.isnan(values).all(axis=1)

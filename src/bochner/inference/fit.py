@@ -7,12 +7,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.inference import landmarks
 from bochner.inference.checkpoint import Checkpoint
 from bochner.inference.initialise import FloatArray
-from bochner.inference.plan import Fit, Plan, Stopped, evaluate
+from bochner.inference.plan import EVALUATION_DRAWS, Fit, Plan, Stopped, evaluate
 from bochner.inference.posterior import ViewPosterior, weights_posterior
 from bochner.inference.progress import progress_bar
 from bochner.inference.race import Race
@@ -21,14 +23,18 @@ from bochner.inference.train import State, Trainer
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data
 
+Filled = Callable[[slice | NDArray[np.int64]], FloatArray]
+
 _POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
 # Beyond so many rows the noise of one draw of the latents averages out over rows.
 _MANY_ROWS = 10_000
-_JOINT_DRAWS = 8
+_JOINT_DRAWS = 4
+# Draws of the final bound then: its standard error falls with the rows, too.
+_FEW_DRAWS = 8
 
 
-def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None) -> Fit:
+def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) -> Fit:
     """Fit a latent variable model.
 
     Parameters
@@ -36,7 +42,7 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     data : tuple over views of tuples of Block
         Scaled, on the plan's device.
     filled : callable
-        Returns the scaled data with missing entries at 0, for the starts that need them.
+        Rows -> scaled data with missing entries at 0, for the starts that need them.
     plan : Plan
     stand_in : tuple over views of tuples of Block, optional
         Gaussian data in place of those of views that are not Gaussian: where such a model starts.
@@ -67,8 +73,10 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
         warnings.warn(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning, stacklevel=3)
     model, report = trainer.module, None
     if index is not None:
-        model, report = _on_all_rows(model, data, chosen, index, plan, joint=stopped != "interrupted")
-    value, error = evaluate(model, data, plan, "final")
+        every = rotation.apply(data)
+        model, report = _on_all_rows(model, every, rotated, index, plan, joint=stopped != "interrupted")
+    n_draws = _FEW_DRAWS if plan.n_rows > _MANY_ROWS else EVALUATION_DRAWS
+    value, error = evaluate(model, data, plan, "final", n_draws=n_draws)
     latents = model.latents.mean.detach().double().cpu()
     kernels = tuple(view.kernel.cpu() for view in model.views)
     posterior, history = _posterior(model, data, plan), list(trainer.state.history)
@@ -76,33 +84,34 @@ def fit(data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data
     return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped))
 
 
-def _on_landmarks(
-    filled: Callable[[], FloatArray], plan: Plan, index: Tensor | None
-) -> tuple[Callable[[], FloatArray], Plan]:
+def _on_landmarks(filled: Filled, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
     """Return what starts are made of for the rows that training sees, and the plan for them."""
     if index is None:
-        return filled, plan
+        return lambda: filled(slice(None)), plan
     rows = index.numpy()
     starts = tuple(s if isinstance(s, str) else s[rows] for s in plan.starts)
-    return lambda: filled()[rows], replace(plan, starts=starts)
+    return lambda: filled(rows), replace(plan, starts=starts)
 
 
 def _on_all_rows(
     model: LatentVariableModel, data: Data, chosen: Data, index: Tensor, plan: Plan, joint: bool
 ) -> tuple[LatentVariableModel, dict[str, float]]:
-    """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound."""
-    placed = landmarks.spread(model, _posterior(model, chosen, plan), data, index, plan.n_rows)
-    rotated, _ = rotate(data, plan.truncation, plan.seed)
-    before, _ = evaluate(placed, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
+    """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound.
+
+    Data and chosen are the rotated columns of all rows and of the landmarks.
+    """
+    posterior = landmarks.as_if_whole(_posterior(model, landmarks.narrow(chosen), plan), chosen)
+    placed = landmarks.spread(model, posterior, landmarks.narrow(data), index, plan.n_rows)
+    before, _ = evaluate(placed, data, plan, "joint", n_draws=_JOINT_DRAWS)
     report = {"n": index.shape[0], "elbo_placed": before, "elbo_joint": before}
     if not joint:
         return placed, report
     trained = copy.deepcopy(placed)
     try:
-        landmarks.train_jointly(trained, rotated, plan)
+        landmarks.train_jointly(trained, data, plan)
     except KeyboardInterrupt:
         warnings.warn("Interrupted: the steps over all rows were cut short.", UserWarning, stacklevel=4)
-    after, _ = evaluate(trained, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
+    after, _ = evaluate(trained, data, plan, "joint", n_draws=_JOINT_DRAWS)
     return (trained, {**report, "elbo_joint": after}) if after > before else (placed, report)
 
 

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.data.batches import chunks
+
+_ROWS = 8192
+
 
 @dataclass(frozen=True)
 class Block:
@@ -63,7 +67,9 @@ class Block:
     def of(cls, Y: Tensor, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
         """Build a block and its square."""
         columns = torch.arange(Y.shape[1]) if columns is None else columns
-        return cls(Y, rows, columns, float(Y.double().square().sum()))
+        # in parts: a whole copy in float64 is twice the data
+        square = sum((float(Y[part].double().square().sum()) for part in chunks(Y.shape[0], _ROWS)), 0.0)
+        return cls(Y, rows, columns, square)
 
 
 @dataclass(frozen=True)
