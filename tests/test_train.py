@@ -48,10 +48,7 @@ def _failing(point: Point, steps, fault):
 
 def _state(trainer: Trainer[Point]):
     moments = trainer.optimiser.state_dict()["state"][0]
-    return [
-        trainer.module.place.detach().clone(),
-        *(torch.as_tensor(moments[k]).clone() for k in ("step", "exp_avg", "exp_avg_sq")),
-    ]
+    return [trainer.module.place.detach().clone(), *(moments[k].clone() for k in ("step", "exp_avg", "exp_avg_sq"))]
 
 
 def _same(a, b) -> bool:

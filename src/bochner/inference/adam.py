@@ -24,7 +24,7 @@ class Adam:
 
     def __init__(self, module: nn.Module, learning_rate: float) -> None:
         self.parameters, self.learning_rate = list(module.parameters()), learning_rate
-        self._state: dict[int, dict[str, Any]] = {}
+        self._state: dict[int, dict[str, Tensor]] = {}
 
     def step(self) -> None:
         """Move every parameter that has a gradient."""
@@ -35,13 +35,18 @@ class Adam:
 
     def _move(self, i: int, parameter: Tensor, gradient: Tensor) -> None:
         own = self._state.setdefault(
-            i, {"step": 0, "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+            i,
+            {
+                "step": torch.zeros((), dtype=torch.int64),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            },
         )
-        own["step"] = int(own["step"]) + 1
+        count = int(own["step"].add_(1))
         mean = own["exp_avg"].lerp_(gradient, 1.0 - _FIRST)
         square = own["exp_avg_sq"].mul_(_SECOND).addcmul_(gradient, gradient, value=1.0 - _SECOND)
-        scale = (square / (1.0 - _SECOND ** own["step"])).sqrt_().add_(_EPS)
-        parameter.addcdiv_(mean, scale, value=-self.learning_rate / (1.0 - _FIRST ** own["step"]))
+        scale = (square / (1.0 - _SECOND**count)).sqrt_().add_(_EPS)
+        parameter.addcdiv_(mean, scale, value=-self.learning_rate / (1.0 - _FIRST**count))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments by number of the parameter, as torch's optimisers do."""
