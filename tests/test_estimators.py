@@ -111,6 +111,18 @@ def test_several_starts_are_raced_and_the_best_goes_on():
     assert best["init"] != "random"
 
 
+def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
+    X = _data()[:20].copy()
+    X[3, 2], X[7, :5], X[11] = np.nan, np.nan, np.nan
+    with pytest.warns(DataWarning, match="nothing observed"):
+        whole, whole_std = fitted.transform(X, return_std=True)
+    monkeypatch.setattr(prediction, "_ROWS", 7)
+    with pytest.warns(DataWarning, match="nothing observed"):
+        parts, parts_std = fitted.transform(X, return_std=True)
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(parts_std, whole_std, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 25), (200, 50)])
 def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
     seen, original = {}, race.draw
