@@ -41,7 +41,7 @@ FLOORS: dict[str, str] = {
         inference.holed_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.leave_out
         inference.completion inference.tempering inference.held_out inference.calibration
-        inference.diagnose inference.train inference.coordinate inference.mixture inference.files
+        inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",

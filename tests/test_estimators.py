@@ -15,8 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import CollapseWarning, DataWarning, InputError
 from bochner.estimators import prediction
-from bochner.inference import diagnose, plan
+from bochner.inference import diagnose, plan, race
 from bochner.inference.diagnose import CollapseReport
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -108,6 +109,45 @@ def test_several_starts_are_raced_and_the_best_goes_on():
     pca = NGMVLVM(**SMALL).fit(_data())
     assert pca.starts_[0]["elbo_start"] == pytest.approx(model.starts_[0]["elbo_start"], rel=1e-9)
     assert best["init"] != "random"
+
+
+def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
+    X = _data()[:20].copy()
+    X[3, 2], X[7, :5], X[11] = np.nan, np.nan, np.nan
+    with pytest.warns(DataWarning, match="nothing observed"):
+        whole, whole_std = fitted.transform(X, return_std=True)
+    monkeypatch.setattr(prediction, "_ROWS", 7)
+    with pytest.warns(DataWarning, match="nothing observed"):
+        parts, parts_std = fitted.transform(X, return_std=True)
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(parts_std, whole_std, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 25), (200, 50)])
+def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
+    seen, original = {}, race.draw
+
+    def draw(model, count, sampling, seed, purpose, step, budget=None):
+        seen[step] = count
+        return original(model, count, sampling, seed, purpose, step, budget)
+
+    monkeypatch.setattr(race, "draw", draw)
+    model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
+    assert model.n_frequencies_ == n_frequencies
+    assert [seen[step] for step in range(30)] == [early] * 20 + [n_frequencies] * 10
+
+
+@pytest.mark.parametrize("others", [{"likelihood": "poisson"}, {"kernel": DirichletProcessMixture()}])
+def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_throughout(monkeypatch, others):
+    counts, seen, original = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float), set(), race.draw
+
+    def draw(model, count, sampling, seed, purpose, step, budget=None):
+        seen.add(count)
+        return original(model, count, sampling, seed, purpose, step, budget)
+
+    monkeypatch.setattr(race, "draw", draw)
+    RandomFeatureLVM(**{**SMALL, "n_frequencies": 32, "max_iter": 4, **others}).fit(counts)
+    assert seen == {32}
 
 
 def test_the_bound_is_in_original_units():

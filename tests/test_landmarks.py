@@ -6,7 +6,13 @@ import torch
 
 from bochner import NGMVLVM, datasets
 from bochner.errors import InputError
-from bochner.inference.landmarks import choose, rows_of, take
+from bochner.inference.landmarks import as_if_whole, choose, narrow, rows_of, spread, take
+from bochner.inference.posterior import weights_posterior
+from bochner.inference.rotation import rotate
+from bochner.kernels.stationary import RBF
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.statistics import Block
 
 
@@ -121,3 +127,23 @@ def test_values_that_make_no_sense_are_refused(bad, curve):
     name = next(iter(bad))
     with pytest.raises((InputError, ValueError), match=f"The '{name}' parameter of NGMVLVM must be"):
         NGMVLVM(**QUICK, **bad).fit(curve.data)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
+    source = torch.Generator().manual_seed(dim)
+    x = torch.randn(60, dim, generator=source)
+    Y = (x @ torch.randn(dim, 4, generator=source)).sin() @ torch.randn(4, 40, generator=source)
+    Y += 0.05 * torch.randn(60, 4, generator=source) @ torch.randn(4, 40, generator=source)
+    index, whole = torch.arange(0, 60, 2), ((Block.of(Y),),)
+    some = take(whole, index, 60)
+    turned, rotation = rotate(some, 0.0, seed=0)
+    assert rotation.ranks[0] <= 8
+    latents = GaussianLatents(x[index], torch.full((30, dim), -3.0))
+    model = LatentVariableModel(latents, [View("view", RBF(1.0), Gaussian(0.05))])
+    options = {"n_frequencies": 16, "n_draws": 2, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
+    plain = spread(model, weights_posterior(model, some, **options), whole, index, 60)
+    posterior = as_if_whole(weights_posterior(model, narrow(turned), **options), turned)
+    less = spread(model, posterior, narrow(rotation.apply(whole)), index, 60)
+    torch.testing.assert_close(plain.latents.mean, less.latents.mean, rtol=0, atol=5e-3)
+    torch.testing.assert_close(plain.latents.log_std, less.latents.log_std, rtol=0, atol=5e-2)

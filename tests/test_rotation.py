@@ -83,3 +83,16 @@ def test_both_sides_of_the_singular_value_decomposition_agree():
         assert less.Y.shape[1] == int((left <= 0.05).nonzero()[0, 0]) + 1
         assert report.dropped[0] == pytest.approx(float(left[less.Y.shape[1] - 1]), abs=1e-9)
     assert _value(x, f, s2, wide)[0].isfinite()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_the_basis_of_some_rows_gives_a_bound_for_others(dim):
+    x, f, s2, block = _problem(dim, 60, 300, rank=8, noise=0.2)
+    some = Block.of(block.Y[:20], None, block.columns)
+    _, rotation = rotate(((some,),), 0.1, seed=0)
+    ((less,),) = rotation.apply(((block,),))
+    assert less.Y.shape == (60, rotation.ranks[0])
+    assert (less.n_columns, less.square) == (300, block.square)
+    full, value = _value(x, f, s2, block)[0], _value(x, f, s2, less)[0]
+    lost = block.square - float(less.Y.square().sum())
+    assert full - lost / (2 * s2.detach()) <= value < full

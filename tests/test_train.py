@@ -91,7 +91,7 @@ def test_training_takes_max_iter_steps_when_there_is_no_plateau(max_iter):
 
 def test_the_schedule_warms_up_stays_and_falls_linearly_to_zero():
     trainer, rates = _trainer(max_iter=130, tol=-math.inf, rate=0.5), []
-    trainer.run(on_step=lambda state: rates.append(trainer.optimiser.param_groups[0]["lr"]))
+    trainer.run(on_step=lambda state: rates.append(trainer.optimiser.learning_rate))
     warm = [0.5 * (i + 1) / 20 for i in range(20)]
     level = [0.5] * 80
     fall = [0.5 * (1 - i / 30) for i in range(30)]

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from bochner.data import columns as columns_module
+from bochner.data import scaling as scaling_module
 from bochner.data.views import Scaling, Views, blocks, check_finite, check_fit, check_kind, resolve_views
 from bochner.errors import DataWarning, InputError
 
@@ -233,3 +235,26 @@ def test_blocks_of_a_view_count_columns_within_it():
     observed = ~np.isnan(Views.fit(X, TWO).scaled("b"))
     found = [(r.tolist(), c.tolist()) for r, c in blocks(observed)]
     assert found == [([0, 1, 2, 3, 4, 5], [0]), ([0, 1, 3, 4, 5], [1])]
+
+
+def test_scaling_in_parts_is_scaling_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = (100.0 + rng.normal(size=(500, 5)) * [1, 2, 3, 40, 5]).astype(np.float32)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    X[:50, 1] = np.nan  # parts without any entry of a column, or of a view
+    columns = {"a": np.arange(1), "b": np.array([1]), "c": np.array([4, 2, 3])}
+    monkeypatch.setattr(scaling_module, "_ROWS", 7)
+    found = Scaling.fit(X, columns)
+    np.testing.assert_allclose(found.centre, np.nanmean(X, axis=0, dtype=np.float64), rtol=1e-12)
+    for own in columns.values():
+        expected = np.sqrt(np.nanmean((X[:, own].astype(np.float64) - found.centre[own]) ** 2))
+        np.testing.assert_allclose(found.scale[own], expected, rtol=1e-12)
+
+
+def test_neighbouring_columns_are_not_copied():
+    X = np.arange(12.0).reshape(3, 4)
+    assert np.shares_memory(columns_module.columns_of(X, np.array([1, 2])), X)
+    for own in ([1, 2], [2, 1], [0, 3], [], [3]):
+        np.testing.assert_array_equal(
+            columns_module.columns_of(X, np.array(own, dtype=np.intp)), X[:, np.array(own, dtype=np.intp)]
+        )

@@ -154,3 +154,10 @@ def _check_partition(columns: Mapping[str, IntArray], n_columns: int, column_nam
     if left:
         got = f"{listing(left)} in no view"
         raise InputError(message("every column of X in a view", got, "add them to a view or drop them from X"))
+
+
+def columns_of(X: FloatArray, own: IntArray) -> FloatArray:
+    """Return columns of X, shape (N, M_v): without a copy where they are neighbours."""
+    if own.size and (np.diff(own) == 1).all():
+        return X[:, own[0] : own[-1] + 1]
+    return np.take(X, own, axis=1)

@@ -9,9 +9,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.columns import BoolArray, FloatArray, IntArray
+from bochner.data.batches import chunks
+from bochner.data.columns import BoolArray, FloatArray, IntArray, columns_of
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
+
+_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,10 @@ class Scaling:
         """Measure centre and scale on the observed entries of X, shape (N, M); every column needs one."""
         if sp.issparse(X):
             return cls._fit_sparse(X, columns)
-        centre = np.asarray(np.nanmean(X, axis=0, dtype=np.float64))
+        centre = _means(X)
         scale = np.ones(X.shape[1])
         for own in columns.values():
-            scale[own] = _root_mean_square(X[:, own], centre[own])
+            scale[own] = _root_mean_square(columns_of(X, own), centre[own])
         return cls(centre, scale)
 
     @classmethod
@@ -85,12 +88,13 @@ class Scaling:
         """Map deviations, shape (N, M), back to the units of X: they scale and do not shift."""
         return np.multiply(std, self.scale, out=np.empty_like(std), casting="same_kind")
 
-    def log_jacobian(self, observed: BoolArray) -> NDArray[np.float64]:
+    def log_jacobian(self, observed: BoolArray | IntArray) -> NDArray[np.float64]:
         """Return what turns a log density of z into one of x: Σ −log(scale) over the observed entries of a row.
 
         Parameters
         ----------
         observed : ndarray of bool, shape (N, M)
+            Or counts of observed entries.
 
         Returns
         -------
@@ -100,10 +104,22 @@ class Scaling:
         return observed.astype(np.float64) @ -np.log(self.scale)
 
 
+def _means(X: FloatArray) -> NDArray[np.float64]:
+    """Means of the observed entries of every column: float64 sums, and no float64 copy of X."""
+    total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for rows in chunks(X.shape[0], _ROWS):
+        total += np.nansum(X[rows], axis=0, dtype=np.float64)
+        count += (~np.isnan(X[rows])).sum(axis=0)
+    return total / count
+
+
 def _root_mean_square(X: FloatArray, centre: NDArray[np.float64]) -> float:
-    Z = np.abs(X - centre)
-    peak = float(np.nanmax(Z))
+    parts = [X[rows] for rows in chunks(X.shape[0], _ROWS)]
+    peak = max(float(np.fmax.reduce(np.abs(part - centre), axis=None, initial=0.0)) for part in parts)
+    largest = max(float(np.fmax.reduce(np.abs(part), axis=None, initial=0.0)) for part in parts)
     # Constant columns leave rounding errors of the mean behind: they are 0, not a scale to divide by.
-    if peak <= 8 * np.finfo(np.float64).eps * float(np.nanmax(np.abs(X))):
+    if peak <= 8 * np.finfo(np.float64).eps * largest:
         return 1.0
-    return peak * float(np.sqrt(np.nanmean((Z / peak) ** 2)))  # divided by the peak, squares cannot overflow
+    # divided by the peak, squares cannot overflow
+    squares = sum(float(np.nansum(((part - centre) / peak) ** 2)) for part in parts)
+    return peak * float(np.sqrt(squares / sum(np.count_nonzero(~np.isnan(part)) for part in parts)))

@@ -16,6 +16,7 @@ from bochner.data.columns import (
     ColumnNames,
     FloatArray,
     IntArray,
+    columns_of,
     resolve_views,
 )
 from bochner.data.scaling import Scaling
@@ -72,7 +73,7 @@ class Views:
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
         own = self.columns[view]
-        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(np.take(self.X, own, axis=1))
+        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(columns_of(self.X, own))
 
     @property
     def sparse(self) -> bool:

@@ -199,7 +199,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         saving.save(self, path)
 
     def _set_attributes(self, values: FloatArray, plan: Any) -> None:
-        fit, jacobian = self._fit, float(self._log_jacobian(values).sum())
+        fit, jacobian = self._fit, self._total_log_jacobian(values)
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [

@@ -62,7 +62,7 @@ class NGMVLVM(LatentVariableEstimator):
         Of Adam.
     landmarks : int, "auto" or None, default="auto"
         Train on so many rows, place the others, then take a few steps over all (where every view is Gaussian); None
-        trains on all rows throughout. "auto": 4,000 of more than 6,000 rows.
+        trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
     truncation : float or "auto", default="auto"
         Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
         stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns.
@@ -95,9 +95,11 @@ class NGMVLVM(LatentVariableEstimator):
         ``transform`` of the training rows.
     embedding_std_ : ndarray of shape (N, D)
     elbo_, elbo_se_ : float
-        The bound on log p(X) over 32 fresh draws (8 where a view is not Gaussian) and its standard error, nats,
-        original units.
+        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian) and its
+        standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
+        One draw a step. Until the learning rate decays, steps take a quarter of the frequencies, at least 25, and the
+        bound rises when they become H; views that are not Gaussian have H throughout.
     n_iter_ : int
     converged_ : bool
         Whether the bound was level before ``max_iter``.
@@ -114,7 +116,7 @@ class NGMVLVM(LatentVariableEstimator):
     n_mixtures_, n_frequencies_ : int
         What "auto" became.
     starts_ : list of dict
-        Name and bound of every start before and after its race.
+        Name and bound of every start before and after its race, with as many frequencies as the race has.
     completion_ : dict of str to float or None
         How a row that lacks the view is completed, chosen on training rows: the exponent of its likelihood over the
         training latents, or None: by the row's own modes. Empty when there is one view.

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.data.columns import IntArray
+from bochner.data.columns import IntArray, columns_of
 from bochner.data.holes import split
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.views import Views
@@ -35,10 +35,12 @@ from bochner.objectives.statistics import Block
 FloatArray = NDArray[np.floating[Any]]
 
 MAX_ITER = 3000
+# The decay, when training has all its features, as a share of the steps before it.
+DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Above so many rows a model is trained on landmarks first.
-LANDMARK_ROWS, N_LANDMARKS = 6000, 4000
+LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
 # Numbers of a sparse X that may be dense at once.
@@ -92,6 +94,7 @@ def make(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
             learning_rate=float(estimator.learning_rate),
             tol=float(estimator.tol),
+            decay=DECAY,
         ),
         seed=seed,
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
@@ -213,8 +216,8 @@ def _sparse_block(data: Views, view: str, likelihood: Likelihood | None, offset:
 def _part(values: FloatArray, rows: IntArray, columns: IntArray, plan: Plan) -> tuple[Tensor, Tensor | None]:
     """Some rows and columns as a tensor, and the rows as an index; None when they are all."""
     all_rows = len(rows) == values.shape[0]
-    part = values[:, columns] if all_rows else values[np.ix_(rows, columns)]
-    Y = torch.tensor(part, dtype=plan.dtype, device=plan.device)
+    part = columns_of(values, columns) if all_rows else values[np.ix_(rows, columns)]
+    Y = torch.from_numpy(part).to(plan.device, plan.dtype)
     return Y, None if all_rows else torch.tensor(rows, device=plan.device)
 
 

@@ -23,12 +23,13 @@ from bochner.errors import DataWarning, InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference import completion, predict
-from bochner.inference.place import Placement, joined, place
+from bochner.inference.place import Placement, place
 from bochner.inference.plan import Fit
 
 FloatArray = NDArray[np.floating[Any]]
 
 _SCORE_SAMPLES = 256
+_ROWS = 8192
 # Views that are not Gaussian need a quadrature at every entry.
 _LOCAL_SCORE_SAMPLES = 64
 
@@ -83,14 +84,14 @@ class PredictionMixin(TransformerMixin):
         parts = [
             place(self._fit.posterior, self._candidates, rows, own) for rows, own in self._dense_parts(values, offsets)
         ]
-        return parts[0] if len(parts) == 1 else joined(parts)
+        return Placement.joined(parts)
 
     def _dense_parts(
         self, values: FloatArray, offsets: list[Tensor | None]
     ) -> Iterator[tuple[list[Tensor], list[Tensor | None]]]:
-        """Yield rows by view, dense and scaled, with their offsets: a sparse matrix part by part, others whole."""
+        """Yield rows by view, dense and scaled, with their offsets: part by part, copies in float64 as well."""
         n = values.shape[0]
-        for rows in chunks(n, ROWS if sp.issparse(values) else n):
+        for rows in chunks(n, ROWS if sp.issparse(values) else _ROWS):
             yield self._split(dense_rows(values, rows)), [None if o is None else o[rows] for o in offsets]
 
     def _warn_of_empty(self, values: FloatArray) -> None:
@@ -229,6 +230,12 @@ class PredictionMixin(TransformerMixin):
         if sp.issparse(values):
             return np.full(values.shape[0], -np.log(self._scaling.scale).sum())
         return self._scaling.log_jacobian(~np.isnan(values))
+
+    def _total_log_jacobian(self, values: FloatArray) -> float:
+        """The sum of `_log_jacobian` over rows, without a mask in float64."""
+        if sp.issparse(values):
+            return float(self._log_jacobian(values).sum())
+        return float(self._scaling.log_jacobian(np.count_nonzero(~np.isnan(values), axis=0)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Draw new rows from the fitted model: latents from the prior, noise included.

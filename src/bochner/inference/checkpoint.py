@@ -100,6 +100,5 @@ def restore(trainer: Trainer[Any], tensors: dict[str, Tensor], header: dict[str,
         if name.startswith("optimiser."):
             _, index, slot = name.split(".")
             slots.setdefault(int(index), {})[slot] = tensor
-    groups = trainer.optimiser.state_dict()["param_groups"]
-    trainer.optimiser.load_state_dict({"state": slots, "param_groups": groups})
+    trainer.optimiser.load_state_dict({"state": slots})
     trainer.resume(State(**header["state"]))

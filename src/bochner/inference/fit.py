@@ -32,7 +32,9 @@ _POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
 # Beyond so many rows the noise of one draw of the latents averages out over rows.
 _MANY_ROWS = 10_000
-_JOINT_DRAWS = 8
+_JOINT_DRAWS = 4
+# Draws of the final bound then: its standard error falls with the rows, too.
+_FEW_DRAWS = 8
 
 
 def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) -> Fit:
@@ -86,8 +88,10 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
         report = {"n": index.shape[0], "elbo_placed": value, "elbo_joint": value}
     else:
         if index is not None:
-            model, report = _on_all_rows(model, data, chosen, index, plan, joint=stopped != "interrupted")
-        value, error = evaluate(model, data, plan, "final", weighted=False)
+            every = rotation.apply(data)
+            model, report = _on_all_rows(model, every, rotated, index, plan, joint=stopped != "interrupted")
+        n_draws = _FEW_DRAWS if plan.n_rows > _MANY_ROWS else None
+        value, error = evaluate(model, data, plan, "final", n_draws=n_draws, weighted=False)
     latents = model.latents.mean.detach().double().cpu()
     kernels = tuple(view.kernel.cpu() for view in model.views)
     posterior, history = _posterior(model, data, plan, anchors), list(trainer.state.history)
@@ -107,19 +111,22 @@ def _on_landmarks(filled: Filled, plan: Plan, index: Tensor | None) -> tuple[Cal
 def _on_all_rows(
     model: LatentVariableModel, data: Data, chosen: Data, index: Tensor, plan: Plan, joint: bool
 ) -> tuple[LatentVariableModel, dict[str, float]]:
-    """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound."""
-    placed = landmarks.spread(model, _posterior(model, chosen, plan), data, index, plan.n_rows)
-    rotated, _ = rotate(data, plan.truncation, plan.seed, plan.likelihoods)
-    before, _ = evaluate(placed, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
+    """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound.
+
+    Data and chosen are the rotated columns of all rows and of the landmarks.
+    """
+    posterior = landmarks.as_if_whole(_posterior(model, landmarks.narrow(chosen), plan), chosen)
+    placed = landmarks.spread(model, posterior, landmarks.narrow(data), index, plan.n_rows)
+    before, _ = evaluate(placed, data, plan, "joint", n_draws=_JOINT_DRAWS)
     report = {"n": index.shape[0], "elbo_placed": before, "elbo_joint": before}
     if not joint:
         return placed, report
     trained = copy.deepcopy(placed)
     try:
-        landmarks.train_jointly(trained, rotated, plan)
+        landmarks.train_jointly(trained, data, plan)
     except KeyboardInterrupt:
         warnings.warn("Interrupted: the steps over all rows were cut short.", UserWarning, stacklevel=4)
-    after, _ = evaluate(trained, rotated, plan, "joint", n_draws=_JOINT_DRAWS)
+    after, _ = evaluate(trained, data, plan, "joint", n_draws=_JOINT_DRAWS)
     return (trained, {**report, "elbo_joint": after}) if after > before else (placed, report)
 
 

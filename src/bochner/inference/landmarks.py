@@ -21,7 +21,7 @@ from bochner.objectives.anchors import Anchors, anchored_elbo
 from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
-JOINT_STEPS = 30
+JOINT_STEPS = 20
 _JOINT_RATE = 0.3  # of the plan's learning rate: everything is near its place
 _CHUNK = 8192
 _LEAST_STD = 1e-3
@@ -80,6 +80,27 @@ def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
             y[rows[:, None], block.columns[None]] = block.values().double().cpu()
         out.append(y)
     return out
+
+
+def narrow(data: Data) -> Data:
+    """Return rotated views as views of so few columns: for placement, which asks for rows only."""
+    return tuple(
+        tuple(
+            block if block.Y.shape[1] == block.n_columns else replace(block, columns=torch.arange(block.Y.shape[1]))
+            for block in blocks
+        )
+        for blocks in data
+    )
+
+
+def as_if_whole(posterior: tuple[ViewPosterior, ...], data: Data) -> tuple[ViewPosterior, ...]:
+    """Let the uncertainty of the weights, which every column adds, weigh as that of all columns of rotated data."""
+    out = []
+    for view, blocks in zip(posterior, data, strict=True):
+        ratio = blocks[0].n_columns / blocks[0].Y.shape[1]
+        draws = tuple(replace(draw, covariance=ratio * draw.covariance) for draw in view.draws)
+        out.append(view if ratio == 1.0 else replace(view, draws=draws))
+    return tuple(out)
 
 
 def spread(
@@ -145,7 +166,7 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
     n_entries = sum(block.n_entries for blocks in data for block in blocks)
 
     def objective(step: int) -> Tensor:
-        return elbo(model, data, draw(model, plan.n_frequencies, plan.sampling, plan.seed, "joint", step)).total
+        return elbo(model, data, draw(model, plan.early_frequencies, plan.sampling, plan.seed, "joint", step)).total
 
     rate = _JOINT_RATE * plan.training.learning_rate
     options = replace(plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf)

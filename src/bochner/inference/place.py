@@ -47,6 +47,12 @@ class Placement:
     covariances: Tensor
     weights: Tensor
 
+    @classmethod
+    def joined(cls, parts: Sequence[Placement]) -> Placement:
+        """Put the rows of several placements one after the other."""
+        modes, covariances, weights = zip(*((p.modes, p.covariances, p.weights) for p in parts), strict=True)
+        return cls(torch.cat(modes), torch.cat(covariances), torch.cat(weights))
+
     @property
     def mean(self) -> Tensor:
         """The best mode, (n, D): a place that exists, where a mean of several modes may not."""
@@ -61,12 +67,6 @@ class Placement:
 
 
 Offsets = Sequence[Tensor | None]
-
-
-def joined(parts: Sequence[Placement]) -> Placement:
-    """Return the placement of several groups of rows, one after the other."""
-    modes, covariances, weights = zip(*((p.modes, p.covariances, p.weights) for p in parts), strict=True)
-    return Placement(torch.cat(modes), torch.cat(covariances), torch.cat(weights))
 
 
 def place(
@@ -117,7 +117,8 @@ def place(
         of_part = [None if offset is None else offset[index] for offset in offsets]
         target = target_for(views, part, dim, shared, of_part)
         if shared and conjugate:
-            scores = target.table(candidates)
+            # single precision: it only says where to start
+            scores = target.to(torch.float32).table(candidates.float())
         else:
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
@@ -132,6 +133,9 @@ def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Iterator[
     Views that are not Gaussian treat every entry by itself: of them it matters whether there is anything at all.
     """
     masks = [~y.isnan() for y in rows]
+    if all(bool(mask.all()) for mask in masks):
+        yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), _CHUNK))
+        return
     seen = torch.cat(
         [m if view.local is None else m.any(1, keepdim=True) for view, m in zip(views, masks, strict=True)], dim=1
     )
@@ -207,10 +211,11 @@ def _starts(scores: Tensor, candidates: Tensor, n_modes: int) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
     far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = []
-    for _ in range(n_modes):
+    for r in range(n_modes):
         best = candidates[scores.argmax(1)]
         starts.append(best)
-        scores = scores.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
+        if r + 1 < n_modes:
+            scores = scores.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
     return torch.stack(starts, dim=1)
 
 

@@ -16,7 +16,7 @@ from bochner.inference.initialise import FloatArray
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.models.layout import Layout
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
@@ -26,6 +26,8 @@ EVALUATION_DRAWS = 32
 # An evaluation of views that are not Gaussian costs as much as a step, and candidates share their draws.
 LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
+# A quarter of the frequencies, not below this, until the bound is level: a step costs a tenth and finds the same place.
+FEW_FREQUENCIES = 25
 Start = str | FloatArray
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
 
@@ -87,6 +89,17 @@ class Plan:
     column_budget: float = COLUMN_BUDGET
     layout: Layout | None = None
     weights: tuple[float, ...] | None = None
+
+    @property
+    def early_frequencies(self) -> int:
+        """H of the race and of training up to the decay.
+
+        Views that are not Gaussian, and kernels that are made for one number of points, have H throughout.
+        """
+        local = any(isinstance(own, LocalLikelihood) for own in self.likelihoods or ())
+        if local or any(kernel.prepared(self.n_frequencies) is not kernel for kernel in self.kernels):
+            return self.n_frequencies
+        return min(self.n_frequencies, max(FEW_FREQUENCIES, self.n_frequencies // 4))
 
     def digest(self, data: Data) -> str:
         """Return the fingerprint of this fit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,9 @@ class Race:
         n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 
         def objective(step: int) -> Tensor:
-            draws = draw(model, plan.n_frequencies, plan.sampling, seed, "train", step, plan.column_budget)
+            few = trainer.state.decay_from is None
+            n_frequencies = plan.early_frequencies if few else plan.n_frequencies
+            draws = draw(model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget)
             bound = elbo(model, self.data, draws)
             absorb(model, bound)
             if step % REGROUP_STEPS == 0:
@@ -71,7 +74,8 @@ class Race:
             return bound.total
 
         between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
-        return Trainer(model, objective, n_entries, plan.training, between=between)
+        trainer = Trainer(model, objective, n_entries, plan.training, between=between)
+        return trainer
 
     def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
         """Train on the stand-ins, if there are any, and settle the sites there."""
@@ -93,7 +97,8 @@ class Race:
                 draws = draw(model, plan.n_frequencies, plan.sampling, plan.seed + index, "settle", step)
                 absorb(model, elbo(model, self.data, draws))
             regroup(model)
-        return Trainer(model, trainer.objective, trainer.n_entries, plan.training, between=trainer.between)
+        trainer.restart()
+        return trainer
 
     def run(self) -> Trainer[LatentVariableModel]:
         """Race all starts; a single one needs no race."""
@@ -106,20 +111,23 @@ class Race:
             if self._best is None:
                 self._best = trainer
             result: dict[str, Any] = {"init": name, "index": index, "steps": 0}
-            result["elbo"], result["elbo_se"] = evaluate(trainer.module, self.data, plan, "race", plan.column_budget)
+            result["elbo"], result["elbo_se"] = self._bound(trainer)
             result["elbo_start"] = result["elbo"]
             if len(plan.starts) > 1:
                 with progress_bar(f"start {name}", length, plan.shown) as bar:
                     trainer.run(until=length, on_step=bar)
                 result["steps"] = trainer.state.step
-                result["elbo"], result["elbo_se"] = evaluate(
-                    trainer.module, self.data, plan, "race", plan.column_budget
-                )
+                result["elbo"], result["elbo_se"] = self._bound(trainer)
             self.results.append(result)
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
         self.decided = True
         return self.best()
+
+    def _bound(self, trainer: Trainer[LatentVariableModel]) -> tuple[float, float]:
+        """Return the bound of a start, with as many features as the race has, and its standard error."""
+        plan = replace(self.plan, n_frequencies=self.plan.early_frequencies)
+        return evaluate(trainer.module, self.data, plan, "race", plan.column_budget)
 
     def best(self) -> Trainer[LatentVariableModel]:
         """Return the best trainer so far; at least one start must exist."""

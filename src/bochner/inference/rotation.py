@@ -41,10 +41,19 @@ class Rotation:
         Columns of every view in training.
     dropped : tuple of float
         Share of every view's squares that training does not see.
+    bases : tuple of Tensor of shape (M_v, r), or None where a view stays
     """
 
     ranks: tuple[int, ...]
     dropped: tuple[float, ...]
+    bases: tuple[Tensor | None, ...]
+
+    def apply(self, data: Data) -> Data:
+        """Rotate other rows of the same views: whatever the basis, the bound can only fall by it."""
+        return tuple(
+            blocks if basis is None else (_turned(blocks[0], basis),)
+            for blocks, basis in zip(data, self.bases, strict=True)
+        )
 
 
 def rotate(
@@ -66,15 +75,16 @@ def rotate(
     -------
     Data, Rotation
     """
-    out, ranks, dropped = [], [], []
+    out, ranks, dropped, bases = [], [], [], []
     for v, blocks in enumerate(data):
         one = likelihoods is None or _one_noise(likelihoods[v])
         whole = one and len(blocks) == 1 and blocks[0].seen is None
-        rotated, lost = _rotated(blocks[0], share, seed) if whole else (blocks[0], 0.0)
-        out.append((rotated, *blocks[1:]))
+        basis, lost = _basis(blocks[0], share, seed) if whole else (None, 0.0)
+        out.append(blocks if basis is None else (_turned(blocks[0], basis),))
         ranks.append(sum(block.Y.shape[1] for block in out[-1]))
         dropped.append(lost)
-    return tuple(out), Rotation(tuple(ranks), tuple(dropped))
+        bases.append(basis)
+    return tuple(out), Rotation(tuple(ranks), tuple(dropped), tuple(bases))
 
 
 def _one_noise(likelihood: Likelihood) -> bool:
@@ -82,10 +92,15 @@ def _one_noise(likelihood: Likelihood) -> bool:
     return isinstance(likelihood, Gaussian) and not likelihood.per_column
 
 
-def _rotated(block: Block, share: float, seed: int) -> tuple[Block, float]:
-    """Return a block in its leading singular vectors, and the share of squares it lost; itself if nothing is gained."""
+def _turned(block: Block, basis: Tensor) -> Block:
+    turned = torch.cat([block.Y[rows] @ basis for rows in chunks(block.Y.shape[0], _CHUNK)])
+    return Block(turned, block.rows, block.columns, block.square)
+
+
+def _basis(block: Block, share: float, seed: int) -> tuple[Tensor | None, float]:
+    """Return the leading singular vectors and the share of squares they lose; None if nothing is gained."""
     if isinstance(block.Y, SparseMatrix) and min(block.Y.shape) > _EXACT:
-        return block, 0.0  # its products are cut from sparse rows: what rotation would save is small
+        return None, 0.0  # its products are cut from sparse rows: what rotation would save is small
     squares, basis = _spectrum(block.Y, seed)
     total = max(block.square, 1e-300)
     left = 1.0 - squares.cumsum(0) / total  # the share lost with 1, 2, ... columns
@@ -94,10 +109,8 @@ def _rotated(block: Block, share: float, seed: int) -> tuple[Block, float]:
     enough = (left <= floor).nonzero()
     rank = int(enough[0, 0]) + 1 if enough.numel() else squares.shape[0] + 1
     if rank > _WORTHWHILE * block.n_columns:
-        return block, 0.0
-    turning = basis[:, :rank].to(block.Y.dtype)
-    turned = torch.cat([block.Y[rows] @ turning for rows in chunks(block.Y.shape[0], _CHUNK)])
-    return Block(turned, block.rows, block.columns, block.square), max(0.0, float(left[rank - 1]))
+        return None, 0.0
+    return basis[:, :rank].to(block.Y.dtype), max(0.0, float(left[rank - 1]))
 
 
 def _spectrum(Y: Tensor | SparseMatrix, seed: int) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner.errors import NumericalError, NumericalWarning
+from bochner.inference.adam import Adam
 
 Objective = Callable[[int], Tensor]
 OnStep = Callable[["State"], None]
@@ -113,10 +114,7 @@ class Trainer(Generic[Module]):
         self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
         self.between = between
         self.state = state or State()
-        # eps is tiny because gradients per entry are: the default would act as a hidden learning rate
-        self.optimiser = torch.optim.Adam(
-            module.parameters(), lr=options.learning_rate, betas=(0.9, 0.99), eps=1e-12, fused=True
-        )
+        self.optimiser = Adam(module, options.learning_rate)
         self._good = self._best = self._snapshot()
         self._best_value = -math.inf
 
@@ -142,6 +140,11 @@ class Trainer(Generic[Module]):
         """Whether the decay has ended."""
         start = self.state.decay_from
         return start is not None and self.state.step >= start + self._decay_length(start)
+
+    def restart(self) -> None:
+        """Forget the optimiser's moments: the parameters were changed by others."""
+        self.optimiser = Adam(self.module, self.options.learning_rate)
+        self._good = self._best = self._snapshot()
 
     def resume(self, state: State) -> None:
         """Continue from parameters and optimiser that were just restored."""
@@ -177,9 +180,7 @@ class Trainer(Generic[Module]):
 
     def _step(self) -> str | None:
         """Take one step; return the cause when it was not finite (the parameters are then left alone)."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.options.learning_rate * self._factor()
-        self.optimiser.zero_grad()
+        self.module.zero_grad()
         try:
             bound = self.objective(self.state.step)
             (-bound / self.n_entries).backward()  # type: ignore[no-untyped-call]
@@ -192,6 +193,7 @@ class Trainer(Generic[Module]):
         if not bool(torch.isfinite(norms).all()):
             names = [n for n, p in self.module.named_parameters() if p.grad is not None]
             return f"the gradient of {names[int((~torch.isfinite(norms)).nonzero()[0, 0])]} was not finite"
+        self.optimiser.learning_rate = self.options.learning_rate * self._factor()
         self.optimiser.step()
         self.state.history.append(value)
         self.state.step += 1

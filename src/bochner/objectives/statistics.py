@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from bochner.data.batches import chunks
 from bochner.data.sparse import SparseMatrix
+
+_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,10 @@ class Block:
     def of(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
         """Build a block and its square."""
         columns = torch.arange(Y.shape[1]) if columns is None else columns
-        square = Y.square() if isinstance(Y, SparseMatrix) else float(Y.double().square().sum())
+        if isinstance(Y, SparseMatrix):
+            return cls(Y, rows, columns, Y.square())
+        # in parts: a whole copy in float64 is twice the data
+        square = sum((float(Y[part].double().square().sum()) for part in chunks(Y.shape[0], _ROWS)), 0.0)
         return cls(Y, rows, columns, square)
 
     def take(self, index: Tensor, rows: Tensor | None = None) -> Block:
