@@ -18,7 +18,7 @@ FLOORS: dict[str, str] = {
     "F1 data and numbers": """
         data.batches data.columns data.sparse data.scaling data.checks data.support data.views data.holes
         data.table data.csv_files data.array_files data.join data.extras data.frames data.dense data.annotated
-        data.containers data.readers data metrics""",
+        data.containers data.readers data.arrays data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
         kernels.dirichlet_process kernels.nonstationary
@@ -47,7 +47,8 @@ FLOORS: dict[str, str] = {
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.latents estimators.weights estimators.docstrings
-        estimators.likelihoods estimators.constraints estimators.plans estimators.saving estimators.prediction
+        estimators.likelihoods estimators.constraints estimators.plans estimators.training_data
+        estimators.warn estimators.rows estimators.saving estimators.prediction
         estimators.base estimators.hide estimators.calibrate estimators.selection
         estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
+from bochner.data.arrays import Array, finite, matrix, same_rows, same_shape
 from bochner.errors import InputError, message
-
-Array = NDArray[np.float64]
 
 FOLDS = 5
 
@@ -39,8 +35,8 @@ def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Array:
     InputError
         For NaN or inf, unequal numbers of rows, or a constant true dimension.
     """
-    X, Z = _matrix("X_true", X_true), _matrix("Z", Z)
-    _same_rows({"X_true": X, "Z": Z})
+    X, Z = matrix("X_true", X_true), matrix("Z", Z)
+    same_rows({"X_true": X, "Z": Z})
     total = np.sum((X - X.mean(axis=0)) ** 2, axis=0)
     if not total.all():
         got = f"a constant dimension {int(np.argmin(total))}"
@@ -89,7 +85,7 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     InputError
         Labels are not one per row, or k does not fit the rows.
     """
-    Z = _matrix("Z", Z)
+    Z = matrix("Z", Z)
     y = np.asarray(labels)
     if y.shape != (len(Z),):
         raise InputError(message(f"labels of shape ({len(Z)},), one per row of Z", str(y.shape), "pass one per row"))
@@ -120,8 +116,8 @@ def trustworthiness(X: ArrayLike, Z: ArrayLike, k: int = 10) -> float:
     InputError
         Rows differ in number, or k does not fit them.
     """
-    X, Z = _matrix("X", X), _matrix("Z", Z)
-    _same_rows({"X": X, "Z": Z})
+    X, Z = matrix("X", X), matrix("Z", Z)
+    same_rows({"X": X, "Z": Z})
     if not 1 <= k < len(X) / 2:
         got = f"k={k} for {len(X)} rows"
         raise InputError(message("1 <= k < half the rows", got, "lower k or pass more rows"))
@@ -147,7 +143,7 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
         Shapes differ, a value is not finite, or nothing is left to compare.
     """
     a, b = (np.asarray(values, dtype=np.float64) for values in (true, predicted))
-    _same_shape({"true": a, "predicted": b})
+    same_shape({"true": a, "predicted": b})
     if mask is not None:
         chosen = np.asarray(mask)
         if chosen.dtype != np.bool_ or chosen.shape != a.shape:
@@ -156,7 +152,7 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
         a, b = a[chosen], b[chosen]
     if a.size == 0:
         raise InputError(message("entries to compare", "none", "pass a mask that is True somewhere"))
-    _finite({"true": a, "predicted": b})
+    finite({"true": a, "predicted": b})
     return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
@@ -231,7 +227,7 @@ def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None =
     if d.ndim != t.ndim + 1 or d.shape[1:] != t.shape or not len(d):
         do = "put the draws along the first axis"
         raise InputError(message(f"draws of shape (S, {', '.join(map(str, t.shape))})", f"{d.shape}", do))
-    _finite({"true": t, "draws": d})
+    finite({"true": t, "draws": d})
     uniform = np.random.default_rng(random_state).random(t.shape)
     return np.asarray(((d < t).sum(axis=0) + uniform * ((d == t).sum(axis=0) + 1)) / (len(d) + 1))
 
@@ -249,8 +245,8 @@ def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
     float
         1 - residual / total sum of squares after the best such map of one onto the other; in [0, 1], symmetric.
     """
-    A, B = _matrix("Z", Z), _matrix("other", other)
-    _same_rows({"Z": A, "other": B})
+    A, B = matrix("Z", Z), matrix("other", other)
+    same_rows({"Z": A, "other": B})
     A, B = A - A.mean(axis=0), B - B.mean(axis=0)
     total = float(np.sum(A**2) * np.sum(B**2))
     if total == 0:
@@ -275,8 +271,8 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
     InputError
         Shapes differ, an entry is not finite, or B is zero.
     """
-    a, b = _matrix("A", A), _matrix("B", B)
-    _same_shape({"A": a, "B": b})
+    a, b = matrix("A", A), matrix("B", B)
+    same_shape({"A": a, "B": b})
     size = np.linalg.norm(b)
     if size == 0:
         raise InputError(message("a reference B that is not zero", "zeros only", "exchange A and B"))
@@ -285,39 +281,9 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
 
 def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array, Array, Array]:
     t, m, s = (np.asarray(values, dtype=np.float64) for values in (true, mean, std))
-    _same_shape({"true": t, "mean": m, "std": s})
-    _finite({"true": t, "mean": m, "std": s})
+    same_shape({"true": t, "mean": m, "std": s})
+    finite({"true": t, "mean": m, "std": s})
     if t.size == 0 or (s < 0).any():
         got = "none" if t.size == 0 else f"{s.min()}"
         raise InputError(message("values with deviations of at least 0", got, "pass standard deviations"))
     return t, m, s
-
-
-def _matrix(name: str, values: ArrayLike) -> Array:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or array.size == 0:
-        got = f"shape {array.shape}"
-        raise InputError(message(f"{name} with shape (rows, columns)", got, "reshape it to one row per sample"))
-    _finite({name: array})
-    return array
-
-
-def _same_rows(arrays: Mapping[str, NDArray[Any]]) -> None:
-    if len({len(array) for array in arrays.values()}) > 1:
-        got = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
-        raise InputError(message("the same number of rows", got, "pass arrays of the same samples"))
-
-
-def _same_shape(arrays: Mapping[str, NDArray[Any]]) -> None:
-    if len({array.shape for array in arrays.values()}) > 1:
-        got = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        raise InputError(message("arrays of one shape", got, "pass matching arrays"))
-
-
-def _finite(arrays: Mapping[str, Array]) -> None:
-    for name, array in arrays.items():
-        bad = ~np.isfinite(array)
-        if bad.any():
-            place = tuple(int(i) for i in np.argwhere(bad)[0])
-            got = f"{array[place]} at {place}"
-            raise InputError(message(f"finite values in {name}", got, "leave out or mask missing entries"))

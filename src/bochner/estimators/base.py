@@ -19,14 +19,14 @@ from torch import Tensor
 
 from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
-from bochner.errors import CollapseWarning, DataWarning
-from bochner.estimators import constraints, latents, likelihoods, plans, saving
+from bochner.errors import CollapseWarning
+from bochner.estimators import constraints, latents, likelihoods, plans, saving, training_data, warn
 from bochner.estimators.prediction import PredictionMixin
 from bochner.inference import diagnose, tempering
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
-from bochner.likelihoods.negative_binomial import LARGEST, NegativeBinomial
+from bochner.likelihoods.negative_binomial import NegativeBinomial
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -133,13 +133,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
-        self._warn_of_rank(values, latents.resolve(self.latent, self.n_components, data.names).n_components)
+        warn.of_rank(values.shape, latents.resolve(self.latent, self.n_components, data.names).n_components)
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen)
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
-        shown, stand_in = plans.stand_ins(data, scaled, plan, offsets)
-        blocks = plans.blocks(data, scaled, plan, offsets)
-        self._fit = fit_model(blocks, lambda rows: plans.filled(shown, seed, rows), plan, stand_in)
+        shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
+        blocks = training_data.blocks(data, scaled, plan, offsets)
+        self._fit = fit_model(blocks, lambda rows: training_data.filled(shown, seed, rows), plan, stand_in)
         self._set_attributes(values, plan)
         self._set_embedding(values, offsets)
         if plan.checkpoint is not None and not self.interrupted_:
@@ -160,7 +160,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
         for view, own in chosen.items():
             if isinstance(own, LocalLikelihood):
-                rows = plans.telling(values, data.columns[view])
+                rows = training_data.telling(values, data.columns[view])
                 part = torch.tensor(dense_rows(values, rows)[:, data.columns[view]], dtype=torch.float64)
                 offset = offsets[view]
                 chosen[view] = own.initial(part, offset if offset is None or rows is None else offset[rows])
@@ -235,7 +235,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             )
 
     def _set_embedding(self, values: FloatArray, offsets: dict[str, Tensor | None]) -> None:
-        kept = plans.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
+        kept = training_data.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
         self._candidates = self._fit.latents[torch.from_numpy(kept)]
         own = list(offsets.values())
         self.completion_: dict[str, float | None] = {}
@@ -248,41 +248,25 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
-        kept_latents = placement.mean[torch.from_numpy(kept)]
-        self.variance_explained_ = diagnose.variance_explained(self._fit.posterior, kept_latents, kept_rows)
+        few = training_data.subset(len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_)
+        shown = self._split(dense_rows(values, kept[few]))
+        latents_shown = placement.mean[torch.from_numpy(kept[few])]
+        self.variance_explained_ = diagnose.variance_explained(self._fit.posterior, latents_shown, shown)
         gaussian = [view for view in self._fit.posterior if view.local is None]
         noise = {view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance))) for view in gaussian}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:
             some = torch.from_numpy(
-                plans.subset(values.shape[0], plans.fitting(_MOMENT_ROWS, values.shape[1]), self.seed_)
+                training_data.subset(values.shape[0], training_data.fitting(_MOMENT_ROWS, values.shape[1]), self.seed_)
             )
             rows = self._split(dense_rows(values, some.numpy()))
             of_some = [None if o is None else o[some] for o in own]
             moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean[some], rows, of_some)
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
-        self._warn_of_dispersion()
+        warn.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:
             warnings.warn(self.collapse_.advice(), CollapseWarning, stacklevel=3)
-
-    def _warn_of_dispersion(self) -> None:
-        for view, learned in self.dispersion_.items():
-            if np.ndim(learned) == 0 and float(learned) > 0.95 * LARGEST:
-                text = (
-                    f"The dispersion of view {view!r} reached {LARGEST:g}, its cap: its counts are as good as Poisson."
-                )
-                warnings.warn(f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning, stacklevel=4)
-
-    def _warn_of_rank(self, values: FloatArray, n_components: int) -> None:
-        limit = min(values.shape[0] - 1, values.shape[1])
-        if n_components > limit:
-            warnings.warn(
-                f"n_components={n_components} is above the rank the data can have ({limit}): "
-                "the further dimensions can only repeat the prior.",
-                DataWarning,
-                stacklevel=3,
-            )
 
     @property
     def latent_dims_(self) -> dict[str, tuple[int, ...]]:

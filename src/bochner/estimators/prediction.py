@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,29 +10,24 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner import random
-from bochner.data.batches import chunks
-from bochner.data.sparse import ROWS, canonical, dense_rows
-from bochner.data.views import Scaling, check_finite, check_kind
-from bochner.errors import DataWarning, InputError, message
-from bochner.estimators import likelihoods
-from bochner.estimators.likelihoods import SizeFactors
+from bochner.errors import InputError, message
+from bochner.estimators import warn
+from bochner.estimators.rows import RowsMixin
 from bochner.inference import completion, predict
 from bochner.inference.place import Placement, place
-from bochner.inference.plan import Fit
 
 FloatArray = NDArray[np.floating[Any]]
 
 _SCORE_SAMPLES = 256
-_ROWS = 8192
 # Views that are not Gaussian need a quadrature at every entry.
 _LOCAL_SCORE_SAMPLES = 64
 
 
-class PredictionMixin(TransformerMixin):
+class PredictionMixin(RowsMixin, TransformerMixin):
     """Placement, decoding, completion, densities and samples of a fitted latent variable model.
 
     A TransformerMixin itself, because ``set_output`` wraps a method only in the class that defines it.
@@ -42,12 +35,7 @@ class PredictionMixin(TransformerMixin):
 
     seed_: int
     completion_: dict[str, float | None]
-    embedding_: FloatArray
-    _fit: Fit
-    _scaling: Scaling
-    _columns: dict[str, NDArray[np.intp]]
     _candidates: Tensor
-    _size_factors: SizeFactors
 
     # -- latents of rows ---------------------------------------------------------------------------------------
 
@@ -74,41 +62,12 @@ class PredictionMixin(TransformerMixin):
         mean = placement.mean.numpy().astype(values.dtype)
         return (mean, placement.std.numpy().astype(values.dtype)) if return_std else mean
 
-    def _offsets(self, values: FloatArray, size_factors: Any) -> list[Tensor | None]:
-        """Return the logarithms of the rows' size factors, by view."""
-        own = {view.name: view.likelihood for view in self._fit.posterior}
-        return list(self._size_factors.offsets(values, size_factors, own, self._columns).values())
-
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
-        self._warn_of_empty(values)
+        warn.of_empty(values)
         parts = [
             place(self._fit.posterior, self._candidates, rows, own) for rows, own in self._dense_parts(values, offsets)
         ]
         return Placement.joined(parts)
-
-    def _dense_parts(
-        self, values: FloatArray, offsets: list[Tensor | None]
-    ) -> Iterator[tuple[list[Tensor], list[Tensor | None]]]:
-        """Yield rows by view, dense and scaled, with their offsets: part by part, copies in float64 as well."""
-        n = values.shape[0]
-        for rows in chunks(n, ROWS if sp.issparse(values) else _ROWS):
-            yield self._split(dense_rows(values, rows)), [None if o is None else o[rows] for o in offsets]
-
-    def _warn_of_empty(self, values: FloatArray) -> None:
-        if sp.issparse(values):
-            return  # zeros are observed
-        empty = np.isnan(values).all(axis=1)
-        if empty.any():
-            warnings.warn(
-                f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
-                "they are placed at the prior, mean 0 and deviation 1.",
-                DataWarning,
-                stacklevel=4,
-            )
-
-    def _split(self, values: FloatArray) -> list[Tensor]:
-        scaled = torch.from_numpy(self._scaling.apply(values.astype(np.float64)))
-        return [scaled[:, torch.from_numpy(own)] for own in self._columns.values()]
 
     # -- data from latents -------------------------------------------------------------------------------------
 
@@ -170,7 +129,7 @@ class PredictionMixin(TransformerMixin):
             do = "write NaN for what is to be predicted into a dense array of these rows"
             raise InputError(message("a dense X to complete", "a sparse one, whose zeros are observed values", do))
         values = self._validate(X, reset=False)
-        self._warn_of_empty(values)
+        warn.of_empty(values)
         rows, missing, offsets = self._split(values), np.isnan(values), self._offsets(values, size_factors)
         mixture = completion.Mixture(self._candidates, self.completion_)
         if n_draws is not None:
@@ -216,7 +175,7 @@ class PredictionMixin(TransformerMixin):
         """
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
-        self._warn_of_empty(values)
+        warn.of_empty(values)
         count = _SCORE_SAMPLES if all(view.local is None for view in self._fit.posterior) else _LOCAL_SCORE_SAMPLES
         densities = []
         for rows, own in self._dense_parts(values, offsets):
@@ -224,18 +183,6 @@ class PredictionMixin(TransformerMixin):
             densities.append(predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, own))
         total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
         return total
-
-    def _log_jacobian(self, values: FloatArray) -> NDArray[np.float64]:
-        """What turns log densities of rows as scaled into those in original units, (n,)."""
-        if sp.issparse(values):
-            return np.full(values.shape[0], -np.log(self._scaling.scale).sum())
-        return self._scaling.log_jacobian(~np.isnan(values))
-
-    def _total_log_jacobian(self, values: FloatArray) -> float:
-        """The sum of `_log_jacobian` over rows, without a mask in float64."""
-        if sp.issparse(values):
-            return float(self._log_jacobian(values).sum())
-        return float(self._scaling.log_jacobian(np.count_nonzero(~np.isnan(values), axis=0)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Draw new rows from the fitted model: latents from the prior, noise included.
@@ -288,47 +235,3 @@ class PredictionMixin(TransformerMixin):
         if view not in names:
             raise InputError(message(f"view= one of {names}", repr(view), "name a view"))
         return names.index(view)
-
-    # -- units and checks --------------------------------------------------------------------------------------
-
-    def _unscale(self, stacked: Tensor) -> FloatArray:
-        return self._scaling.undo(self._in_columns_of_X(stacked))
-
-    def _unscale_std(self, variance: Tensor) -> FloatArray:
-        return self._scaling.undo_std(self._in_columns_of_X(variance.sqrt()))
-
-    def _in_columns_of_X(self, stacked: Tensor) -> FloatArray:
-        """Views side by side, (n, M), become columns in the order of X: views need not be listed in that order."""
-        back = np.argsort(np.concatenate(list(self._columns.values())))
-        values: FloatArray = stacked.numpy()[:, back]
-        return values
-
-    def _validate(self, X: Any, *, reset: bool) -> FloatArray:
-        if not reset:
-            check_is_fitted(self)
-        check_kind(X)
-        values: FloatArray = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-        )
-        if sp.issparse(values):
-            values = canonical(values)
-        if not reset:
-            check_finite(values, self._columns, getattr(self, "feature_names_in_", None))
-            own = {view.name: view.likelihood for view in self._fit.posterior}
-            likelihoods.check(values, own, self._columns, getattr(self, "feature_names_in_", None))
-        return values
-
-    def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
-        check_is_fitted(self)
-        check_kind(Z)
-        values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
-        if values.shape[1] != self.embedding_.shape[1]:
-            got, want = f"{values.shape[1]} columns", f"Z with {self.embedding_.shape[1]} columns (latent dimensions)"
-            raise InputError(message(want, got, "pass latents, as transform returns them"))
-        return torch.tensor(values, dtype=torch.float64), values.dtype

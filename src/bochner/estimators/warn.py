@@ -1,0 +1,48 @@
+"""Warnings about data that a model can be fitted to, but that will disappoint."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from bochner.errors import DataWarning
+from bochner.likelihoods.negative_binomial import LARGEST
+
+
+def of_rank(shape: tuple[int, ...], n_components: int) -> None:
+    """Warn of more latent dimensions than data of a shape (N, M) can have."""
+    limit = min(shape[0] - 1, shape[1])
+    if n_components > limit:
+        warnings.warn(
+            f"n_components={n_components} is above the rank the data can have ({limit}): "
+            "the further dimensions can only repeat the prior.",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
+def of_dispersion(dispersion: Mapping[str, Any]) -> None:
+    """Warn of a shared dispersion at its cap."""
+    for view, learned in dispersion.items():
+        if np.ndim(learned) == 0 and float(learned) > 0.95 * LARGEST:
+            text = f"The dispersion of view {view!r} reached {LARGEST:g}, its cap: its counts are as good as Poisson."
+            warnings.warn(f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning, stacklevel=5)
+
+
+def of_empty(values: NDArray[Any]) -> None:
+    """Warn of rows with nothing observed; zeros of a sparse matrix are observed."""
+    if sp.issparse(values):
+        return
+    empty = np.isnan(values).all(axis=1)
+    if empty.any():
+        warnings.warn(
+            f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
+            "they are placed at the prior, mean 0 and deviation 1.",
+            DataWarning,
+            stacklevel=5,
+        )
