@@ -36,7 +36,8 @@ FLOORS: dict[str, str] = {
         objectives.assignment objectives.elbo objectives.krein objectives""",
     "F7 inference": """
         inference.embeddings inference.initialise inference.private inference.local_posterior inference.posterior
-        inference.local_targets inference.targets inference.place inference.predict inference.completion
+        inference.local_targets inference.targets inference.encoder inference.place
+        inference.predict inference.completion
         inference.diagnose inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence

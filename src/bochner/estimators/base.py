@@ -22,6 +22,7 @@ from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import constraints, latents, likelihoods, plans, saving
 from bochner.estimators.prediction import PredictionMixin
 from bochner.inference import completion, diagnose
+from bochner.inference import encoder as amortised
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -63,6 +64,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         latent: Any = "shared",
         view_weight: Any = None,
         noise: str = "view",
+        encoder: bool = False,
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -85,6 +87,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.latent = latent
         self.view_weight = view_weight
         self.noise = noise
+        self.encoder = encoder
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -218,6 +221,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         kept_rows = self._split(values[kept])
         kept_offsets = [None if o is None else o[torch.from_numpy(kept)] for o in own]
         self.completion_ = completion.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, kept_offsets)
+        self._encoder = amortised.learn(self._split(values), self._fit.latents, self.seed_) if self.encoder else None
         placement = self._place(values, own)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)

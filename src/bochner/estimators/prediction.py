@@ -19,6 +19,7 @@ from bochner.errors import DataWarning, InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference import completion, predict
+from bochner.inference.encoder import Encoder
 from bochner.inference.place import Placement, place
 from bochner.inference.plan import Fit
 
@@ -42,6 +43,7 @@ class PredictionMixin(TransformerMixin):
     _scaling: Scaling
     _columns: dict[str, NDArray[np.intp]]
     _candidates: Tensor
+    _encoder: Encoder | None
     _size_factors: SizeFactors
 
     # -- latents of rows ---------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ class PredictionMixin(TransformerMixin):
 
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         self._warn_of_empty(values)
-        return place(self._fit.posterior, self._candidates, self._split(values), offsets)
+        return place(self._fit.posterior, self._candidates, self._split(values), offsets, encoder=self._encoder)
 
     def _warn_of_empty(self, values: FloatArray) -> None:
         empty = np.isnan(values).all(axis=1)
