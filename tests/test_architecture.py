@@ -39,8 +39,8 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.low_rank inference.embeddings inference.initialise inference.private inference.local_posterior
         inference.holed_posterior inference.posterior
-        inference.local_targets inference.targets inference.place inference.predict inference.leave_out
-        inference.completion inference.tempering inference.held_out inference.calibration
+        inference.local_targets inference.targets inference.encoder inference.place inference.predict
+        inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.persistence
@@ -48,7 +48,7 @@ FLOORS: dict[str, str] = {
     "F8 estimators, datasets": """
         estimators.latents estimators.weights estimators.docstrings
         estimators.likelihoods estimators.constraints estimators.plans estimators.training_data
-        estimators.warn estimators.rows estimators.saving estimators.prediction
+        estimators.units estimators.warn estimators.rows estimators.saving estimators.prediction
         estimators.base estimators.hide estimators.calibrate estimators.selection
         estimators.lvm estimators.srflvm estimators.annotate estimators.estimate
         estimators.loading estimators.feature_map estimators.kernel_approximation estimators.krein

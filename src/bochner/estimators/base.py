@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,9 +19,10 @@ from torch import Tensor
 from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning
-from bochner.estimators import constraints, latents, likelihoods, plans, saving, training_data, warn
+from bochner.estimators import constraints, latents, likelihoods, plans, saving, training_data, units, warn
 from bochner.estimators.prediction import PredictionMixin
 from bochner.inference import diagnose, tempering
+from bochner.inference import encoder as amortised
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -66,6 +66,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         latent: Any = "shared",
         view_weight: Any = None,
         noise: str = "view",
+        encoder: bool = False,
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -88,6 +89,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.latent = latent
         self.view_weight = view_weight
         self.noise = noise
+        self.encoder = encoder
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -224,7 +226,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             if isinstance(view.likelihood, NegativeBinomial)
         }
         self.kernels_ = {
-            view.name: _natural(kernel, scales[view.name])
+            view.name: units.natural(kernel, scales[view.name])
             for view, kernel in zip(fit.posterior, fit.kernels, strict=True)
         }
         if fit.stopped in ("max_iter", "failed"):
@@ -244,6 +246,11 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             offsets_kept = [None if o is None else o[torch.from_numpy(kept)] for o in own]
             learned = tempering.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, offsets_kept)
             self.completion_ = learned
+        self._encoder = None
+        if self.encoder:
+            few = training_data.subset(values.shape[0], training_data.fitting(*values.shape), self.seed_)
+            shown = self._split(dense_rows(values, few))
+            self._encoder = amortised.learn(shown, self._fit.latents[torch.from_numpy(few)], self.seed_)
         placement = self._place(values, own)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
@@ -285,13 +292,3 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float64]]:
-    """Parameters of a kernel by name; variances and weights in original units squared."""
-    values: Mapping[str, Tensor] = kernel.values()
-    square = scale**2
-    return {
-        name: value.numpy() * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
-        for name, value in values.items()
-    }

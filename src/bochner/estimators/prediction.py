@@ -18,6 +18,7 @@ from bochner.errors import InputError, message
 from bochner.estimators import warn
 from bochner.estimators.rows import RowsMixin
 from bochner.inference import completion, predict
+from bochner.inference.encoder import Encoder
 from bochner.inference.place import Placement, place
 
 FloatArray = NDArray[np.floating[Any]]
@@ -36,6 +37,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     seed_: int
     completion_: dict[str, float | None]
     _candidates: Tensor
+    _encoder: Encoder | None
 
     # -- latents of rows ---------------------------------------------------------------------------------------
 
@@ -64,9 +66,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
 
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         warn.of_empty(values)
-        parts = [
-            place(self._fit.posterior, self._candidates, rows, own) for rows, own in self._dense_parts(values, offsets)
-        ]
+        model = (self._fit.posterior, self._candidates)
+        parts = [place(*model, rows, own, encoder=self._encoder) for rows, own in self._dense_parts(values, offsets)]
         return Placement.joined(parts)
 
     # -- data from latents -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from bochner.errors import InputError
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference import files
 from bochner.inference.diagnose import CollapseReport
+from bochner.inference.encoder import Encoder
 from bochner.inference.persistence import (
     fit_from_file,
     fit_to_file,
@@ -52,6 +53,8 @@ def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator; see the estimators' `save`."""
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
+    if estimator._encoder is not None:
+        tensors |= {f"encoder.{name}": part for name, part in estimator._encoder.to_tensors().items()}
     for name in _ARRAYS:
         tensors[f"attribute.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(estimator, name)))
     for name, array in estimator._scaling.to_arrays().items():
@@ -80,6 +83,8 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     """Give an unfitted estimator the fitted state of a file."""
     estimator._fit = fit_from_file(tensors, header["fit"])
     estimator._candidates = tensors["candidates"]
+    parts = {name[len("encoder.") :]: part for name, part in tensors.items() if name.startswith("encoder.")}
+    estimator._encoder = Encoder.from_tensors(parts)
     estimator._size_factors = SizeFactors.from_json(header.get("size_factors", {"typical": {}, "shares": {}}))
     estimator.likelihood_ = {view.name: view.likelihood.name for view in estimator._fit.posterior}
     estimator.dispersion_ = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.inference.encoder import Encoder
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
 
@@ -25,6 +26,8 @@ _HOPELESS = 40.0
 _CHUNK = 1024
 # So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between them.
 _STARTS = 2000
+# Beside an encoder's guess so many are enough to find it out where it is wrong.
+_FEW_STARTS = 200
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks.
 _OWN_CHUNK = 64
 
@@ -77,6 +80,7 @@ def place(
     n_modes: int = N_MODES,
     polish: bool = True,
     encoded: bool = False,
+    encoder: Encoder | None = None,
 ) -> Placement:
     """Place rows.
 
@@ -95,6 +99,8 @@ def place(
         Whether double precision walks the last steps; without, modes are good to three digits.
     encoded : bool
         Whether rows are as their likelihoods encode them already.
+    encoder : Encoder, optional
+        Its guess is a row's first start, beside the best of a few of the candidates.
 
     Returns
     -------
@@ -109,7 +115,7 @@ def place(
     out.weights[:, 0] = 1.0
     offsets = offsets or [None] * len(views)
     rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
+    candidates = candidates[:: -(-candidates.shape[0] // (_STARTS if encoder is None else _FEW_STARTS))]
     book: list[tuple[Tensor, Tensor]] = []
     conjugate = all(view.local is None for view in views)
     for index, shared in _groups(views, rows):
@@ -122,7 +128,8 @@ def place(
         else:
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
-        found = _solve(target, _starts(scores, candidates, n_modes), polish)
+        guess = None if encoder is None else encoder.guess([y[index] for y in rows])
+        found = _solve(target, _starts(scores, candidates, n_modes, guess), polish)
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
@@ -207,11 +214,14 @@ def candidate_scores(
     return score
 
 
-def _starts(scores: Tensor, candidates: Tensor, n_modes: int) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D)."""
+def _starts(scores: Tensor, candidates: Tensor, n_modes: int, guess: Tensor | None = None) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n, R, D).
+
+    A guess is the first start; the best candidate is then another, however near it is.
+    """
     far = 0.5 * candidates.std(0, unbiased=False).norm()
-    starts = []
-    for r in range(n_modes):
+    starts = [] if guess is None else [guess]
+    for r in range(len(starts), n_modes):
         best = candidates[scores.argmax(1)]
         starts.append(best)
         if r + 1 < n_modes:
