@@ -31,8 +31,8 @@ FLOORS: dict[str, str] = {
         models.stick_breaking models.frequency_mixture models.signed_frequencies
         models.mixture models.latents models.sites models.lvm models""",
     "F6 objectives": """
-        objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.local
-        objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
+        objectives.statistics objectives.collapsed objectives.weighted objectives.weights objectives.entries
+        objectives.local objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
         inference.embeddings inference.initialise inference.local_posterior inference.posterior
         inference.local_targets inference.targets inference.place inference.predict inference.completion

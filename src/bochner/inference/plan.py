@@ -155,5 +155,5 @@ def evaluate(
         n_draws = EVALUATION_DRAWS if all(view.sites is None for view in model.views) else LOCAL_EVALUATION_DRAWS
     with torch.no_grad():
         draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
-        values = torch.stack([elbo(model, data, own, n_sweeps=n_sweeps).total for own in draws])
+        values = torch.stack([elbo(model, data, own, n_sweeps=n_sweeps).judged for own in draws])
     return float(values.mean()), float(values.std() / n_draws**0.5)

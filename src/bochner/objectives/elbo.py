@@ -53,12 +53,20 @@ class Bound:
         KL(q(X) || p(X)), and of the kernels' own posteriors where they have one.
     updates : tuple of SiteUpdate or None
         What views that are not Gaussian ask of their sites.
+    slack : Tensor or float
+        Of their bounds: total + slack is a bound as well, by which training and starts are judged.
     """
 
     total: Tensor
     views: tuple[Tensor, ...]
     kl: Tensor
     updates: tuple[SiteUpdate | None, ...] = ()
+    slack: Tensor | float = 0.0
+
+    @property
+    def judged(self) -> Tensor:
+        """Total plus slack, with the gradient of the total."""
+        return self.total + self.slack
 
 
 def draw(
@@ -142,6 +150,7 @@ def elbo(
     x = model.latents.sample(draws.latents)
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
+    slack: Tensor | float = 0.0
     chosen = draws.columns or (None,) * len(model.views)
     for view, noise, blocks, columns in zip(model.views, draws.spectra, data, chosen, strict=True):
         f = view.kernel.frequencies(noise)
@@ -154,8 +163,9 @@ def elbo(
             local = local_evidence(x, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=n_sweeps)
             values.append(local.value)
             updates.append(local.update)
+            slack = slack + local.slack
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
-    return Bound(torch.stack(values).sum() - kl, tuple(values), kl, tuple(updates))
+    return Bound(torch.stack(values).sum() - kl, tuple(values), kl, tuple(updates), slack)
 
 
 def regroup(model: LatentVariableModel) -> None:
