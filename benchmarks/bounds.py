@@ -19,7 +19,8 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson
 from bochner.likelihoods.base import LocalLikelihood
 from bochner.models.sites import Sites
-from bochner.objectives.local import Entries, local_evidence, local_pass
+from bochner.objectives.entries import Entries, local_pass
+from bochner.objectives.local import local_evidence
 from bochner.objectives.statistics import Block
 from bochner.random import generator
 

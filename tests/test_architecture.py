@@ -34,7 +34,7 @@ FLOORS: dict[str, str] = {
         models.mixture models.latents models.layout models.sites models.lvm models""",
     "F6 objectives": """
         objectives.statistics objectives.columnwise objectives.collapsed
-        objectives.weighted objectives.weights objectives.local
+        objectives.weighted objectives.weights objectives.entries objectives.local
         objectives.masked objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
         inference.low_rank inference.embeddings inference.initialise inference.private inference.local_posterior

@@ -223,3 +223,18 @@ def test_groups_follow_precision_and_are_even():
     sites.regroup()
     assert all(torch.equal(before[name], part) for name, part in sites.state_dict().items())
     assert block.Y.shape == (9, 3)
+
+
+@pytest.mark.parametrize("r", [1.0, 30.0])
+def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
+    likelihood = NegativeBinomial(r)
+    source = torch.Generator().manual_seed(0)
+    mean, y = torch.randn(6, 3, generator=source).double(), torch.arange(18.0).double().reshape(6, 3)
+    variance = 0.3 * torch.rand(6, 3, generator=source).double()
+    slack = likelihood.slack(y, mean, variance)
+    psi = mean + variance.sqrt() * torch.randn(40_000, 6, 3, generator=source, dtype=torch.float64)
+    sampled = likelihood.log_prob(y, psi)
+    want = sampled.mean(0) - likelihood.slopes(y, mean, variance).value
+    assert bool((slack >= 0).all())
+    assert bool(((slack - want).abs() < 5 * sampled.std(0) / 200 + 1e-6).all())
+    assert Bernoulli().slack(y, mean, variance) is None

@@ -72,3 +72,13 @@ def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
         torch.distributions.MultivariateNormal(torch.zeros(7).double(), eye),
     )
     torch.testing.assert_close(found.kl()[0], divergence)
+
+
+def test_grams_of_large_weights_keep_what_the_identity_adds():
+    source = torch.Generator().manual_seed(0)
+    features = torch.randn(3, 200, generator=source)
+    features = torch.cat([features, features + 1e-4 * torch.randn(3, 200, generator=source)])  # nearly repeated
+    weights = 1e5 * torch.rand(200, 2, generator=source)
+    exact = torch.einsum("kn,nm,ln->mkl", features.double(), weights.double(), features.double())
+    assert torch.allclose(weighted_grams(features, weights), exact, rtol=1e-12)
+    assert float(torch.linalg.eigvalsh(weighted_grams(features, weights) + torch.eye(6)).min()) > 0.99

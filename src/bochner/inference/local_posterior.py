@@ -13,7 +13,7 @@ from bochner.likelihoods.base import LocalLikelihood
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
 from bochner.objectives.anchors import anchored_entries, features_of
-from bochner.objectives.local import Entries, local_pass
+from bochner.objectives.entries import Entries, local_pass
 from bochner.objectives.statistics import Block
 
 _SWEEPS = 5

@@ -30,6 +30,8 @@ _STARTS = 2000
 _FEW_STARTS = 200
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks.
 _OWN_CHUNK = 64
+# Numbers of one dense array of views that are not Gaussian.
+_NUMBERS = 2**23
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def place(
     candidates = candidates[:: -(-candidates.shape[0] // (_STARTS if encoder is None else _FEW_STARTS))]
     book: list[tuple[Tensor, Tensor]] = []
     conjugate = all(view.local is None for view in views)
-    for index, shared in _groups(views, rows):
+    for index, shared in _groups(views, rows, _rows_at_once(views, dim * n_modes)):
         part = [y[index] for y in rows]
         of_part = [None if offset is None else offset[index] for offset in offsets]
         target = target_for(views, part, dim, shared, of_part)
@@ -134,7 +136,13 @@ def place(
     return out
 
 
-def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, bool]]:
+def _rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
+    """Return how many rows to place at once: the slopes of every psi along every dimension and mode are dense."""
+    width = slopes * sum(view.n_columns for view in views if view.local is not None)
+    return max(1, min(_CHUNK, _NUMBERS // max(width, 1)))
+
+
+def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:
     """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own.
 
     Views that are not Gaussian treat every entry by itself: of them it matters whether there is anything at all.
@@ -155,7 +163,7 @@ def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Iterator[
         if int(counts[p]) < _OWN_CHUNK and patterns.shape[0] > _OWN_CHUNK:
             own.append(index)
         else:
-            yield from ((chunk, True) for chunk in torch.split(index, _CHUNK))
+            yield from ((chunk, True) for chunk in torch.split(index, most))
     if own:
         yield from ((chunk, False) for chunk in torch.split(torch.cat(own), _OWN_CHUNK))
 

@@ -178,5 +178,5 @@ def evaluate(
     with torch.no_grad():
         draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
         bounds = (elbo(model, data, own, n_sweeps=n_sweeps) for own in draws)
-        values = torch.stack([bound.total if weighted else bound.unweighted for bound in bounds])
+        values = torch.stack([bound.judged if weighted else bound.unweighted for bound in bounds])
     return float(values.mean()), float(values.std() / n_draws**0.5)

@@ -71,7 +71,7 @@ class Race:
             absorb(model, bound)
             if step % REGROUP_STEPS == 0:
                 regroup(model)
-            return bound.total
+            return bound.judged
 
         between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)

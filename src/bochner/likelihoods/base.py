@@ -167,6 +167,20 @@ class LocalLikelihood(Likelihood, ABC):
         """
         return self.slopes(y, mean, variance, columns).value
 
+    def slack(
+        self,
+        y: Tensor,  # noqa: ARG002 - for bounds that loosen as parameters are learned
+        mean: Tensor,  # noqa: ARG002
+        variance: Tensor,  # noqa: ARG002
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor | None:
+        """Return by how much E log p lies above the bound, elementwise, at least 0; None: of no concern.
+
+        Where a learned parameter loosens the bound, its fall is no sign that training goes wrong: progress is judged
+        with the slack added, which is a bound as well.
+        """
+        return None
+
     @abstractmethod
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound; all columns.

@@ -145,6 +145,11 @@ class NegativeBinomial(LocalLikelihood):
         expected = normal_mean(lambda psi: torch.nn.functional.softplus(psi - r.log()), mean, variance, _NODES)
         return self._log_c(y, r) - y * r.log() - (y + r) * expected
 
+    def slack(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
+        """Return by how much E log p lies above the Polya-gamma bound: more the larger r is."""
+        bound = self.slopes(y, mean, variance, columns).value.double()
+        return self.parameter_value(y, mean, variance, columns).detach() + y.double() * mean - bound
+
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound."""
         r = self._r(mean).detach()

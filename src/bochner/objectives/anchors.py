@@ -22,7 +22,8 @@ from bochner.models.mixture import kernel_kl
 from bochner.models.sites import Sites
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import Data, Draws
-from bochner.objectives.local import Entries, local_pass
+from bochner.objectives.entries import Entries, local_pass
+from bochner.objectives.local import slack_of
 from bochner.objectives.statistics import Block
 
 _TOLERANCE = 1e-3
@@ -119,6 +120,7 @@ def _view_value(x: Tensor, f: Frequencies, view: View, block: Block, own: Block,
         entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
         found = local_pass(features, likelihood, entries, _TOLERANCE)
         value = value + entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
+        value = value + slack_of(likelihood, found, entries, slice(None))
     return value
 
 

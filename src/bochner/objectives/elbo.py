@@ -58,17 +58,28 @@ class Bound:
         KL(q(X) || p(X)), and of the kernels' own posteriors where they have one.
     updates : tuple of SiteUpdate or None
         What views that are not Gaussian ask of their sites.
+    slacks : tuple of Tensor or float
+        What may be added to each view's value: a bound as well, by which training and starts are judged.
+    weights : tuple of float
+        Of the views, in the total.
     """
 
     total: Tensor
     views: tuple[Tensor, ...]
     kl: Tensor
     updates: tuple[SiteUpdate | None, ...] = ()
+    slacks: tuple[Tensor | float, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    @property
+    def judged(self) -> Tensor:
+        """The total with its slacks, and the gradient of the total."""
+        return self.total + sum(w * slack for w, slack in zip(self.weights, self.slacks, strict=True))
 
     @property
     def unweighted(self) -> Tensor:
-        """sum(views) - kl: the bound on log p(Y), whatever the views' weights in training."""
-        return torch.stack(self.views).sum() - self.kl
+        """The bound on log p(Y) with its slacks, whatever the views' weights in training."""
+        return torch.stack(self.views).sum() - self.kl + sum(self.slacks)
 
 
 def draw(
@@ -154,6 +165,7 @@ def elbo(
     x = model.latents.sample(draws.latents)
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
+    slacks: list[Tensor | float] = []
     chosen = draws.columns or (None,) * len(model.views)
     for v, (view, noise, blocks, columns) in enumerate(zip(model.views, draws.spectra, data, chosen, strict=True)):
         f, seen = view.kernel.frequencies(noise), view.see(x)
@@ -161,14 +173,16 @@ def elbo(
             s2, sample = view.noise_variance, None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v])
             values.append(gaussian_evidence(seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, reduce=reduce))
             updates.append(None)
+            slacks.append(0.0)
         else:
             likelihood = cast(LocalLikelihood, view.likelihood)
             local = local_evidence(seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=n_sweeps)
             values.append(local.value)
             updates.append(local.update)
+            slacks.append(local.slack)
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
-    weighted = [view.weight * value for view, value in zip(model.views, values, strict=True)]
-    return Bound(torch.stack(weighted).sum() - kl, tuple(values), kl, tuple(updates))
+    weighted = torch.stack([view.weight * value for view, value in zip(model.views, values, strict=True)]).sum() - kl
+    return Bound(weighted, tuple(values), kl, tuple(updates), tuple(slacks), tuple(view.weight for view in model.views))
 
 
 def regroup(model: LatentVariableModel) -> None:

@@ -17,15 +17,14 @@ import torch
 from torch import Tensor
 
 from bochner.data.batches import chunks
-from bochner.data.sparse import SparseMatrix
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.base import LocalLikelihood, Slopes
+from bochner.likelihoods.base import LocalLikelihood
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.objectives.collapsed import CHUNK_ROWS
+from bochner.objectives.entries import Entries, Pass, local_pass
 from bochner.objectives.statistics import Block
-from bochner.objectives.weighted import quadratic_forms, weighted_products
-from bochner.objectives.weights import Weights, weights_from
+from bochner.objectives.weighted import weighted_products
 
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0
@@ -43,65 +42,13 @@ class LocalValue:
         In nats. Of some columns, an unbiased estimate if every column has its own covariance; with groups it is a
         little larger than the whole, since fewer columns share one.
     update : SiteUpdate
+    slack : Tensor, scalar float64
+        Of the likelihood, summed: value + slack is a bound that does not loosen as parameters are learned.
     """
 
     value: Tensor
     update: SiteUpdate
-
-
-@dataclass(frozen=True)
-class Entries:
-    """Some columns of a view, ordered by group.
-
-    Attributes
-    ----------
-    columns : Tensor of shape (m,), int64
-    y, seen, precision, pull : Tensor of shape (n, m)
-    total : Tensor of shape (n, m)
-        Intercept plus offset.
-    sizes : tuple of int
-        Columns of each group.
-    scale : float
-        All columns over these.
-    """
-
-    columns: Tensor
-    y: Tensor
-    seen: Tensor | None
-    precision: Tensor
-    pull: Tensor
-    total: Tensor
-    sizes: tuple[int, ...]
-    scale: float
-
-    @classmethod
-    def of(cls, sites: Sites, block: Block, columns: Tensor | None) -> Entries:
-        """Gather columns (None = all)."""
-        m = sites.n_columns
-        chosen = torch.arange(m, device=sites.pull.device) if columns is None else columns
-        chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
-        counts = torch.bincount(sites.group_of[chosen]).tolist()
-
-        def take(part: Tensor | SparseMatrix) -> Tensor:
-            return part.index_select(1, chosen)
-
-        total = sites.intercept[chosen].expand(block.Y.shape[0], -1)
-        if block.offset is not None:
-            total = total + block.offset[:, None]
-        return cls(
-            chosen,
-            take(block.Y),
-            None if block.seen is None else take(block.seen),
-            take(sites.precision),
-            take(sites.pull),
-            total,
-            tuple(c for c in counts if c),
-            m / len(chosen),
-        )
-
-    def masked(self, part: Tensor) -> Tensor:
-        """Set what belongs to missing entries to 0."""
-        return part if self.seen is None else part * self.seen
+    slack: Tensor
 
 
 def local_evidence(
@@ -150,7 +97,7 @@ def local_evidence(
         x, f.first, f.second, f.amplitude, likelihood, block.rows, entries, n_sweeps, tol, holder, *parameters
     )
     prior = entries.scale * sites.log_prior(entries.columns).sum()
-    return LocalValue(value + prior, _update(holder[0], entries.columns, sites))
+    return LocalValue(value + prior, _update(holder[0], entries.columns, sites), holder[0].slack)
 
 
 def _joined(parts: list[LocalValue]) -> LocalValue:
@@ -160,16 +107,18 @@ def _joined(parts: list[LocalValue]) -> LocalValue:
     precision, pull = (torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull"))
     shares = [len(update.columns) / len(columns) for update in updates]
     value = torch.stack([share * part.value for share, part in zip(shares, parts, strict=True)]).sum()
-    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept))
+    slack = torch.stack([share * part.slack for share, part in zip(shares, parts, strict=True)]).sum()
+    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept), slack)
 
 
 @dataclass(frozen=True)
 class _Touch:
-    """Sites where each entry's bound touches at q, (n, m), and the bound's slope in the intercepts, (m,)."""
+    """Sites where each entry's bound touches at q, (n, m), the bound's slope in the intercepts, (m,), and its slack."""
 
     precision: Tensor
     pull: Tensor
     slope: Tensor
+    slack: Tensor
 
 
 def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
@@ -179,33 +128,6 @@ def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
     step = slope / (touch.precision.sum(0) + 1.0 / INTERCEPT_STD**2)
     step = step.clamp(-_LARGEST_INTERCEPT_STEP, _LARGEST_INTERCEPT_STEP)
     return SiteUpdate(columns, touch.precision, touch.pull - touch.precision * step, now + step)
-
-
-@dataclass(frozen=True)
-class Pass:
-    """q(A) and the entries' slopes under it."""
-
-    weights: Weights
-    latent: Tensor
-    variance: Tensor
-    slopes: Slopes
-
-    def sites(self, entries: Entries) -> tuple[Tensor, Tensor]:
-        """Return precision and pull where each entry's bound touches: -2 d_variance, d_mean + precision psi."""
-        precision = entries.masked(-2.0 * self.slopes.d_variance)
-        return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
-
-
-def local_pass(
-    features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float, weights: Weights | None = None
-) -> Pass:
-    """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry at it."""
-    if weights is None:
-        weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
-    latent = features.T @ weights.mean
-    variance = weights.spread(quadratic_forms(features, weights.covariance))
-    slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
-    return Pass(weights, latent, variance, slopes)
 
 
 class _LocalEvidence(torch.autograd.Function):
@@ -234,12 +156,14 @@ class _LocalEvidence(torch.autograd.Function):
             found = local_pass(features, likelihood, entries, tol)
             precision, pull = found.sites(entries)
             entries = replace(entries, precision=precision, pull=pull)
-        holder.append(_Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0)))
+        some = _some_rows(features, entries)
+        slack = entries.scale * slack_of(likelihood, found, entries, some)
+        holder.append(_Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), slack))
         value = entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
         if wanted:
-            own = _parameter_gradients(likelihood, found, entries, parameters, _some_rows(features, entries))
+            own = _parameter_gradients(likelihood, found, entries, parameters, some)
             upstream = entries.scale * _feature_gradient(features, found, entries)
             grads = [*carried_back(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
             ctx.save_for_backward(*grads)
@@ -270,6 +194,17 @@ def _parameter_gradients(
         seen = value if entries.seen is None else value * entries.seen[rows]
         total = seen.sum() * (entries.y.shape[0] / mean.shape[0])
         return list(torch.autograd.grad(total, parameters))
+
+
+@torch.no_grad()
+def slack_of(likelihood: LocalLikelihood, found: Pass, entries: Entries, rows: slice) -> Tensor:
+    """Return the slack of the bound, estimated from some rows, scalar float64."""
+    mean = (entries.total + found.latent)[rows]
+    slack = likelihood.slack(entries.y[rows], mean, found.variance[rows], entries.columns)
+    if slack is None:
+        return mean.new_zeros((), dtype=torch.float64)
+    seen = slack if entries.seen is None else slack * entries.seen[rows]
+    return seen.sum(dtype=torch.float64) * (entries.y.shape[0] / mean.shape[0])
 
 
 def _some_rows(features: Tensor, entries: Entries) -> slice:

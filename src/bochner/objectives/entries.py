@@ -1,0 +1,98 @@
+"""The entries of a view that is not Gaussian, and one pass over them: q(A) from their sites, slopes under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.data.sparse import SparseMatrix
+from bochner.likelihoods.base import LocalLikelihood, Slopes
+from bochner.models.sites import Sites
+from bochner.objectives.statistics import Block
+from bochner.objectives.weighted import quadratic_forms
+from bochner.objectives.weights import Weights, weights_from
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Some columns of a view, ordered by group.
+
+    Attributes
+    ----------
+    columns : Tensor of shape (m,), int64
+    y, seen, precision, pull : Tensor of shape (n, m)
+    total : Tensor of shape (n, m)
+        Intercept plus offset.
+    sizes : tuple of int
+        Columns of each group.
+    scale : float
+        All columns over these.
+    """
+
+    columns: Tensor
+    y: Tensor
+    seen: Tensor | None
+    precision: Tensor
+    pull: Tensor
+    total: Tensor
+    sizes: tuple[int, ...]
+    scale: float
+
+    @classmethod
+    def of(cls, sites: Sites, block: Block, columns: Tensor | None) -> Entries:
+        """Gather columns (None = all)."""
+        m = sites.n_columns
+        chosen = torch.arange(m, device=sites.pull.device) if columns is None else columns
+        chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
+        counts = torch.bincount(sites.group_of[chosen]).tolist()
+
+        def take(part: Tensor | SparseMatrix) -> Tensor:
+            return part.index_select(1, chosen)
+
+        total = sites.intercept[chosen].expand(block.Y.shape[0], -1)
+        if block.offset is not None:
+            total = total + block.offset[:, None]
+        return cls(
+            chosen,
+            take(block.Y),
+            None if block.seen is None else take(block.seen),
+            take(sites.precision),
+            take(sites.pull),
+            total,
+            tuple(c for c in counts if c),
+            m / len(chosen),
+        )
+
+    def masked(self, part: Tensor) -> Tensor:
+        """Set what belongs to missing entries to 0."""
+        return part if self.seen is None else part * self.seen
+
+
+@dataclass(frozen=True)
+class Pass:
+    """q(A) and the entries' slopes under it."""
+
+    weights: Weights
+    latent: Tensor
+    variance: Tensor
+    slopes: Slopes
+
+    def sites(self, entries: Entries) -> tuple[Tensor, Tensor]:
+        """Return precision and pull where each entry's bound touches: -2 d_variance, d_mean + precision psi."""
+        precision = entries.masked(-2.0 * self.slopes.d_variance)
+        return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
+
+
+def local_pass(
+    features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float, weights: Weights | None = None
+) -> Pass:
+    """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry at it."""
+    if weights is None:
+        weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
+    latent = features.T @ weights.mean
+    # counts in the thousands leave variances below single precision's rounding
+    variance = weights.spread(quadratic_forms(features, weights.covariance)).clamp(min=0.0)
+    slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
+    return Pass(weights, latent, variance, slopes)
