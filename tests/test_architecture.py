@@ -39,7 +39,8 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.low_rank inference.embeddings inference.initialise inference.private inference.local_posterior
         inference.holed_posterior inference.posterior
-        inference.local_targets inference.targets inference.encoder inference.place inference.predict
+        inference.local_targets inference.targets inference.encoder inference.placement inference.place
+        inference.predict
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation

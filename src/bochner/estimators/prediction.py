@@ -19,7 +19,8 @@ from bochner.estimators import warn
 from bochner.estimators.rows import RowsMixin
 from bochner.inference import completion, predict
 from bochner.inference.encoder import Encoder
-from bochner.inference.place import Placement, place
+from bochner.inference.place import place
+from bochner.inference.placement import Placement
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.batches import chunks
-from bochner.inference.place import Placement, place
+from bochner.inference.place import place
+from bochner.inference.placement import Placement
 from bochner.inference.plan import Plan
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.progress import progress_bar

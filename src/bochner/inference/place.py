@@ -7,12 +7,12 @@ own, and described by its best modes. Nothing depends on the other rows of a bat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bochner.inference.encoder import Encoder
+from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
 
@@ -32,43 +32,6 @@ _FEW_STARTS = 200
 _OWN_CHUNK = 64
 # Numbers of one dense array of views that are not Gaussian.
 _NUMBERS = 2**23
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Posterior modes of the rows' latents.
-
-    Attributes
-    ----------
-    modes : Tensor of shape (n, R, D)
-        Best first.
-    covariances : Tensor of shape (n, R, D, D)
-        Of the Laplace approximation at each mode.
-    weights : Tensor of shape (n, R)
-        Posterior weight of each mode; rows sum to 1, duplicates have 0.
-    """
-
-    modes: Tensor
-    covariances: Tensor
-    weights: Tensor
-
-    @classmethod
-    def joined(cls, parts: Sequence[Placement]) -> Placement:
-        """Put the rows of several placements one after the other."""
-        modes, covariances, weights = zip(*((p.modes, p.covariances, p.weights) for p in parts), strict=True)
-        return cls(torch.cat(modes), torch.cat(covariances), torch.cat(weights))
-
-    @property
-    def mean(self) -> Tensor:
-        """The best mode, (n, D): a place that exists, where a mean of several modes may not."""
-        return self.modes[:, 0]
-
-    @property
-    def std(self) -> Tensor:
-        """Root mean square distance of the mixture from the best mode, per dimension, (n, D)."""
-        away = self.modes - self.modes[:, :1]
-        spread = torch.diagonal(self.covariances, dim1=-2, dim2=-1) + away.square()
-        return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
 Offsets = Sequence[Tensor | None]

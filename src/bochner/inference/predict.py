@@ -11,7 +11,8 @@ from torch import Tensor
 from bochner import random
 from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
-from bochner.inference.place import Offsets, Placement
+from bochner.inference.place import Offsets
+from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
 
