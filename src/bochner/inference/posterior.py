@@ -209,7 +209,8 @@ def _draw(
             mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
             own = factor.inverse()[None].cpu()
         covariances.append(own)
-    return Draw(_to_cpu(f), mean, torch.cat(covariances))
+    # row by row, as a file would hold them: products of another layout differ in the last bit
+    return Draw(_to_cpu(f), mean, torch.cat(covariances).contiguous())
 
 
 def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:
