@@ -164,7 +164,7 @@ def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: boo
     constant = -0.5 * (seen.sum(1).double() * math.log(2.0 * math.pi * s2) + filled.square().sum(1) / s2)
     # sum over the observed columns, first of m m^T, then of their groups' B^-1
     weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
-    outer = _outer(draw.mean, seen[:1] if shared else seen)
+    outer = (draw.mean[None] * weights[:, None, :]) @ draw.mean.T if shared else _outer(draw.mean, seen)
     groups = weights.new_zeros(weights.shape[0], draw.covariance.shape[0]).index_add_(1, view.group_of, weights)
     quadratic = outer / s2 + torch.einsum("ng,gkl->nkl", groups, draw.covariance)
     return Term(draw.frequencies, constant, filled @ draw.mean.T / s2, quadratic[0] if shared else quadratic)
