@@ -271,7 +271,8 @@ def _draw(
         factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariances.append(factor.inverse()[None].cpu())
-    return Draw(_to_cpu(f), mean, torch.cat(covariances), scales)
+    # row by row, as a file would hold them: products of another layout differ in the last bit
+    return Draw(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
 
 
 def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:

@@ -175,8 +175,9 @@ def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: boo
     draw, s2 = view.draws[s], torch.as_tensor(view.noise_variance, dtype=torch.float64)
     constant = -0.5 * ((2.0 * math.pi * s2).log() * seen + filled.square() / s2).sum(1)
     # sum over the observed columns, first of m m^T, then of their groups' B^-1
-    chosen = seen[:1] if shared else seen
-    quadratic = _outer(draw.mean, s2, chosen) + draw.summed(chosen.to(draw.mean.dtype), view.group_of)
+    weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
+    outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T if shared else _outer(draw.mean, s2, seen)
+    quadratic = outer + draw.summed(weights, view.group_of)
     return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic[0] if shared else quadratic)
 
 
