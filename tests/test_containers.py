@@ -143,8 +143,9 @@ def test_names_are_kept_and_reordered_columns_are_refused(table):
 def test_a_sparse_X_is_what_it_stands_for(table):
     X = np.ascontiguousarray(np.where(np.abs(table.to_numpy()) < 0.5, 0.0, table.to_numpy()))
     plain, model = bo.NGMVLVM(**SMALL).fit(X), bo.NGMVLVM(**SMALL).fit(sp.csr_array(X))
-    np.testing.assert_array_equal(model.embedding_, plain.embedding_)
-    np.testing.assert_array_equal(model.transform(sp.coo_array(X)), plain.embedding_)
+    # sums over stored entries round differently
+    np.testing.assert_allclose(model.embedding_, plain.embedding_, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(model.transform(sp.coo_array(X)), model.embedding_, rtol=0, atol=1e-6)
     counts = sp.csr_matrix(np.random.default_rng(0).poisson(2.0, (30, 5)))
     model = bo.NGMVLVM(likelihood="poisson", **SMALL).fit(counts)
     assert model.embedding_.dtype == np.float32

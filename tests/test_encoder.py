@@ -1,8 +1,5 @@
 """The encoder: keyed, masks and all, kept in files; placements that start from it are no worse, and its page runs."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -115,14 +112,3 @@ def test_embedding_is_transform_and_files_keep_the_encoder(fitted, tmp_path):
     np.testing.assert_array_equal(again.transform(X), fitted.embedding_)
     assert again.get_params()["encoder"] is True
     np.testing.assert_allclose(again.transform(X[7:8])[0], fitted.embedding_[7], atol=1e-6)
-
-
-@pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
-def test_the_page_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[1] / "docs" / "new_rows.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    assert len(blocks) >= 4
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "new_rows.md", "exec"), names)

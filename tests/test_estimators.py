@@ -116,7 +116,7 @@ def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
     X[3, 2], X[7, :5], X[11] = np.nan, np.nan, np.nan
     with pytest.warns(DataWarning, match="nothing observed"):
         whole, whole_std = fitted.transform(X, return_std=True)
-    monkeypatch.setattr(prediction, "_ROWS", 7)
+    monkeypatch.setattr("bochner.estimators.rows._ROWS", 7)
     with pytest.warns(DataWarning, match="nothing observed"):
         parts, parts_std = fitted.transform(X, return_std=True)
     np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-7)

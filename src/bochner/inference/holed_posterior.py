@@ -24,7 +24,8 @@ _AVERAGED = 32
 # Numbers in the entries that are held at a time, and columns factored at a time.
 _ENTRIES = 2**24
 _AT_ONCE = 16
-_TOLERANCE = 1e-5
+# Twice the nats that a column's mean may cost.
+_TOLERANCE = 1e-10
 
 
 def groups_of(block: Block, n_features: int) -> Tensor:
@@ -69,8 +70,9 @@ def _means(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
             own = slice(end - size + part.start, end - size + part.stop)
             values = block.values()[:, own].double()
             precision = (~values.isnan()).double().mul_(share).repeat(times, 1)
+            tol = values.new_full((values.shape[1],), _TOLERANCE)
             pull = torch.nan_to_num(values).mul_(share).repeat(times, 1)
-            out[:, own] = weights_from(features, precision, pull, (part.stop - part.start,), _TOLERANCE).mean
+            out[:, own] = weights_from(features, precision, pull, (part.stop - part.start,), tol).mean
     return out
 
 

@@ -66,6 +66,16 @@ class Frequencies:
         """Return the same points among more latents, those numbered ``dims`` (None: all), with no phase along others.
 
         phi of all latents is then phi of those: a view that sees some of them is one that sees all.
+
+        Parameters
+        ----------
+        dims : sequence of int or None
+        n_components : int
+            Of all latents.
+
+        Returns
+        -------
+        Frequencies
         """
         if dims is None:
             return self

@@ -178,6 +178,17 @@ class LocalLikelihood(Likelihood, ABC):
 
         Where a learned parameter loosens the bound, its fall is no sign that training goes wrong: progress is judged
         with the slack added, which is a bound as well.
+
+        Parameters
+        ----------
+        y, mean, variance : Tensor of shape (n, m)
+            Entries, and moments of psi.
+        columns : Tensor of shape (m,), int64, optional
+            Which columns of the view these are; None means all.
+
+        Returns
+        -------
+        Tensor of shape (n, m) or None
         """
         return None
 
