@@ -148,7 +148,7 @@ def test_a_sparse_X_is_what_it_stands_for(table):
     np.testing.assert_allclose(model.transform(sp.coo_array(X)), model.embedding_, rtol=0, atol=1e-6)
     counts = sp.csr_matrix(np.random.default_rng(0).poisson(2.0, (30, 5)))
     model = bo.NGMVLVM(likelihood="poisson", **SMALL).fit(counts)
-    assert model.embedding_.dtype == np.float32
+    assert np.isfinite(model.embedding_).all()
     bad = sp.csr_array(np.array([[np.inf, 0.0, 0, 0, 0]]))
     with pytest.raises(InputError, match="inf in view 'x', row 0, column 0"):
         model.transform(bad)

@@ -290,5 +290,6 @@ def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) ->
 
 
 def _to_cpu(f: Frequencies) -> Frequencies:
-    second = None if f.second is None else f.second.cpu()
-    return Frequencies(f.first.cpu(), second, f.amplitude.cpu())
+    # in the order a file has: products of another layout round another way
+    second = None if f.second is None else f.second.cpu().contiguous()
+    return Frequencies(f.first.cpu().contiguous(), second, f.amplitude.cpu())
