@@ -179,6 +179,15 @@ def test_settings_and_versions(page, model):
     assert about["starts"][0]["init"] == "pca"
 
 
+def test_what_intervals_hold_is_said_where_it_was_measured(page, model, frame, tmp_path):
+    assert page[2]["calibration"] is None
+    found = bo.calibration(model, frame.iloc[:12], n_draws=20, random_state=0)
+    own, _, about = written(model, tmp_path / "r.html", calibration=found)
+    assert about["calibration"]["hidden"] == found.hidden
+    assert about["calibration"]["views"].keys() == found.views.keys()
+    assert len(json.loads(own.scripts["figures"])["calibration"]) == 2
+
+
 def test_without_data_the_rows_of_the_fit_are_decoded(model, tmp_path):
     _, content, _ = written(model, tmp_path / "r.html")
     assert content["rows"] == N
@@ -452,6 +461,9 @@ def test_report_takes_the_folder_the_data_and_labels(folder, tmp_path):
     assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
     done = run("report", folder / "o", "--labels", tmp_path / "l.csv", "--out", tmp_path / "s.html")
     assert done.exit_code == 0, done.stderr  # joined by the names in embedding.csv
+    done = run("report", folder / "o", "--held-out", folder / "data.csv", "--out", tmp_path / "t.html")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(Elements((tmp_path / "t.html").read_text()).scripts["about"])["calibration"]["n_draws"] == 200
     content = json.loads(Elements((tmp_path / "s.html").read_text()).scripts["content"])
     assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
 

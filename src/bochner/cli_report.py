@@ -15,6 +15,8 @@ from bochner.cli_fit import PAGE
 from bochner.data.csv_files import read_csv
 from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.estimators.calibrate import calibration
+from bochner.inference.calibration import CalibrationReport
 from bochner.page.drawn import check_bokeh
 from bochner.page.labels import read_labels
 from bochner.page.report import check_page, report
@@ -33,6 +35,7 @@ class ReportOptions:
     shapes: Sequence[str] = ()
     index: str | None = None
     layer: Sequence[str] = ()
+    held_out: Path | None = None
     out: Path | None = None
     force: bool = False
 
@@ -62,9 +65,11 @@ def run(options: ReportOptions) -> dict[str, Any]:
     if options.labels is not None:
         labels = read_labels(options.labels, names, n_rows)
     X = None if table is None else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
+    found = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
     with names_are_checked():
-        report(model, X, labels, path=out, shapes=shapes, row_names=names, title=title, overwrite=options.force)
+        common: dict[str, Any] = {"path": out, "shapes": shapes, "row_names": names, "title": title}
+        report(model, X, labels, **common, calibration=found, overwrite=options.force)
     seconds = round(time.perf_counter() - started, 3)
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
 
@@ -73,6 +78,14 @@ def _rows(model: Any, options: ReportOptions) -> Table | None:
     if options.data is None:
         return None
     return read_rows(model, options.data, options.index, parse_by_view(options.layer, "--layer"))
+
+
+def _calibration(model: Any, options: ReportOptions) -> CalibrationReport | None:
+    if options.held_out is None:
+        return None
+    table = read_rows(model, options.held_out, options.index, parse_by_view(options.layer, "--layer"))
+    with names_are_checked():
+        return calibration(model, table.X, random_state=0)
 
 
 def _default_place(model: Path) -> Path:

@@ -98,6 +98,10 @@ def report(
         list[str] | None,
         typer.Option(metavar="VIEW=HxW", help="A view of images, such as left=28x28. Repeat for each."),
     ] = None,
+    held_out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Rows not in training, to see what intervals hold."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="An .html file; by default report.html beside the model.")
     ] = None,
@@ -110,7 +114,7 @@ def report(
         from bochner import cli_report
         from bochner.cli_show import show
 
-        options = cli_report.ReportOptions(model, data, labels, shape or (), index, layer or (), out, force)
+        options = cli_report.ReportOptions(model, data, labels, shape or (), index, layer or (), held_out, out, force)
         reply.values, reply.show = cli_report.run(options), show
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bochner.cli_data import MODEL_FILE, write_embedding
 from bochner.errors import DataWarning, InputError, message
+from bochner.estimators.calibrate import calibration
 from bochner.page.drawn import check_bokeh
 from bochner.page.report import report
 
@@ -175,4 +176,5 @@ def _page(out: Path, model: Any, data: _Split) -> list[Path]:
     path, half = out / "report.html", (data.image_shape[0] // 2, data.image_shape[1])
     labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)
     title = "Digits as two views: upper and lower half"
-    return [report(model, data.train, labels, path=path, shapes=shapes, title=title, overwrite=True)]
+    found = calibration(model, data.test, hide=_HIDDEN_VIEW, n_draws=50, random_state=0)
+    return [report(model, data.train, labels, path=path, shapes=shapes, title=title, calibration=found, overwrite=True)]

@@ -26,7 +26,7 @@ FloatArray = NDArray[np.floating[Any]]
 
 MAX_ITER = 3000
 # The decay, when training has all its features, as a share of the steps before it.
-DECAY = 0.5
+DECAY = 1.0
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Above so many rows a model is trained on landmarks first.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
 from bochner.figures import COLOURS
+from bochner.inference.calibration import CalibrationReport
 from bochner.kernel_plots import components, kernel_slice
 
 if TYPE_CHECKING:
@@ -171,6 +172,32 @@ def spectrum(model: Any, view: str) -> Figure | None:
             fill_alpha=0.15 + 0.6 * float(p / share.max()),
         )  # fmt: skip
     return drawn
+
+
+def calibration(found: CalibrationReport) -> list[Figure]:
+    """Draw what intervals hold beside what they should, and the histogram of the probability integral transform."""
+    from bokeh.plotting import figure
+
+    left = figure(
+        name="coverage", height=340, width=400, toolbar_location=None, tools="", x_range=(0, 1), y_range=(0, 1),
+        x_axis_label="share an interval should hold", y_axis_label="share it holds", title="Coverage",
+    )  # fmt: skip
+    left.line([0, 1], [0, 1], line_color="#888888", line_dash="dotted")
+    right = figure(
+        name="pit", height=340, width=400, toolbar_location=None, tools="", x_range=(0, 1),
+        x_axis_label="place of the truth in its predictive distribution", y_axis_label="density",
+        title="Flat where predictions are right",
+    )  # fmt: skip
+    for i, view in enumerate(found.views.values()):
+        colour, pit = COLOURS[i % len(COLOURS)], np.asarray(view.pit)
+        half = len(pit) // 2
+        held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])
+        left.line(np.linspace(0, 1, half + 1), held, line_color=colour, line_width=1.6, legend_label=view.view)
+        edges = np.linspace(0, 1, len(pit) + 1)
+        right.step(edges, np.append(pit, pit[-1]) * len(pit), mode="after", line_color=colour, line_width=1.6)
+    left.legend.location = "top_left"
+    right.y_range.start = 0
+    return [left, right]
 
 
 def _source(columns: str) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
+from bochner.inference.calibration import CalibrationReport
 from bochner.page import drawn
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
@@ -37,6 +38,7 @@ def report(
     shapes: Mapping[str, tuple[int, int]] | None = None,
     row_names: Sequence[str] | None = None,
     title: str = "bochner report",
+    calibration: CalibrationReport | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a page that shows a fitted model: an interactive map of the latent space and what the fit learned.
@@ -57,6 +59,8 @@ def report(
     row_names : sequence of str, optional
         By default the index of X where it has one.
     title : str
+    calibration : CalibrationReport, optional
+        What `bochner.calibration` found on rows that were not in training.
     overwrite : bool, default=False
         Replace an existing file.
 
@@ -81,8 +85,8 @@ def report(
     rows = Rows(Z, std, values, None if names is None else [str(n) for n in names], as_labels(labels, len(Z)))
     views = choose_views(model, values, Z, shapes or {})
     content = gather(model, rows, views)
-    figures = _figures(model, len(Z))
-    _write(target, _html(model, title, content, figures))
+    figures = _figures(model, len(Z), calibration)
+    _write(target, _html(model, title, content, figures, calibration))
     return target
 
 
@@ -130,7 +134,7 @@ def _place(model: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     return np.asarray(Z), np.asarray(std)
 
 
-def _figures(model: Any, n_rows: int) -> dict[str, Any]:
+def _figures(model: Any, n_rows: int, calibration: CalibrationReport | None) -> dict[str, Any]:
     views = list(model._columns)
     spectra = [own for view in views if (own := drawn.spectrum(model, view)) is not None]
     return {
@@ -139,12 +143,18 @@ def _figures(model: Any, n_rows: int) -> dict[str, Any]:
         "kernels": [
             {**drawn.as_item(drawn.kernel(model, view)), "alt": f"Learned kernel of view {view}."} for view in views
         ],
+        "calibration": []
+        if calibration is None
+        else [{**drawn.as_item(own), "alt": own.title.text} for own in drawn.calibration(calibration)],
         "spectra": [{**drawn.as_item(own), "alt": f"Spectrum. {own.title.text}."} for own in spectra],
     }
 
 
-def _html(model: Any, title: str, content: dict[str, Any], figures: dict[str, Any]) -> str:
+def _html(
+    model: Any, title: str, content: dict[str, Any], figures: dict[str, Any], calibration: CalibrationReport | None
+) -> str:
     about = describe_model(model)
+    about["calibration"] = None if calibration is None else calibration.to_json()
     packages = {name: metadata.version(name) for name in _PACKAGES}
     about["versions"] = {"python": platform.python_version(), **packages}
     about["relevance"] = model.relevance_

@@ -498,11 +498,24 @@
     const state = about.interrupted ? "was interrupted" : about.converged ? "ended when the bound was level" : "stopped before the bound was level";
     $("fit-text").textContent = `Training ${state}, after ${about.n_iter} steps. Evidence lower bound: ${number(about.elbo)} ± ${number(about.elbo_se)} nats.${about.partial ? ` ${about.partial}` : ""} ${about.collapse.advice}`;
     $("bound").setAttribute("aria-label", `Bound of every training step: it ends at ${number(about.elbo)} nats after ${about.n_iter} steps.`);
-    const {views: _, starts, parameters, versions, relevance, collapse, partial, ...rest} = about;
+    calibration(about.calibration);
+    const {views: _, starts, parameters, versions, relevance, collapse, partial, calibration: __, ...rest} = about;
     const {advice, ...found} = collapse;
     facts("facts", {...rest, ...found});
     facts("settings", parameters);
     facts("versions", versions);
+  }
+
+  function calibration(found) {
+    if (!found) return;
+    $("calibration-section").hidden = false;
+    $("calibration-text").textContent = `Of rows that were not in training, ${found.hidden} were hidden and predicted. Intervals are right where they hold the share of the truth that they are named after.`;
+    const sentences = found.problems.length ? found.problems : ["Calibrated, as far as these entries can tell."];
+    $("calibration-problems").innerHTML = sentences.map((sentence) => `<li>${escaped(sentence)}</li>`).join("");
+    const views = Object.entries(found.views), levels = Object.keys(views[0][1].coverage);
+    const share = (own, level) => `${(100 * own.coverage[level]).toFixed(1)} ± ${(100 * own.coverage_se[level]).toFixed(1)} %`;
+    $("calibration-table").innerHTML = cells("th", ["view", "entries", ...levels.map((level) => `in ${100 * level} % intervals`), "log-likelihood (nats per entry)"]) +
+      views.map(([name, own]) => cells("td", [escaped(name), number(own.n_entries), ...levels.map((level) => share(own, level)), `${number(own.log_likelihood)} ± ${number(own.log_likelihood_se)}`])).join("");
   }
 
   // -- start -------------------------------------------------------------------------------------------------------------------
@@ -556,7 +569,7 @@
   }
   function later() {
     const waiting = new Map([[$("bound"), figures.bound]]);
-    for (const id of ["kernels", "spectra"])
+    for (const id of ["kernels", "spectra", "calibration"])
       for (const item of figures[id]) {
         const target = $(id).appendChild(document.createElement("div"));
         target.setAttribute("role", "img");
