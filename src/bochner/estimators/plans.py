@@ -27,6 +27,8 @@ FloatArray = NDArray[np.floating[Any]]
 MAX_ITER = 3000
 # The decay, when training has all its features, as a share of the steps before it.
 DECAY = 1.0
+# After landmarks all rows are trained together: the decay need not find the last nats.
+LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Above so many rows a model is trained on landmarks first.
@@ -70,6 +72,7 @@ def make(
         raise InputError(message("noise='view' with Dirichlet process kernels", "noise='column'", hint))
     auto_iter = estimator.max_iter == "auto"
     layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
+    landmarks = _landmarks(estimator.landmarks, data.X.shape[0])
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
@@ -82,13 +85,13 @@ def make(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
             learning_rate=float(estimator.learning_rate),
             tol=float(estimator.tol),
-            decay=DECAY,
+            decay=DECAY if landmarks is None else LANDMARK_DECAY,
         ),
         seed=seed,
         dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
         device=_device(estimator.device),
         n_rows=data.X.shape[0],
-        landmarks=_landmarks(estimator.landmarks, data.X.shape[0]),
+        landmarks=landmarks,
         truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
