@@ -214,8 +214,8 @@ def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None =
     Parameters
     ----------
     true : array-like, any shape
-    draws : array-like, shape (S, *shape of true)
-        Of the predictive distribution; S = 200 tells apart what matters.
+    draws : array-like, shape (S, ...)
+        Of the predictive distribution, S of them along the first axis; 200 tell apart what matters.
     random_state : int, optional
         Of what breaks ties, and of the place within a rank.
 
