@@ -134,7 +134,7 @@ def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, e
     monkeypatch.setattr(race, "draw", draw)
     model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
     assert model.n_frequencies_ == n_frequencies
-    assert [seen[step] for step in range(30)] == [early] * 20 + [n_frequencies] * 10
+    assert [seen[step] for step in range(30)] == [early] * 15 + [n_frequencies] * 15  # the decay takes as many steps
 
 
 @pytest.mark.parametrize("others", [{"likelihood": "poisson"}, {"kernel": DirichletProcessMixture()}])
