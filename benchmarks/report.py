@@ -116,18 +116,15 @@ def measure_command(seed: int) -> dict[str, Value]:
 
 
 def written(bunch: Any, folder: Path) -> Path:
-    """Write the views to one file, of the kind that the readers know."""
-    from bochner.data.readers import EXTENSIONS
+    """Write the views as the modalities of one MuData file."""
+    import anndata
+    import mudata
+    import pandas as pd
 
-    parts = {name: np.asarray(bunch.data[:, own], dtype=float) for name, own in bunch.views.items()}
-    if ".h5mu" in EXTENSIONS:
-        import anndata
-        import mudata
-
-        mudata.MuData({name: anndata.AnnData(part) for name, part in parts.items()}).write(folder / "tcga.h5mu")
-        return folder / "tcga.h5mu"
-    np.savez(folder / "tcga.npz", **parts, y=bunch.target)
-    return folder / "tcga.npz"
+    with pd.option_context("future.infer_string", False):  # anndata cannot write the strings that pandas 3 makes
+        parts = {name: anndata.AnnData(np.asarray(bunch.data[:, own], float)) for name, own in bunch.views.items()}
+        mudata.MuData(parts).write(folder / "tcga.h5mu")
+    return folder / "tcga.h5mu"
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:
