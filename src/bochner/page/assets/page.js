@@ -509,7 +509,7 @@
   function calibration(found) {
     if (!found) return;
     $("calibration-section").hidden = false;
-    $("calibration-text").textContent = `Of rows that were not in training, ${found.hidden} were hidden and predicted. Intervals are right where they hold the share of the truth that they are named after.`;
+    $("calibration-text").textContent = `Hidden and predicted, in rows that were not in training: ${found.hidden}. Intervals are right where they hold the share of the truth that they are named after.`;
     const sentences = found.problems.length ? found.problems : ["Calibrated, as far as these entries can tell."];
     $("calibration-problems").innerHTML = sentences.map((sentence) => `<li>${escaped(sentence)}</li>`).join("");
     const views = Object.entries(found.views), levels = Object.keys(views[0][1].coverage);
