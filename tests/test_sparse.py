@@ -230,3 +230,20 @@ def test_views_of_a_sparse_matrix_are_cut_sparse():
     part, centre = data.scaled_sparse("a")
     assert sp.issparse(part)
     np.testing.assert_allclose(part.toarray() - centre, Views.fit(X, {"a": [0, 2], "b": [1, 3, 4, 5, 6]}).scaled("a"))
+
+
+def test_what_hides_entries_or_shows_rows_takes_a_sparse_X_too(tmp_path):
+    counts = np.random.default_rng(0).poisson(2.0, (40, 6)).astype(float)
+    X, small = sp.csr_array(counts), {"n_frequencies": 8, "init": "pca", "max_iter": 8, "random_state": 0}
+    factors = counts.sum(axis=1)
+    model = bo.NGMVLVM(likelihood="poisson", **small).fit(X, size_factors=factors)
+    assert np.isfinite(model.embedding_).all()
+    plain = bo.NGMVLVM(**small).fit(X)
+    found, own = (str(bo.calibration(plain, rows, n_draws=10, random_state=0)) for rows in (X, counts))
+    assert found == own
+    assert bo.select_n_components(bo.NGMVLVM(**small), X, candidates=[1, 2], fraction=0.4, random_state=0).best in (
+        1,
+        2,
+    )
+    pytest.importorskip("bokeh")
+    assert bo.report(plain, X, path=tmp_path / "r.html").stat().st_size > 0

@@ -1,4 +1,4 @@
-"""Sparse matrices written out, up to a limit: for files and joins, whose result has missing entries."""
+"""Sparse matrices written out, up to a limit: where missing entries are to join them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CHUNK_ROWS = 2048
 
 
 def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
-    """Write a sparse matrix out.
+    """Write a sparse matrix out; a dense one is returned as it is.
 
     Parameters
     ----------
-    X : scipy sparse matrix or array, shape (N, M)
+    X : scipy sparse matrix or array, or ndarray, shape (N, M)
     place : str
         Its source, for the message.
     dtype : dtype
@@ -31,6 +31,8 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     InputError
         The result would take more than `LIMIT` bytes.
     """
+    if isinstance(X, np.ndarray):
+        return X
     size = int(X.shape[0]) * int(X.shape[1]) * np.dtype(dtype).itemsize
     if size > LIMIT:
         got = f"{X.shape[0]:,} × {X.shape[1]:,} entries ({size / 2**30:.1f} GiB) in {place}"

@@ -184,6 +184,13 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
     return np.asarray(scores, dtype=np.float64)
 
 
+def observed_rows(X: Any) -> NDArray[np.bool_]:
+    """Return which rows have any observed entry, (N,): every row of a sparse matrix, whose zeros are observed."""
+    if not isinstance(X, np.ndarray):
+        return np.ones(X.shape[0], dtype=np.bool_)
+    return np.asarray(~np.isnan(X).all(axis=1))
+
+
 def dense_rows(X: Any, rows: NDArray[Any] | slice | None = None) -> FloatArray:
     """Return rows of a matrix, dense whether it was sparse or not; None: all."""
     part: Any = X if rows is None else X[rows]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from bochner import metrics
+from bochner.data.dense import dense
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.hide import hide_some
@@ -78,7 +79,7 @@ def calibration(
     """
     if n_draws < 2:
         raise InputError(message("n_draws of at least 2", str(n_draws), "ask for 200"))
-    values = model._validate(X, reset=False)
+    values = dense(model._validate(X, reset=False), "X")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     hidden = hide_some(values, model._columns, hide, fraction, np.random.default_rng(seed))
     pit, density = compare(model, values, hidden, n_draws, size_factors, seed)

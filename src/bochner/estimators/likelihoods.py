@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.columns import ColumnNames
-from bochner.data.sparse import moments
+from bochner.data.sparse import moments, observed_rows
 from bochner.data.support import Support, guess
 from bochner.data.views import Views
 from bochner.errors import InputError, message
@@ -239,7 +239,7 @@ def _given(given: Any, likelihoods: Mapping[str, Likelihood]) -> dict[str, Any]:
 
 def _refuse_unknown(given: Any, view: str, part: FloatArray) -> None:
     """Refuse training rows that have counts and no size factor: what is typical could not be told."""
-    unknown = np.isnan(_checked(given, view, part.shape[0])) & ~np.isnan(part).all(axis=1)
+    unknown = np.isnan(_checked(given, view, part.shape[0])) & observed_rows(part)
     if unknown.any():
         do = "give the row's factor, such as its total count, or drop the row"
         want = f"a size factor for every training row of view {view!r}"

@@ -14,6 +14,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import metrics
+from bochner.data.dense import dense
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.calibrate import compare
@@ -165,7 +166,7 @@ def _held_out(
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
     model.fit(_safe_indexing(X, train), size_factors=_of_rows(size_factors, train))
-    values = model._validate(_safe_indexing(X, test), reset=False)
+    values = dense(model._validate(_safe_indexing(X, test), reset=False), "X")
     source = np.random.default_rng(seed)
     hidden = hide_some(values, model._columns, hide, fraction, source, n_patterns=_PATTERNS)
     _, density = compare(model, values, hidden, _DRAWS, _of_rows(size_factors, test), seed)

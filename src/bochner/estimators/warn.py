@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bochner.data.sparse import observed_rows
 from bochner.errors import DataWarning
 from bochner.likelihoods.negative_binomial import LARGEST
 
@@ -36,9 +36,7 @@ def of_dispersion(dispersion: Mapping[str, Any]) -> None:
 
 def of_empty(values: NDArray[Any]) -> None:
     """Warn of rows with nothing observed; zeros of a sparse matrix are observed."""
-    if sp.issparse(values):
-        return
-    empty = np.isnan(values).all(axis=1)
+    empty = ~observed_rows(values)
     if empty.any():
         warnings.warn(
             f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "

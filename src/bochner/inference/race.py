@@ -75,7 +75,7 @@ class Race:
 
         between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)
-        return trainer
+        return trainer  # the objective asks it whether the decay has begun
 
     def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
         """Train on the stand-ins, if there are any, and settle the sites there."""

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
+from bochner.data.dense import dense
 from bochner.errors import InputError, message
 from bochner.inference.calibration import CalibrationReport
 from bochner.page import drawn
@@ -77,6 +79,7 @@ def report(
     target = check_page(path, overwrite)
     drawn.check_bokeh()
     names = row_names if row_names is not None else _index(X)
+    X = dense(X, "X") if issparse(X) else X
     Z, std = _place(model, X)
     if names is not None and len(names) != len(Z):
         got = f"{len(names)}"
