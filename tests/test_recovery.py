@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from bochner import NGMVLVM, AdvisedRFLVM, datasets
+from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, datasets
 from bochner.metrics import aligned_r2
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -66,3 +67,13 @@ def test_a_hidden_view_is_completed_better_than_its_columns_mean(curve, fitted):
     assert np.mean(error**2) < 0.5 * np.mean(base**2)
     inside = np.mean(np.abs(error) < 1.645 * std[:, own])
     assert 0.8 < inside < 0.98
+
+
+@pytest.mark.parametrize("kind", [NGMVLVM, AdvisedRFLVM, SRFLVM])
+def test_many_dimensions_do_not_make_training_give_the_latents_up(kind):
+    digits = load_digits().data[:150]
+    few, many = (kind(dim, init="pca", n_frequencies=30, max_iter=80, random_state=0).fit(digits) for dim in (2, 20))
+    # 20 dimensions hold what two do; with frequencies as in the plane the bound fell by a third
+    assert many.elbo_ > few.elbo_ - 0.03 * abs(few.elbo_)
+    restored = many.inverse_transform(many.embedding_)
+    assert np.mean((restored - digits) ** 2) < 0.5 * np.mean((few.inverse_transform(few.embedding_) - digits) ** 2)

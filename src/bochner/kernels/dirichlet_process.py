@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, positive
+from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, narrowing, positive
 from bochner.kernels.stationary import log_scale
 
 # log of a responsibility that is zero: finite, so that products with a zero step stay finite
@@ -182,10 +182,11 @@ class DirichletProcessMixture(SpectralKernel):
             return type(self)(**self._params)
         rows = self._params["n_points"] or 1
         # Components from smooth to wiggly, and every point nearly undecided: the data choose.
-        means = 0.5 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
+        means = torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
+        means *= 0.5 * narrowing(n_components)
         scales = torch.logspace(-0.3, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
         scales = scales[torch.randperm(n_mixtures, generator=source)]
-        scales = scales[:, None].expand(-1, n_components).clone()
+        scales = narrowing(n_components) * scales[:, None].expand(-1, n_components)
         phi = (0.1 * torch.randn(rows, n_mixtures, generator=source, dtype=torch.float64)).softmax(1)
         return type(self)(phi, means, scales, self._params["variance"], self._params["prior"])
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, positive
+from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, narrowing, positive
 
 
 def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -34,7 +34,8 @@ def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple
     weights = torch.full((n_mixtures,), 1.0 / n_mixtures, dtype=torch.float64)
     means = 0.1 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
     scales = torch.logspace(0.0, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
-    return weights, means, scales[:, None].expand(-1, n_components).clone()
+    narrow = narrowing(n_components)
+    return weights, narrow * means, narrow * scales[:, None].expand(-1, n_components)
 
 
 class SpectralMixture(SpectralKernel):
