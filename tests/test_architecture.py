@@ -56,10 +56,10 @@ FLOORS: dict[str, str] = {
         estimators.comparators estimators
         datasets.load datasets.make datasets.fetch datasets""",
     "F9 doors": """
-        summary figures kernel_plots decoded_plots calibration_plots plots
+        summary plots.figures plots.kernels plots.decodings plots.uncertainty plots.latents plots
         page page.encode page.shapes page.labels page.planes page.views page.content page.drawn page.report
-        cli_options cli_session cli_show cli_data cli_align cli_apply
-        cli_bench cli_sources cli_fit cli_report cli_rows cli_info demo cli __main__ __init__""",
+        cli.options cli.session cli.show cli.data cli.align cli.apply cli.bench cli.sources
+        cli.fit cli.report cli.rows cli.info demo cli.main cli __main__ __init__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 300, 40

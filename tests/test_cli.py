@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import bochner as bo
 from bochner.cli import app
-from bochner.cli_align import read_rows
-from bochner.cli_data import parse_by_view, parse_settings, parse_views
+from bochner.cli.align import read_rows
+from bochner.cli.data import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 
 SMALL = ["--set", "n_components=1", "--set", "n_frequencies=8", "--set", "n_init=1", "--set", "max_iter=12"]
@@ -380,17 +380,17 @@ def test_json_says_what_went_wrong(tmp_path):
 
 
 def test_a_fault_of_ours_is_called_one(monkeypatch, fitted):
-    from bochner import cli_info
+    from bochner.cli import info
 
     def fail(*arguments):
         raise ValueError("boom")
 
-    monkeypatch.setattr(cli_info, "describe", fail)
+    monkeypatch.setattr(info, "describe", fail)
     done = run("info", fitted[0])
     assert done.exit_code == 1
     assert "Traceback" in done.stderr
     assert "a fault of bochner" in done.stderr
-    monkeypatch.setattr(cli_info, "describe", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(info, "describe", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
     assert run("info", fitted[0]).exit_code == 130
 
 

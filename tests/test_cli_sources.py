@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from test_cli import refused, replied, run
 
-from bochner import cli_bench
+from bochner.cli import bench
 from bochner.datasets import fetch as logic
 from bochner.errors import InputError
 
@@ -151,7 +151,7 @@ def checkout(tmp_path, monkeypatch):
     (scripts / "sums.py").write_text("import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n")
     (scripts / "broken.py").write_text("def main(): raise SystemExit(3)\nmain()\n")
     (scripts / "README.md").write_text("# Figures\n\n## other.py\n\nno\n\n## sums.py\n\nsum 4\n")
-    monkeypatch.setattr(cli_bench, "folder", lambda: scripts)
+    monkeypatch.setattr(bench, "folder", lambda: scripts)
     return scripts
 
 
@@ -168,12 +168,12 @@ def test_a_benchmark_is_run_and_shown_beside_what_was_published(checkout):
 
 
 def test_a_benchmark_needs_a_checkout(tmp_path, monkeypatch):
-    assert (cli_bench.folder() / "step.py").is_file()
-    monkeypatch.setattr(cli_bench, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    assert (bench.folder() / "step.py").is_file()
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "c.py"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"a checkout with benchmarks/.*pip install -e"):
-        cli_bench.folder()
-    assert cli_bench.published(Path(__file__).parents[1] / "benchmarks" / "README.md", "step")
+        bench.folder()
+    assert bench.published(Path(__file__).parents[1] / "benchmarks" / "README.md", "step")
 
 
 # -- logs, force, completion, help, estimates ------------------------------------------------------------------

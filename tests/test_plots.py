@@ -9,6 +9,7 @@ import pytest
 import bochner as bo
 from bochner import plots
 from bochner.errors import InputError
+from bochner.plots.figures import COLOURS
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -175,7 +176,7 @@ def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
     assert [text.get_text() for text in ax.get_yticklabels()] == ["pca, 5 steps", "isomap, 5 steps"]
     races = [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2]
     assert [list(line.get_xdata()) for line in races] == [[-12.0, -9.0], [-14.0, -7.0]]
-    assert [line.get_color() == plots.COLOURS[0] for line in races] == [False, True]
+    assert [line.get_color() == COLOURS[0] for line in races] == [False, True]
     assert ax.get_title(loc="left")
     assert ax.get_xlabel() == "bound (nats)"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.cli_data import MODEL_FILE, write_embedding
+from bochner.cli.data import MODEL_FILE, write_embedding
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.calibrate import calibration
 from bochner.page.drawn import check_bokeh

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.decoded_plots import grey_levels
 from bochner.page.encode import Packed, quantise
 from bochner.page.planes import decode
 from bochner.page.shapes import Shape, check_shapes, guess_shape
+from bochner.plots.decodings import grey_levels
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bochner.cli_data import MODEL_FILE, load_model, parse_by_view
-from bochner.cli_fit import FitOptions, estimator_of
+from bochner.cli.data import MODEL_FILE, load_model, parse_by_view
+from bochner.cli.fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column
 from bochner.data.readers import EXTENSIONS, read
 from bochner.data.table import Table

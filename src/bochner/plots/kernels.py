@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bochner import metrics
 from bochner.errors import InputError, message
-from bochner.figures import COLOURS, INK, axes, figure, finish
+from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

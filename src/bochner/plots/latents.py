@@ -1,4 +1,4 @@
-"""Pictures of fitted models: every function draws into an Axes and returns it, without pyplot's global state."""
+"""Pictures of latents, training and completions; `bochner.plots` has them all."""
 
 from __future__ import annotations
 
@@ -7,31 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bochner.calibration_plots import calibration, n_components
-from bochner.decoded_plots import decoded_grid, reconstructions, starts
 from bochner.errors import InputError, message
-from bochner.figures import COLOURS, INK, axes, figure, finish, save
-from bochner.kernel_plots import kernel_recovery, learned_kernel, spectrum
+from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = [
-    "axes",
-    "bound_trace",
-    "calibration",
-    "completions",
-    "decoded_grid",
-    "kernel_recovery",
-    "latent_map",
-    "learned_kernel",
-    "n_components",
-    "reconstructions",
-    "relevance",
-    "save",
-    "spectrum",
-    "starts",
-]
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from bochner.cli_options import Data, Force, Index, Json, Layer, Log, ModelFile, Seed
-from bochner.cli_session import session
+from bochner.cli.options import Data, Force, Index, Json, Layer, Log, ModelFile, Seed
+from bochner.cli.session import session
 
 
 def transform(
@@ -24,11 +24,11 @@ def transform(
 ) -> None:
     """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are missing."""
     with session(as_json, log) as reply:
-        from bochner import cli_apply
-        from bochner.cli_show import show
+        from bochner.cli import apply as logic
+        from bochner.cli.show import show
 
         started = time.perf_counter()
-        rows = cli_apply.transform(cli_apply.Rows(model, data, out, index, layer or (), force))
+        rows = logic.transform(logic.Rows(model, data, out, index, layer or (), force))
         reply.values, reply.show = _done(rows, started, out), show
 
 
@@ -47,11 +47,11 @@ def impute(
 ) -> None:
     """Fill in what is missing: single entries, or whole views that DATA lacks."""
     with session(as_json, log) as reply:
-        from bochner import cli_apply
-        from bochner.cli_show import show
+        from bochner.cli import apply as logic
+        from bochner.cli.show import show
 
         started = time.perf_counter()
-        rows = cli_apply.impute(cli_apply.Rows(model, data, out, index, layer or (), force), std)
+        rows = logic.impute(logic.Rows(model, data, out, index, layer or (), force), std)
         reply.values, reply.show = _done(rows, started, out), show
         if std is not None:
             reply.values["std_file"] = str(std)
@@ -75,10 +75,10 @@ def calibrate(
 ) -> None:
     """Say whether intervals hold what they promise: hide entries of rows not in training, predict and compare them."""
     with session(as_json, log) as reply:
-        from bochner import cli_apply
+        from bochner.cli import apply as logic
 
-        options = cli_apply.CalibrateOptions(model, data, hide, fraction, n_draws, seed, out, index, layer or (), force)
-        report = cli_apply.calibrate(options)
+        options = logic.CalibrateOptions(model, data, hide, fraction, n_draws, seed, out, index, layer or (), force)
+        report = logic.calibrate(options)
         reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
         if out is not None:
             reply.values["file"] = str(out)
@@ -111,11 +111,11 @@ def report(
 ) -> None:
     """Write one HTML page that shows a model: the map of the rows, what each place decodes to, how the fit went."""
     with session(as_json, log) as reply:
-        from bochner import cli_report
-        from bochner.cli_show import show
+        from bochner.cli import report as logic
+        from bochner.cli.show import show
 
-        options = cli_report.ReportOptions(model, data, labels, shape or (), index, layer or (), held_out, out, force)
-        reply.values, reply.show = cli_report.run(options), show
+        options = logic.ReportOptions(model, data, labels, shape or (), index, layer or (), held_out, out, force)
+        reply.values, reply.show = logic.run(options), show
 
 
 def _done(rows: int, started: float, out: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner.cli_data import (
+from bochner.cli.data import (
     MODEL_FILE,
     check_writable,
     frame,
@@ -22,7 +22,7 @@ from bochner.cli_data import (
     parse_views,
     write_embedding,
 )
-from bochner.cli_session import say
+from bochner.cli.session import say
 from bochner.data.readers import read
 from bochner.data.table import Table
 from bochner.errors import InputError, message

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from bochner.cli_options import Force, Json, Log
-from bochner.cli_session import session
+from bochner.cli.options import Force, Json, Log
+from bochner.cli.session import session
 
 
 def fetch(
@@ -27,7 +27,7 @@ def fetch(
 ) -> None:
     """Download a data set's file and check its SHA-256. A file that is there and right is not downloaded again."""
     with session(as_json, log) as reply:
-        from bochner.cli_show import show
+        from bochner.cli.show import show
         from bochner.datasets import fetch as logic
 
         started = time.perf_counter()
@@ -47,7 +47,7 @@ def bench(
 ) -> None:
     """Rerun a table of benchmarks/ and print it beside the published one. Needs a checkout of the repository."""
     with session(as_json, log) as reply:
-        from bochner import cli_bench
+        from bochner.cli import bench as logic
 
-        reply.values = cli_bench.run(name, quick)
-        reply.show = cli_bench.show_both
+        reply.values = logic.run(name, quick)
+        reply.show = logic.show_both

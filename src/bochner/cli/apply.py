@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bochner.cli_align import read_rows
-from bochner.cli_data import check_output, load_model, parse_by_view, write_embedding, write_matrices
+from bochner.cli.align import read_rows
+from bochner.cli.data import check_output, load_model, parse_by_view, write_embedding, write_matrices
 from bochner.errors import InputError, message
 from bochner.estimators.calibrate import calibration
 from bochner.inference.calibration import CalibrationReport

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bochner.errors import InputError, message
-from bochner.figures import COLOURS, INK, axes, finish
+from bochner.plots.figures import COLOURS, INK, axes, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from bochner import cli_rows, cli_sources
-from bochner.cli_options import (
+from bochner.cli import rows, sources
+from bochner.cli.options import (
     Data,
     Index,
     Json,
@@ -23,7 +23,7 @@ from bochner.cli_options import (
     Settings,
     ViewColumns,
 )
-from bochner.cli_session import INTERRUPTED, say, session
+from bochner.cli.session import INTERRUPTED, say, session
 
 app = typer.Typer(
     name="bochner",
@@ -63,7 +63,7 @@ def demo(
     """Fit digits that ship with scikit-learn as two views, and complete halves that were not shown."""
     with session(as_json, log) as reply:
         from bochner import demo as logic
-        from bochner.cli_show import show_demo
+        from bochner.cli.show import show_demo
 
         options = logic.DemoOptions(out, seed=seed)
         if n_components is not None:
@@ -94,10 +94,10 @@ def fit(
 ) -> None:
     """Fit a model to data. Empty cells and NaN are missing; several files or arrays are several views."""
     with session(as_json, log) as reply:
-        from bochner import cli_fit
-        from bochner.cli_show import show
+        from bochner.cli import fit as logic
+        from bochner.cli.show import show
 
-        options = cli_fit.FitOptions(
+        options = logic.FitOptions(
             data,
             out,
             model.value,
@@ -112,15 +112,15 @@ def fit(
             page,
         )
         try:
-            reply.values, interrupted = cli_fit.run(options)
+            reply.values, interrupted = logic.run(options)
         except KeyboardInterrupt:  # before training, or after it while the rows are placed
-            _say_how_to_resume((out / cli_fit.CHECKPOINT).exists())
+            _say_how_to_resume((out / logic.CHECKPOINT).exists())
             raise
         reply.show = show
         if interrupted:
             reply.values["interrupted"], reply.code = True, INTERRUPTED
             say("Interrupted: the files hold the best state until then.")
-            _say_how_to_resume((out / cli_fit.CHECKPOINT).exists())
+            _say_how_to_resume((out / logic.CHECKPOINT).exists())
 
 
 def _say_how_to_resume(checkpoint: bool) -> None:
@@ -145,20 +145,18 @@ def info(
 ) -> None:
     """Describe a model, or data and the time and memory that a fit with these options would take (an estimate)."""
     with session(as_json, log) as reply:
-        from bochner import cli_info
-        from bochner.cli_fit import FitOptions
-        from bochner.cli_show import show
+        from bochner.cli import info as logic
+        from bochner.cli.fit import FitOptions
+        from bochner.cli.show import show
 
         repeated = (view or (), likelihood or (), settings or ())
         options = FitOptions(path, Path(), model.value, *repeated, index, layer=layer or ())
-        reply.values, reply.show = cli_info.describe(options), show
+        reply.values, reply.show = logic.describe(options), show
 
 
-app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(cli_rows.transform)
-app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(cli_rows.impute)
-app.command(epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png")(
-    cli_rows.calibrate
-)
-app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(cli_rows.report)
-app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(cli_sources.fetch)
-app.command(epilog="Example: bochner bench step --quick")(cli_sources.bench)
+app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(rows.transform)
+app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(rows.impute)
+app.command(epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png")(rows.calibrate)
+app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(rows.report)
+app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(sources.fetch)
+app.command(epilog="Example: bochner bench step --quick")(sources.bench)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bochner.cli_align import read_rows
-from bochner.cli_apply import names_are_checked
-from bochner.cli_data import frame, load_model, parse_by_view
-from bochner.cli_fit import PAGE
+from bochner.cli.align import read_rows
+from bochner.cli.apply import names_are_checked
+from bochner.cli.data import frame, load_model, parse_by_view
+from bochner.cli.fit import PAGE
 from bochner.data.csv_files import read_csv
 from bochner.data.table import Table
 from bochner.errors import InputError, message

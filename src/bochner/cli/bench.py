@@ -11,13 +11,13 @@ from typing import Any
 
 import typer
 
-from bochner.cli_session import say
+from bochner.cli.session import say
 from bochner.errors import InputError, message
 
 
 def folder() -> Path:
     """Find benchmarks/ of the checkout that this package was imported from, or that is the working directory."""
-    for root in (Path(__file__).parents[2], Path.cwd()):
+    for root in (Path(__file__).parents[3], Path.cwd()):
         if (root / "benchmarks" / "harness.py").is_file():
             return root / "benchmarks"
     do = "clone the repository, install it with pip install -e . and run the command there"

@@ -1,0 +1,24 @@
+"""Pictures of fitted models: every function draws into an Axes and returns it, without pyplot's global state."""
+
+from bochner.plots.decodings import decoded_grid, reconstructions, starts
+from bochner.plots.figures import axes, save
+from bochner.plots.kernels import kernel_recovery, learned_kernel, spectrum
+from bochner.plots.latents import bound_trace, completions, latent_map, relevance
+from bochner.plots.uncertainty import calibration, n_components
+
+__all__ = [
+    "axes",
+    "bound_trace",
+    "calibration",
+    "completions",
+    "decoded_grid",
+    "kernel_recovery",
+    "latent_map",
+    "learned_kernel",
+    "n_components",
+    "reconstructions",
+    "relevance",
+    "save",
+    "spectrum",
+    "starts",
+]
