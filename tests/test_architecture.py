@@ -44,7 +44,7 @@ FLOORS: dict[str, str] = {
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
-        inference.landmarks inference.warm inference.race inference.fit inference.persistence
+        inference.landmarks inference.warm inference.race inference.fit inference.trial inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.latents estimators.weights estimators.docstrings

@@ -10,7 +10,7 @@ from bochner.inference.place import place
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode
-from bochner.inference.tempering import TEMPERATURES, learn
+from bochner.inference.tempering import TEMPERATURES, Choice, learn
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
@@ -89,15 +89,17 @@ def test_draws_have_the_moments_of_the_mixture_and_share_one_latent():
 
 def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():
     views, x, data = _views(1, 1e-4)
-    assert learn(views, x, data, seed=0)["b"] is None  # rows lie between the candidates: Newton's steps find them
+    assert (
+        learn(views, x, x[None], data, seed=0)["b"].exponent is None
+    )  # rows lie between the candidates: Newton's steps find them
     views, x, (a, b) = _views(2, 0.01, n=300)
     # what the views share is seen through something of view a's own that its noise does not account for
     own = 0.5 * torch.randn(300, 1, generator=generator(7, "own"), dtype=torch.float64)
-    low = learn(views, x, [a + own, b], seed=0)["b"]
+    low = learn(views, x, x[None], [a + own, b], seed=0)["b"].exponent
     assert low is not None
     assert low <= 0.25
     assert low in TEMPERATURES
-    assert learn(views, x, [a, b], seed=0)["b"] in (None, *TEMPERATURES[:5])
+    assert learn(views, x, x[None], [a, b], seed=0)["b"].exponent in (None, *TEMPERATURES[:5])
 
 
 def test_variances_of_mixtures_survive_means_that_are_large_beside_them():
@@ -111,7 +113,7 @@ def test_variances_of_mixtures_survive_means_that_are_large_beside_them():
 
 def test_one_view_has_nothing_to_choose_and_views_never_seen_together_get_one():
     views, x, (a, b) = _views(2, 0.1)
-    assert learn(views[:1], x, [a], seed=0) == {}
+    assert learn(views[:1], x, x[None], [a], seed=0) == {}
     a, b = a.clone(), b.clone()
     a[:60], b[60:] = NAN, NAN
-    assert learn(views, x, [a, b], seed=0) == {"a": 1.0, "b": 1.0}
+    assert learn(views, x, x[None], [a, b], seed=0) == {"a": Choice(1.0), "b": Choice(1.0)}

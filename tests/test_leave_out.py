@@ -15,25 +15,27 @@ from bochner.random import generator
 NOISE = 0.2
 
 
-def _posterior(f, x, Y, groups):
-    """Weights given latents, every group of columns by the rows in which it was seen."""
+def _posterior(f, draws, Y, groups):
+    """Weights given draws of the latents (S, n, D), every group of columns by the rows in which it was seen."""
     empty = Draw(f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1))
-    phi, mean, covariance = empty.features(x), empty.mean.clone(), []
+    phis, mean, covariance = [empty.features(x) for x in draws], empty.mean.clone(), []
     for group in range(int(groups.max()) + 1):
         columns = (groups == group).nonzero()[:, 0]
         seen = ~Y[:, columns[0]].isnan()
-        own = phi[seen]
-        inverse = torch.linalg.inv(own.T @ own + NOISE * torch.eye(f.n_features, dtype=torch.float64))
-        mean[:, columns] = inverse @ own.T @ Y[seen][:, columns]
+        gram = torch.stack([phi[seen].T @ phi[seen] for phi in phis]).mean(0)
+        cross = torch.stack([phi[seen].T @ Y[seen][:, columns] for phi in phis]).mean(0)
+        inverse = torch.linalg.inv(gram + NOISE * torch.eye(f.n_features, dtype=torch.float64))
+        mean[:, columns] = inverse @ cross
         covariance.append(inverse)
     return ViewPosterior("a", (Draw(f, mean, torch.stack(covariance)),), groups, Gaussian(NOISE))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("n", [20, 60])
-def test_weights_without_rows_are_those_of_the_other_rows(dim, n):
+@pytest.mark.parametrize("n_draws", [1, 4])
+def test_weights_without_rows_are_those_of_the_other_rows(dim, n, n_draws):
     source = generator(4, "leave out", dim)
-    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    x = torch.randn(n_draws, n, dim, generator=source, dtype=torch.float64)
     kernel = SpectralMixture().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach()
     Y = torch.randn(n, 5, generator=source, dtype=torch.float64)
@@ -42,8 +44,8 @@ def test_weights_without_rows_are_those_of_the_other_rows(dim, n):
     leaving = torch.arange(5, 15)
     stay = torch.ones(n, dtype=torch.bool).index_fill_(0, leaving, False)
     whole = _posterior(f, x, Y, groups)
-    (left,) = leave_out([whole], x[leaving], [Y[leaving]])
-    expected = _posterior(f, x[stay], Y[stay], groups)
+    (left,) = leave_out([whole], x[:, leaving], [Y[leaving]])
+    expected = _posterior(f, x[:, stay], Y[stay], groups)
     torch.testing.assert_close(left.draws[0].mean, expected.draws[0].mean)
     torch.testing.assert_close(left.draws[0].covariance, expected.draws[0].covariance)
     assert not torch.allclose(whole.draws[0].mean, left.draws[0].mean)
@@ -56,7 +58,7 @@ def test_views_that_are_not_gaussian_and_rows_without_data_stay():
     groups = torch.zeros(2, dtype=torch.int64)
     counts = ViewPosterior("c", (Draw(f, mean, inverse[None]),), groups, Poisson(), torch.zeros(2, dtype=torch.float64))
     real = ViewPosterior("g", (Draw(f, mean, inverse[None]),), groups, Gaussian(NOISE))
-    x, nothing = torch.zeros(3, 1, dtype=torch.float64), torch.full((3, 2), math.nan, dtype=torch.float64)
+    x, nothing = torch.zeros(1, 3, 1, dtype=torch.float64), torch.full((3, 2), math.nan, dtype=torch.float64)
     left = leave_out([counts, real], x, [nothing, nothing])
     assert left[0] is counts
     torch.testing.assert_close(left[1].draws[0].covariance, real.draws[0].covariance)

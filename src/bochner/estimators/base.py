@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from abc import abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -21,7 +23,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning
 from bochner.estimators import constraints, latents, likelihoods, plans, saving, training_data, units, warn
 from bochner.estimators.prediction import PredictionMixin
-from bochner.inference import diagnose, tempering
+from bochner.inference import diagnose, trial
 from bochner.inference import encoder as amortised
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
@@ -97,8 +99,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.verbose = verbose
 
     @abstractmethod
-    def _kernel_for(self, view: str) -> SpectralKernel:
-        """Return what the kernel of a view is like."""
+    def _kernel_for(self, view: str) -> SpectralKernel: ...
 
     # -- fitting -----------------------------------------------------------------------------------------------
 
@@ -141,8 +142,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
         blocks = training_data.blocks(data, scaled, plan, offsets)
-        self._fit = fit_model(blocks, lambda rows: training_data.filled(shown, seed, rows), plan, stand_in)
+        filled = functools.partial(training_data.filled, shown, seed)
+        self._fit = fit_model(blocks, filled, plan, stand_in)
         self._set_attributes(values, plan)
+        kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
+        self._candidates, rows = self._fit.latents[kept], functools.partial(self._some, values, offsets)
+        self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, filled, plan, rows)
+        self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, offsets)
         if plan.checkpoint is not None and not self.interrupted_:
             plan.checkpoint.unlink(missing_ok=True)  # only now: a crash before here must not cost the run
@@ -237,15 +243,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             )
 
     def _set_embedding(self, values: FloatArray, offsets: dict[str, Tensor | None]) -> None:
-        kept = training_data.subset(self._fit.latents.shape[0], _CANDIDATES, self.seed_)
-        self._candidates = self._fit.latents[torch.from_numpy(kept)]
         own = list(offsets.values())
-        self.completion_: dict[str, float | None] = {}
-        if len(self._columns) > 1:
-            kept_rows = self._split(dense_rows(values, kept))
-            offsets_kept = [None if o is None else o[torch.from_numpy(kept)] for o in own]
-            learned = tempering.learn(self._fit.posterior, self._candidates, kept_rows, self.seed_, offsets_kept)
-            self.completion_ = learned
         self._encoder = None
         if self.encoder:
             few = training_data.subset(values.shape[0], training_data.fitting(*values.shape), self.seed_)
@@ -255,6 +253,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
+        kept = training_data.subset(values.shape[0], _CANDIDATES, self.seed_)
         few = training_data.subset(len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_)
         shown = self._split(dense_rows(values, kept[few]))
         latents_shown = placement.mean[torch.from_numpy(kept[few])]
@@ -264,12 +263,12 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:
-            some = torch.from_numpy(
-                training_data.subset(values.shape[0], training_data.fitting(_MOMENT_ROWS, values.shape[1]), self.seed_)
+            some = training_data.subset(
+                values.shape[0], training_data.fitting(_MOMENT_ROWS, values.shape[1]), self.seed_
             )
-            rows = self._split(dense_rows(values, some.numpy()))
-            of_some = [None if o is None else o[some] for o in own]
-            moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean[some], rows, of_some)
+            index = torch.from_numpy(some)
+            rows, of_some = self._some(values, offsets, index)
+            moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean[index], rows, of_some)
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
         warn.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:

@@ -80,6 +80,14 @@ class RowsMixin:
         scaled = torch.from_numpy(self._scaling.apply(values.astype(np.float64)))
         return [scaled[:, torch.from_numpy(own)] for own in self._columns.values()]
 
+    def _some(
+        self, values: FloatArray, offsets: dict[str, Tensor | None], index: Tensor
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return scaled views and offsets of some rows."""
+        return self._split(dense_rows(values, index.numpy())), [
+            None if o is None else o[index] for o in offsets.values()
+        ]
+
     def _dense_parts(
         self, values: FloatArray, offsets: list[Tensor | None]
     ) -> Iterator[tuple[list[Tensor], list[Tensor | None]]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -96,7 +97,8 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
     kernels = tuple(view.kernel.cpu() for view in model.views)
     posterior, history = _posterior(model, data, plan, anchors), list(trainer.state.history)
     found = (posterior, latents, kernels, value, error, history, stopped, list(race.results))
-    return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped))
+    draws = torch.stack(model.latents.draws(_n_latent_draws(model), plan.seed)).double().cpu()
+    return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped), draws)
 
 
 def _on_landmarks(filled: Filled, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
@@ -154,14 +156,17 @@ def _train(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[Lat
 def _posterior(
     model: LatentVariableModel, data: Data, plan: Plan, anchors: Anchors | None = None
 ) -> tuple[ViewPosterior, ...]:
-    many = model.latents.mean.shape[0] > _MANY_ROWS
     return weights_posterior(
         model,
         data,
         n_frequencies=plan.n_frequencies,
         n_draws=_POSTERIOR_DRAWS,
-        n_latent_draws=1 if many else _LATENT_DRAWS,
+        n_latent_draws=_n_latent_draws(model),
         sampling=plan.sampling,
         seed=plan.seed,
         anchors=anchors,
     )
+
+
+def _n_latent_draws(model: LatentVariableModel) -> int:
+    return 1 if model.latents.mean.shape[0] > _MANY_ROWS else _LATENT_DRAWS

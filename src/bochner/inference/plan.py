@@ -137,6 +137,8 @@ class Fit:
         Their number, and the bound of all rows (as trained on) when the others were placed and after the joint passes.
     dropped : list of float
         Share of every view's squares that training left out.
+    latent_draws : Tensor of shape (S, N, D), float64, or None
+        The draws of X over which the posterior's statistics are means, while somebody may leave rows out of it.
     """
 
     posterior: tuple[ViewPosterior, ...]
@@ -150,6 +152,7 @@ class Fit:
     blocks: list[Any] = field(default_factory=list)
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)
+    latent_draws: Tensor | None = None
 
 
 def _parts(block: Block) -> tuple[Tensor | None, ...]:

@@ -182,14 +182,7 @@ def weights_posterior(
     tuple of ViewPosterior
     """
     with torch.no_grad():
-        mean = model.latents.mean
-        noises = [
-            random.row_noise(
-                mean.shape[0], mean.shape[1], seed, "posterior/latents", i, dtype=mean.dtype, device=mean.device
-            )
-            for i in range(n_latent_draws)
-        ]
-        latents = [model.latents.sample(noise) for noise in noises]
+        latents = model.latents.draws(n_latent_draws, seed)
         return tuple(
             _view_posterior(
                 view,

@@ -7,6 +7,7 @@ finds them again, and the sharpest exponent, or its own modes, would always win.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,13 +25,36 @@ TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
 _ROWS, _PLACED_ROWS, _FOLDS = 1000, 256, 5
 
 
+@dataclass(frozen=True)
+class Choice:
+    """How rows that lack a view are completed.
+
+    Attributes
+    ----------
+    temperature : float or None
+        The best exponent of the mixture; None where there is none: categories have no mean, and size factors scale
+        that of counts row by row.
+    modes : bool
+        Whether the row's own modes did better still.
+    """
+
+    temperature: float | None
+    modes: bool = False
+
+    @property
+    def exponent(self) -> float | None:
+        """None where modes complete the view."""
+        return None if self.modes else self.temperature
+
+
 def learn(
     views: Sequence[ViewPosterior],
     candidates: Tensor,
+    latent_draws: Tensor,
     rows: Sequence[Tensor],
     seed: int,
     offsets: Offsets | None = None,
-) -> dict[str, float | None]:
+) -> dict[str, Choice]:
     """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
 
     Parameters
@@ -38,6 +62,8 @@ def learn(
     views : sequence of ViewPosterior
     candidates : Tensor of shape (C, D), float64
         Latents of training rows.
+    latent_draws : Tensor of shape (S, C, D), float64
+        The draws of these latents that the weights were conditioned on.
     rows : sequence over views of Tensor of shape (C, M_v), float64
         Scaled data of those rows.
     seed : int
@@ -46,42 +72,46 @@ def learn(
 
     Returns
     -------
-    dict of view name to float or None
-        None where the modes win (exact data, whose rows lie between the candidates) and for views of categories, which
-        have no mean, or of counts with size factors, which scale it row by row; empty when there is one view.
+    dict of view name to Choice
+        Modes win with exact data, whose rows lie between the candidates; empty when there is one view.
     """
     if len(views) < 2:
         return {}
     order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
     offsets = offsets or [None] * len(views)
-    return {view.name: _choose(v, views, candidates, rows, order, offsets) for v, view in enumerate(views)}
+    return {
+        view.name: _choose(v, views, candidates, latent_draws, rows, order, offsets) for v, view in enumerate(views)
+    }
 
 
 def _choose(
     v: int,
     views: Sequence[ViewPosterior],
     candidates: Tensor,
+    latent_draws: Tensor,
     rows: Sequence[Tensor],
     order: Tensor,
     offsets: Offsets,
-) -> float | None:
+) -> Choice:
     if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
-        return None
+        return Choice(None)
     known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
     others = [i for i in range(len(views)) if i != v]
     index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
     if index.shape[0] < 2:
-        return 1.0
-    folds = [_fold(v, views, candidates, rows, fold, offsets) for fold in index.chunk(min(_FOLDS, index.shape[0]))]
+        return Choice(1.0)
+    parts = index.chunk(min(_FOLDS, index.shape[0]))
+    folds = [_fold(v, views, candidates, latent_draws, rows, part, offsets) for part in parts]
     values, by_modes = torch.cat([of_fold[0] for of_fold in folds], dim=1), torch.cat([f[1] for f in folds])
     best = int(values.mean(dim=1).argmax())
-    return None if float((by_modes - values[best]).nanmean()) > 0.0 else TEMPERATURES[best]
+    return Choice(TEMPERATURES[best], bool((by_modes - values[best]).nanmean() > 0.0))
 
 
 def _fold(
     v: int,
     views: Sequence[ViewPosterior],
     candidates: Tensor,
+    latent_draws: Tensor,
     rows: Sequence[Tensor],
     index: Tensor,
     offsets: Offsets,
@@ -92,7 +122,7 @@ def _fold(
     """
     data = [y[index] for y in rows]
     own = offsets_of(offsets, index)
-    left = leave_out(views, candidates[index], data)
+    left = leave_out(views, latent_draws[:, index], data)
     stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
     rest = candidates[stay]
     truth, shown = data[v], [torch.full_like(y, torch.nan) if i == v else y for i, y in enumerate(data)]
@@ -104,17 +134,17 @@ def _fold(
     placed = place(left, rest, [y[few] for y in shown], some)
     mean, variance = complete_by_modes(left, placed, some)
     columns, by_modes = view_columns(views)[v], truth.new_full((truth.shape[0],), torch.nan)
-    by_modes[few] = _density(truth[few], mean[:, columns], variance[:, columns])
+    by_modes[few] = density(truth[few], mean[:, columns], variance[:, columns])
     return values, by_modes
 
 
 def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
-    out = [_density(truth, *mixed_moments((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
+    out = [density(truth, *mixed_moments((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
     return torch.stack(out)
 
 
-def _density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped, (n,)."""
     terms = -0.5 * ((y - mean).square() / variance + variance.log())
     return terms.nanmean(dim=1)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
+from bochner import random
 from bochner.divergences import kl_standard_normal
 
 
@@ -23,6 +26,15 @@ class GaussianLatents(nn.Module):
     def sample(self, noise: Tensor) -> Tensor:
         """Return mu + s * noise, shape (N, D)."""
         return self.mean + self.log_std.exp() * noise
+
+    def draws(self, n_draws: int, seed: int) -> list[Tensor]:
+        """Draw X as often as asked, each (N, D): the draws over which the weights' statistics are averaged."""
+        mean = self.mean.detach()
+        like: dict[str, Any] = {"dtype": mean.dtype, "device": mean.device}
+        noises = (
+            random.row_noise(mean.shape[0], mean.shape[1], seed, "posterior/latents", i, **like) for i in range(n_draws)
+        )
+        return [self.sample(noise).detach() for noise in noises]
 
     def kl(self) -> Tensor:
         """Return KL(q(X) || N(0, I)) in nats, scalar float64."""
