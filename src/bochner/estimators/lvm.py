@@ -98,8 +98,8 @@ class NGMVLVM(LatentVariableEstimator):
         ``transform`` of the training rows.
     embedding_std_ : ndarray of shape (N, D)
     elbo_, elbo_se_ : float
-        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian) and its
-        standard error, nats, original units.
+        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian or has
+        scattered holes) and its standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
         One draw a step. Until the learning rate decays, steps take a quarter of the frequencies, at least 25, and the
         bound rises when they become H; views that are not Gaussian have H throughout.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ DECAY = 1.0
 LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
+# Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
+POINTS_PER_DIMENSION = 1.25
+# Beyond so many dimensions starts are not raced: principal components already follow what the data have.
+RACED_DIMENSIONS = 12
 # Above so many rows a model is trained on landmarks first.
 LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
@@ -79,7 +84,7 @@ def make(
         starts=_starts(estimator, layout, data.X.shape[0]),
         n_components=layout.n_components,
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian),
+        n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
         sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
@@ -101,13 +106,14 @@ def make(
     )
 
 
-def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
+def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int) -> int:
     """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of their own."""
     if estimator.n_frequencies != "auto":
         return int(estimator.n_frequencies)
+    least = math.ceil(POINTS_PER_DIMENSION * n_components)
     if not gaussian:
-        return int(estimator._local_frequencies)
-    return int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies)
+        return max(int(estimator._local_frequencies), least)
+    return max(int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies), least)
 
 
 def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
@@ -148,6 +154,8 @@ def _starts(estimator: Any, layout: Layout, n_rows: int) -> tuple[Start, ...]:
 
 def _race(estimator: Any, layout: Layout, n_rows: int) -> list[Start]:
     """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
+    if layout.shared > RACED_DIMENSIONS:
+        return ["pca"]
     if n_rows <= LANDMARK_ROWS:
         return ["pca", "fold", "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
     trained = _landmarks(estimator.landmarks, n_rows) or n_rows

@@ -17,6 +17,8 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
 
 N_MODES = 3
+# Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and behind it.
+_MANY_DIMENSIONS = 12
 _MAX_STEPS = 100
 # Steps shorter than this end a climb: in double precision, and in the single precision that goes before.
 _TOLERANCE = 1e-9
@@ -59,7 +61,7 @@ def place(
     offsets : sequence over views of Tensor of shape (n,), or None, optional
         Logarithms of the rows' size factors.
     n_modes : int
-        R, starts from which a row climbs.
+        R, starts from which a row climbs; one in more than 12 dimensions.
     polish : bool
         Whether double precision walks the last steps; without, modes are good to three digits.
     encoded : bool
@@ -72,6 +74,7 @@ def place(
     Placement
     """
     n, dim = rows[0].shape[0], candidates.shape[1]
+    n_modes = n_modes if dim <= _MANY_DIMENSIONS else 1
     out = Placement(
         torch.zeros(n, n_modes, dim, dtype=torch.float64),
         torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),

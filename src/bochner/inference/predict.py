@@ -17,6 +17,10 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
 
 _CHUNK = 1024
+# Numbers of the slopes of columns along latents that are held at once.
+_SLOPES = 2**24
+# Weight below which a mode's part of a completion is beyond its last digit.
+_NO_WEIGHT = 1e-12
 # Numbers of which quantiles are taken at once.
 _QUANTILE_NUMBERS = 2**23
 # Numbers of which densities are taken at once: about what stays in a processor's cache.
@@ -83,12 +87,10 @@ def complete(
     mean, variance : Tensor of shape (n, sum of M)
     """
     means, variances = [], []
-    for part in chunks(placement.modes.shape[0], _CHUNK):
+    slopes = placement.modes.shape[2] * sum(view.n_columns + view.draws[0].frequencies.n_features for view in views)
+    for part in chunks(placement.modes.shape[0], max(1, min(_CHUNK, _SLOPES // slopes))):
         own = [None if offset is None else offset[part] for offset in offsets or [None] * len(views)]
-        modes = [
-            decode(views, placement.modes[part, r], placement.covariances[part, r], own)
-            for r in range(placement.modes.shape[1])
-        ]
+        modes = [_decode_mode(views, placement, part, r, own) for r in range(placement.modes.shape[1])]
         weights = placement.weights[part, :, None].unbind(1)
         mean = torch.stack([w * m for w, (m, _) in zip(weights, modes, strict=True)]).sum(0)
         # spread about the mean first: squares of large means would cancel
@@ -98,6 +100,20 @@ def complete(
         means.append(torch.where(kept, modes[0][0], mean))
         variances.append(torch.where(kept, modes[0][1], variance))
     return torch.cat(means), torch.cat(variances)
+
+
+def _decode_mode(
+    views: Sequence[ViewPosterior], placement: Placement, part: slice, r: int, offsets: Offsets
+) -> tuple[Tensor, Tensor]:
+    """Predict the columns at the r-th mode of some rows: those for which it weighs anything, the others are 0."""
+    index = (placement.weights[part, r] > _NO_WEIGHT).nonzero()[:, 0] if r else torch.arange(part.stop - part.start)
+    if not index.numel():
+        nothing = torch.zeros(part.stop - part.start, sum(v.n_data_columns for v in views), dtype=torch.float64)
+        return nothing, nothing
+    x, covariance = placement.modes[part, r][index], placement.covariances[part, r][index]
+    found = decode(views, x, covariance, [None if offset is None else offset[index] for offset in offsets])
+    mean, variance = (own.new_zeros(part.stop - part.start, own.shape[1]).index_copy(0, index, own) for own in found)
+    return mean, variance
 
 
 def _categories(views: Sequence[ViewPosterior], n_columns: int) -> Tensor:
