@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner.features.fourier import fourier_features
-from bochner.inference.place import place
+from bochner.inference.place import _newton_step, _positive_inverse, place
 from bochner.inference.placement import Placement
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete, decode, draw_latents, log_density, sample_at
@@ -183,5 +183,23 @@ def test_in_many_dimensions_rows_climb_from_their_best_start_to_a_maximum():
     assert placed.modes.shape == (6, 1, 16)
     target = target_for([view], [Y[:6]], 16, shared=True)
     _, gradient, hessian = target.evaluate(placed.mean, torch.arange(6))
-    assert float(gradient.abs().max()) < 1e-5
+    step = torch.linalg.solve(-hessian, gradient[..., None])[..., 0]
+    assert float(step.norm(dim=1).max()) < 2e-3  # of single precision
     assert float(torch.linalg.eigvalsh(hessian).max()) < 0
+
+
+def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
+    source = generator(9, "newton")
+    roots = torch.randn(6, 3, 3, generator=source, dtype=torch.float64)
+    precision = roots @ roots.mT
+    precision[:3] += 2.0 * torch.eye(3, dtype=torch.float64)
+    precision[3] -= 4.0 * torch.eye(3, dtype=torch.float64)  # no maximum
+    gradient, radius = torch.randn(6, 3, generator=source, dtype=torch.float64), torch.full((6,), 0.4).double()
+    values, vectors = torch.linalg.eigh(precision)
+    along = (vectors.mT @ gradient[..., None])[..., 0]
+    full = (vectors @ (along / values.abs())[..., None])[..., 0]
+    step, gain = _newton_step(gradient, -precision, radius)
+    torch.testing.assert_close(step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None])
+    torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
+    inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
+    torch.testing.assert_close(_positive_inverse(precision), inverse)
