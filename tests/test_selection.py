@@ -148,7 +148,7 @@ def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
     X = source.normal(size=(120, 8)) @ source.normal(size=(8, 60)) + 0.3 * source.normal(size=(120, 60))
     brief, numbers = _coarse(estimator, X, "auto", "entries", 0)
     assert numbers == [2, 4, 8, 16]
-    assert (brief.init, brief.max_iter, brief.n_frequencies) == ("pca", 150, 16)
+    assert (brief.init, brief.max_iter, brief.n_frequencies) == ("pca", 100, 16)
     assert (estimator.init, estimator.max_iter) == ("auto", "auto")
     own = bo.NGMVLVM(init="random", max_iter=7)
     assert [getattr(_coarse(own, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")] == ["random", 7]

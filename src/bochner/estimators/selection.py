@@ -34,12 +34,12 @@ _DRAWS = 100
 # Without a linear path to go by.
 _PLAIN = (1, 2, 3, 5, 8)
 # The ranks of that path, and the most dimensions that are tried because of it.
-_RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 40, 60, 80, 120)
-_MOST = 80
-# From this rank on two dimensions are out of the question.
-_MANY = 20
+_RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 40, 60, 80, 120, 160)
+_MOST = 160
+# From this rank on two dimensions are out of the question, and more than the rank beyond the next.
+_MANY, _DEAR = 20, 40
 # Fits that only tell numbers apart are short.
-_SHORT = {"init": "pca", "max_iter": 150}
+_SHORT = {"init": "pca", "max_iter": 100}
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ def select_n_components(
         Its other parameters are kept; it is not fitted itself.
     X : array-like of shape (N, M)
     candidates : sequence of int or "auto", default="auto"
-        "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds, then r/2, r and 2r
-        (80 at the most; 2 as well where r is below 20) by fits of 150 steps from principal components, where ``init``
-        and ``max_iter`` are "auto" too.
+        "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds, then r/2 and r, and
+        2 and 2r where they are below 20 and up to 40, by fits of 100 steps from principal components where ``init`` and
+        ``max_iter`` are "auto" too. No more than 160, or than half of what the table could hold.
         1, 2, 3, 5 and 8 where X is sparse, where some view is not Gaussian or where views are hidden.
     hide : {"entries", "view"} or the name of a view, default="entries"
         As in `calibration`: "view" chooses the number with which views predict each other best.
@@ -241,7 +241,8 @@ def _coarse(
     scaled = np.hstack([data.scaled(view) for view in columns])
     r = low_rank.chosen_rank(scaled, seed, _RANKS)
     most = max(2, min(_MOST, (min(values.shape) - 1) // 2))
-    return brief, sorted({min(d, most) for d in (2 if r < _MANY else r, r // 2, r, 2 * r) if d > 1})
+    numbers = {r // 2, r, min(2 * r, max(r, _DEAR)), 2 if r < _MANY else r}
+    return brief, sorted({min(d, most) for d in numbers if d > 1})
 
 
 def _check_rows(rows: str, hide: str, X: Any) -> None:

@@ -19,7 +19,7 @@ from bochner.inference.targets import Target, target_for
 
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and behind it.
-_MANY_DIMENSIONS = 12
+MANY_DIMENSIONS = 12
 _MAX_STEPS = 100
 # Steps shorter than this end a climb: in double precision, and in the single precision that goes before.
 _TOLERANCE = 1e-9
@@ -75,7 +75,7 @@ def place(
     Placement
     """
     n, dim = rows[0].shape[0], candidates.shape[1]
-    n_modes = n_modes if dim <= _MANY_DIMENSIONS else 1
+    n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
     out = Placement(
         torch.zeros(n, n_modes, dim, dtype=torch.float64),
         torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),
@@ -88,7 +88,7 @@ def place(
     book: list[tuple[Tensor, Tensor]] = []
     conjugate = all(view.local is None for view in views)
     # Matrices of many dimensions are dear: single precision, which is good to three digits, has to do.
-    single = conjugate and dim > _MANY_DIMENSIONS
+    single = conjugate and dim > MANY_DIMENSIONS
     seen_by = [replace(v, draws=tuple(d.to(torch.float32) for d in v.draws)) for v in views] if single else views
     for index, shared in _groups(views, rows, _rows_at_once(views, dim * n_modes)):
         part = [y[index] for y in rows]

@@ -11,7 +11,7 @@ from torch import Tensor
 from bochner import random
 from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
-from bochner.inference.place import Offsets
+from bochner.inference.place import MANY_DIMENSIONS, Offsets
 from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
@@ -66,8 +66,10 @@ def _decode_view(
         if covariance is not None:
             psi = psi + (expected_features(x, covariance, draw.frequencies) - phi) @ draw.mean
             # x's uncertainty as the rows of a square root R: sum over d of (R^T J)^2 is diag(J^T cov J)
-            root = torch.linalg.cholesky(covariance).transpose(1, 2)
-            variance = variance + ((root @ jet(x, draw.frequencies).jacobian) @ draw.mean).square().sum(1)
+            dtype = x.dtype if x.shape[1] <= MANY_DIMENSIONS else torch.float32  # as rows are placed
+            root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
+            slopes = (root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian) @ draw.mean.to(dtype)
+            variance = variance + slopes.square().sum(1).to(x.dtype)
         m, v = view.likelihood.predict(psi, variance)
         means.append(m)
         variances.append(v)
