@@ -212,3 +212,5 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
     few, many = (make(NGMVLVM(d), data, 0, {"x": NextGenSpectralMixture()}) for d in (2, 104))
     assert (few.n_frequencies, few.early_frequencies, few.starts) == (100, 25, ("pca", "fold", "laplacian", "tsne"))
     assert (many.n_frequencies, many.early_frequencies, many.starts) == (130, 130, ("pca",))
+    assert (few.sampling, many.sampling) == ("sobol", "orthogonal")
+    assert make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).sampling == "iid"

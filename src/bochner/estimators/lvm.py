@@ -45,13 +45,14 @@ class NGMVLVM(LatentVariableEstimator):
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
         H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50 beyond, 32 with views
-        that are not Gaussian.
+        that are not Gaussian; 1.25 D where that is more.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
-        How spectral points are drawn.
+        How spectral points are drawn; "auto": "sobol" in up to 10 dimensions, "orthogonal" in more.
     init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
         principal components than D and folds the further ones away; "auto" races "pca",
-        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian".
+        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian"; in more
+        than 12 dimensions "pca" alone.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"

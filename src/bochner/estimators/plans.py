@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators import latents, weights
@@ -34,6 +35,8 @@ LANDMARK_DECAY = 0.5
 FEW_ROWS = 1000
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
 POINTS_PER_DIMENSION = 1.25
+# Up to so many dimensions points are drawn from a Sobol net.
+NET_DIMENSIONS = 10
 # Beyond so many dimensions starts are not raced: principal components already follow what the data have.
 RACED_DIMENSIONS = 12
 # Above so many rows a model is trained on landmarks first.
@@ -85,7 +88,7 @@ def make(
         n_components=layout.n_components,
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
-        sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
+        sampling=_sampling(estimator.sampling, layout.n_components),
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
             learning_rate=float(estimator.learning_rate),
@@ -114,6 +117,13 @@ def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int)
     if not gaussian:
         return max(int(estimator._local_frequencies), least)
     return max(int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies), least)
+
+
+def _sampling(asked: str, n_components: int) -> Sampling:
+    """Return how points are drawn: a Sobol net fills few dimensions, many are spanned evenly by orthogonal points."""
+    if asked != "auto":
+        return cast(Sampling, asked)
+    return "sobol" if n_components <= NET_DIMENSIONS else "orthogonal"
 
 
 def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
