@@ -42,7 +42,7 @@ def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple
     weights = torch.full((n_mixtures,), 1.0 / n_mixtures, dtype=torch.float64)
     means = 0.1 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
     if n_components > _FEW_DIMENSIONS:
-        overall = torch.logspace(-0.3, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
+        overall = torch.logspace(-0.7, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
         scales = (overall / n_components**0.5)[:, None].expand(-1, n_components).clone()
         return overall.pow(-2), means * scales, scales
     scales = torch.logspace(0.0, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
