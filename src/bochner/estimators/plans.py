@@ -35,8 +35,8 @@ LANDMARK_DECAY = 0.5
 FEW_ROWS = 1000
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
 POINTS_PER_DIMENSION = 1.25
-# Up to so many dimensions points are drawn from a Sobol net.
-NET_DIMENSIONS = 10
+# Up to so many dimensions points are drawn from a Sobol net, and what is small in the data may be left out.
+FEW_DIMENSIONS = 10
 # Beyond so many dimensions starts are not raced: principal components already follow what the data have.
 RACED_DIMENSIONS = 12
 # Above so many rows a model is trained on landmarks first.
@@ -100,7 +100,7 @@ def make(
         device=_device(estimator.device),
         n_rows=data.X.shape[0],
         landmarks=landmarks,
-        truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
+        truncation=_truncation(estimator.truncation, layout.n_components),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
         likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
@@ -123,7 +123,14 @@ def _sampling(asked: str, n_components: int) -> Sampling:
     """Return how points are drawn: a Sobol net fills few dimensions, many are spanned evenly by orthogonal points."""
     if asked != "auto":
         return cast(Sampling, asked)
-    return "sobol" if n_components <= NET_DIMENSIONS else "orthogonal"
+    return "sobol" if n_components <= FEW_DIMENSIONS else "orthogonal"
+
+
+def _truncation(asked: str | float, n_components: int) -> float:
+    """Return the share of a view's squares that may be left out: none where dimensions are many enough to fit it."""
+    if asked != "auto":
+        return float(asked)
+    return TRUNCATION if n_components <= FEW_DIMENSIONS else 0.0
 
 
 def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
