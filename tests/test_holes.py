@@ -213,4 +213,5 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
     assert (few.n_frequencies, few.early_frequencies, few.starts) == (100, 25, ("pca", "fold", "laplacian", "tsne"))
     assert (many.n_frequencies, many.early_frequencies, many.starts) == (130, 130, ("pca",))
     assert (few.sampling, many.sampling) == ("sobol", "orthogonal")
+    assert (few.truncation, many.truncation) == (0.05, 0.0)  # dimensions without data would collapse
     assert make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).sampling == "iid"
