@@ -125,7 +125,7 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | None) -> Iterator
 
 
 def pictures(folder: Path, max_iter: int | None) -> None:
-    """Draw truth, what was shown, and what our models restore in two dimensions and in as many as were chosen."""
+    """Draw truth, what was shown, and what our models restore in two dimensions and in forty."""
     from matplotlib.figure import Figure
 
     for name, shape in (("MNIST", (28, 28)), ("Brendan", (28, 20))):
@@ -133,9 +133,10 @@ def pictures(folder: Path, max_iter: int | None) -> None:
         Y, _ = hide(X, 0.3, 0)
         rows = np.linspace(0, len(X) - 1, 12).astype(int)
         lines = {"truth": X, "30 % hidden": Y}
-        for method in OURS:
-            restored, _, _, dim = by_ours(method, Y, 0, max_iter)
-            lines[f"D = {dim}"] = restored
+        for dim, options in ((2, PLANE), (40, SPACE)):
+            steps = max_iter or options["max_iter"]
+            model = bo.NGMVLVM(dim, random_state=0, **{**options, "max_iter": steps})
+            lines[f"D = {dim}"] = model.fit(Y).impute(Y)
         figure = Figure(figsize=(12, 1.25 * len(lines)))
         axes = figure.subplots(len(lines), len(rows))
         for line, (label, images) in zip(axes, lines.items(), strict=True):
