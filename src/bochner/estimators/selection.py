@@ -238,7 +238,7 @@ def _coarse(
         return brief, _PLAIN
     values, columns = _table(brief, X)
     data = Views.fit(values, brief.views, getattr(brief, "feature_names_in_", None))
-    scaled = np.hstack([data.scaled(view) for view in columns])
+    scaled = np.hstack([data.scaled(view) for view in columns]).astype(np.float64)
     r = low_rank.chosen_rank(scaled, seed, _RANKS)
     most = max(2, min(_MOST, (min(values.shape) - 1) // 2))
     numbers = {r // 2, r, min(2 * r, max(r, _DEAR)), 2 if r < _MANY else r}
