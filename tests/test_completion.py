@@ -117,3 +117,13 @@ def test_one_view_has_nothing_to_choose_and_views_never_seen_together_get_one():
     a, b = a.clone(), b.clone()
     a[:60], b[60:] = NAN, NAN
     assert learn(views, x, x[None], [a, b], seed=0) == {"a": Choice(1.0), "b": Choice(1.0)}
+
+
+def test_places_that_are_known_need_not_be_found_again():
+    views, x, (a, b) = _views(2, 0.1)
+    a, b = a[:4].clone(), b[:4].clone()
+    a[0, 2], b[2, 1], a[3], b[3] = NAN, NAN, NAN, NAN
+    mixture, rows = Mixture(x, {"a": 0.5, "b": 0.5}), [a, b]
+    known = complete(views, mixture, rows, placed=place(views, x, rows))
+    for one, other in zip(known, complete(views, mixture, rows), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from bochner import NGMVLVM, datasets
+from bochner import NGMVLVM, datasets, load
 from bochner.data.holes import similar, split
+from bochner.data.views import Views
+from bochner.estimators.plans import make
 from bochner.features.fourier import fourier_features
-from bochner.inference import holed_posterior, low_rank
+from bochner.inference import completion, holed_posterior, low_rank
 from bochner.inference.holed_posterior import condition_holed, groups_of
 from bochner.inference.landmarks import choose, rows_of, take
+from bochner.inference.place import place
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.objectives.masked import completed
 from bochner.objectives.statistics import Block
@@ -178,3 +181,37 @@ def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(holed_curve
     assert np.mean((restored - X)[hidden] ** 2) < 0.7 * np.mean((X - X.mean(axis=0))[hidden] ** 2)
     again = NGMVLVM(**QUICK, **options).fit(shown)
     assert again.elbo_ == model.elbo_
+
+
+# -- completing the training rows --------------------------------------------------------------------------------
+
+
+def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, monkeypatch):
+    source = np.random.default_rng(0)
+    X = source.normal(size=(40, 2)) @ source.normal(size=(2, 9)) + 0.1 * source.normal(size=(40, 9))
+    X[source.random(X.shape) < 0.2] = np.nan
+    model = NGMVLVM(n_frequencies=8, init="pca", max_iter=20, random_state=0).fit(X)
+    model.save(tmp_path / "model")
+    fresh = load(tmp_path / "model")  # a file does not hold the places
+    changed = X.copy()
+    changed[0, ~np.isnan(X[0])] += 1.0
+    for rows in (X, X[:7], changed):
+        for one, other in zip(model.impute(rows, return_std=True), fresh.impute(rows, return_std=True), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    calls = []
+    monkeypatch.setattr(completion, "place", lambda *arguments: calls.append(arguments) or place(*arguments))
+    model.impute(X)
+    assert not calls
+    model.impute(changed)
+    assert len(calls) == 1
+
+
+def test_many_dimensions_have_as_many_spectral_points_and_one_start():
+    X = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float64)
+    data = Views.fit(X)
+    few, many = (make(NGMVLVM(d), data, 0, {"x": NextGenSpectralMixture()}) for d in (2, 104))
+    assert (few.n_frequencies, few.early_frequencies, few.starts) == (100, 25, ("pca", "fold", "laplacian", "tsne"))
+    assert (many.n_frequencies, many.early_frequencies, many.starts) == (130, 130, ("pca",))
+    assert (few.sampling, many.sampling) == ("sobol", "orthogonal")
+    assert (few.truncation, many.truncation) == (0.05, 0.0)  # dimensions without data would collapse
+    assert make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).sampling == "iid"

@@ -263,3 +263,19 @@ def test_set_params_rebuilds():
     assert repr(kernel) == "Matern(lengthscale=1.0, nu=0.5, variance=1.0)"
     for params in ParameterGrid({"lengthscale": [0.5, 1.5]}):
         close(exact(kernel.set_params(**params), x), exact(Matern(params["lengthscale"], 0.5), x))
+
+
+@pytest.mark.parametrize("kernel", [SpectralMixture, NextGenSpectralMixture])
+@pytest.mark.parametrize("d", [11, 40, 80])
+def test_in_many_dimensions_mixtures_start_smooth_enough_and_span_what_is_linear(kernel, d):
+    x = points(200, d)
+    own = kernel().initial(2, d, torch.Generator().manual_seed(1))
+    values = own(x).detach()
+    apart = values[~torch.eye(200, dtype=torch.bool)] / values.diagonal().mean()
+    assert float(apart.min()) > 0.3  # with the scales of few dimensions it is the kernel of noise: 0
+    noise = own.noise(math.ceil(1.25 * d), d, torch.Generator().manual_seed(2), "sobol")
+    phi = fourier_features(x, own.frequencies(noise).detach()).T
+    w = torch.randn(d, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    target = x @ w / w.norm()
+    ridge = phi @ torch.linalg.solve(phi.T @ phi + 1e-3 * torch.eye(phi.shape[1], dtype=phi.dtype), phi.T @ target)
+    assert float((ridge - target).square().mean()) < 0.15

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from bochner.features.fourier import fourier_features
-from bochner.inference.place import place
+from bochner.inference.place import _newton_step, _positive_inverse, place
+from bochner.inference.placement import Placement
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.predict import complete, decode, draw_latents, log_density, sample_at
 from bochner.inference.targets import target_for
@@ -159,3 +160,46 @@ def test_log_density_is_the_integral_over_the_latent(dim):
         entries = -0.5 * ((2 * math.pi * variance).log() + (torch.nan_to_num(y[i]) - mean).square() / variance)
         joint = (entries * ~y[i].isnan()).sum(1) - 0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
         assert float(estimate[i]) == pytest.approx(float(joint.logsumexp(0)) + math.log(cell), abs=0.05)
+
+
+def test_modes_without_weight_take_no_part_in_a_completion():
+    view, _, _ = _view(2)
+    source = generator(8, "modes")
+    modes = torch.randn(5, 3, 2, generator=source, dtype=torch.float64)
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]])
+    covariances = 0.01 * torch.eye(2, dtype=torch.float64).expand(5, 3, 2, 2)
+    mean, variance = complete([view], Placement(modes, covariances, weights.double()))
+    each = [decode([view], modes[:, r], covariances[:, r]) for r in range(3)]
+    share = weights.double().T[..., None]
+    expected = sum(w * m for w, (m, _) in zip(share, each, strict=True))
+    torch.testing.assert_close(mean, expected)
+    spread = sum(w * (v + (m - expected).square()) for w, (m, v) in zip(share, each, strict=True))
+    torch.testing.assert_close(variance, spread)
+
+
+def test_in_many_dimensions_rows_climb_from_their_best_start_to_a_maximum():
+    view, x, Y = _view(16, m=120, n=300, s2=0.01)
+    placed = place([view], x, [Y[:6]])
+    assert placed.modes.shape == (6, 1, 16)
+    target = target_for([view], [Y[:6]], 16, shared=True)
+    _, gradient, hessian = target.evaluate(placed.mean, torch.arange(6))
+    step = torch.linalg.solve(-hessian, gradient[..., None])[..., 0]
+    assert float(step.norm(dim=1).max()) < 2e-3  # of single precision
+    assert float(torch.linalg.eigvalsh(hessian).max()) < 0
+
+
+def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
+    source = generator(9, "newton")
+    roots = torch.randn(6, 3, 3, generator=source, dtype=torch.float64)
+    precision = roots @ roots.mT
+    precision[:3] += 2.0 * torch.eye(3, dtype=torch.float64)
+    precision[3] -= 4.0 * torch.eye(3, dtype=torch.float64)  # no maximum
+    gradient, radius = torch.randn(6, 3, generator=source, dtype=torch.float64), torch.full((6,), 0.4).double()
+    values, vectors = torch.linalg.eigh(precision)
+    along = (vectors.mT @ gradient[..., None])[..., 0]
+    full = (vectors @ (along / values.abs())[..., None])[..., 0]
+    step, gain = _newton_step(gradient, -precision, radius)
+    torch.testing.assert_close(step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None])
+    torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
+    inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
+    torch.testing.assert_close(_positive_inverse(precision), inverse)

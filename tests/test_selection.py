@@ -6,11 +6,15 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
 
 import bochner as bo
 from bochner import plots
 from bochner.errors import InputError
-from bochner.estimators.selection import _summary
+from bochner.estimators.hide import hide_some
+from bochner.estimators.selection import _coarse, _hidden, _summary
 
 pytest.importorskip("matplotlib")
 
@@ -98,5 +102,71 @@ def test_frames_views_and_size_factors_go_along():
     ],
 )
 def test_what_cannot_be_is_said(arguments, text):
+    with pytest.raises(InputError, match=text):
+        bo.select_n_components(model(), data(1), **arguments)
+
+
+def holed(X, share=0.2, seed=0):
+    return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
+
+
+def test_entries_of_the_same_rows_choose_what_completes_a_table():
+    X = pd.DataFrame(holed(data(2)), columns=[f"c{i}" for i in range(14)])
+    arguments = {"rows": "same", "n_repeats": 2, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = bo.select_n_components(model(), X, [1, 2], **arguments)
+    assert found.best == 2
+    assert found.behind[0] > 2 * found.behind_se[0] > 0
+    # by hand: the densities of the first repeat's entries are those of its completion
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    hidden = hide_some(X.to_numpy(), {"x": np.arange(14)}, "entries", 0.1, np.random.default_rng(seed))
+    own = model(n_components=2, random_state=seed).fit(X.mask(hidden))
+    mean, std = own.impute(X.mask(hidden), return_std=True)
+    density, rows, _ = _hidden(model(n_components=2, random_state=seed), X, np.arange(0), ("entries", 0.1, seed), None)
+    expected = norm.logpdf(X.to_numpy()[hidden], mean.to_numpy()[hidden], std[hidden])
+    np.testing.assert_allclose(density, expected, atol=1e-3)  # frames of another layout round another way
+    assert (rows == np.nonzero(hidden)[0]).all()
+
+
+def test_counts_are_judged_by_draws_and_no_column_is_hidden_whole():
+    X = np.random.default_rng(3).poisson(3.0, size=(20, 4)).astype(float)
+    X[2:, 3] = np.nan
+    density, rows, latents = _hidden(
+        model(likelihood="poisson", max_iter=5, n_frequencies=4), X, np.arange(0), ("entries", 0.5, 0), None
+    )
+    assert np.isfinite(density).all()
+    assert (density < 0).all()
+    assert len(rows) == len(density) > 10
+    assert latents.shape == (20, 2)
+
+
+def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
+    estimator = bo.NGMVLVM(n_frequencies=16, random_state=0)
+    source = np.random.default_rng(0)
+    X = source.normal(size=(120, 8)) @ source.normal(size=(8, 60)) + 0.3 * source.normal(size=(120, 60))
+    brief, numbers = _coarse(estimator, X, "auto", "entries", 0)
+    assert numbers == [2, 4, 8, 16]
+    assert (brief.init, brief.max_iter, brief.n_frequencies) == ("pca", 100, 16)
+    assert (estimator.init, estimator.max_iter) == ("auto", "auto")
+    own = bo.NGMVLVM(init="random", max_iter=7)
+    assert [getattr(_coarse(own, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")] == ["random", 7]
+    for other, hide in ((bo.NGMVLVM(likelihood="poisson"), "entries"), (estimator, "view")):
+        assert _coarse(other, X, "auto", hide, 0)[1] == (1, 2, 3, 5, 8)
+    assert _coarse(estimator, sp.csr_array(X), "auto", "entries", 0)[1] == (1, 2, 3, 5, 8)
+    # never more than half of what the table could hold
+    assert max(_coarse(estimator, X[:, :9], "auto", "entries", 0)[1]) <= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"rows": "old"}, "Expected rows= 'new' or 'same', got 'old'. Correct it."),
+        ({"rows": "same", "hide": "view"}, r"Expected rows='same' with hide='entries' and a dense X, got hide='view'."),
+        ({"candidates": "all"}, "Expected candidates='auto' or a list of numbers, got 'all'. Correct it."),
+    ],
+)
+def test_what_can_be_asked_is_said(arguments, text):
     with pytest.raises(InputError, match=text):
         bo.select_n_components(model(), data(1), **arguments)

@@ -142,6 +142,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
         blocks = training_data.blocks(data, scaled, plan, offsets)
+        self._placed = None  # that of an earlier fit
         filled = functools.partial(training_data.filled, shown, seed)
         self._fit = fit_model(blocks, filled, plan, stand_in)
         self._set_attributes(values, plan)
@@ -250,6 +251,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             shown = self._split(dense_rows(values, few))
             self._encoder = amortised.learn(shown, self._fit.latents[torch.from_numpy(few)], self.seed_)
         placement = self._place(values, own)
+        self._remember(values, placement)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)

@@ -79,7 +79,9 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
 def operations(estimator: Any, n_rows: int, columns: dict[str, NDArray[np.intp]]) -> float:
     """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products there and back."""
     n_mixtures = estimator._auto_mixtures if estimator.n_mixtures == "auto" else estimator.n_mixtures
-    K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, estimator.likelihood == "gaussian")
+    layout = latents.resolve(estimator.latent, estimator.n_components, list(columns))
+    gaussian = estimator.likelihood == "gaussian"
+    K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, gaussian, layout.n_components)
     widths = (min(own.size, _TRUNCATED_COLUMNS) for own in columns.values())
     return float(sum(4 * n_rows * K * (K + width) for width in widths))
 

@@ -45,13 +45,14 @@ class NGMVLVM(LatentVariableEstimator):
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
         H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50 beyond, 32 with views
-        that are not Gaussian.
+        that are not Gaussian; 1.25 D where that is more.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
-        How spectral points are drawn.
+        How spectral points are drawn; "auto": "sobol" in up to 10 dimensions, "orthogonal" in more.
     init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
         principal components than D and folds the further ones away; "auto" races "pca",
-        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian".
+        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian"; in more
+        than 12 dimensions "pca" alone.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"
@@ -65,7 +66,8 @@ class NGMVLVM(LatentVariableEstimator):
         trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
     truncation : float or "auto", default="auto"
         Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
-        stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns.
+        stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns,
+        0 in more than 10 dimensions.
     latent : "shared" or dict, default="shared"
         {"shared": d, "private": {"view": d_v}}: d dimensions that all views see and d_v more that one view alone sees,
         in this order. The dict says D; ``n_components`` is then left out, or counts the shared dimensions where
@@ -98,8 +100,8 @@ class NGMVLVM(LatentVariableEstimator):
         ``transform`` of the training rows.
     embedding_std_ : ndarray of shape (N, D)
     elbo_, elbo_se_ : float
-        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian) and its
-        standard error, nats, original units.
+        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian or has
+        scattered holes) and its standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
         One draw a step. Until the learning rate decays, steps take a quarter of the frequencies, at least 25, and the
         bound rises when they become H; views that are not Gaussian have H throughout.

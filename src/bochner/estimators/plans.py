@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators import latents, weights
@@ -31,6 +33,12 @@ DECAY = 1.0
 LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
+# Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
+POINTS_PER_DIMENSION = 1.25
+# Up to so many dimensions points are drawn from a Sobol net, and what is small in the data may be left out.
+FEW_DIMENSIONS = 10
+# Beyond so many dimensions starts are not raced: principal components already follow what the data have.
+RACED_DIMENSIONS = 12
 # Above so many rows a model is trained on landmarks first.
 LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
@@ -79,8 +87,8 @@ def make(
         starts=_starts(estimator, layout, data.X.shape[0]),
         n_components=layout.n_components,
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
-        n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian),
-        sampling="sobol" if estimator.sampling == "auto" else estimator.sampling,
+        n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
+        sampling=_sampling(estimator.sampling, layout.n_components),
         training=Options(
             max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
             learning_rate=float(estimator.learning_rate),
@@ -92,7 +100,7 @@ def make(
         device=_device(estimator.device),
         n_rows=data.X.shape[0],
         landmarks=landmarks,
-        truncation=TRUNCATION if estimator.truncation == "auto" else float(estimator.truncation),
+        truncation=_truncation(estimator.truncation, layout.n_components),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
         likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
@@ -101,13 +109,28 @@ def make(
     )
 
 
-def _frequencies(estimator: Any, n_rows: int, gaussian: bool) -> int:
+def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int) -> int:
     """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of their own."""
     if estimator.n_frequencies != "auto":
         return int(estimator.n_frequencies)
+    least = math.ceil(POINTS_PER_DIMENSION * n_components)
     if not gaussian:
-        return int(estimator._local_frequencies)
-    return int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies)
+        return max(int(estimator._local_frequencies), least)
+    return max(int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies), least)
+
+
+def _sampling(asked: str, n_components: int) -> Sampling:
+    """Return how points are drawn: a Sobol net fills few dimensions, many are spanned evenly by orthogonal points."""
+    if asked != "auto":
+        return cast(Sampling, asked)
+    return "sobol" if n_components <= FEW_DIMENSIONS else "orthogonal"
+
+
+def _truncation(asked: str | float, n_components: int) -> float:
+    """Return the share of a view's squares that may be left out: none where dimensions are many enough to fit it."""
+    if asked != "auto":
+        return float(asked)
+    return TRUNCATION if n_components <= FEW_DIMENSIONS else 0.0
 
 
 def _landmarks(asked: int | str | None, n_rows: int) -> int | None:
@@ -148,6 +171,8 @@ def _starts(estimator: Any, layout: Layout, n_rows: int) -> tuple[Start, ...]:
 
 def _race(estimator: Any, layout: Layout, n_rows: int) -> list[Start]:
     """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
+    if layout.shared > RACED_DIMENSIONS:
+        return ["pca"]
     if n_rows <= LANDMARK_ROWS:
         return ["pca", "fold", "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
     trained = _landmarks(estimator.landmarks, n_rows) or n_rows

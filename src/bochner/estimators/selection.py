@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
@@ -15,10 +16,12 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import metrics
 from bochner.data.dense import dense
+from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.calibrate import compare
 from bochner.estimators.hide import hide_some
+from bochner.inference import low_rank
 from bochner.inference.calibration import mean_of_rows
 
 Array = NDArray[np.float64]
@@ -28,6 +31,15 @@ _FOLDS = 5
 # Held-out entries lie in so many patterns of columns: rows that share one are placed together.
 _PATTERNS = 4
 _DRAWS = 100
+# Without a linear path to go by.
+_PLAIN = (1, 2, 3, 5, 8)
+# The ranks of that path, and the most dimensions that are tried because of it.
+_RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 40, 60, 80, 120, 160)
+_MOST = 120
+# From this rank on two dimensions are out of the question, and more than the rank beyond the next.
+_MANY, _DEAR = 20, 40
+# Fits that only tell numbers apart are short.
+_SHORT = {"init": "pca", "max_iter": 100}
 
 
 @dataclass(frozen=True)
@@ -72,33 +84,43 @@ class ComponentSelection:
 def select_n_components(
     estimator: LatentVariableEstimator,
     X: Any,
-    candidates: Sequence[int] = (1, 2, 3, 5, 8),
+    candidates: Sequence[int] | str = "auto",
     *,
     hide: str = "entries",
     fraction: float = 0.1,
+    rows: str = "new",
     n_repeats: int = 3,
     one_standard_error: bool = False,
     size_factors: Any = None,
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> ComponentSelection:
-    """Choose the number of latent dimensions by entries of rows that training did not see.
+    """Choose the number of latent dimensions by entries that training did not see.
 
     In every repeat a part of the rows, another one each time, is held out; the estimator is fitted to the others with
     every number of dimensions, and entries that are hidden in the held-out rows are predicted from their other entries.
+    To restore the holes of a table, ask with ``rows="same"``: entries of all rows are hidden, and predicted by the very
+    fit that saw the rows' other entries.
 
     Parameters
     ----------
     estimator : LatentVariableEstimator
         Its other parameters are kept; it is not fitted itself.
     X : array-like of shape (N, M)
-    candidates : sequence of int, default=(1, 2, 3, 5, 8)
+    candidates : sequence of int or "auto", default="auto"
+        "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds, then r/2 and r, and
+        2 and 2r where they are below 20 and up to 40, by fits of 100 steps from principal components where ``init`` and
+        ``max_iter`` are "auto" too. No more than 120, or than half of what the table could hold.
+        1, 2, 3, 5 and 8 where X is sparse, where some view is not Gaussian or where views are hidden.
     hide : {"entries", "view"} or the name of a view, default="entries"
         As in `calibration`: "view" chooses the number with which views predict each other best.
     fraction : float, default=0.1
         Share of a held-out row's entries that is hidden; for "entries".
+    rows : {"new", "same"}, default="new"
+        "new": rows are held out, and what is hidden in them is predicted: for data to come. "same": the rows of X
+        themselves, as ``fit(X).impute(X)`` completes them; for ``hide="entries"`` of a dense X.
     n_repeats : int, default=3
-        Parts held out in turn, of 5 or, with more repeats, of as many.
+        Parts held out in turn, of 5 or, with more repeats, of as many; with ``rows="same"`` other entries each time.
     one_standard_error : bool, default=False
         Take the smallest number that lies no more than one standard error behind the best.
     size_factors : array-like of shape (N,), or dict of view to one, optional
@@ -126,13 +148,16 @@ def select_n_components(
     >>> found.candidates
     (1, 2)
     """
-    numbers = _check(candidates, n_repeats, np.shape(X)[0])
     seed = int(check_random_state(random_state).randint(2**31 - 1))
+    _check_rows(rows, hide, X)
+    if isinstance(candidates, str):
+        estimator, candidates = _coarse(estimator, X, candidates, hide, seed)
+    numbers = _check(candidates, n_repeats, np.shape(X)[0])
     order, n_folds = np.random.default_rng(seed).permutation(np.shape(X)[0]), max(_FOLDS, n_repeats)
-    parts = np.array_split(order, n_folds)[:n_repeats]
+    parts = np.array_split(order, n_folds)[:n_repeats] if rows == "new" else [order[:0]] * n_repeats
     jobs = list(itertools.product(range(n_repeats), numbers))
     done = Parallel(n_jobs=n_jobs)(
-        delayed(_held_out)(
+        delayed(_held_out if rows == "new" else _hidden)(
             clone(estimator).set_params(n_components=d, random_state=seed + r),
             X,
             parts[r],
@@ -141,10 +166,10 @@ def select_n_components(
         )
         for r, d in jobs
     )
-    rows = np.concatenate([done[jobs.index((r, numbers[0]))][1] for r in range(n_repeats)])
+    of_rows = np.concatenate([done[jobs.index((r, numbers[0]))][1] for r in range(n_repeats)])
     scores = {d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)]) for d in numbers}
     embeddings = {d: [done[jobs.index((r, d))][2] for r in range(n_repeats)] for d in numbers}
-    return _summary(numbers, scores, rows, embeddings, n_repeats, one_standard_error)
+    return _summary(numbers, scores, of_rows, embeddings, n_repeats, one_standard_error)
 
 
 def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int, ...]:
@@ -172,6 +197,60 @@ def _held_out(
     _, density = compare(model, values, hidden, _DRAWS, _of_rows(size_factors, test), seed)
     embedding = np.asarray(model.transform(X, size_factors=size_factors), dtype=np.float64)
     return density[hidden], test[np.nonzero(hidden)[0]], embedding
+
+
+def _hidden(
+    model: LatentVariableEstimator, X: Any, _: NDArray[np.intp], what: tuple[str, float, int], size_factors: Any
+) -> tuple[Array, NDArray[np.intp], Array]:
+    """Fit to all rows, some entries hidden; return the log densities of these, their rows, and the rows' latents."""
+    hide, fraction, seed = what
+    values, columns = _table(model, X)
+    hidden = hide_some(values, columns, hide, fraction, np.random.default_rng(seed))
+    # a column needs an entry to be fitted
+    hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
+    shown = np.where(hidden, np.nan, values)
+    framed = type(X)(shown, columns=X.columns, index=X.index) if hasattr(X, "columns") else shown
+    model.fit(framed, size_factors=size_factors)
+    if all(view.local is None for view in model._fit.posterior):
+        mean, std = model.impute(framed, return_std=True)
+        away = (values - np.asarray(mean))[hidden] / std[hidden]
+        density = -0.5 * np.square(away) - np.log(std[hidden]) - 0.5 * np.log(2.0 * np.pi)
+    else:
+        density = compare(model, values, hidden, _DRAWS, size_factors, seed)[1][hidden]
+    return density, np.nonzero(hidden)[0], np.asarray(model.embedding_, dtype=np.float64)
+
+
+def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, dict[str, NDArray[np.intp]]]:
+    """Return the checked values of X and the columns of the views, before there is a fit."""
+    values = model._validate(X, reset=True).astype(np.float64)
+    return values, Views.fit(values, model.views, getattr(model, "feature_names_in_", None)).columns
+
+
+def _coarse(
+    estimator: LatentVariableEstimator, X: Any, asked: str, hide: str, seed: int
+) -> tuple[LatentVariableEstimator, Sequence[int]]:
+    """Return the estimator as short fits want it, and candidates about the best rank of a linear completion."""
+    if asked != "auto":
+        raise InputError(message("candidates='auto' or a list of numbers", repr(asked), "correct it"))
+    brief = clone(estimator)
+    brief.set_params(**{name: value for name, value in _SHORT.items() if getattr(estimator, name) == "auto"})
+    if sp.issparse(X) or hide != "entries" or estimator.likelihood != "gaussian":
+        return brief, _PLAIN
+    values, columns = _table(brief, X)
+    data = Views.fit(values, brief.views, getattr(brief, "feature_names_in_", None))
+    scaled = np.hstack([data.scaled(view) for view in columns]).astype(np.float64)
+    r = low_rank.chosen_rank(scaled, seed, _RANKS)
+    most = max(2, min(_MOST, (min(values.shape) - 1) // 2))
+    numbers = {r // 2, r, min(2 * r, max(r, _DEAR)), 2 if r < _MANY else r}
+    return brief, sorted({min(d, most) for d in numbers if d > 1})
+
+
+def _check_rows(rows: str, hide: str, X: Any) -> None:
+    if rows not in ("new", "same"):
+        raise InputError(message("rows= 'new' or 'same'", repr(rows), "correct it"))
+    if rows == "same" and (hide != "entries" or sp.issparse(X)):
+        got = "a sparse X" if sp.issparse(X) else f"hide={hide!r}"
+        raise InputError(message("rows='same' with hide='entries' and a dense X", got, "leave rows='new'"))
 
 
 def _of_rows(size_factors: Any, rows: NDArray[np.intp]) -> Any:

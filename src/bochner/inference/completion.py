@@ -21,6 +21,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.inference.place import Offsets, candidate_scores, place, reconstructions
+from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete as complete_by_modes
 from bochner.inference.predict import decode, sample_at
@@ -52,7 +53,11 @@ class Mixture:
 
 
 def complete(
-    views: Sequence[ViewPosterior], mixture: Mixture, rows: Sequence[Tensor], offsets: Offsets | None = None
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    offsets: Offsets | None = None,
+    placed: Placement | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Predict the columns of half-seen rows.
 
@@ -64,6 +69,8 @@ def complete(
         Scaled data, NaN where missing.
     offsets : sequence over views of Tensor of shape (n,), or None, optional
         Logarithms of the rows' size factors.
+    placed : Placement, optional
+        Of these rows, where it is known already.
 
     Returns
     -------
@@ -77,8 +84,9 @@ def complete(
     variance = torch.zeros_like(mean)
     if bool(by_modes.any()):
         own = offsets_of(offsets, by_modes)
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], own)
-        mean[by_modes], variance[by_modes] = complete_by_modes(views, placed, own)
+        shown = [y[by_modes] for y in rows]
+        known = place(views, mixture.candidates, shown, own) if placed is None else placed.of(by_modes)
+        mean[by_modes], variance[by_modes] = complete_by_modes(views, known, own)
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 Single = NDArray[np.float32]
 
-RANKS = (2, 5, 10, 20, 40)
+RANKS = (2, 5, 10, 20, 40, 80, 120, 160)
 _HELD_OUT = 0.05
 # Rows that tell the rank.
 _ROWS = 2000

@@ -7,6 +7,7 @@ own, and described by its best modes. Nothing depends on the other rows of a bat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
 
 N_MODES = 3
+# Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and behind it.
+MANY_DIMENSIONS = 12
 _MAX_STEPS = 100
 # Steps shorter than this end a climb: in double precision, and in the single precision that goes before.
 _TOLERANCE = 1e-9
@@ -59,7 +62,7 @@ def place(
     offsets : sequence over views of Tensor of shape (n,), or None, optional
         Logarithms of the rows' size factors.
     n_modes : int
-        R, starts from which a row climbs.
+        R, starts from which a row climbs; one in more than 12 dimensions.
     polish : bool
         Whether double precision walks the last steps; without, modes are good to three digits.
     encoded : bool
@@ -72,6 +75,7 @@ def place(
     Placement
     """
     n, dim = rows[0].shape[0], candidates.shape[1]
+    n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
     out = Placement(
         torch.zeros(n, n_modes, dim, dtype=torch.float64),
         torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),
@@ -83,10 +87,13 @@ def place(
     candidates = candidates[:: -(-candidates.shape[0] // (_STARTS if encoder is None else _FEW_STARTS))]
     book: list[tuple[Tensor, Tensor]] = []
     conjugate = all(view.local is None for view in views)
+    # Matrices of many dimensions are dear: single precision, which is good to three digits, has to do.
+    single = conjugate and dim > MANY_DIMENSIONS
+    seen_by = [replace(v, draws=tuple(d.to(torch.float32) for d in v.draws)) for v in views] if single else views
     for index, shared in _groups(views, rows, _rows_at_once(views, dim * n_modes)):
         part = [y[index] for y in rows]
         of_part = [None if offset is None else offset[index] for offset in offsets]
-        target = target_for(views, part, dim, shared, of_part)
+        target = target_for(seen_by, [y.float() for y in part] if single else part, dim, shared, of_part)
         if shared and conjugate:
             # single precision: it only says where to start
             scores = target.to(torch.float32).table(candidates.float())
@@ -94,7 +101,7 @@ def place(
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
         guess = None if encoder is None else encoder.guess([y[index] for y in rows])
-        found = _solve(target, _starts(scores, candidates, n_modes, guess), polish)
+        found = _solve(target, _starts(scores, candidates, n_modes, guess), polish and not single)
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
@@ -255,16 +262,25 @@ def _climb(target: Target, starts: Tensor, rows: Tensor, tolerance: float) -> tu
 
 def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Return an ascent step, its curvatures made positive and its length cut, and the rise the full step promises."""
-    values, vectors = torch.linalg.eigh(-hessian)
-    along = (vectors.transpose(1, 2) @ gradient[..., None])[..., 0]
-    curvature = values.abs().clamp(min=1e-6)
-    full: Tensor = (vectors @ (along / curvature)[..., None])[..., 0]
+    factor, info = torch.linalg.cholesky_ex(-hessian)
+    full = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+    bent = (info > 0).nonzero()[:, 0]
+    if bent.numel():
+        # eigenvectors cost ten times a factor, and are only needed here
+        values, vectors = torch.linalg.eigh(-hessian[bent])
+        along = (vectors.transpose(1, 2) @ gradient[bent][..., None])[..., 0]
+        full[bent] = (vectors @ (along / values.abs().clamp(min=1e-6))[..., None])[..., 0]
     length = full.norm(dim=1).clamp(min=1e-300)
-    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (along.square() / curvature).sum(1)
+    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
 
 
 def _positive_inverse(precision: Tensor) -> Tensor:
     """Invert; directions that are no maximum get the prior's precision, never more certainty than that."""
-    values, vectors = torch.linalg.eigh(precision)
-    inverse: Tensor = (vectors / values.clamp(min=1.0)[..., None, :]) @ vectors.transpose(-1, -2)
+    eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
+    above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(torch.where(above[:, None, None], precision, eye)))
+    rest = (~above).nonzero()[:, 0]
+    if rest.numel():
+        values, vectors = torch.linalg.eigh(precision[rest])
+        inverse[rest] = (vectors / values.clamp(min=1.0)[..., None, :]) @ vectors.transpose(-1, -2)
     return inverse

@@ -33,6 +33,10 @@ class Placement:
         modes, covariances, weights = zip(*((p.modes, p.covariances, p.weights) for p in parts), strict=True)
         return cls(torch.cat(modes), torch.cat(covariances), torch.cat(weights))
 
+    def of(self, index: Tensor) -> Placement:
+        """Return that of some rows."""
+        return Placement(self.modes[index], self.covariances[index], self.weights[index])
+
     @property
     def mean(self) -> Tensor:
         """The best mode, (n, D): a place that exists, where a mean of several modes may not."""

@@ -23,7 +23,8 @@ from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
 EVALUATION_DRAWS = 32
-# An evaluation of views that are not Gaussian costs as much as a step, and candidates share their draws.
+# An evaluation of views that are not Gaussian, or have scattered holes, costs as much as a step, and candidates share
+# their draws.
 LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
 # A quarter of the frequencies, not below this, until the bound is level: a step costs a tenth and finds the same place.
@@ -99,7 +100,9 @@ class Plan:
         local = any(isinstance(own, LocalLikelihood) for own in self.likelihoods or ())
         if local or any(kernel.prepared(self.n_frequencies) is not kernel for kernel in self.kernels):
             return self.n_frequencies
-        return min(self.n_frequencies, max(FEW_FREQUENCIES, self.n_frequencies // 4))
+        # a point per dimension and a quarter more: fewer do not span the linear functions of all of them
+        few = max(FEW_FREQUENCIES, self.n_frequencies // 4, self.n_components + self.n_components // 4)
+        return min(self.n_frequencies, few)
 
     def digest(self, data: Data) -> str:
         """Return the fingerprint of this fit."""
@@ -177,7 +180,8 @@ def evaluate(
     """
     n_sweeps = 2 if budget is None else 1
     if n_draws is None:
-        n_draws = EVALUATION_DRAWS if all(view.sites is None for view in model.views) else LOCAL_EVALUATION_DRAWS
+        dear = any(view.sites is not None for view in model.views) or any(b.sizes for blocks in data for b in blocks)
+        n_draws = LOCAL_EVALUATION_DRAWS if dear else EVALUATION_DRAWS
     with torch.no_grad():
         draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget) for i in range(n_draws))
         bounds = (elbo(model, data, own, n_sweeps=n_sweeps) for own in draws)

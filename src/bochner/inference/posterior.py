@@ -51,6 +51,11 @@ class Draw:
     covariance: Tensor
     scales: Tensor | None = None
 
+    def to(self, dtype: torch.dtype) -> Draw:
+        """Return the same draw in another precision."""
+        scales = None if self.scales is None else self.scales.to(dtype)
+        return Draw(self.frequencies.to(dtype), self.mean.to(dtype), self.covariance.to(dtype), scales)
+
     def features(self, x: Tensor) -> Tensor:
         """Return phi(x) row-major, (n, D) -> (n, K)."""
         return evaluate(x, self.frequencies).features.T

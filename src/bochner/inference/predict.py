@@ -11,12 +11,16 @@ from torch import Tensor
 from bochner import random
 from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
-from bochner.inference.place import Offsets
+from bochner.inference.place import MANY_DIMENSIONS, Offsets
 from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
 
 _CHUNK = 1024
+# Numbers of the slopes of columns along latents that are held at once.
+_SLOPES = 2**24
+# Weight below which a mode's part of a completion is beyond its last digit.
+_NO_WEIGHT = 1e-12
 # Numbers of which quantiles are taken at once.
 _QUANTILE_NUMBERS = 2**23
 # Numbers of which densities are taken at once: about what stays in a processor's cache.
@@ -62,8 +66,10 @@ def _decode_view(
         if covariance is not None:
             psi = psi + (expected_features(x, covariance, draw.frequencies) - phi) @ draw.mean
             # x's uncertainty as the rows of a square root R: sum over d of (R^T J)^2 is diag(J^T cov J)
-            root = torch.linalg.cholesky(covariance).transpose(1, 2)
-            variance = variance + ((root @ jet(x, draw.frequencies).jacobian) @ draw.mean).square().sum(1)
+            dtype = x.dtype if x.shape[1] <= MANY_DIMENSIONS else torch.float32  # as rows are placed
+            root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
+            slopes = (root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian) @ draw.mean.to(dtype)
+            variance = variance + slopes.square().sum(1).to(x.dtype)
         m, v = view.likelihood.predict(psi, variance)
         means.append(m)
         variances.append(v)
@@ -83,12 +89,10 @@ def complete(
     mean, variance : Tensor of shape (n, sum of M)
     """
     means, variances = [], []
-    for part in chunks(placement.modes.shape[0], _CHUNK):
+    slopes = placement.modes.shape[2] * sum(view.n_columns + view.draws[0].frequencies.n_features for view in views)
+    for part in chunks(placement.modes.shape[0], max(1, min(_CHUNK, _SLOPES // slopes))):
         own = [None if offset is None else offset[part] for offset in offsets or [None] * len(views)]
-        modes = [
-            decode(views, placement.modes[part, r], placement.covariances[part, r], own)
-            for r in range(placement.modes.shape[1])
-        ]
+        modes = [_decode_mode(views, placement, part, r, own) for r in range(placement.modes.shape[1])]
         weights = placement.weights[part, :, None].unbind(1)
         mean = torch.stack([w * m for w, (m, _) in zip(weights, modes, strict=True)]).sum(0)
         # spread about the mean first: squares of large means would cancel
@@ -98,6 +102,20 @@ def complete(
         means.append(torch.where(kept, modes[0][0], mean))
         variances.append(torch.where(kept, modes[0][1], variance))
     return torch.cat(means), torch.cat(variances)
+
+
+def _decode_mode(
+    views: Sequence[ViewPosterior], placement: Placement, part: slice, r: int, offsets: Offsets
+) -> tuple[Tensor, Tensor]:
+    """Predict the columns at the r-th mode of some rows: those for which it weighs anything, the others are 0."""
+    index = (placement.weights[part, r] > _NO_WEIGHT).nonzero()[:, 0] if r else torch.arange(part.stop - part.start)
+    if not index.numel():
+        nothing = torch.zeros(part.stop - part.start, sum(v.n_data_columns for v in views), dtype=torch.float64)
+        return nothing, nothing
+    x, covariance = placement.modes[part, r][index], placement.covariances[part, r][index]
+    found = decode(views, x, covariance, [None if offset is None else offset[index] for offset in offsets])
+    mean, variance = (own.new_zeros(part.stop - part.start, own.shape[1]).index_copy(0, index, own) for own in found)
+    return mean, variance
 
 
 def _categories(views: Sequence[ViewPosterior], n_columns: int) -> Tensor:

@@ -177,7 +177,7 @@ def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: boo
     # sum over the observed columns, first of m m^T, then of their groups' B^-1
     weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
     outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T if shared else _outer(draw.mean, s2, seen)
-    quadratic = outer + draw.summed(weights, view.group_of)
+    quadratic = outer.add_(draw.summed(weights, view.group_of))
     return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic[0] if shared else quadratic)
 
 
@@ -190,4 +190,10 @@ def _outer(mean: Tensor, s2: Tensor, seen: Tensor) -> Tensor:
     index = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]
     part = scaled.T[index] * chosen.gather(1, index)[..., None]
     product = part.mT @ part
-    return torch.where(flip[:, None, None], scaled @ scaled.T - product, product)
+    # in place: matrices of all rows of a chunk are large
+    product *= torch.where(flip, -1.0, 1.0)[:, None, None]
+    if bool(flip.any()):
+        every = scaled @ scaled.T
+        for row in flip.nonzero()[:, 0].tolist():
+            product[row] += every
+    return product

@@ -29,10 +29,22 @@ def _given(**params: Any) -> bool:
     return not missing
 
 
+# Up to so many dimensions all components start alike in weight.
+_FEW_DIMENSIONS = 10
+
+
 def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights (Q,), means (Q, D), scales (Q, D): from smooth to wiggly on latents of unit variance."""
+    """Weights (Q,), means (Q, D), scales (Q, D): from smooth to wiggly on latents of unit variance.
+
+    Distances grow with the dimension, and scales fall (`narrowing`), lest the kernel be that of noise. In many dimensions
+    the first component is nearly linear, and its weight such that the slopes it has are of the size of the data.
+    """
     weights = torch.full((n_mixtures,), 1.0 / n_mixtures, dtype=torch.float64)
     means = 0.1 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
+    if n_components > _FEW_DIMENSIONS:
+        overall = torch.logspace(-0.7, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
+        scales = (overall / n_components**0.5)[:, None].expand(-1, n_components).clone()
+        return overall.pow(-2), means * scales, scales
     scales = torch.logspace(0.0, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
     narrow = narrowing(n_components)
     return weights, narrow * means, narrow * scales[:, None].expand(-1, n_components)
