@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from harness import Job, Store, Value, arguments, table, timed
 from numpy.typing import NDArray
-from scipy.linalg import solve
+from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.kernel_approximation import PolynomialCountSketch
 from sklearn.model_selection import GridSearchCV
@@ -103,7 +103,7 @@ class SignedNystroem(TransformerMixin, BaseEstimator):
 
 
 class SquaredHinge(ClassifierMixin, BaseEstimator):
-    """The linear SVM of LinearSVC(dual=False) for two classes, to its exact minimum by Newton's method.
+    """The linear SVM of LinearSVC(dual=False) for two classes, to its minimum by Newton's method.
 
     1/2 ||w||^2 + C sum max(0, 1 - y f)^2 with an intercept that is penalised too: quadratic while the same rows are
     within the margin, so that a few dense solves replace hundreds of passes over the rows.
@@ -115,24 +115,34 @@ class SquaredHinge(ClassifierMixin, BaseEstimator):
     def fit(self, X: Array, y: NDArray[Any]) -> SquaredHinge:
         self.classes_ = np.unique(y)
         Z, sign = np.column_stack([X, np.ones(len(X))]), np.where(y == self.classes_[1], 1.0, -1.0)
+        gram = Z @ Z.T if len(Z) < Z.shape[1] else None
         w, margin = np.zeros(Z.shape[1]), np.zeros(len(Z))
+        before = self._loss(w, margin, sign)
         for _ in range(100):
             inside = sign * margin < 1
-            step = self._solve(Z[inside], sign[inside]) - w
-            along, size, before = Z @ step, 1.0, self._loss(w, margin, sign)
-            while self._loss(w + size * step, margin + size * along, sign) > before and size > 1e-6:
+            step, size = (
+                self._solve(Z[inside], sign[inside], None if gram is None else gram[inside][:, inside]) - w,
+                1.0,
+            )
+            along = Z @ step
+            while (loss := self._loss(w + size * step, margin + size * along, sign)) > before and size > 1e-6:
                 size *= 0.5
             w, margin = w + size * step, margin + size * along
-            if size == 1.0 and np.array_equal(inside, sign * margin < 1):
+            if before - loss < 1e-4 * loss:
                 break
+            before = loss
         self.coef_ = w
         return self
 
-    def _solve(self, Z: Array, sign: Array) -> Array:
-        """Minimise the quadratic of these rows, in the smaller of the two forms."""
+    def _solve(self, Z: Array, sign: Array, gram: Array | None) -> Array:
+        """Minimise the quadratic of these rows; from their products where they are fewer than the columns."""
         if len(Z) < Z.shape[1]:
-            return np.asarray(Z.T @ solve(Z @ Z.T + np.eye(len(Z)) / (2 * self.C), sign, assume_a="pos"))
-        return np.asarray(solve(Z.T @ Z + np.eye(Z.shape[1]) / (2 * self.C), Z.T @ sign, assume_a="pos"))
+            gram = Z @ Z.T if gram is None else gram
+            gram[np.diag_indices(len(Z))] += 1 / (2 * self.C)
+            return np.asarray(Z.T @ cho_solve(cho_factor(gram, overwrite_a=True, check_finite=False), sign))
+        square = Z.T @ Z
+        square[np.diag_indices(len(square))] += 1 / (2 * self.C)
+        return np.asarray(cho_solve(cho_factor(square, overwrite_a=True, check_finite=False), Z.T @ sign))
 
     def _loss(self, w: Array, margin: Array, sign: Array) -> float:
         return float(0.5 * w @ w + self.C * np.square(np.maximum(0, 1 - sign * margin)).sum())
@@ -410,6 +420,7 @@ def _panel(axis: Any, truth: Array, guess: Array, title: str) -> None:
     axis.plot([low, high], [low, high], color="0.6", linewidth=1, zorder=1)
     axis.scatter(truth, guess, s=1.5, alpha=0.25, color="#1f77b4", linewidths=0, rasterized=True, zorder=2)
     axis.set_title(f"{title}\nrelative error {error:.2g}", fontsize=10)
+    axis.locator_params(nbins=5)
     axis.tick_params(labelsize=8)
 
 

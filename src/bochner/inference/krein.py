@@ -3,11 +3,13 @@
 Maximises E_q[log p(K, w, z, mu, Lambda, v, alpha)] + entropy over q(w_h) = N(m_h, diag V_h), weights c_h and noise
 variance (MATH.md section 5, paper 002 with its update of q(w) replaced):
 
-* m and c by L-BFGS on the error over all pairs of the sketch plus the mixture's pull, at the mode of q;
-* V in closed form from the Gauss-Newton curvature over all pairs, then by gradient of the closed-form expectations;
+* m and c by L-BFGS on the error over all pairs of the sketch plus the mixture's pull, at the mode of q, in
+  coordinates in which the rows vary alike in every direction;
+* V in closed form from the Gauss-Newton curvature over all pairs;
 * the mixture's blocks z, v, alpha, mu, Lambda in closed form.
 
-Rounds alternate them; the round with the smallest error on rows held out from the fit is kept.
+Rounds alternate them until the error on rows held out from the fit is level; the round where it is smallest is kept,
+and its V is refined by gradient of the closed-form expectations.
 """
 
 from __future__ import annotations
@@ -58,10 +60,10 @@ class KreinFit:
     noise_variance : float
         Squared units of the kernel.
     history : list of dict
-        Of the start and per round: ``elbo`` (nats); ``error`` on the sketch and ``held_out_error``, relative root mean
-        squares.
+        Of the start and per round: ``elbo`` (nats; of the round that is kept, after its V was refined); ``error`` on
+        the sketch and ``held_out_error``, relative root mean squares.
     n_iter : int
-        L-BFGS iterations allowed, all rounds together.
+        L-BFGS iterations allowed in the rounds that were made.
     """
 
     frequencies: GaussianFrequencies
