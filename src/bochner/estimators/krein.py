@@ -55,7 +55,8 @@ class KreinFeatures(FeatureMap):
         signed spectrum by quadrature, for kernels of the distance on the sphere and for TL1. "taylor": the published
         updates, to reproduce them; they pull frequencies the wrong way.
     max_iter : int, default=100
-        Iterations of the gradient inference, sweeps of the Taylor inference.
+        Most iterations of the gradient inference, which stops where rows held out from it no longer gain; most sweeps
+        of the Taylor inference.
     random_state : int, RandomState instance or None, default=None
         An int gives the same features every time.
     device : str, default="auto"
@@ -82,7 +83,7 @@ class KreinFeatures(FeatureMap):
     history_ : list of dict
         Rounds of the gradient inference: ``elbo``, ``error``, ``held_out_error``; empty for the others.
     n_iter_ : int
-        Iterations or sweeps that were made; 1 for "spectral".
+        Iterations or sweeps that were allowed until the fit was level; 1 for "spectral".
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -177,7 +178,7 @@ class KreinFeatures(FeatureMap):
         self.frequencies_ = self.posterior_.draw(source)
         self.phase_ = 2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
         self.signs_ = self._part_signs()
-        self.eigenvalue_ratio_ = sketch.parts.smallest / (sketch.parts.largest or 1.0)
+        self.eigenvalue_ratio_ = float(sketch.eigenvalues[0]) / (float(sketch.eigenvalues[-1]) or 1.0)
         self._n_features_out = self.n_components
         checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
         self.held_out_error_ = self._relative_error(checked)

@@ -3,11 +3,13 @@
 Maximises E_q[log p(K, w, z, mu, Lambda, v, alpha)] + entropy over q(w_h) = N(m_h, diag V_h), weights c_h and noise
 variance (MATH.md section 5, paper 002 with its update of q(w) replaced):
 
-* m and c by L-BFGS on the error over all pairs of the sketch plus the mixture's pull, at the mode of q;
-* V in closed form from the Gauss-Newton curvature over all pairs, then by gradient of the closed-form expectations;
+* m and c by L-BFGS on the error over all pairs of the sketch plus the mixture's pull, at the mode of q, in
+  coordinates in which the rows vary alike in every direction;
+* V in closed form from the Gauss-Newton curvature over all pairs;
 * the mixture's blocks z, v, alpha, mu, Lambda in closed form.
 
-Rounds alternate them; the round with the smallest error on rows held out from the fit is kept.
+Rounds alternate them until the error on rows held out from the fit is level; the round where it is smallest is kept,
+and its V is refined by gradient of the closed-form expectations.
 """
 
 from __future__ import annotations
@@ -26,14 +28,23 @@ from torch import Tensor
 from bochner.inference.sketch import Sketch
 from bochner.models.frequency_mixture import FrequencyMixture, Moments
 from bochner.models.signed_frequencies import GaussianFrequencies, SignedFrequencies
-from bochner.objectives.krein import curvature, expected_squared_error, gaussian_entropy, residuals
+from bochner.objectives.krein import (
+    curvature,
+    expected_squared_error,
+    gaussian_entropy,
+    residuals,
+    squared_error,
+)
 
-# Share of the iterations, and what the pairs count for: from 0, as many observations as rows, to 1, as many as pairs.
-# Pairs share rows, the truth lies between: rows held out decide which round is kept.
-_ROUNDS = ((0.4, 0.0), (0.3, 0.5), (0.3, 1.0))
+# What the pairs of a round count for: from 0, as many observations as rows, to 1, as many as pairs. Pairs share rows,
+# the truth lies between: rows held out decide which round is kept. Every round has its share of the iterations.
+_TRUST = (0.0, 0.25, 0.75, 1.0, 1.0)
+_EARLY, _LEAST = 2, 500  # rounds that see half of the rows, and at least so many
+_LEVEL, _PATIENCE = 0.02, 2  # relative gain of the held-out error below which a round is level; rounds that may be
 _PAIRS = 4096  # on which closed-form expectations are computed
+_WHITE = 0.01  # of the mean variance of a direction, added to each before the directions are brought to one scale
 _SINGLE = 4e8  # n^2 H from which the products of the search are in single precision
-_FIRST_NOISE = 1e-4
+_FIRST_NOISE = 1e-2, 1e-4  # of the kernel's variance over pairs, and of its mean square
 _FLOOR = 1e-12  # of the noise variance, relative to the kernel's mean square
 
 
@@ -49,10 +60,10 @@ class KreinFit:
     noise_variance : float
         Squared units of the kernel.
     history : list of dict
-        Of the start and per round: ``elbo`` (nats); ``error`` on the sketch and ``held_out_error``, relative root mean
-        squares.
+        Of the start and per round: ``elbo`` (nats; of the round that is kept, after its V was refined); ``error`` on
+        the sketch and ``held_out_error``, relative root mean squares.
     n_iter : int
-        L-BFGS iterations allowed, all rounds together.
+        L-BFGS iterations allowed in the rounds that were made.
     """
 
     frequencies: GaussianFrequencies
@@ -64,13 +75,14 @@ class KreinFit:
 
 @dataclass(frozen=True)
 class _State:
-    """Means (H, d) in units of 1 / sketch.unit, log weights, variances, mixtures of the two parts, noise."""
+    """Means (H, d) in units of 1 / sketch.unit, log weights, variances, mixtures, noise, squared error at the mode."""
 
     mean: Tensor
     log_weight: Tensor
     variance: Tensor
     mixtures: tuple[FrequencyMixture, ...]
     noise: float
+    error: float = math.inf
 
 
 def fit_gradient(
@@ -90,19 +102,26 @@ def fit_gradient(
     source : torch.Generator
     """
     problem = _Problem(sketch, start.sign, source)
-    state = problem.begin(start.draw(source), start.weight, n_mixtures, source)
-    history, best = [problem.record(state)], state
-    for share, trust in _ROUNDS:
-        state = problem.search(state, max(1, round(share * max_iter)), trust)
-        state = problem.refine(problem.close(state))
+    best = state = problem.begin(start.draw(source), start.weight, n_mixtures, source)
+    history, made, level, chosen = [problem.record(state)], 0, 0, 0
+    for i, trust in enumerate(_TRUST):
+        steps = -(-max_iter // len(_TRUST))
+        n = problem.n if i >= _EARLY else min(problem.n, max(_LEAST, -(-problem.n // 2)))
+        state = problem.close(problem.search(state, steps, trust, n))
+        made, before = made + steps, min(h["held_out_error"] for h in history)
         history.append(problem.record(state))
-        if history[-1]["held_out_error"] <= min(h["held_out_error"] for h in history[:-1]):
-            best = state
+        gain = before - history[-1]["held_out_error"]
+        best, chosen = (state, i + 1) if gain >= 0 else (best, chosen)
+        level = 0 if gain > _LEVEL * before else level + 1
+        if level == _PATIENCE:
+            break
+    best = problem.refine(best)
+    history[chosen] = problem.record(best)
     unit = problem.unit
     found = GaussianFrequencies(
         best.log_weight.exp() * sketch.scale, start.sign, best.mean / unit, best.variance.sqrt() / unit
     )
-    return KreinFit(found, best.mixtures, best.noise * sketch.scale**2, history, max_iter)
+    return KreinFit(found, best.mixtures, best.noise * sketch.scale**2, history, made)
 
 
 class _Problem:
@@ -118,8 +137,12 @@ class _Problem:
         self.x, self.target = sketch.x / self.unit, sketch.target / self.scale
         self.held = (sketch.held_out / self.unit, sketch.held_target / self.scale)
         self.n_pairs = 0.5 * self.n * (self.n - 1)
+        off = self.target.sum() - torch.diagonal(self.target).sum()
+        self.spread = max(1.0 - (float(off) / (2.0 * self.n_pairs)) ** 2, _FLOOR)  # variance over pairs
         single = self.n**2 * len(sign) > _SINGLE
         self.dtype = torch.float32 if single else torch.float64
+        self.single = self.x.to(self.dtype), self.target.to(self.dtype)
+        self.whiten = whitening(self.x)
         self.parts = [part for part in (sign > 0, sign < 0) if bool(part.any())]
         some = torch.randint(self.n, (_PAIRS, 2), generator=source, device=source.device).to(self.x.device)
         i, j = some[some[:, 0] != some[:, 1]].T
@@ -136,7 +159,7 @@ class _Problem:
         )
         state = self.close(_State(mean, log_weight, variance, mixtures, 1.0))
         # the errors of a start are no noise: with them the mixture would pull the first search to its own centre
-        return replace(state, noise=min(state.noise, _FIRST_NOISE))
+        return replace(state, noise=max(min(state.noise, _FIRST_NOISE[0] * self.spread, _FIRST_NOISE[1]), _FLOOR))
 
     def factor(self, log_weight: Tensor) -> Tensor:
         return self.sign.to(log_weight.dtype) * log_weight.exp()
@@ -146,31 +169,40 @@ class _Problem:
         error = residuals(self.x, self.target, state.mean, self.factor(state.log_weight)).square().sum()
         return max(float(error) / (2 * self.n_pairs), _FLOOR)
 
-    def prior_terms(self, mean: Tensor, state: _State) -> Tensor:
-        """Return the mixture's expected quadratic in the means, scalar; weights 1/2 included."""
-        total = mean.new_zeros(())
+    def prior_terms(self, mean: Tensor, state: _State) -> tuple[float, Tensor]:
+        """Return the mixture's expected quadratic in the means, weights 1/2 included, and its gradient."""
+        total, gradient = 0.0, torch.zeros_like(mean)
         for part, mixture in zip(self.parts, state.mixtures, strict=True):
-            phi, precision = mixture.responsibilities.to(mean.dtype), mixture.precision.to(mean.dtype)
-            for k, centre in enumerate(mixture.centre.to(mean.dtype)):
+            pull = torch.zeros_like(mean[part])
+            for phi, centre, precision in zip(
+                mixture.responsibilities.T, mixture.centre, mixture.precision, strict=True
+            ):
                 gap = mean[part] - centre
-                total = total + 0.5 * (phi[:, k] * ((gap @ precision[k]) * gap).sum(1)).sum()
-        return total
+                towards = phi[:, None] * (gap @ precision)
+                total += 0.5 * float((towards * gap).sum())
+                pull += towards
+            gradient[part] = pull
+        return total, gradient
 
-    def search(self, state: _State, max_iter: int, trust: float) -> _State:
-        """Climb in means and log weights over all pairs, which count as n to n (n - 1) / 2 observations."""
-        x, target, shape = self.x.to(self.dtype), self.target.to(self.dtype), state.mean.shape
+    def search(self, state: _State, max_iter: int, trust: float, n: int) -> _State:
+        """Climb in means and log weights over all pairs of n rows, which count as n to n (n - 1) / 2 observations."""
+        size, level, n_pairs = state.mean.numel(), state.log_weight, 0.5 * n * (n - 1)
+        x, target = self.single[0][:n], self.single[1][:n, :n]
         observations = float(self.n) ** (1.0 - trust) * self.n_pairs**trust
         weight = 2.0 * state.noise / observations  # the objective in units of a pair's squared error
 
-        def objective(free: Tensor) -> Tensor:
-            mean, log_weight = free[: shape.numel()].view(shape), free[shape.numel() :]
-            error = residuals(x, target, mean, self.factor(log_weight)).square().sum()
-            total: Tensor = error / (2.0 * self.n_pairs) + weight * self.prior_terms(mean, state)
-            return total
+        def objective(free: Tensor) -> tuple[float, Tensor]:
+            mean, log_weight = free[:size].view(state.mean.shape) @ self.whiten, free[size:]
+            factor = self.factor(log_weight)
+            error, by_mean, by_factor = squared_error(x, target, mean.to(self.dtype), factor.to(self.dtype))
+            prior, by_prior = self.prior_terms(mean, state)
+            by_mean = (by_mean.double() / (2.0 * n_pairs) + weight * by_prior) @ self.whiten.T
+            by_log_weight = by_factor.double() * factor / (2.0 * n_pairs)
+            return error / (2.0 * n_pairs) + weight * prior, torch.cat([by_mean.flatten(), by_log_weight])
 
-        free = torch.cat([state.mean.flatten(), state.log_weight])
-        found = _lbfgs(objective, free, self.dtype, max_iter)
-        return replace(state, mean=found[: shape.numel()].view(shape), log_weight=found[shape.numel() :])
+        free = torch.cat([torch.linalg.solve(self.whiten, state.mean, left=False).flatten(), level])
+        found = _lbfgs(objective, free, max_iter)
+        return replace(state, mean=found[:size].view(state.mean.shape) @ self.whiten, log_weight=found[size:])
 
     def close(self, state: _State) -> _State:
         """Update the blocks that have a closed form: noise, V, and the mixtures'."""
@@ -181,7 +213,7 @@ class _Problem:
             prior = mixture.responsibilities @ torch.diagonal(mixture.precision, dim1=-2, dim2=-1)
             variance[part] = 1.0 / (prior + bend[part] / noise)
             mixtures.append(mixture.update(Moments(state.mean[part], variance[part])))
-        return replace(state, variance=variance, mixtures=tuple(mixtures), noise=noise)
+        return replace(state, variance=variance, mixtures=tuple(mixtures), noise=noise, error=noise)
 
     def refine(self, state: _State, max_iter: int = 8) -> _State:
         """Climb in log V by the closed-form expectations on the kept pairs, then update the noise in closed form."""
@@ -194,7 +226,7 @@ class _Problem:
             error = self.expected_error(state, variance) * self.n_pairs / (2.0 * state.noise)
             return (error + 0.5 * (prior * variance).sum() - gaussian_entropy(variance)) / variance.numel()
 
-        found = _lbfgs(objective, state.variance.log().flatten(), torch.float64, max_iter)
+        found = _lbfgs(_by_autograd(objective), state.variance.log().flatten(), max_iter)
         variance = found.view(state.mean.shape).exp()
         return replace(state, variance=variance, noise=max(float(self.expected_error(state, variance)), _FLOOR))
 
@@ -211,7 +243,7 @@ class _Problem:
             float(mixture.bound(Moments(state.mean[part], state.variance[part])))
             for part, mixture in zip(self.parts, state.mixtures, strict=True)
         )
-        train = math.sqrt(self.squared_error(state))
+        train = math.sqrt(state.error)
         return {
             "elbo": fit + prior + float(gaussian_entropy(state.variance)),
             "error": train,
@@ -226,14 +258,29 @@ class _Problem:
         return float((error / square.clamp(min=1e-300)).sqrt())
 
 
-def _lbfgs(objective: Callable[[Tensor], Tensor], start: Tensor, dtype: torch.dtype, max_iter: int) -> Tensor:
-    """Minimise from ``start`` (float64); evaluations in ``dtype`` on the start's device."""
+def whitening(x: Tensor) -> Tensor:
+    """Return A with w = u A: a step in any coordinate of u changes the phases of the rows about equally, (d, d)."""
+    values, vectors = torch.linalg.eigh(torch.cov(x.T).reshape(x.shape[1], -1))
+    scaled: Tensor = vectors / (values + _WHITE * values.mean()).clamp(min=1e-300).sqrt()
+    return scaled.T
+
+
+def _by_autograd(objective: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[float, Tensor]]:
+    """Return value and gradient of a function."""
+
+    def evaluate(free: Tensor) -> tuple[float, Tensor]:
+        value = objective(free.requires_grad_())
+        return float(value.detach()), torch.autograd.grad(value, free)[0]
+
+    return evaluate
+
+
+def _lbfgs(objective: Callable[[Tensor], tuple[float, Tensor]], start: Tensor, max_iter: int) -> Tensor:
+    """Minimise from ``start`` (float64) on its device, given value and gradient."""
 
     def evaluate(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        free = torch.from_numpy(values).to(start.device, dtype).requires_grad_()
-        value = objective(free)
-        (gradient,) = torch.autograd.grad(value, free)
-        return float(value.detach()), gradient.double().cpu().numpy()
+        value, gradient = objective(torch.from_numpy(values).to(start.device))
+        return value, gradient.cpu().numpy()
 
     options: Any = {"maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-12}
     search: Any = minimize  # its stubs do not know that jac=True takes value and gradient from one call

@@ -48,8 +48,8 @@ def search_start(sketch: Sketch, n_frequencies: int, source: torch.Generator) ->
     part gets twice the share of the negative eigenvalues, no more than two fifths; no part where there are none.
     """
     dim, n_negative = sketch.x.shape[1], 0
-    if sketch.parts.negative is not None and n_frequencies > 1:
-        n_negative = max(1, round(min(0.4, 2.0 * sketch.parts.negative_mass) * n_frequencies))
+    if sketch.negative_mass > 0 and n_frequencies > 1:
+        n_negative = max(1, round(min(0.4, 2.0 * sketch.negative_mass) * n_frequencies))
     radius = 3.0 ** torch.rand(n_frequencies, generator=source, dtype=torch.float64) / sketch.unit
     mean = radius[:, None] * directions(n_frequencies, dim, source)
     diagonal = float(torch.diagonal(sketch.target).mean().abs()) or sketch.scale

@@ -24,18 +24,11 @@ class Decomposition:
         U diag(max(lambda, 0) + s) U^T and U diag(max(-lambda, 0) + s) U^T; no negative part: None.
     shift : float
         s = max(0, -1.1 lambda_min): it changes diagonals only.
-    smallest, largest : float
-        Extreme eigenvalues of K.
-    negative_mass : float
-        Sum of negative over sum of all absolute eigenvalues.
     """
 
     positive: Tensor
     negative: Tensor | None
     shift: float
-    smallest: float
-    largest: float
-    negative_mass: float
 
 
 def decompose(matrix: Tensor) -> Decomposition:
@@ -51,15 +44,17 @@ def decompose(matrix: Tensor) -> Decomposition:
     an eigenvalue below zero there is no negative part.
     """
     values, vectors = torch.linalg.eigh(matrix.double())
-    smallest, largest = float(values[0]), float(values[-1])
-    size = float(values.abs().max())
-    if smallest >= -_ROUNDING * len(values) * size:
-        return Decomposition(matrix.double(), None, 0.0, smallest, largest, 0.0)
-    shift = -1.1 * smallest
+    if not _indefinite(values):
+        return Decomposition(matrix.double(), None, 0.0)
+    shift = -1.1 * float(values[0])
     positive = (vectors * (values.clamp(min=0.0) + shift)) @ vectors.T
     negative = (vectors * ((-values).clamp(min=0.0) + shift)) @ vectors.T
-    mass = float((-values).clamp(min=0.0).sum() / values.abs().sum())
-    return Decomposition(positive, negative, shift, smallest, largest, mass)
+    return Decomposition(positive, negative, shift)
+
+
+def _indefinite(values: Tensor) -> bool:
+    """Say whether the least of ascending eigenvalues is below zero by more than rounding."""
+    return float(values[0]) < -_ROUNDING * len(values) * float(values.abs().max())
 
 
 @dataclass(frozen=True)
@@ -73,15 +68,15 @@ class Sketch:
     held_out : Tensor of shape (n', d)
         Rows that no fit sees; possibly none.
     held_target : Tensor of shape (n', n')
-    parts : Decomposition
-        Of ``target``.
+    eigenvalues : Tensor of shape (n,), float64
+        Of ``target``, ascending.
     """
 
     x: Tensor
     target: Tensor
     held_out: Tensor
     held_target: Tensor
-    parts: Decomposition
+    eigenvalues: Tensor
 
     @classmethod
     def of(cls, kernel: IndefiniteKernel, x: Tensor, held_out: Tensor) -> Sketch:
@@ -100,7 +95,14 @@ class Sketch:
             do = "give a symmetric function, for example lambda A, B: (k(A, B) + k(B, A).T) / 2"
             raise InputError(message("a symmetric kernel", f"{got} in the sketch", do))
         target = 0.5 * (target + target.T)
-        return cls(x, target, held_out, kernel(held_out, held_out), decompose(target))
+        return cls(x, target, held_out, kernel(held_out, held_out), torch.linalg.eigvalsh(target.double()))
+
+    @property
+    def negative_mass(self) -> float:
+        """Sum of negative over sum of all absolute eigenvalues; 0 where rounding explains the negative ones."""
+        if not _indefinite(self.eigenvalues):
+            return 0.0
+        return float((-self.eigenvalues).clamp(min=0.0).sum() / self.eigenvalues.abs().sum())
 
     @property
     def unit(self) -> float:

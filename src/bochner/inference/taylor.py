@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bochner.inference.sketch import Sketch
+from bochner.inference.sketch import Sketch, decompose
 from bochner.models.frequency_mixture import FrequencyMixture, Moments
 from bochner.models.signed_frequencies import GaussianFrequencies
 
@@ -41,9 +41,10 @@ def fit_taylor(
     int
         Sweeps made, the most of the parts.
     """
-    parts = [(sketch.parts.positive, 1.0)]
-    if sketch.parts.negative is not None and n_frequencies > 1:
-        parts.append((sketch.parts.negative, -1.0))
+    split = decompose(sketch.target)
+    parts = [(split.positive, 1.0)]
+    if split.negative is not None and n_frequencies > 1:
+        parts.append((split.negative, -1.0))
     counts = [n_frequencies - n_frequencies // 2, n_frequencies // 2] if len(parts) > 1 else [n_frequencies]
     fits, sweeps = [], 0
     for (matrix, sign), count in zip(parts, counts, strict=True):
