@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bochner import random
 from bochner.inference.checkpoint import restore
 from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.fold import fold
@@ -18,9 +19,11 @@ from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan, Start, evaluate
 from bochner.inference.private import kept, split_start, wide_start
 from bochner.inference.progress import progress_bar
+from bochner.inference.spectra import match_spectrum
 from bochner.inference.train import Trainer
 from bochner.inference.warm import STEPS as WARM_STEPS
 from bochner.inference.warm import warm
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, absorb, draw, elbo, regroup
 
@@ -61,6 +64,7 @@ class Race:
             plan.layout,
             plan.weights,
         )
+        self._match_spectra(model, seed)
         n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 
         def objective(step: int) -> Tensor:
@@ -76,6 +80,15 @@ class Race:
         between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)
         return trainer  # the objective asks it whether the decay has begun
+
+    def _match_spectra(self, model: LatentVariableModel, seed: int) -> None:
+        """Start Dirichlet process kernels whose components were not given at the spectrum of the data."""
+        x = model.latents.mean.detach()
+        if not bool(x.any()):
+            return  # a checkpoint is about to bring latents and kernels
+        for view, asked, blocks in zip(model.views, self.plan.kernels, self.stand_in or self.data, strict=True):
+            if isinstance(view.kernel, DirichletProcessMixture) and asked.get_params()["proportions"] is None:
+                match_spectrum(view.kernel, view.see(x), blocks, random.generator(seed, f"spectrum/{view.name}"))
 
     def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
         """Train on the stand-ins, if there are any, and settle the sites there."""
