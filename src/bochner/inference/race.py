@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ LOCAL_RACE_STEPS = 40
 # Steps without a gradient, in which the sites of views that are not Gaussian find their place.
 SETTLE_STEPS = 5
 REGROUP_STEPS = 50
+# Below so many steps no race of kernels tells anything.
+_LEAST_MATCH = 40
 # Dimensions that the first, second, ... folding start begins with beyond D.
 _EXTRA = (2, 1, 3)
 
@@ -64,7 +66,6 @@ class Race:
             plan.layout,
             plan.weights,
         )
-        self._match_spectra(model, seed)
         n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
 
         def objective(step: int) -> Tensor:
@@ -81,14 +82,33 @@ class Race:
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)
         return trainer  # the objective asks it whether the decay has begun
 
-    def _match_spectra(self, model: LatentVariableModel, seed: int) -> None:
-        """Start Dirichlet process kernels whose components were not given at the spectrum of the data."""
+    def _with_matched_spectra(
+        self, trainer: Trainer[LatentVariableModel], index: int, length: int
+    ) -> Trainer[LatentVariableModel]:
+        """Let Dirichlet process kernels at the spectrum that the winner's latents ask for race those it has.
+
+        Not before: at latents that are far from good such kernels fit what is wrong with them.
+        """
+        free = [
+            isinstance(kernel, DirichletProcessMixture) and kernel.get_params()["proportions"] is None
+            for kernel in self.plan.kernels
+        ]
+        if not any(free) or length < _LEAST_MATCH:
+            return trainer
+        trainer.run(until=length)
+        model = trainer.module
         x = model.latents.mean.detach()
-        if not bool(x.any()):
-            return  # a checkpoint is about to bring latents and kernels
-        for view, asked, blocks in zip(model.views, self.plan.kernels, self.stand_in or self.data, strict=True):
-            if isinstance(view.kernel, DirichletProcessMixture) and asked.get_params()["proportions"] is None:
-                match_spectrum(view.kernel, view.see(x), blocks, random.generator(seed, f"spectrum/{view.name}"))
+        rival = self.trainer(index, x.double().cpu().numpy())
+        rival.module.load_state_dict(model.state_dict())
+        for own, view, blocks in zip(free, rival.module.views, self.stand_in or self.data, strict=True):
+            if own:
+                source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
+                match_spectrum(cast(DirichletProcessMixture, view.kernel), view.see(x), blocks, source)
+        rival.restart()
+        with progress_bar("spectrum", length, self.plan.shown) as bar:
+            rival.run(until=length, on_step=bar)
+        trainer.run(until=trainer.state.step + length)
+        return rival if self._bound(rival)[0] > self._bound(trainer)[0] else trainer
 
     def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
         """Train on the stand-ins, if there are any, and settle the sites there."""
@@ -135,6 +155,8 @@ class Race:
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
         self.decided = True
+        index = int(max(self.results, key=lambda result: float(result["elbo"]))["index"])
+        self._best = self._with_matched_spectra(self.best(), index, length)
         return self.best()
 
     def _bound(self, trainer: Trainer[LatentVariableModel]) -> tuple[float, float]:

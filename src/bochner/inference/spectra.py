@@ -1,4 +1,4 @@
-"""Where a Dirichlet process kernel starts: at the spectrum that its starting latents and the data ask for.
+"""The spectrum of a Dirichlet process kernel that given latents and the data ask for, without a gradient.
 
 At given latents the rows' covariance is linear in the spectrum: Y Y^T / M is, in the mean, sum_c p_c cos(w_c^T delta)
 plus s^2 I. Least squares with p_c >= 0 over a cloud of frequencies therefore needs no gradient and has no local optimum
