@@ -27,7 +27,8 @@ FLOORS: dict[str, str] = {
         features.fourier features.derivatives features.bounds features.spherical features.maclaurin features""",
     "F4 likelihoods": """
         likelihoods.likelihood
-        likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.binomial likelihoods.counts
+        likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.tilted
+        likelihoods.binomial likelihoods.counts
         likelihoods.negative_binomial likelihoods.poisson likelihoods.categorical likelihoods""",
     "F5 models": """
         models.stick_breaking models.frequency_mixture models.signed_frequencies
@@ -42,7 +43,8 @@ FLOORS: dict[str, str] = {
         inference.local_targets inference.targets inference.encoder inference.placement inference.place
         inference.predict
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
-        inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.files
+        inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.spectra
+        inference.files
         inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
         inference.landmarks inference.warm inference.race inference.fit inference.trial inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bochner.data.sparse import observed_rows
 from bochner.errors import DataWarning
-from bochner.likelihoods.negative_binomial import LARGEST
+from bochner.likelihoods.negative_binomial import LARGEST, LARGEST_POLYA_GAMMA
 
 
 def of_rank(shape: tuple[int, ...], n_components: int) -> None:
@@ -29,8 +29,9 @@ def of_rank(shape: tuple[int, ...], n_components: int) -> None:
 def of_dispersion(dispersion: Mapping[str, Any]) -> None:
     """Warn of a shared dispersion at its cap."""
     for view, learned in dispersion.items():
-        if np.ndim(learned) == 0 and float(learned) > 0.95 * LARGEST:
-            text = f"The dispersion of view {view!r} reached {LARGEST:g}, its cap: its counts are as good as Poisson."
+        caps = [cap for cap in (LARGEST, LARGEST_POLYA_GAMMA) if np.ndim(learned) == 0 and np.isclose(learned, cap)]
+        if caps:
+            text = f"The dispersion of view {view!r} reached {caps[0]:g}, its cap: its counts are as good as Poisson."
             warnings.warn(f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning, stacklevel=5)
 
 

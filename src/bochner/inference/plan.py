@@ -98,7 +98,7 @@ class Plan:
         Views that are not Gaussian, and kernels that are made for one number of points, have H throughout.
         """
         local = any(isinstance(own, LocalLikelihood) for own in self.likelihoods or ())
-        if local or any(kernel.prepared(self.n_frequencies) is not kernel for kernel in self.kernels):
+        if local or any(kernel.has_own_points for kernel in self.kernels):
             return self.n_frequencies
         # a point per dimension and a quarter more: fewer do not span the linear functions of all of them
         few = max(FEW_FREQUENCIES, self.n_frequencies // 4, self.n_components + self.n_components // 4)

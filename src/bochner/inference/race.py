@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bochner import random
 from bochner.inference.checkpoint import restore
 from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.fold import fold
@@ -18,9 +19,11 @@ from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan, Start, evaluate
 from bochner.inference.private import kept, split_start, wide_start
 from bochner.inference.progress import progress_bar
+from bochner.inference.spectra import match_spectrum
 from bochner.inference.train import Trainer
 from bochner.inference.warm import STEPS as WARM_STEPS
 from bochner.inference.warm import warm
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, absorb, draw, elbo, regroup
 
@@ -31,6 +34,8 @@ LOCAL_RACE_STEPS = 40
 # Steps without a gradient, in which the sites of views that are not Gaussian find their place.
 SETTLE_STEPS = 5
 REGROUP_STEPS = 50
+# Below so many steps no race of kernels tells anything.
+_LEAST_MATCH = 40
 # Dimensions that the first, second, ... folding start begins with beyond D.
 _EXTRA = (2, 1, 3)
 
@@ -77,6 +82,34 @@ class Race:
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)
         return trainer  # the objective asks it whether the decay has begun
 
+    def _with_matched_spectra(
+        self, trainer: Trainer[LatentVariableModel], index: int, length: int
+    ) -> Trainer[LatentVariableModel]:
+        """Let Dirichlet process kernels at the spectrum that the winner's latents ask for race those it has.
+
+        Not before: at latents that are far from good such kernels fit what is wrong with them.
+        """
+        free = [
+            isinstance(kernel, DirichletProcessMixture) and kernel.get_params()["proportions"] is None
+            for kernel in self.plan.kernels
+        ]
+        if not any(free) or length < _LEAST_MATCH:
+            return trainer
+        trainer.run(until=length)
+        model = trainer.module
+        x = model.latents.mean.detach()
+        rival = self.trainer(index, x.double().cpu().numpy())
+        rival.module.load_state_dict(model.state_dict())
+        for own, view, blocks in zip(free, rival.module.views, self.stand_in or self.data, strict=True):
+            if own:
+                source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
+                match_spectrum(cast(DirichletProcessMixture, view.kernel), view.see(x), blocks, source)
+        rival.restart()
+        with progress_bar("spectrum", length, self.plan.shown) as bar:
+            rival.run(until=length, on_step=bar)
+        trainer.run(until=trainer.state.step + length)
+        return rival if self._bound(rival)[0] > self._bound(trainer)[0] else trainer
+
     def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
         """Train on the stand-ins, if there are any, and settle the sites there."""
         if self.stand_in is None:
@@ -122,6 +155,8 @@ class Race:
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
         self.decided = True
+        index = int(max(self.results, key=lambda result: float(result["elbo"]))["index"])
+        self._best = self._with_matched_spectra(self.best(), index, length)
         return self.best()
 
     def _bound(self, trainer: Trainer[LatentVariableModel]) -> tuple[float, float]:

@@ -225,6 +225,11 @@ class SpectralKernel(Kernel, ABC):
             Whose features have the closed form as their mean: the squares of the amplitudes add up to k(x, x).
         """
 
+    @property
+    def has_own_points(self) -> bool:
+        """Whether a model's points are told apart, so that each of its steps needs all of them."""
+        return False
+
     def prepared(self, n_frequencies: int) -> Self:  # noqa: ARG002 - most kernels take any number
         """Return what the kernel of a model with H points per component is like.
 

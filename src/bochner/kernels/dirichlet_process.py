@@ -170,6 +170,11 @@ class DirichletProcessMixture(SpectralKernel):
         steps = phi.cumsum(1).repeat_interleave(n_points // phi.shape[0], dim=0)
         return torch.searchsorted(steps, quantile)[:, 0].clamp(max=self.truncation - 1)
 
+    @property
+    def has_own_points(self) -> bool:
+        """Whether each point has a q(z) of its own; given proportions of one row are those of all points."""
+        return self._params["proportions"] is None or self.phi.shape[0] > 1
+
     def prepared(self, n_frequencies: int) -> Self:
         """Return this kernel with a q(z) for each of H points, where it has none yet."""
         if self._params["proportions"] is not None or self._params["n_points"] is not None:

@@ -10,14 +10,18 @@ from torch import Tensor, nn
 
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor, positive
-from bochner.likelihoods import polya_gamma
+from bochner.likelihoods import polya_gamma, tilted
 from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
 from bochner.likelihoods.counts import SizeFactors, check_size_factors, log_normalised, log_rate, moment_dispersion
 from bochner.quadrature import normal_mean
 
-# The Polya-gamma bound loosens as r grows (MATH.md section 3): beyond this the data are as good as Poisson.
-LARGEST, SMALLEST = 100.0, 0.02
+# Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
+LARGEST, SMALLEST = 1e3, 0.02
+# The Polya-gamma bound loosens as r grows (MATH.md section 3).
+LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9
+
+BoundName = Literal["tilted", "polya-gamma"]
 _LARGEST_TABLE = 2**16
 
 
@@ -37,6 +41,9 @@ class NegativeBinomial(LocalLikelihood):
         r, learned: one for the view or one per column. Numbers are where training starts.
     size_factors : {None, "total"}, default=None
         "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
+    bound : {"tilted", "polya-gamma"}, default="tilted"
+        Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but is loose where counts are many
+        times r: it then takes an entry for more than it says, and r is at most 100.
 
     Raises
     ------
@@ -45,8 +52,8 @@ class NegativeBinomial(LocalLikelihood):
 
     Notes
     -----
-    The bound is Polya-gamma's (MATH.md section 3), but r follows the gradient of E log p(y | psi, r) itself: the
-    augmented bound would bias it downwards.
+    Bounds: `bochner.likelihoods.tilted`, and MATH.md section 3. Of either, r follows the gradient of
+    E log p(y | psi, r) itself: the Polya-gamma bound would bias it downwards.
     """
 
     name: ClassVar[str] = "negative_binomial"
@@ -56,10 +63,13 @@ class NegativeBinomial(LocalLikelihood):
         self,
         dispersion: Literal["shared", "column"] | float | Any = "shared",
         size_factors: SizeFactors = None,
+        bound: BoundName = "tilted",
     ) -> None:
-        super().__init__(dispersion=dispersion, size_factors=size_factors)
+        super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
         check_size_factors(size_factors)
-        self.size_factors = size_factors
+        if bound not in ("tilted", "polya-gamma"):
+            raise InputError(message("bound 'tilted' or 'polya-gamma'", repr(bound), "choose one of them"))
+        self.size_factors, self.bound = size_factors, bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"))
         start = as_tensor(1.0 if isinstance(dispersion, str) else dispersion)
@@ -67,8 +77,9 @@ class NegativeBinomial(LocalLikelihood):
 
     @property
     def dispersion(self) -> Tensor:
-        """r, scalar or of shape (M,), float64, capped at 100."""
-        return self.log_dispersion.clamp(math.log(SMALLEST), math.log(LARGEST)).exp()
+        """r, scalar or of shape (M,), float64, capped."""
+        largest = LARGEST if self.bound == "tilted" else LARGEST_POLYA_GAMMA
+        return self.log_dispersion.clamp(math.log(SMALLEST), math.log(largest)).exp()
 
     def _r(self, like: Tensor, columns: Tensor | None = None) -> Tensor:
         r = self.dispersion.to(like.dtype)
@@ -128,15 +139,21 @@ class NegativeBinomial(LocalLikelihood):
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 
+    def first(self, y: Tensor, mean: Tensor) -> Tensor:
+        """Return log(y + 1/2) for the tilted bound: its steps from there do not overshoot."""
+        return (y + 0.5).log() if self.bound == "tilted" else mean
+
     def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         """Return log(1 + y / size)."""
         return log_normalised(Y, offset)
 
     def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
-        """Return the Polya-gamma bound and its slopes."""
+        """Return the bound and its slopes."""
         r = self._r(mean, columns)
         with torch.no_grad():
             constant = self._log_c(y, r).to(mean.dtype)
+        if self.bound == "tilted":
+            return tilted.slopes(y, y + r, constant, mean - r.log(), variance)
         return polya_gamma.slopes(y, y + r, constant, mean - r.log(), variance)
 
     def parameter_value(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
@@ -145,19 +162,25 @@ class NegativeBinomial(LocalLikelihood):
         expected = normal_mean(lambda psi: torch.nn.functional.softplus(psi - r.log()), mean, variance, _NODES)
         return self._log_c(y, r) - y * r.log() - (y + r) * expected
 
-    def slack(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Return by how much E log p lies above the Polya-gamma bound: more the larger r is."""
+    def slack(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor | None:
+        """Return by how much E log p lies above the Polya-gamma bound: more the larger r is; the other is tight."""
+        if self.bound == "tilted":
+            return None
         bound = self.slopes(y, mean, variance, columns).value.double()
         return self.parameter_value(y, mean, variance, columns).detach() + y.double() * mean - bound
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound."""
         r = self._r(mean).detach()
+        if self.bound == "tilted":
+            return tilted.curvatures(y + r, mean - r.log(), variance)
         return polya_gamma.curvatures(y + r, mean - r.log(), variance)
 
     def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Return ((y - r)/2, logit) and (y + r, -log 2 cosh(c/2))."""
+        """Return (y, logit) and (y + r, minus the bound of log(1 + e^z)); Polya-gamma: ((y - r)/2, logit), ..."""
         r = self._r(mean).detach()
         logit = mean - r.log()
+        if self.bound == "tilted":
+            return (y, logit), (y + r, -tilted.log1p_exp(tilted.tilt(logit, variance), logit, variance))
         c = (logit.square() + variance).sqrt()
         return (0.5 * (y - r), logit), (y + r, -polya_gamma.log_2cosh_half(c))

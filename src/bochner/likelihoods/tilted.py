@@ -1,0 +1,55 @@
+"""The tilted bound of log(1 + e^z), z normal: its curvature is the data's own, however large the counts.
+
+E log(1 + e^z) <= a^2 v / 2 + log(1 + e^(m + (1/2 - a) v)) for every a, z ~ N(m, v): Jensen after the tilt e^(-a z)
+(Saul and Jordan 1999; Knowles and Minka 2011). The best a solves a = logistic(m + (1/2 - a) v), where the slopes are a
+in the mean and a (1 - a) / 2 in the variance. The Polya-gamma bound has tanh(c/2) / 4c in place of the latter: the same
+for small c, but far from 0 it falls as 1 / c instead of e^-c, and an entry whose count is hundreds of times the
+dispersion then holds q as if it were that many observations.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bochner.likelihoods.base import Curvatures, Slopes
+
+_STEPS = 3
+
+
+def tilt(mean: Tensor, variance: Tensor) -> Tensor:
+    """Return a after Newton steps from logistic(mean); any a gives a bound."""
+    a = torch.sigmoid(mean)
+    for _ in range(_STEPS):
+        p = torch.sigmoid(mean + (0.5 - a) * variance)
+        a = a - (a - p) / (1.0 + p * (1.0 - p) * variance)
+    return a
+
+
+def log1p_exp(a: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the bound of E log(1 + e^z) for a given tilt."""
+    return 0.5 * a.square() * variance + torch.nn.functional.softplus(mean + (0.5 - a) * variance)
+
+
+def slopes(y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:
+    """Return the bound of E[log c + y z - b log(1 + e^z)], elementwise.
+
+    Parameters
+    ----------
+    y, b, log_c : Tensor of shape (n, m)
+    mean, variance : Tensor of shape (n, m)
+        Of z.
+    """
+    a = tilt(mean, variance)
+    p = torch.sigmoid(mean + (0.5 - a) * variance)
+    # the slopes of the bound for this a, the best or not
+    d_variance = 0.5 * a.square() + p * (0.5 - a)
+    return Slopes(log_c + y * mean - b * log1p_exp(a, mean, variance), y - b * p, -b * d_variance)
+
+
+def curvatures(b: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
+    """Return the second derivatives, the tilt following mean and variance."""
+    a = tilt(mean, variance)
+    spread = a * (1.0 - a)
+    inner = b * spread / (1.0 + spread * variance)
+    return Curvatures(-inner, -inner * (0.5 - a), -inner * (0.5 - a).square())
