@@ -1,8 +1,8 @@
 """Layouts of the latents under the simplest kernels: several are trained, and compared, in one batch.
 
 A flexible kernel makes up for a layout that is bent or torn: its bound from such a layout is within tens of nats of the
-one from the right layout, and sometimes above it. One isotropic RBF kernel and one noise variance per view cannot, and
-tell the two apart by hundreds: layouts are compared under these, and flexible kernels refine the one that is kept.
+one from the right layout, and sometimes above it. One isotropic RBF kernel and one noise variance per view cannot: most
+torn and unrolled layouts cost hundreds. So layouts are compared under these; flexible kernels refine what is kept.
 """
 
 from __future__ import annotations
