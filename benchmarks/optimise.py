@@ -1,6 +1,6 @@
 """Which way of training reaches which bound in what time: ``python benchmarks/optimise.py``.
 
-Every variant trains the default kernel (Q = 2) for 600 steps from the same latents, and is scored by the bound with
+Every variant trains the default kernel (Q = 2) for 300 steps from the same latents, and is scored by the bound with
 H = 100 on the same fresh draws: 1,000 MNIST digits and the S-curve (RBF + Gibbs) from their t-SNE, bridges from its
 principal components. Steps take ``early`` frequencies a component until the learning rate decays, ``late`` ones then.
 Seconds are processor time of the training alone. No label takes part. BOCHNER_DATA names the folder with the files.
@@ -32,7 +32,7 @@ from bochner.inference.train import Options, Trainer
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
 
-H = 100
+H, STEPS = 100, 300
 SCORES = {"elbo": ".0f", "elbo_se": ".0f", "seconds": ".1f", "knn1": ".3f", "knn10": ".3f", "r2": ".3f"}
 
 
@@ -148,7 +148,7 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     for seed in seeds:
         for name in ("bridges",) if quick else ("MNIST", "S-curve", "bridges"):
             for method in list(VARIANTS)[-2:] if quick else VARIANTS:
-                yield Job(name, method, seed, partial(measure, name, method, seed, 60 if quick else 600))
+                yield Job(name, method, seed, partial(measure, name, method, seed, 60 if quick else STEPS))
 
 
 def main() -> None:
