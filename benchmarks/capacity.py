@@ -81,7 +81,12 @@ def picture(rows: list[dict[str, str]], path: Path) -> None:
     for j, name in enumerate(names):
         bounds = grid(rows, name, "elbo")
         best = max(bounds.values())
-        _panel(axes[0, j], {key: value - best for key, value in bounds.items()}, f"{name}\nnats below the best", ".0f")
+        _panel(
+            axes[0, j],
+            {key: value - best for key, value in bounds.items()},
+            f"{name}\nbound minus the best, nats",
+            ".0f",
+        )
         _panel(axes[1, j], grid(rows, name, "seconds"), "processor seconds", ".1f")
     figure.savefig(path, dpi=110)
     print(f"wrote {path}")
@@ -99,7 +104,9 @@ def _panel(axis: Any, cells: dict[tuple[int, int], float], title: str, form: str
     order[~np.isnan(values)] = np.argsort(np.argsort(np.abs(values[~np.isnan(values)])))
     axis.imshow(order, cmap="viridis_r", origin="lower", aspect="auto", alpha=0.75)
     for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
-        axis.text(j, i, format(values[i, j], form), ha="center", va="center", fontsize=9)
+        ink = "white" if order[i, j] > 0.7 * np.nanmax(order) else "black"
+        text = format(round(values[i, j], int(form[1])) + 0.0, form).replace("-", "\N{MINUS SIGN}")
+        axis.text(j, i, text, ha="center", va="center", fontsize=9, color=ink)
     q, h = MIXTURES.index(DEFAULT[0]), FREQUENCIES.index(DEFAULT[1])
     axis.add_patch(Rectangle((h - 0.48, q - 0.46), 0.96, 0.92, fill=False, edgecolor="#bd1f01", linewidth=2))
     axis.set_xticks(range(len(FREQUENCIES)), [str(h) for h in FREQUENCIES])
