@@ -113,19 +113,20 @@ def measure_ours(name: str, method: str, seed: int, max_iter: int | str) -> dict
     X, labels = data_of(name, seed)
     model, Z, seconds = embedded(name, method, seed, lambda: ours(method, seed, max_iter))
     won = max(model.starts_, key=lambda s: s["elbo"])
-    Z0 = start_of(won["init"], scaled(X), model.seed_ + won["index"])
+    Z0 = start_of(won["init"], [scaled(X)], model.seed_ + won["index"])
     bounds = {"start_elbo": won["elbo_start"], "elbo": float(model.elbo_), "elbo_se": float(model.elbo_se_)}
     scores = {**accuracies(Z, labels), "seconds": seconds, **accuracies(Z0, labels, "start_")}
     return {**scores, **bounds, "steps": model.n_iter_, "start": won["init"]}
 
 
-def start_of(init: str, filled: Array, seed: int) -> Array:
+def start_of(init: str, views: list[Array], seed: int) -> Array:
     """Return the latents that training began with."""
+    filled = np.hstack(views)
     if init != "fold":
         return start(init, filled, 2, seed)
-    wide = torch.tensor(components(filled, 4, seed), dtype=torch.float32)
-    data = ((Block.of(torch.tensor(filled, dtype=torch.float32)),),)
-    return folded(fold(wide, 2, ("x",), data, seed).double().numpy(), seed)
+    wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
+    data = tuple((Block.of(torch.tensor(view, dtype=torch.float32)),) for view in views)
+    return folded(fold(wide, 2, data, seed).double().numpy(), seed)
 
 
 def scaled(X: Array) -> Array:

@@ -34,7 +34,7 @@ FLOORS: dict[str, str] = {
         models.stick_breaking models.frequency_mixture models.signed_frequencies
         models.mixture models.latents models.layout models.sites models.lvm models""",
     "F6 objectives": """
-        objectives.statistics objectives.columnwise objectives.collapsed
+        objectives.statistics objectives.columnwise objectives.collapsed objectives.batched
         objectives.weighted objectives.weights objectives.entries objectives.local
         objectives.masked objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
@@ -44,9 +44,9 @@ FLOORS: dict[str, str] = {
         inference.predict
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.spectra
-        inference.files
-        inference.checkpoint inference.progress inference.plan inference.fold inference.rotation
-        inference.landmarks inference.warm inference.race inference.fit inference.trial inference.persistence
+        inference.files inference.checkpoint inference.progress inference.plan inference.simple inference.fold
+        inference.rotation inference.landmarks inference.warm inference.race inference.fit inference.trial
+        inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
         estimators.latents estimators.weights estimators.docstrings

@@ -50,9 +50,9 @@ class NGMVLVM(LatentVariableEstimator):
         How spectral points are drawn; "auto": "sobol" in up to 10 dimensions, "orthogonal" in more.
     init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
-        principal components than D and folds the further ones away; "auto" races "pca",
-        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and "laplacian"; in more
-        than 12 dimensions "pca" alone.
+        principal components than D and folds the further ones away under RBF kernels, in four tries of which the one
+        with the best bound is kept; "auto" races "pca", "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more
+        than 6,000 rows "pca" and "laplacian"; in more than 12 dimensions "pca" alone.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"

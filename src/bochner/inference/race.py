@@ -36,8 +36,10 @@ SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
 _LEAST_MATCH = 40
-# Dimensions that the first, second, ... folding start begins with beyond D.
-_EXTRA = (2, 1, 3)
+# Dimensions that a folding start begins with beyond D, at the most.
+_EXTRA = 3
+# And of those with private latents, the first, second, ... one.
+_EXTRA_PRIVATE = (2, 1, 3)
 
 
 class Race:
@@ -189,17 +191,17 @@ class Race:
             return origin, split_start(origin, self._by_view(), plan.layout, seed)
         if origin != "fold":
             return origin, start(origin, self.filled(), plan.n_components, seed)
-        repeat = plan.starts[:index].count("fold")
-        extra = _EXTRA[repeat] if repeat < len(_EXTRA) else repeat + 1
         stays: int | list[int] = plan.n_components
         if plan.layout is None:
-            first, layout = components(self.filled(), plan.n_components + extra, seed), None
+            first, layout = components(self.filled(), plan.n_components + _EXTRA, seed), None
         else:
+            repeat = plan.starts[:index].count("fold")
+            extra = _EXTRA_PRIVATE[repeat] if repeat < len(_EXTRA_PRIVATE) else repeat + 1
             first, layout = wide_start(self._by_view(), plan.layout, extra, seed)
             stays = kept(layout, plan.layout)
         wide = torch.tensor(first, dtype=plan.dtype, device=plan.device)
         n_steps = min(FOLD_STEPS, plan.training.max_iter)
-        narrow = fold(wide, stays, plan.names, self.stand_in or self.data, seed, n_steps, layout)
+        narrow = fold(wide, stays, self.stand_in or self.data, seed, n_steps, layout, plan.weights)
         return origin, folded(narrow.double().cpu().numpy(), seed)
 
     def _by_view(self) -> list[FloatArray]:

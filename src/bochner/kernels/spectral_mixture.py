@@ -36,8 +36,8 @@ _FEW_DIMENSIONS = 10
 def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Weights (Q,), means (Q, D), scales (Q, D): from smooth to wiggly on latents of unit variance.
 
-    Distances grow with the dimension, and scales fall (`narrowing`), lest the kernel be that of noise. In many dimensions
-    the first component is nearly linear, and its weight such that the slopes it has are of the size of the data.
+    Distances grow with the dimension, and scales fall (`narrowing`), lest the kernel be that of noise. In many
+    dimensions the first component is nearly linear, its weight such that its slopes are of the size of the data.
     """
     weights = torch.full((n_mixtures,), 1.0 / n_mixtures, dtype=torch.float64)
     means = 0.1 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
