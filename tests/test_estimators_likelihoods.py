@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 
 import bochner as bo
@@ -159,6 +160,13 @@ def test_counts_in_the_thousands_are_told_apart_by_their_own_curvature():
     assert bo.metrics.mean_aligned_r2(_latent(), tilted.embedding_) > 0.9
 
 
+def test_the_bound_of_a_negative_binomial_follows_the_size_of_the_counts():
+    small, large = (torch.full((4, 3), value, dtype=torch.float64) for value in (5.0, 500.0))
+    assert NegativeBinomial().initial(small).bound == "polya-gamma"
+    assert NegativeBinomial().initial(large).bound == "tilted"
+    assert NegativeBinomial(bound="polya-gamma").initial(large).bound == "polya-gamma"
+
+
 def test_the_learned_dispersion_is_checked_by_moments():
     source = np.random.default_rng(3)
     rate = np.exp(2.5 + _latent() @ source.normal(size=(2, 12)) * 0.5)
@@ -168,8 +176,8 @@ def test_the_learned_dispersion_is_checked_by_moments():
     assert 1.3 < learned < 3.0
     assert 0.5 < float(model.dispersion_moment_["x"]) / learned < 2.0
     settings = {**COMMON, "max_iter": 80, "learning_rate": 0.1}
-    even = bo.NGMVLVM(likelihood=NegativeBinomial(600.0), **settings)
-    with pytest.warns(DataWarning, match=r"dispersion of view 'x' reached 1000, its cap"):
+    even = bo.NGMVLVM(likelihood=NegativeBinomial(60.0), **settings)
+    with pytest.warns(DataWarning, match=r"dispersion of view 'x' reached 100, its cap"):
         even.fit(source.binomial(40, 0.5, size=(N, 12)) * 1.0)
 
 

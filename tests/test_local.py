@@ -22,7 +22,7 @@ MAKERS = {
     "bernoulli": Bernoulli,
     "bohning": lambda: Bernoulli(bound="bohning"),
     "binomial": lambda: Binomial(5),
-    "negative_binomial": lambda: NegativeBinomial(3.0),
+    "negative_binomial": lambda: NegativeBinomial(3.0, bound="tilted"),
     "loose_negative_binomial": lambda: NegativeBinomial(3.0, bound="polya-gamma"),
     "poisson": Poisson,
     "categorical": lambda: Categorical([[0.0, 1.0, 2.0]] * 3),
@@ -239,4 +239,4 @@ def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     assert bool((slack >= 0).all())
     assert bool(((slack - want).abs() < 5 * sampled.std(0) / 200 + 1e-6).all())
     assert Bernoulli().slack(y, mean, variance) is None
-    assert NegativeBinomial(r).slack(y, mean, variance) is None
+    assert NegativeBinomial(r, bound="tilted").slack(y, mean, variance) is None

@@ -21,7 +21,10 @@ LARGEST, SMALLEST = 1e3, 0.02
 LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9
 
-BoundName = Literal["tilted", "polya-gamma"]
+# Mean count from which "auto" takes the tilted bound.
+_LARGE_COUNTS = 20.0
+
+BoundName = Literal["auto", "tilted", "polya-gamma"]
 _LARGEST_TABLE = 2**16
 
 
@@ -41,9 +44,10 @@ class NegativeBinomial(LocalLikelihood):
         r, learned: one for the view or one per column. Numbers are where training starts.
     size_factors : {None, "total"}, default=None
         "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
-    bound : {"tilted", "polya-gamma"}, default="tilted"
-        Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but is loose where counts are many
-        times r: it then takes an entry for more than it says, and r is at most 100.
+    bound : {"auto", "polya-gamma", "tilted"}, default="auto"
+        Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts are many times r it
+        takes an entry for more than it says; r is at most 100. "tilted" is tight for them. "auto": "tilted" for a view
+        whose mean count is above 20.
 
     Raises
     ------
@@ -63,12 +67,12 @@ class NegativeBinomial(LocalLikelihood):
         self,
         dispersion: Literal["shared", "column"] | float | Any = "shared",
         size_factors: SizeFactors = None,
-        bound: BoundName = "tilted",
+        bound: BoundName = "auto",
     ) -> None:
         super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
         check_size_factors(size_factors)
-        if bound not in ("tilted", "polya-gamma"):
-            raise InputError(message("bound 'tilted' or 'polya-gamma'", repr(bound), "choose one of them"))
+        if bound not in ("auto", "tilted", "polya-gamma"):
+            raise InputError(message("bound 'auto', 'tilted' or 'polya-gamma'", repr(bound), "choose one of them"))
         self.size_factors, self.bound = size_factors, bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"))
@@ -88,7 +92,7 @@ class NegativeBinomial(LocalLikelihood):
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:
         """Start from moments about the columns' means."""
         kind = self._params["dispersion"]
-        made = type(self)(**self._params)
+        made = type(self)(**{**self._params, "bound": self._bound_for(Y)})
         if isinstance(kind, str):
             sizes = torch.zeros(Y.shape[0], dtype=Y.dtype) if offset is None else offset.to(Y.dtype)
             mean = (log_rate(Y, offset) + sizes[:, None]).exp()
@@ -98,6 +102,11 @@ class NegativeBinomial(LocalLikelihood):
             got = f"{made.log_dispersion.shape[0]} numbers for {Y.shape[1]} columns"
             raise InputError(message("one dispersion per column", got, "give one number per column of the view"))
         return made
+
+    def _bound_for(self, Y: Tensor) -> BoundName:
+        if self.bound != "auto":
+            return self.bound
+        return "tilted" if float(Y.nanmean()) > _LARGE_COUNTS else "polya-gamma"
 
     @staticmethod
     def _log_c(y: Tensor, r: Tensor) -> Tensor:
