@@ -24,6 +24,8 @@ from bochner.objectives.elbo import Data
 _FREQUENCIES, _JUDGED, _DRAWS = 16, 64, 32
 _LEARNING_RATE = 0.03
 _NOISE, _STD = 0.3, 0.1
+# Of data without noise the Gram matrix, summed in single precision, would soon have no factor.
+_LEAST_NOISE = 1e-3
 
 
 class SimpleModels(nn.Module):
@@ -68,7 +70,7 @@ class SimpleModels(nn.Module):
             source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=x.device)
             points = random.normal(n_frequencies * (1 if shared else len(x)), len(dims), source, "sobol")
             features = self._features(x[..., dims], v, points.reshape(-1, n_frequencies, len(dims)))
-            total = total + weight * batched_evidence(features, self.log_noise[:, v].exp(), blocks)
+            total = total + weight * batched_evidence(features, self.log_noise[:, v].exp() + _LEAST_NOISE, blocks)
         return total
 
     def _features(self, x: Tensor, view: int, points: Tensor) -> Tensor:
