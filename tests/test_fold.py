@@ -112,6 +112,7 @@ def test_data_without_noise_can_be_folded():
     ones = torch.ones(1, 2)
     with torch.no_grad():
         models.log_noise.fill_(-30.0)
+        models.log_variance.fill_(8.0)
         models.log_std.fill_(-6.0)
     assert bool(torch.isfinite(models.bounds(ones, 0)).all())
     assert bool(torch.isfinite(fold((left[:, :4] * values[:4]) / 10.0, 2, ((Block.of(Y),),), 0, 60)).all())
