@@ -101,3 +101,18 @@ def test_folding_straightens_what_principal_components_leave_crossed():
     folded = fold(wide, 2, halves, 0, 400).double().numpy()
     assert folded.shape == (150, 2)
     assert mean_aligned_r2(data.latent, folded) > max(0.9, mean_aligned_r2(data.latent, wide[:, :2].numpy()))
+
+
+def test_data_without_noise_can_be_folded():
+    latent = normal(300, 1)
+    Y = torch.cat([(latent * (i + 1) / 3.0).sin() for i in range(6)], dim=1)
+    Y = ((Y - Y.mean(0)) / Y.std()).float()
+    left, values, _ = torch.linalg.svd(Y, full_matrices=False)
+    models = SimpleModels((left[:, :2] * values[:2])[None] / 10.0, ((Block.of(Y),),))
+    ones = torch.ones(1, 2)
+    with torch.no_grad():
+        models.log_noise.fill_(-30.0)
+        models.log_variance.fill_(8.0)
+        models.log_std.fill_(-6.0)
+    assert bool(torch.isfinite(models.bounds(ones, 0)).all())
+    assert bool(torch.isfinite(fold((left[:, :4] * values[:4]) / 10.0, 2, ((Block.of(Y),),), 0, 60)).all())

@@ -24,6 +24,9 @@ from bochner.objectives.elbo import Data
 _FREQUENCIES, _JUDGED, _DRAWS = 16, 64, 32
 _LEARNING_RATE = 0.03
 _NOISE, _STD = 0.3, 0.1
+# Of data without noise the Gram matrix, summed in single precision, would soon have no factor: the noise stays above
+# this share of N times the kernel's variance.
+_ROUNDING = 1e-6
 
 
 class SimpleModels(nn.Module):
@@ -61,14 +64,15 @@ class SimpleModels(nn.Module):
         own, so that they do not all take the same wrong turn.
         """
         (_, n, e), like = self.mean.shape, {"dtype": self.mean.dtype, "device": self.mean.device}
-        noise = random.row_noise(n, e, seed, f"{purpose}/latents", step, **like)  # type: ignore[arg-type]
-        x = (self.mean + self.log_std.exp() * noise) * factors[:, None, :]
+        base = random.row_noise(n, e, seed, f"{purpose}/latents", step, **like)  # type: ignore[arg-type]
+        x = (self.mean + self.log_std.exp() * base) * factors[:, None, :]
         total = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         for v, (blocks, dims, weight) in enumerate(zip(self.data, self.dims, self.weights, strict=True)):
             source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=x.device)
             points = random.normal(n_frequencies * (1 if shared else len(x)), len(dims), source, "sobol")
             features = self._features(x[..., dims], v, points.reshape(-1, n_frequencies, len(dims)))
-            total = total + weight * batched_evidence(features, self.log_noise[:, v].exp(), blocks)
+            noise = self.log_noise[:, v].exp() + _ROUNDING * n * self.log_variance[:, v].exp()
+            total = total + weight * batched_evidence(features, noise, blocks)
         return total
 
     def _features(self, x: Tensor, view: int, points: Tensor) -> Tensor:
