@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 
 import bochner as bo
@@ -146,25 +145,29 @@ def test_several_kinds_of_views_share_their_latents_and_predict_each_other():
     error = ((filled[:15, M : 2 * M] - X[:15, M : 2 * M]) ** 2).mean()
     assert error < ((base - X[:15, M : 2 * M]) ** 2).mean()
     _, wide = model.transform(absent[:15], return_std=True)
-    # in the median: a row may come to lie elsewhere, where the latents are told apart better
-    assert np.median(wide / model.embedding_std_[:15]) > 1.0
+    assert wide.mean() > model.embedding_std_[:15].mean()
 
 
 def test_counts_in_the_thousands_are_told_apart_by_their_own_curvature():
     source = np.random.default_rng(5)
     rate = np.exp(8.0 + 0.5 * _latent() @ source.normal(size=(2, 8)))
     counts = source.negative_binomial(200, 200 / (200 + rate)).astype(float)
-    tilted = _fit(counts, likelihood="negative_binomial", max_iter=150)
-    loose = _fit(counts, likelihood=NegativeBinomial(bound="polya-gamma"), max_iter=150)
+    tilted = _fit(counts, likelihood=NegativeBinomial(bound="tilted"), max_iter=150)
+    loose = _fit(counts, likelihood="negative_binomial", max_iter=150)
     assert tilted.elbo_ > loose.elbo_ + 0.3 * counts.size
     assert bo.metrics.mean_aligned_r2(_latent(), tilted.embedding_) > 0.9
 
 
-def test_the_bound_of_a_negative_binomial_follows_the_size_of_the_counts():
-    small, large = (torch.full((4, 3), value, dtype=torch.float64) for value in (5.0, 500.0))
-    assert NegativeBinomial().initial(small).bound == "polya-gamma"
-    assert NegativeBinomial().initial(large).bound == "tilted"
-    assert NegativeBinomial(bound="polya-gamma").initial(large).bound == "polya-gamma"
+def test_counts_of_eight_orders_of_magnitude_stay_finite():
+    source = np.random.default_rng(0)
+    log_mean = np.log(400) + source.normal(size=(80, 2)) @ source.normal(size=(2, 12)) * 1.5
+    counts = source.poisson(np.exp(log_mean)).astype(float)
+    assert counts.max() > 1e5
+    assert counts.min() < 10
+    # single precision cannot tell apart what entries of such different weight say
+    model = _fit(counts, likelihood="poisson", max_iter=60)
+    assert np.isfinite(model.elbo_)
+    assert bool(np.isfinite(model.inverse_transform(model.embedding_)).all())
 
 
 def test_the_learned_dispersion_is_checked_by_moments():

@@ -86,7 +86,7 @@ class NGMVLVM(LatentVariableEstimator):
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
-        Of products over rows; factorisations are float64 always.
+        Of products over rows; factorisations are float64 always, and so are products of counts beyond 10,000.
     checkpoint : path, optional
         File that training writes now and then, and continues from when it is there; removed at the end.
     random_state : int, RandomState instance or None, default=None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
@@ -39,6 +40,8 @@ POINTS_PER_DIMENSION = 1.25
 FEW_DIMENSIONS = 10
 # Beyond so many dimensions starts are not raced: principal components already follow what the data have.
 RACED_DIMENSIONS = 12
+# Counts beyond this are multiplied in double precision.
+LARGE_COUNTS = 10_000
 # Above so many rows a model is trained on landmarks first.
 LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
@@ -96,7 +99,7 @@ def make(
             decay=DECAY if landmarks is None else LANDMARK_DECAY,
         ),
         seed=seed,
-        dtype=torch.float64 if estimator.dtype == "float64" else torch.float32,
+        dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
         n_rows=data.X.shape[0],
         landmarks=landmarks,
@@ -107,6 +110,18 @@ def make(
         layout=layout if any(layout.private) else None,
         weights=weights.resolve(estimator.view_weight, {name: len(own) for name, own in data.columns.items()}),
     )
+
+
+def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> torch.dtype:
+    """Return the precision of products: counts so large weigh entries by more than single precision holds apart."""
+    counted = [data.columns[view] for view, own in likelihoods.items() if isinstance(own, LocalLikelihood)]
+    large = any(_largest(data.X[:, own]) > LARGE_COUNTS for own in counted)
+    return torch.float64 if name == "float64" or large else torch.float32
+
+
+def _largest(values: Any) -> float:
+    """Return the largest entry of a matrix, dense with holes or sparse."""
+    return float(np.nanmax(values.data, initial=0.0) if sp.issparse(values) else np.nanmax(values))
 
 
 def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int) -> int:

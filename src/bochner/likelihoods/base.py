@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -56,6 +57,11 @@ class LocalLikelihood(Likelihood, ABC):
 
     support: ClassVar[str]
     shares_curvature: bool = False
+
+    @property
+    def reach(self) -> float:
+        """How far from psi a site may ask it to go; infinite where the bound is quadratic and every step is safe."""
+        return math.inf
 
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002 - for those that learn
         """Return a likelihood of this kind for the data of a view, its parameters where training starts.

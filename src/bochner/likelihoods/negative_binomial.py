@@ -12,7 +12,13 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods import polya_gamma, tilted
 from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
-from bochner.likelihoods.counts import SizeFactors, check_size_factors, log_normalised, log_rate, moment_dispersion
+from bochner.likelihoods.counts import (
+    SizeFactors,
+    check_size_factors,
+    log_normalised,
+    log_rate,
+    moment_dispersion,
+)
 from bochner.quadrature import normal_mean
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
@@ -21,10 +27,7 @@ LARGEST, SMALLEST = 1e3, 0.02
 LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9
 
-# Mean count from which "auto" takes the tilted bound.
-_LARGE_COUNTS = 20.0
-
-BoundName = Literal["auto", "tilted", "polya-gamma"]
+BoundName = Literal["polya-gamma", "tilted"]
 _LARGEST_TABLE = 2**16
 
 
@@ -44,10 +47,10 @@ class NegativeBinomial(LocalLikelihood):
         r, learned: one for the view or one per column. Numbers are where training starts.
     size_factors : {None, "total"}, default=None
         "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
-    bound : {"auto", "polya-gamma", "tilted"}, default="auto"
+    bound : {"polya-gamma", "tilted"}, default="polya-gamma"
         Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts are many times r it
-        takes an entry for more than it says; r is at most 100. "tilted" is tight for them. "auto": "tilted" for a view
-        whose mean count is above 20.
+        takes an entry for more than it says; r is at most 100. "tilted" is tight there and often much better, but
+        nothing keeps its steps from going astray: compare ``elbo_``.
 
     Raises
     ------
@@ -67,12 +70,12 @@ class NegativeBinomial(LocalLikelihood):
         self,
         dispersion: Literal["shared", "column"] | float | Any = "shared",
         size_factors: SizeFactors = None,
-        bound: BoundName = "auto",
+        bound: BoundName = "polya-gamma",
     ) -> None:
         super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
         check_size_factors(size_factors)
-        if bound not in ("auto", "tilted", "polya-gamma"):
-            raise InputError(message("bound 'auto', 'tilted' or 'polya-gamma'", repr(bound), "choose one of them"))
+        if bound not in ("polya-gamma", "tilted"):
+            raise InputError(message("bound 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"))
         self.size_factors, self.bound = size_factors, bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"))
@@ -92,7 +95,7 @@ class NegativeBinomial(LocalLikelihood):
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:
         """Start from moments about the columns' means."""
         kind = self._params["dispersion"]
-        made = type(self)(**{**self._params, "bound": self._bound_for(Y)})
+        made = type(self)(**self._params)
         if isinstance(kind, str):
             sizes = torch.zeros(Y.shape[0], dtype=Y.dtype) if offset is None else offset.to(Y.dtype)
             mean = (log_rate(Y, offset) + sizes[:, None]).exp()
@@ -102,11 +105,6 @@ class NegativeBinomial(LocalLikelihood):
             got = f"{made.log_dispersion.shape[0]} numbers for {Y.shape[1]} columns"
             raise InputError(message("one dispersion per column", got, "give one number per column of the view"))
         return made
-
-    def _bound_for(self, Y: Tensor) -> BoundName:
-        if self.bound != "auto":
-            return self.bound
-        return "tilted" if float(Y.nanmean()) > _LARGE_COUNTS else "polya-gamma"
 
     @staticmethod
     def _log_c(y: Tensor, r: Tensor) -> Tensor:
@@ -147,6 +145,11 @@ class NegativeBinomial(LocalLikelihood):
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
+
+    @property
+    def reach(self) -> float:
+        """A factor of e^2 in the mean, for the tilted bound."""
+        return 2.0 if self.bound == "tilted" else math.inf
 
     def first(self, y: Tensor, mean: Tensor) -> Tensor:
         """Return log(y + 1/2) for the tilted bound: its steps from there do not overshoot."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -78,10 +79,18 @@ class Pass:
     latent: Tensor
     variance: Tensor
     slopes: Slopes
+    reach: float
 
     def sites(self, entries: Entries) -> tuple[Tensor, Tensor]:
-        """Return precision and pull where each entry's bound touches: -2 d_variance, d_mean + precision psi."""
-        precision = entries.masked(-2.0 * self.slopes.d_variance)
+        """Return precision and pull where each entry's bound touches: -2 d_variance, d_mean + precision psi.
+
+        A step of Newton's, which is safe where the bound is quadratic. Elsewhere the likelihood says how far it may ask
+        psi to go: an entry that is far below its data has no curvature to say it.
+        """
+        weight = -2.0 * self.slopes.d_variance
+        if math.isfinite(self.reach):
+            weight = torch.maximum(weight, self.slopes.d_mean.abs() / self.reach)
+        precision = entries.masked(weight)
         return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
 
 
@@ -95,4 +104,4 @@ def local_pass(
     # counts in the thousands leave variances below single precision's rounding
     variance = weights.spread(quadratic_forms(features, weights.covariance)).clamp(min=0.0)
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
-    return Pass(weights, latent, variance, slopes)
+    return Pass(weights, latent, variance, slopes, likelihood.reach)
