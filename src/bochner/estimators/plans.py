@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 
@@ -121,7 +120,8 @@ def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> tor
 
 def _largest(values: Any) -> float:
     """Return the largest entry of a matrix, dense with holes or sparse."""
-    return float(np.nanmax(values.data, initial=0.0) if sp.issparse(values) else np.nanmax(values))
+    entries = values.data if hasattr(values, "tocsr") else values
+    return float(np.nanmax(entries, initial=0.0))
 
 
 def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int) -> int:
