@@ -59,7 +59,7 @@ class NegativeBinomial(LocalLikelihood):
 
     Notes
     -----
-    Bounds: `bochner.likelihoods.tilted`, and MATH.md section 3. Of either, r follows the gradient of
+    Bounds: MATH.md section 3, and the module ``likelihoods.tilted``. Of either, r follows the gradient of
     E log p(y | psi, r) itself: the Polya-gamma bound would bias it downwards.
     """
 
