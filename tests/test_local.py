@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomi
 from bochner.likelihoods.base import LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
+from bochner.objectives.entries import Pass
 from bochner.objectives.local import local_evidence
 from bochner.objectives.statistics import Block
 from bochner.random import generator
@@ -240,3 +242,20 @@ def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     assert bool(((slack - want).abs() < 5 * sampled.std(0) / 200 + 1e-6).all())
     assert Bernoulli().slack(y, mean, variance) is None
     assert NegativeBinomial(r, bound="tilted").slack(y, mean, variance) is None
+
+
+def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():
+    psi = torch.tensor([[-20.0, 0.0, 3.0, 6.0, 30.0]], dtype=torch.float64)
+    y, variance = torch.full_like(psi, 400.0), torch.full_like(psi, 0.1)
+    every = SimpleNamespace(masked=lambda part: part)
+    steps = {}
+    for bound in ("tilted", "polya-gamma"):
+        own = NegativeBinomial(5.0, bound=bound)
+        slopes = own.slopes(y, psi, variance)
+        precision, pull = Pass(None, psi, variance, slopes, own.reach).sites(every)
+        assert bool((precision >= -2.0 * slopes.d_variance).all())
+        steps[bound] = (pull / precision - psi).abs()
+    assert float(steps["tilted"].max()) <= 2.0 + 1e-9
+    # its bound is quadratic: every step is safe, however long
+    assert NegativeBinomial(5.0).reach == math.inf
+    assert float(steps["polya-gamma"].max()) > 2.0

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.inference import tempering
+from bochner.inference import tempering, trial
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -57,3 +57,13 @@ def test_modes_of_rows_with_other_holes_are_tried_as_well():
     model = bo.NGMVLVM(8, views=views, init="pca", n_frequencies=20, max_iter=100, random_state=0).fit(X)
     assert all(value is None or 0.0 < value <= 1.0 for value in model.completion_.values())
     assert bool(torch.isfinite(torch.from_numpy(model.impute(X))).all())
+
+
+def test_where_every_row_is_needed_for_training_the_mixture_stays(monkeypatch):
+    X, views = _noisy(40)
+    found = {view: tempering.Choice(0.5, modes=True) for view in views}
+    monkeypatch.setattr(tempering, "learn", lambda *arguments: found)
+    # as when every row alone holds some column
+    monkeypatch.setattr(trial, "choose", lambda data, n_rows, *rest: torch.arange(n_rows))
+    model = bo.NGMVLVM(2, views=views, init="pca", n_frequencies=10, max_iter=10, random_state=0).fit(X)
+    assert model.completion_ == dict.fromkeys(views, 0.5)

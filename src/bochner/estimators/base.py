@@ -99,7 +99,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.verbose = verbose
 
     @abstractmethod
-    def _kernel_for(self, view: str) -> SpectralKernel: ...
+    def _kernel_for(self, view: str) -> SpectralKernel:
+        """Return what the kernel of a view is like."""
 
     # -- fitting -----------------------------------------------------------------------------------------------
 
@@ -147,10 +148,10 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._fit = fit_model(blocks, filled, plan, stand_in)
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
-        self._candidates, rows = self._fit.latents[kept], functools.partial(self._some, values, offsets)
+        self._candidates, rows = self._fit.latents[kept], functools.partial(self._some, values, list(offsets.values()))
         self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, filled, plan, rows)
         self._fit = replace(self._fit, latent_draws=None)
-        self._set_embedding(values, offsets)
+        self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:
             plan.checkpoint.unlink(missing_ok=True)  # only now: a crash before here must not cost the run
         return self
@@ -243,32 +244,28 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
                 stacklevel=3,
             )
 
-    def _set_embedding(self, values: FloatArray, offsets: dict[str, Tensor | None]) -> None:
-        own = list(offsets.values())
+    def _set_embedding(self, values: FloatArray, offsets: list[Tensor | None], kept: Tensor) -> None:
         self._encoder = None
         if self.encoder:
             few = training_data.subset(values.shape[0], training_data.fitting(*values.shape), self.seed_)
             shown = self._split(dense_rows(values, few))
             self._encoder = amortised.learn(shown, self._fit.latents[torch.from_numpy(few)], self.seed_)
-        placement = self._place(values, own)
+        placement = self._place(values, offsets)
         self._remember(values, placement)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
-        kept = training_data.subset(values.shape[0], _CANDIDATES, self.seed_)
         few = training_data.subset(len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_)
-        shown = self._split(dense_rows(values, kept[few]))
-        latents_shown = placement.mean[torch.from_numpy(kept[few])]
+        index = kept[torch.from_numpy(few)]
+        shown, latents_shown = self._some(values, offsets, index)[0], placement.mean[index]
         self.variance_explained_ = diagnose.variance_explained(self._fit.posterior, latents_shown, shown)
         gaussian = [view for view in self._fit.posterior if view.local is None]
         noise = {view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance))) for view in gaussian}
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:
-            some = training_data.subset(
-                values.shape[0], training_data.fitting(_MOMENT_ROWS, values.shape[1]), self.seed_
-            )
-            index = torch.from_numpy(some)
+            count = training_data.fitting(_MOMENT_ROWS, values.shape[1])
+            index = torch.from_numpy(training_data.subset(values.shape[0], count, self.seed_))
             rows, of_some = self._some(values, offsets, index)
             moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean[index], rows, of_some)
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}

@@ -114,14 +114,11 @@ def make(
 def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> torch.dtype:
     """Return the precision of products: counts so large weigh entries by more than single precision holds apart."""
     counted = [data.columns[view] for view, own in likelihoods.items() if isinstance(own, LocalLikelihood)]
-    large = any(_largest(data.X[:, own]) > LARGE_COUNTS for own in counted)
-    return torch.float64 if name == "float64" or large else torch.float32
-
-
-def _largest(values: Any) -> float:
-    """Return the largest entry of a matrix, dense with holes or sparse."""
-    entries = values.data if hasattr(values, "tocsr") else values
-    return float(np.nanmax(entries, initial=0.0))
+    if name == "float64" or not counted:
+        return torch.float64 if name == "float64" else torch.float32
+    X: Any = data.X
+    largest = X.max(axis=0).toarray().ravel() if data.sparse else np.nanmax(X, axis=0)
+    return torch.float64 if largest[np.concatenate(counted)].max() > LARGE_COUNTS else torch.float32
 
 
 def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from bochner.errors import InputError, message
 from bochner.estimators import warn
 from bochner.estimators.rows import RowsMixin
 from bochner.inference import completion, predict
+from bochner.inference.checkpoint import fingerprint
 from bochner.inference.encoder import Encoder
 from bochner.inference.place import place
 from bochner.inference.placement import Placement
@@ -32,8 +32,8 @@ _SCORE_SAMPLES = 256
 _LOCAL_SCORE_SAMPLES = 64
 
 
-def _digest(values: FloatArray) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(values).tobytes(), digest_size=16).digest()
+def _digest(values: FloatArray) -> str:
+    return fingerprint([torch.from_numpy(values)], {})
 
 
 class PredictionMixin(RowsMixin, TransformerMixin):
@@ -46,7 +46,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     completion_: dict[str, float | None]
     _candidates: Tensor
     _encoder: Encoder | None
-    _placed: tuple[bytes, Placement] | None
+    _placed: tuple[str, Placement] | None
 
     # -- latents of rows ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
+from bochner.inference.completion import offsets_of
 from bochner.inference.plan import Fit
 
 FloatArray = NDArray[np.floating[Any]]
@@ -81,12 +82,11 @@ class RowsMixin:
         return [scaled[:, torch.from_numpy(own)] for own in self._columns.values()]
 
     def _some(
-        self, values: FloatArray, offsets: dict[str, Tensor | None], index: Tensor
+        self, values: FloatArray, offsets: list[Tensor | None], rows: Tensor | slice
     ) -> tuple[list[Tensor], list[Tensor | None]]:
-        """Return scaled views and offsets of some rows."""
-        return self._split(dense_rows(values, index.numpy())), [
-            None if o is None else o[index] for o in offsets.values()
-        ]
+        """Return some rows by view, dense and scaled, with their offsets."""
+        part = dense_rows(values, rows if isinstance(rows, slice) else rows.numpy())
+        return self._split(part), offsets_of(offsets, rows)
 
     def _dense_parts(
         self, values: FloatArray, offsets: list[Tensor | None]
@@ -94,7 +94,7 @@ class RowsMixin:
         """Yield rows by view, dense and scaled, with their offsets: part by part, copies in float64 as well."""
         n = values.shape[0]
         for rows in chunks(n, ROWS if sp.issparse(values) else _ROWS):
-            yield self._split(dense_rows(values, rows)), [None if o is None else o[rows] for o in offsets]
+            yield self._some(values, offsets, rows)
 
     def _offsets(self, values: FloatArray, size_factors: Any) -> list[Tensor | None]:
         """Return the logarithms of the rows' size factors, by view."""

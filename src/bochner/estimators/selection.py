@@ -204,8 +204,8 @@ def _hidden(
 ) -> tuple[Array, NDArray[np.intp], Array]:
     """Fit to all rows, some entries hidden; return the log densities of these, their rows, and the rows' latents."""
     hide, fraction, seed = what
-    values, columns = _table(model, X)
-    hidden = hide_some(values, columns, hide, fraction, np.random.default_rng(seed))
+    values, data = _table(model, X)
+    hidden = hide_some(values, data.columns, hide, fraction, np.random.default_rng(seed))
     # a column needs an entry to be fitted
     hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
     shown = np.where(hidden, np.nan, values)
@@ -220,10 +220,10 @@ def _hidden(
     return density, np.nonzero(hidden)[0], np.asarray(model.embedding_, dtype=np.float64)
 
 
-def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, dict[str, NDArray[np.intp]]]:
-    """Return the checked values of X and the columns of the views, before there is a fit."""
+def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, Views]:
+    """Return the checked values of X and its views, before there is a fit."""
     values = model._validate(X, reset=True).astype(np.float64)
-    return values, Views.fit(values, model.views, getattr(model, "feature_names_in_", None)).columns
+    return values, Views.fit(values, model.views, getattr(model, "feature_names_in_", None))
 
 
 def _coarse(
@@ -236,9 +236,8 @@ def _coarse(
     brief.set_params(**{name: value for name, value in _SHORT.items() if getattr(estimator, name) == "auto"})
     if sp.issparse(X) or hide != "entries" or estimator.likelihood != "gaussian":
         return brief, _PLAIN
-    values, columns = _table(brief, X)
-    data = Views.fit(values, brief.views, getattr(brief, "feature_names_in_", None))
-    scaled = np.hstack([data.scaled(view) for view in columns]).astype(np.float64)
+    values, data = _table(brief, X)
+    scaled = np.hstack([data.scaled(view) for view in data.names]).astype(np.float64)
     r = low_rank.chosen_rank(scaled, seed, _RANKS)
     most = max(2, min(_MOST, (min(values.shape) - 1) // 2))
     numbers = {r // 2, r, min(2 * r, max(r, _DEAR)), 2 if r < _MANY else r}

@@ -28,7 +28,7 @@ def fingerprint(tensors: Iterable[Tensor], settings: dict[str, Any]) -> str:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16)
     for tensor in tensors:
         digest.update(str(tuple(tensor.shape)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
     return digest.hexdigest()
 
 

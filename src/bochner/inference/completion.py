@@ -187,7 +187,7 @@ def _weights(
         yield part, (exponents[part, None] * scores).softmax(1)
 
 
-def offsets_of(offsets: Offsets, index: Tensor) -> list[Tensor | None]:
+def offsets_of(offsets: Offsets, index: Tensor | slice) -> list[Tensor | None]:
     """Return the offsets of some rows."""
     return [None if offset is None else offset[index] for offset in offsets]
 

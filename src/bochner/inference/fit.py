@@ -97,7 +97,9 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
     kernels = tuple(view.kernel.cpu() for view in model.views)
     posterior, history = _posterior(model, data, plan, anchors), list(trainer.state.history)
     found = (posterior, latents, kernels, value, error, history, stopped, list(race.results))
-    draws = torch.stack(model.latents.draws(_n_latent_draws(model), plan.seed)).double().cpu()
+    draws = None  # one view: no view to complete, and no row to leave out for that
+    if len(posterior) > 1:
+        draws = torch.stack(model.latents.draws(_n_latent_draws(model), plan.seed)).double().cpu()
     return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped), draws)
 
 

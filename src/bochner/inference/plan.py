@@ -141,7 +141,8 @@ class Fit:
     dropped : list of float
         Share of every view's squares that training left out.
     latent_draws : Tensor of shape (S, N, D), float64, or None
-        The draws of X over which the posterior's statistics are means, while somebody may leave rows out of it.
+        The draws of X over which the posterior's statistics are means, while somebody may leave rows out of it: where
+        there are several views.
     """
 
     posterior: tuple[ViewPosterior, ...]

@@ -95,9 +95,7 @@ def _choose(
 ) -> Choice:
     if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
         return Choice(None)
-    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
-    others = [i for i in range(len(views)) if i != v]
-    index = order[(known[:, v] & known[:, others].any(dim=1))[order]][:_ROWS]
+    index = order[telling(rows, v)[order]][:_ROWS]
     if index.shape[0] < 2:
         return Choice(1.0)
     parts = index.chunk(min(_FOLDS, index.shape[0]))
@@ -125,7 +123,7 @@ def _fold(
     left = leave_out(views, latent_draws[:, index], data)
     stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
     rest = candidates[stay]
-    truth, shown = data[v], [torch.full_like(y, torch.nan) if i == v else y for i, y in enumerate(data)]
+    truth, shown = data[v], hidden(data, v)
     book = [reconstructions(view, rest) for view in left]
     scores = candidate_scores(book, left, [view.encode(y) for view, y in zip(left, shown, strict=True)], own)
     values = _tempered_densities(truth, scores, *decode([left[v]], rest))
@@ -142,6 +140,17 @@ def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: T
     """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
     out = [density(truth, *mixed_moments((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
     return torch.stack(out)
+
+
+def telling(rows: Sequence[Tensor], v: int) -> Tensor:
+    """Return which rows have data in view v and in another one, (n,): they tell how well v is completed."""
+    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+    return known[:, v] & (known.sum(dim=1) > 1)
+
+
+def hidden(rows: Sequence[Tensor], v: int) -> list[Tensor]:
+    """Return rows without view v."""
+    return [torch.full_like(y, torch.nan) if i == v else y for i, y in enumerate(rows)]
 
 
 def density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bochner.inference import tempering
-from bochner.inference.completion import Mixture, complete, view_columns
+from bochner.inference.completion import Mixture, complete, offsets_of, view_columns
 from bochner.inference.fit import Filled, fit
 from bochner.inference.landmarks import choose, take
 from bochner.inference.plan import Fit, Plan
@@ -35,7 +35,7 @@ def settle(found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, row
     Parameters
     ----------
     found : Fit
-        With its draws of X.
+        With its draws of X, which fits of one view do not have.
     kept : Tensor of shape (C,), int64
         The rows whose latents are the mixture's places.
     data, filled, plan, rows
@@ -46,14 +46,14 @@ def settle(found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, row
     dict of view name to float or None
         The exponent; None where modes complete the view.
     """
-    if len(found.posterior) < 2 or found.latent_draws is None:
+    if found.latent_draws is None:
         return {}
     known, offsets = rows(kept)
     places = (found.latents[kept], found.latent_draws[:, kept])
     choices = tempering.learn(found.posterior, *places, known, plan.seed, offsets)
     doubted = {view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None}
     modes = modes_win(data, filled, plan, doubted, rows) if doubted else {}
-    return {view: None if modes.get(view) else c.temperature for view, c in choices.items()}
+    return {view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()}
 
 
 def modes_win(data: Data, filled: Filled, plan: Plan, temperatures: Mapping[str, float], rows: Rows) -> dict[str, bool]:
@@ -109,14 +109,12 @@ def _gain(
     offsets: Sequence[Tensor | None],
 ) -> float:
     """Return by how much modes raise the log density of hidden entries of view v; NaN where no row tells."""
-    known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
-    known[:, v] &= known[:, [i for i in range(len(views)) if i != v]].any(dim=1)
-    index = known[:, v].nonzero()[:, 0]
-    truth, own = rows[v][index], [None if offset is None else offset[index] for offset in offsets]
-    hidden = [y[index] if i != v else torch.full_like(truth, torch.nan) for i, y in enumerate(rows)]
+    index = tempering.telling(rows, v).nonzero()[:, 0]
+    data, own = [y[index] for y in rows], offsets_of(offsets, index)
+    truth, shown = data[v], tempering.hidden(data, v)
     columns, name = view_columns(views)[v], views[v].name
     values = []
     for exponent in (None, temperature):
-        mean, variance = complete(views, Mixture(candidates, {name: exponent}), hidden, own)
+        mean, variance = complete(views, Mixture(candidates, {name: exponent}), shown, own)
         values.append(tempering.density(truth, mean[:, columns], variance[:, columns]))
     return float((values[0] - values[1]).nanmean())
