@@ -29,6 +29,8 @@ FloatArray = NDArray[np.floating[Any]]
 MAX_ITER = 3000
 # The decay, when training has all its features, as a share of the steps before it.
 DECAY = 1.0
+# Of the learning rate, for the latents' means: faster, rows jump past each other; kernels and noise may move faster.
+MEANS_RATE = 0.5
 # After landmarks all rows are trained together: the decay need not find the last nats.
 LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
@@ -96,6 +98,7 @@ def make(
             learning_rate=float(estimator.learning_rate),
             tol=float(estimator.tol),
             decay=DECAY if landmarks is None else LANDMARK_DECAY,
+            factors={"latents.mean": MEANS_RATE},
         ),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),

@@ -18,7 +18,7 @@ from bochner.inference.simple import SimpleModels
 from bochner.models.layout import Layout
 from bochner.objectives.elbo import Data
 
-STEPS = 1200
+STEPS = 600
 _TRIES = 4
 _FOLDED_AT = 0.7
 

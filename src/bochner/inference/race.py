@@ -28,14 +28,14 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, absorb, draw, elbo, regroup
 
 # A start's share of the race: long enough to leave the start's own shape behind.
-RACE_STEPS = 150
+RACE_STEPS = 80
 # A start that was warmed has left it before: a shorter race tells.
-LOCAL_RACE_STEPS = 40
+LOCAL_RACE_STEPS = 30
 # Steps without a gradient, in which the sites of views that are not Gaussian find their place.
 SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
-_LEAST_MATCH = 40
+_LEAST_MATCH = 30
 # Dimensions that a folding start begins with beyond D, at the most.
 _EXTRA = 3
 # And of those with private latents, the first, second, ... one.
@@ -123,7 +123,7 @@ class Race:
             n_frequencies=plan.n_frequencies,
             sampling=plan.sampling,
             seed=plan.seed + index,
-            learning_rate=plan.training.learning_rate,
+            training=plan.training,
             n_steps=min(WARM_STEPS, plan.training.max_iter),
         )
         has_sites = any(view.sites is not None for view in model.views)

@@ -22,7 +22,7 @@ from bochner.objectives.elbo import Data
 
 # Few in training: what they leave to chance from step to step shakes layouts out of poor optima.
 _FREQUENCIES, _JUDGED, _DRAWS = 16, 64, 32
-_LEARNING_RATE = 0.03
+_LEARNING_RATE = 0.1
 _NOISE, _STD = 0.3, 0.1
 # Of data without noise the Gram matrix, summed in single precision, would soon have no factor: the noise stays above
 # this share of N times the kernel's variance.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from bochner.errors import NumericalError, NumericalWarning
@@ -42,13 +41,16 @@ class Options:
         Steps of a window.
     decay : float
         Length of the decay as a share of the steps before it.
+    factors : mapping of str to float
+        Endings of parameters' names and what their learning rate is multiplied by; others: 1.
     """
 
     max_iter: int
     learning_rate: float
     tol: float
-    window: int = 100
+    window: int = 50
     decay: float = 0.3
+    factors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -114,7 +116,7 @@ class Trainer(Generic[Module]):
         self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
         self.between = between
         self.state = state or State()
-        self.optimiser = Adam(module, options.learning_rate)
+        self.optimiser = Adam(module, options.learning_rate, options.factors)
         self._good = self._best = self._snapshot()
         self._best_value = -math.inf
 
@@ -143,7 +145,7 @@ class Trainer(Generic[Module]):
 
     def restart(self) -> None:
         """Forget the optimiser's moments: the parameters were changed by others."""
-        self.optimiser = Adam(self.module, self.options.learning_rate)
+        self.optimiser = Adam(self.module, self.options.learning_rate, self.options.factors)
         self._good = self._best = self._snapshot()
 
     def resume(self, state: State) -> None:
@@ -180,7 +182,7 @@ class Trainer(Generic[Module]):
 
     def _step(self) -> str | None:
         """Take one step; return the cause when it was not finite (the parameters are then left alone)."""
-        self.module.zero_grad()
+        self.optimiser.zero_grad()
         try:
             bound = self.objective(self.state.step)
             (-bound / self.n_entries).backward()  # type: ignore[no-untyped-call]
@@ -189,10 +191,9 @@ class Trainer(Generic[Module]):
         value = float(bound.detach())
         if not math.isfinite(value):
             return f"the bound was {value}"
-        norms = torch.stack([p.grad.double().norm() for p in self.module.parameters() if p.grad is not None])
-        if not bool(torch.isfinite(norms).all()):
-            names = [n for n, p in self.module.named_parameters() if p.grad is not None]
-            return f"the gradient of {names[int((~torch.isfinite(norms)).nonzero()[0, 0])]} was not finite"
+        name = self.optimiser.not_finite()
+        if name is not None:
+            return f"the gradient of {name} was not finite"
         self.optimiser.learning_rate = self.options.learning_rate * self._factor()
         self.optimiser.step()
         self.state.history.append(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
-STEPS = 200
+STEPS = 80
 
 
 def without_holes(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Data | None:
@@ -62,7 +63,7 @@ def warm(
     n_frequencies: int,
     sampling: Sampling,
     seed: int,
-    learning_rate: float,
+    training: Options,
     n_steps: int = STEPS,
 ) -> None:
     """Move latents, kernels and Gaussian noise of a model to where the stand-ins put them.
@@ -77,7 +78,8 @@ def warm(
         H.
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
-    learning_rate : float
+    training : Options
+        Of the model proper: its learning rates.
     n_steps : int
     """
     device = model.latents.mean.device
@@ -90,7 +92,8 @@ def warm(
         return elbo(gaussian, stand_in, draw(gaussian, n_frequencies, sampling, seed, "warm", step)).total
 
     between = sweeps(gaussian, stand_in, n_frequencies, sampling, seed)
-    Trainer(gaussian, objective, n_entries, Options(n_steps, learning_rate, tol=-math.inf), between=between).run()
+    options = replace(training, max_iter=n_steps, tol=-math.inf)
+    Trainer(gaussian, objective, n_entries, options, between=between).run()
     with torch.no_grad():
         # the next bound weighs entries differently: latents may move again
         model.latents.log_std.clamp_(min=math.log(0.02))
