@@ -24,7 +24,7 @@ COMMON: dict[str, list[Any]] = {
     "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "tol": [Interval(Real, 0, None, closed="left")],
-    "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
     "latent": [StrOptions({"shared"}), dict],
     "noise": [StrOptions({"view", "column"})],

@@ -57,10 +57,11 @@ class NGMVLVM(LatentVariableEstimator):
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"
         Training steps at the most.
-    tol : float, default=3e-4
-        Training ends when the bound rises by less than this many nats per observed entry in 50 steps.
-    learning_rate : float, default=0.2
-        Of Adam; latents' means move half as fast.
+    tol : float, default=1e-4
+        Training ends when the bound rises by less than this many nats per observed entry in 50 steps, or in 100 where
+        a view is not Gaussian.
+    learning_rate : float or "auto", default="auto"
+        Of Adam. "auto": 0.2, and a quarter of it for the means of the latents; 0.03 where a view is not Gaussian.
     landmarks : int, "auto" or None, default="auto"
         Train on so many rows, place the others, then take a few steps over all (where every view is Gaussian); None
         trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
@@ -208,8 +209,8 @@ class RandomFeatureLVM(LatentVariableEstimator):
         init: Any = "auto",
         n_init: int | str = "auto",
         max_iter: int | str = "auto",
-        tol: float = 3e-4,
-        learning_rate: float = 0.2,
+        tol: float = 1e-4,
+        learning_rate: float | str = "auto",
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
         latent: Any = "shared",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,8 +30,10 @@ FloatArray = NDArray[np.floating[Any]]
 MAX_ITER = 3000
 # The decay, when training has all its features, as a share of the steps before it.
 DECAY = 1.0
-# Of the learning rate, for the latents' means: faster, rows jump past each other; kernels and noise may move faster.
-MEANS_RATE = 0.5
+# Kernels, noise and deviations may move fast; were rows as fast, they would jump past each other.
+RATES = Options(MAX_ITER, learning_rate=0.2, tol=1e-4, window=50, factors={"latents.mean": 0.25})
+# The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
+LOCAL_RATES = Options(MAX_ITER, learning_rate=0.03, tol=1e-4, window=100)
 # After landmarks all rows are trained together: the decay need not find the last nats.
 LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
@@ -82,7 +85,6 @@ def make(
     if estimator.noise == "column" and any(isinstance(own, DirichletProcessMixture) for own in kernels.values()):
         hint = "leave noise='view', or fit AdvisedRFLVM"
         raise InputError(message("noise='view' with Dirichlet process kernels", "noise='column'", hint))
-    auto_iter = estimator.max_iter == "auto"
     layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
     landmarks = _landmarks(estimator.landmarks, data.X.shape[0])
     return Plan(
@@ -93,13 +95,7 @@ def make(
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
         sampling=_sampling(estimator.sampling, layout.n_components),
-        training=Options(
-            max_iter=MAX_ITER if auto_iter else int(estimator.max_iter),
-            learning_rate=float(estimator.learning_rate),
-            tol=float(estimator.tol),
-            decay=DECAY if landmarks is None else LANDMARK_DECAY,
-            factors={"latents.mean": MEANS_RATE},
-        ),
+        training=_training(estimator, RATES if gaussian else LOCAL_RATES, landmarks),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
@@ -111,6 +107,17 @@ def make(
         likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
         layout=layout if any(layout.private) else None,
         weights=weights.resolve(estimator.view_weight, {name: len(own) for name, own in data.columns.items()}),
+    )
+
+
+def _training(estimator: Any, rates: Options, landmarks: int | None) -> Options:
+    """Return how to train: the rates, unless one was asked for."""
+    return replace(
+        rates,
+        max_iter=MAX_ITER if estimator.max_iter == "auto" else int(estimator.max_iter),
+        tol=float(estimator.tol),
+        learning_rate=rates.learning_rate if estimator.learning_rate == "auto" else float(estimator.learning_rate),
+        decay=DECAY if landmarks is None else LANDMARK_DECAY,
     )
 
 

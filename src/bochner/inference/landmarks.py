@@ -23,7 +23,7 @@ from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
 JOINT_STEPS = 20
-_JOINT_RATE = 0.1  # of the plan's learning rate: everything is near its place
+_JOINT_RATE = 0.15  # of the plan's learning rate: everything is near its place
 _CHUNK = 8192
 _LEAST_STD = 1e-3
 # Numbers of the rows that are dense at once.

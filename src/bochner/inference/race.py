@@ -150,7 +150,7 @@ class Race:
             result["elbo_start"] = result["elbo"]
             if len(plan.starts) > 1:
                 with progress_bar(f"start {name}", length, plan.shown) as bar:
-                    trainer.run(until=length, on_step=bar)
+                    trainer.run(until=length, on_step=bar, settle=True)
                 result["steps"] = trainer.state.step
                 result["elbo"], result["elbo_se"] = self._bound(trainer)
             self.results.append(result)

@@ -40,7 +40,7 @@ class Options:
     window : int
         Steps of a window.
     decay : float
-        Length of the decay as a share of the steps before it.
+        Length of the decay as a share of the steps before it, since the last run that settled.
     factors : mapping of str to float
         Endings of parameters' names and what their learning rate is multiplied by; others: 1.
     """
@@ -70,6 +70,8 @@ class State:
     rate : float
         Factor of the learning rate, halved at every roll back.
     roll_backs : int
+    since : int
+        First step after the last run that settled: windows and the decay are counted from here.
     blocks : list of (step, name, bound)
         The bound after every block of the sweeps between steps; empty where a model has none.
     """
@@ -80,6 +82,7 @@ class State:
     plateau: bool = False
     rate: float = 1.0
     roll_backs: int = 0
+    since: int = 0
     blocks: list[Any] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,9 +122,18 @@ class Trainer(Generic[Module]):
         self.optimiser = Adam(module, options.learning_rate, options.factors)
         self._good = self._best = self._snapshot()
         self._best_value = -math.inf
+        self._settles: tuple[float, int] | None = None
 
-    def run(self, until: int | None = None, on_step: OnStep | None = None) -> State:
+    def run(self, until: int | None = None, on_step: OnStep | None = None, settle: bool = False) -> State:
         """Train until converged, ``max_iter`` or ``until`` steps.
+
+        Parameters
+        ----------
+        until : int, optional
+        on_step : callable, optional
+        settle : bool
+            Let the learning rate fall to zero in the second half of this run: bounds of different runs can then be
+            compared, which those of parameters that still jump cannot.
 
         Warns
         -----
@@ -129,12 +141,15 @@ class Trainer(Generic[Module]):
             A step was not finite: the last good state came back and the learning rate was halved.
         """
         until = self.options.max_iter if until is None else min(until, self.options.max_iter)
+        self._settles = (0.5 * (self.state.step + until), until) if settle else None
         while self.state.step < until and not self.finished:
             cause = self._step()
             if cause is None:
                 self._after_step(on_step)
             elif not self._roll_back(cause):
                 break
+        if settle:
+            self._settles, self.state.since = None, self.state.step
         return self.state
 
     @property
@@ -170,12 +185,15 @@ class Trainer(Generic[Module]):
         self.state.history, self.state.blocks = list(state["history"]), list(state["blocks"])
 
     def _decay_length(self, start: int) -> int:
-        return max(1, min(self.options.max_iter - start, math.ceil(self.options.decay * start)))
+        return max(1, min(self.options.max_iter - start, math.ceil(self.options.decay * (start - self.state.since))))
 
     def _factor(self) -> float:
         """Of the learning rate: a linear warm-up, then constant, then linear to zero."""
         step, start = self.state.step, self.state.decay_from
         factor = min(1.0, (step + 1) / _WARM_UP) * self.state.rate
+        if self._settles is not None:
+            begin, end = self._settles
+            factor *= min(1.0, (end - step) / (end - begin))
         if start is not None:
             factor *= 1.0 - (step - start) / self._decay_length(start)
         return factor
@@ -205,7 +223,7 @@ class Trainer(Generic[Module]):
         if self.between is not None:
             self.between(state)
         if state.decay_from is None:
-            last = math.ceil(options.max_iter / (1.0 + options.decay))
+            last = state.since + math.ceil((options.max_iter - state.since) / (1.0 + options.decay))
             state.plateau = self._on_plateau()
             if state.plateau or state.step >= last:
                 state.decay_from = state.step
@@ -218,7 +236,7 @@ class Trainer(Generic[Module]):
             on_step(state)
 
     def _on_plateau(self) -> bool:
-        window, history = self.options.window, self.state.history
+        window, history = self.options.window, self.state.history[self.state.since :]
         if len(history) < 2 * window + _WARM_UP:
             return False
         last, before = sum(history[-window:]), sum(history[-2 * window : -window])
