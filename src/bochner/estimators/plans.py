@@ -32,6 +32,8 @@ MAX_ITER = 3000
 DECAY = 1.0
 # Kernels, noise and deviations may move fast; were rows as fast, they would jump past each other.
 RATES = Options(MAX_ITER, learning_rate=0.2, tol=1e-4, window=50, factors={"latents.mean": 0.25})
+# Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up at twice the rate.
+DECIDED_RATES = replace(RATES, learning_rate=0.1)
 # The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
 LOCAL_RATES = Options(MAX_ITER, learning_rate=0.03, tol=1e-4, window=100)
 # After landmarks all rows are trained together: the decay need not find the last nats.
@@ -82,7 +84,8 @@ def make(
         A start does not fit the data.
     """
     gaussian = likelihoods is None or not any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
-    if estimator.noise == "column" and any(isinstance(own, DirichletProcessMixture) for own in kernels.values()):
+    decided = any(isinstance(own, DirichletProcessMixture) for own in kernels.values())
+    if estimator.noise == "column" and decided:
         hint = "leave noise='view', or fit AdvisedRFLVM"
         raise InputError(message("noise='view' with Dirichlet process kernels", "noise='column'", hint))
     layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
@@ -95,7 +98,7 @@ def make(
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
         sampling=_sampling(estimator.sampling, layout.n_components),
-        training=_training(estimator, RATES if gaussian else LOCAL_RATES, landmarks),
+        training=_training(estimator, LOCAL_RATES if not gaussian else DECIDED_RATES if decided else RATES, landmarks),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
