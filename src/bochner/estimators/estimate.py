@@ -14,11 +14,12 @@ from bochner.estimators import latents, plans
 from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.landmarks import JOINT_STEPS
 from bochner.inference.race import RACE_STEPS
+from bochner.inference.train import RATES
 
 # Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the steps between.
 TRIAL_ROWS, FEW_STEPS, MORE_STEPS = 300, 2, 52
 # Steps after the race until the bound is level, as in most fits of benchmarks/README.md.
-TYPICAL_STEPS = 800
+TYPICAL_STEPS = 500
 # Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed from and their
 # temporaries in float64, the training copy in float32, masks. Measured; see benchmarks/README.md.
 BYTES_PER_ENTRY = 42
@@ -62,7 +63,7 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
     before = each * (RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race))
     # Starts, evaluation and placement grow with the rows.
     rest = max(few - FEW_STEPS * per_step, 0.0) * n_rows / len(kept)
-    most = plans.MAX_ITER if estimator.max_iter == "auto" else int(estimator.max_iter)
+    most = RATES.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter)
     seconds = {
         name: round(before + steps * each + joint + rest, 1)
         for name, steps in (("seconds_typical", min(most, TYPICAL_STEPS)), ("seconds_at_most", most))

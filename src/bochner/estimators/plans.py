@@ -19,7 +19,7 @@ from bochner.estimators import latents, weights
 from bochner.inference.embeddings import TSNE_DIMENSIONS
 from bochner.inference.initialise import ALL_STARTS
 from bochner.inference.plan import Plan, Start
-from bochner.inference.train import Options
+from bochner.inference.train import RATES, Options
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
@@ -27,15 +27,12 @@ from bochner.models.layout import Layout
 
 FloatArray = NDArray[np.floating[Any]]
 
-MAX_ITER = 3000
 # The decay, when training has all its features, as a share of the steps before it.
 DECAY = 1.0
-# Kernels, noise and deviations may move fast; were rows as fast, they would jump past each other.
-RATES = Options(MAX_ITER, learning_rate=0.2, tol=1e-4, window=50, factors={"latents.mean": 0.25})
 # Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up at twice the rate.
 DECIDED_RATES = replace(RATES, learning_rate=0.1)
 # The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
-LOCAL_RATES = Options(MAX_ITER, learning_rate=0.03, tol=1e-4, window=100)
+LOCAL_RATES = Options(learning_rate=0.03, window=100)
 # After landmarks all rows are trained together: the decay need not find the last nats.
 LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
@@ -117,7 +114,7 @@ def _training(estimator: Any, rates: Options, landmarks: int | None) -> Options:
     """Return how to train: the rates, unless one was asked for."""
     return replace(
         rates,
-        max_iter=MAX_ITER if estimator.max_iter == "auto" else int(estimator.max_iter),
+        max_iter=rates.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter),
         tol=float(estimator.tol),
         learning_rate=rates.learning_rate if estimator.learning_rate == "auto" else float(estimator.learning_rate),
         decay=DECAY if landmarks is None else LANDMARK_DECAY,

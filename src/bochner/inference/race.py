@@ -123,7 +123,6 @@ class Race:
             n_frequencies=plan.n_frequencies,
             sampling=plan.sampling,
             seed=plan.seed + index,
-            training=plan.training,
             n_steps=min(WARM_STEPS, plan.training.max_iter),
         )
         has_sites = any(view.sites is not None for view in model.views)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,12 +46,16 @@ class Options:
         Endings of parameters' names and what their learning rate is multiplied by; others: 1.
     """
 
-    max_iter: int
-    learning_rate: float
-    tol: float
+    max_iter: int = 3000
+    learning_rate: float = 0.2
+    tol: float = 1e-4
     window: int = 50
     decay: float = 0.3
     factors: Mapping[str, float] = field(default_factory=dict)
+
+
+# Kernels, noise and deviations may move fast; were rows as fast, they would jump past each other.
+RATES = Options(factors={"latents.mean": 0.25})
 
 
 @dataclass
@@ -240,8 +245,11 @@ class Trainer(Generic[Module]):
         window, history = self.options.window, self.state.history[self.state.since :]
         if len(history) < 2 * window + _WARM_UP:
             return False
-        last, before = sum(history[-window:]), sum(history[-2 * window : -window])
-        return (last - before) / window < self.options.tol * self.n_entries
+        last, before = history[-window:], history[-2 * window : -window]
+        rise = statistics.fmean(last) - statistics.fmean(before)
+        # of few rows the noise is larger than the tolerance: no window would be level but by chance
+        error = math.sqrt((statistics.variance(last) + statistics.variance(before)) / window)
+        return rise < self.options.tol * self.n_entries + error
 
     def _snapshot(self) -> Snapshot:
         state = {**vars(self.state), "history": list(self.state.history), "blocks": list(self.state.blocks)}

@@ -19,7 +19,7 @@ from bochner.inference.initialise import FloatArray
 from bochner.inference.mixture import sweeps
 from bochner.inference.plan import Plan
 from bochner.inference.rotation import rotate
-from bochner.inference.train import Options, Trainer
+from bochner.inference.train import RATES, Trainer
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Data, draw, elbo
@@ -63,7 +63,6 @@ def warm(
     n_frequencies: int,
     sampling: Sampling,
     seed: int,
-    training: Options,
     n_steps: int = STEPS,
 ) -> None:
     """Move latents, kernels and Gaussian noise of a model to where the stand-ins put them.
@@ -78,8 +77,6 @@ def warm(
         H.
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
-    training : Options
-        Of the model proper: its learning rates.
     n_steps : int
     """
     device = model.latents.mean.device
@@ -92,7 +89,7 @@ def warm(
         return elbo(gaussian, stand_in, draw(gaussian, n_frequencies, sampling, seed, "warm", step)).total
 
     between = sweeps(gaussian, stand_in, n_frequencies, sampling, seed)
-    options = replace(training, max_iter=n_steps, tol=-math.inf)
+    options = replace(RATES, max_iter=n_steps, tol=-math.inf)
     Trainer(gaussian, objective, n_entries, options, between=between).run()
     with torch.no_grad():
         # the next bound weighs entries differently: latents may move again
