@@ -48,6 +48,8 @@ class Variant:
     full_from : float
         Share of the decay that still has ``early`` frequencies.
     learning_rate : float
+    means : float
+        Factor of the learning rate of the latents' means.
     sampling : {"iid", "orthogonal", "sobol"}
     frozen : int
         Steps that one draw of the noise is kept for.
@@ -57,9 +59,10 @@ class Variant:
 
     early: int
     late: int
-    decay: float = 0.5
+    decay: float = 1.0
     full_from: float = 0.0
-    learning_rate: float = 0.03
+    learning_rate: float = 0.2
+    means: float = 0.25
     sampling: Sampling = "sobol"
     frozen: int = 1
     n_draws_late: int = 1
@@ -70,16 +73,20 @@ VARIANTS = {
     "H=100": Variant(100, 100),
     "H=50": Variant(50, 50),
     "H=25": Variant(25, 25),
-    "H=25, then 100": FEW,
-    "H=25, then 100, decay 1": replace(FEW, decay=1.0),
-    "H=25, then 100, decay 0.25": replace(FEW, decay=0.25),
-    "H=25, then 100, decay 1, its second half": replace(FEW, decay=1.0, full_from=0.5),
+    "H=25, then 100 (default)": FEW,
     "H=12, then 100": replace(FEW, early=12),
-    "H=25, then 100, rate 0.015": replace(FEW, learning_rate=0.015),
-    "H=25, then 100, rate 0.06": replace(FEW, learning_rate=0.06),
-    "H=25, then 100, iid": replace(FEW, sampling="iid"),
-    "H=25, then 100, noise kept for 10 steps": replace(FEW, frozen=10),
-    "H=25, then 100, 3 draws late": replace(FEW, n_draws_late=3),
+    "decay 0.5": replace(FEW, decay=0.5),
+    "decay 1, all features in its second half": replace(FEW, full_from=0.5),
+    "rate 0.03 of all": replace(FEW, learning_rate=0.03, means=1.0),
+    "rate 0.1 of all": replace(FEW, learning_rate=0.1, means=1.0),
+    "rate 0.2 of all": replace(FEW, means=1.0),
+    "rate 0.2, means a half": replace(FEW, means=0.5),
+    "rate 0.2, means an eighth": replace(FEW, means=0.125),
+    "rate 0.1, means a quarter": replace(FEW, learning_rate=0.1),
+    "rate 0.4, means an eighth": replace(FEW, learning_rate=0.4, means=0.125),
+    "iid": replace(FEW, sampling="iid"),
+    "noise kept for 10 steps": replace(FEW, frozen=10),
+    "3 draws late": replace(FEW, n_draws_late=3),
 }
 
 
@@ -121,7 +128,9 @@ def train(model: LatentVariableModel, data: Data, plan: Plan, variant: Variant, 
         draws = [draw(model, n_frequencies, variant.sampling, plan.seed, "train", i) for i in noise]
         return torch.stack([elbo(model, data, own).total for own in draws]).mean()
 
-    Trainer(model, objective, n_entries, Options(n_steps, variant.learning_rate, -math.inf, decay=variant.decay)).run()
+    factors = {"latents.mean": variant.means}
+    options = Options(n_steps, variant.learning_rate, -math.inf, decay=variant.decay, factors=factors)
+    Trainer(model, objective, n_entries, options).run()
 
 
 def score(model: LatentVariableModel, data: Data, plan: Plan, truth: NDArray[np.float64]) -> dict[str, Value]:

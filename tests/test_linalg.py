@@ -71,3 +71,16 @@ def test_gradients_flow_through_the_factor():
     root = torch.randn(3, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True)
     eye = torch.eye(3, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda r: cholesky(r @ r.T + eye).logdet(), (root,))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_matrix_that_rounding_made_indefinite_is_formed_anew(dim):
+    features = torch.randn(dim, 60, generator=torch.Generator().manual_seed(dim)).repeat(1, 3)
+    rough = (features.T @ features).double()
+    rough.diagonal().add_(1e-9 - 1e-5 * float(rough.diagonal().mean()))  # as if rounding had gone all one way
+    exact = features.double().T @ features.double() + 1e-9 * torch.eye(180, dtype=torch.float64)
+    found = cholesky(rough, lambda: exact)
+    assert found.jitter == 0.0
+    torch.testing.assert_close(found.factor @ found.factor.T, exact)
+    with pytest.raises(NumericalError):
+        cholesky(rough)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, datasets
-from bochner.metrics import aligned_r2
+from bochner.metrics import aligned_r2, mean_aligned_r2
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -77,3 +77,15 @@ def test_many_dimensions_do_not_make_training_give_the_latents_up(kind):
     assert many.elbo_ > few.elbo_ - 0.03 * abs(few.elbo_)
     restored = many.inverse_transform(many.embedding_)
     assert np.mean((restored - digits) ** 2) < 0.5 * np.mean((few.inverse_transform(few.embedding_) - digits) ** 2)
+
+
+@pytest.mark.parametrize("kind", [NGMVLVM, AdvisedRFLVM])
+def test_data_with_hardly_any_noise_are_fitted_whichever_form_is_cheaper(kind):
+    source = np.random.default_rng(0)
+    latent, slopes = source.normal(size=(200, 2)), source.normal(size=(2, 30))
+    X = latent @ slopes + 0.01 * source.normal(size=(200, 30))
+    for n_frequencies in (20, 100):  # fewer features than rows, and more
+        fitted = kind(init="pca", n_frequencies=n_frequencies, max_iter=400, random_state=0).fit(X)
+        assert mean_aligned_r2(latent, fitted.embedding_) > 0.99
+        restored = fitted.inverse_transform(fitted.embedding_)
+        assert np.mean((restored - X) ** 2) < 0.05**2

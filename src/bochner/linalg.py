@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -49,12 +50,15 @@ class Cholesky:
         return torch.cholesky_inverse(self.factor)
 
 
-def cholesky(matrix: Tensor) -> Cholesky:
+def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Cholesky:
     """Factor a symmetric positive definite matrix in float64; escalate jitter when rounding made it indefinite.
 
     Parameters
     ----------
     matrix : Tensor of shape (..., K, K)
+    exact : callable, optional
+        Forms the matrix anew from products in float64: asked where those of single precision made it indefinite, which
+        happens when the noise variance is below their rounding.
 
     Returns
     -------
@@ -75,7 +79,7 @@ def cholesky(matrix: Tensor) -> Cholesky:
     diagonal = torch.diagonal(factor.detach(), dim1=-2, dim2=-1).sum()  # an infinite matrix has a factor, of sorts
     if not bool(info.any()) and math.isfinite(float(diagonal)):
         return Cholesky(factor, 0.0)
-    return _with_jitter(matrix)
+    return _with_jitter(matrix) if exact is None else cholesky(exact())
 
 
 def _with_jitter(matrix: Tensor) -> Cholesky:

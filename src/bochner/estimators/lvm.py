@@ -105,7 +105,7 @@ class NGMVLVM(LatentVariableEstimator):
         The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian or has
         scattered holes) and its standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
-        One draw a step. Until the learning rate decays, steps take a quarter of the frequencies, at least 25, and the
+        One draw a step. Until the learning rate decays, steps take half of the frequencies, at least 25, and the
         bound rises when they become H; views that are not Gaussian have H throughout.
     n_iter_ : int
     converged_ : bool

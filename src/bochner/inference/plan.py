@@ -27,7 +27,7 @@ EVALUATION_DRAWS = 32
 # their draws.
 LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
-# A quarter of the frequencies, not below this, until the bound is level: a step costs a tenth and finds the same place.
+# Half of the frequencies, not below this, until the bound is level: steps cost a third and find nearly the same place.
 FEW_FREQUENCIES = 25
 Start = str | FloatArray
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
@@ -101,7 +101,7 @@ class Plan:
         if local or any(kernel.has_own_points for kernel in self.kernels):
             return self.n_frequencies
         # a point per dimension and a quarter more: fewer do not span the linear functions of all of them
-        few = max(FEW_FREQUENCIES, self.n_frequencies // 4, self.n_components + self.n_components // 4)
+        few = max(FEW_FREQUENCIES, self.n_frequencies // 2, self.n_components + self.n_components // 4)
         return min(self.n_frequencies, few)
 
     def digest(self, data: Data) -> str:

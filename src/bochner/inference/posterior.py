@@ -13,19 +13,17 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
+from bochner.inference.expected import expected_statistics, precision
 from bochner.inference.holed_posterior import condition_holed, groups_of
 from bochner.inference.local_posterior import column_groups, condition
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.linalg import cholesky
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.anchors import Anchors
-from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.columnwise import spectrum
-from bochner.objectives.statistics import Block, Statistics, statistics
+from bochner.objectives.statistics import Block
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws beyond it.
 _COVARIANCE_BYTES = 2**30
@@ -258,7 +256,7 @@ def _draw(
             mean[:, block.columns], own = condition_holed(f, block, latents, float(noise_variance))
             covariances.append(own)
             continue
-        stats = _expected_statistics(f, block, latents)
+        stats = expected_statistics(f, block, latents)
         if scales is not None:
             values, vectors = spectrum(stats.gram / len(latents))
             inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
@@ -266,25 +264,11 @@ def _draw(
             scales[block.columns] = inverse.cpu()
             covariances.append(vectors[None].cpu())
             continue
-        factor = cholesky(stats.gram / len(latents) + noise_variance.double() * eye)
+        factor = precision(f, block, latents, stats, noise_variance.double())
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariances.append(factor.inverse()[None].cpu())
     # row by row, as a file would hold them: products of another layout differ in the last bit
     return Draw(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
-
-
-def _expected_statistics(f: Frequencies, block: Block, latents: list[Tensor]) -> Statistics:
-    """Sum the statistics over the draws of X, chunk by chunk."""
-    sums: Statistics | None = None
-    working = f.to(latents[0].dtype)
-    for x in latents:
-        seen = x if block.rows is None else x[block.rows]
-        for rows in chunks(seen.shape[0], CHUNK_ROWS):
-            part = statistics(evaluate(seen[rows], working).features, block.Y[rows], 0.0)
-            sums = part if sums is None else sums + part
-    if sums is None:
-        raise ValueError("no draws of the latents")
-    return sums
 
 
 def _to_cpu(f: Frequencies) -> Frequencies:

@@ -48,7 +48,7 @@ class Evidence:
     d_noise: Tensor
 
 
-def evidence(stats: Statistics, noise_variance: Tensor) -> Evidence:
+def evidence(stats: Statistics, noise_variance: Tensor, exact: Callable[[], Statistics] | None = None) -> Evidence:
     """Evaluate log p(Y | X, W) and its gradients from additive statistics.
 
     Parameters
@@ -56,6 +56,8 @@ def evidence(stats: Statistics, noise_variance: Tensor) -> Evidence:
     stats : Statistics
     noise_variance : Tensor, scalar, or of shape (m,) for one per column
         sigma^2 > 0.
+    exact : callable, optional
+        Forms the statistics anew in float64, where rounding made their Gram matrix indefinite.
 
     Returns
     -------
@@ -65,7 +67,9 @@ def evidence(stats: Statistics, noise_variance: Tensor) -> Evidence:
         return Evidence(*column_evidence(stats, noise_variance.detach().double()))
     n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
     s2 = noise_variance.detach().double()
-    factor = cholesky(_plus_diagonal(stats.gram, s2))
+    factor = cholesky(
+        _plus_diagonal(stats.gram, s2), None if exact is None else lambda: _plus_diagonal(exact().gram, s2)
+    )
     inverse = factor.inverse()
     m = inverse @ stats.cross
     residual = stats.square - torch.dot(stats.cross.flatten(), m.flatten())
@@ -110,7 +114,8 @@ def dense_evidence(features: Tensor, block: Block, noise_variance: Tensor) -> tu
         return column_dense_evidence(features, block, noise_variance.detach().double())
     Y, n, m_cols = block.Y.double(), block.Y.shape[0], block.n_columns
     s2 = noise_variance.detach().double()
-    factor = cholesky(_plus_diagonal((features.T @ features).double(), s2))
+    gram = _plus_diagonal((features.T @ features).double(), s2)
+    factor = cholesky(gram, lambda: _plus_diagonal(features.double().T @ features.double(), s2))
     inverse = factor.inverse()
     solved = inverse @ Y
     dropped = max(0.0, block.square - float(Y.square().sum())) if Y.shape[1] < m_cols else 0.0
@@ -165,13 +170,17 @@ def _two_passes(
     indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
     last: Trace | None = None
 
-    def part(i: int) -> Statistics:
+    def stats(dtype: torch.dtype) -> Statistics:
+        return reduce(total(part(i, dtype) for i in range(len(cuts))))
+
+    def part(i: int, dtype: torch.dtype) -> Statistics:
         nonlocal last
         last = evaluate(x[indices[i]], f)
         square = block.squares if s2.ndim else block.square
-        return statistics(last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns)
+        Y = block.Y[cuts[i]].to(dtype)
+        return statistics(last.features.to(dtype), Y, square if i == 0 else 0.0, block.n_columns)
 
-    result = evidence(reduce(total(part(i) for i in range(len(cuts)))), s2)
+    result = evidence(stats(x.dtype), s2, lambda: stats(torch.float64))
     if into is not None:
         into.add_noise(result.d_noise, block)
         d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)

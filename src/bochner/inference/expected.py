@@ -1,0 +1,61 @@
+"""Statistics of a block averaged over draws of the latents, and the precision of the weights that they give."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bochner.data.batches import chunks
+from bochner.features.fourier import evaluate
+from bochner.kernels.base import Frequencies
+from bochner.linalg import Cholesky, cholesky
+from bochner.objectives.collapsed import CHUNK_ROWS
+from bochner.objectives.statistics import Block, Statistics, statistics
+
+
+def expected_statistics(
+    f: Frequencies, block: Block, latents: list[Tensor], products: torch.dtype | None = None
+) -> Statistics:
+    """Sum the statistics of a complete block over draws of X, chunk by chunk.
+
+    Parameters
+    ----------
+    f : Frequencies
+    block : Block
+    latents : list of Tensor of shape (N, D)
+        At least one.
+    products : torch.dtype, optional
+        Precision of the products; None: the latents'.
+    """
+    sums: Statistics | None = None
+    working, products = f.to(latents[0].dtype), products or latents[0].dtype
+    for x in latents:
+        seen = x if block.rows is None else x[block.rows]
+        for rows in chunks(seen.shape[0], CHUNK_ROWS):
+            features = evaluate(seen[rows], working).features.to(products)
+            part = statistics(features, block.Y[rows].to(products), 0.0)
+            sums = part if sums is None else sums + part
+    if sums is None:
+        raise ValueError("no draws of the latents")
+    return sums
+
+
+def precision(
+    f: Frequencies, block: Block, latents: list[Tensor], stats: Statistics, noise_variance: Tensor
+) -> Cholesky:
+    """Factor B = E[G] + sigma^2 I, (K, K), from products in float64 where those of the statistics are too rough.
+
+    Parameters
+    ----------
+    f, block, latents
+        As in ``expected_statistics``, which made ``stats``.
+    stats : Statistics
+    noise_variance : Tensor, scalar
+    """
+
+    def matrix(own: Statistics) -> Tensor:
+        gram = own.gram / len(latents)
+        gram.diagonal().add_(noise_variance)
+        return gram
+
+    return cholesky(matrix(stats), lambda: matrix(expected_statistics(f, block, latents, torch.float64)))
