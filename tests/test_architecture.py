@@ -39,7 +39,7 @@ FLOORS: dict[str, str] = {
         objectives.masked objectives.assignment objectives.elbo objectives.anchors objectives.krein objectives""",
     "F7 inference": """
         inference.low_rank inference.embeddings inference.initialise inference.private inference.local_posterior
-        inference.holed_posterior inference.posterior
+        inference.holed_posterior inference.expected inference.posterior
         inference.local_targets inference.targets inference.encoder inference.placement inference.place
         inference.predict
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration

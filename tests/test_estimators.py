@@ -123,7 +123,7 @@ def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
     np.testing.assert_allclose(parts_std, whole_std, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 25), (200, 50)])
+@pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 30), (200, 100)])
 def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
     seen, original = {}, race.draw
 
