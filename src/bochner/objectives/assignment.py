@@ -12,6 +12,9 @@ it plus S_Fl D^-1 S_lF and S_Fl D^-1 R_l.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -58,11 +61,9 @@ def replacement_gains(
     for held in blocks:
         block = held if held.seen is None else completed(x, current, noise_variance, held)
         seen = x if block.rows is None else x[block.rows]
-        stats = total(
-            statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0)
-            for rows in chunks(block.Y.shape[0], chunk_rows)
-        )
-        gains += _block_gains(_by_pair(stats, n_points + n_candidates), n_points, noise_variance.double())
+        found = partial(_statistics, seen, both, block, chunk_rows)
+        exact = partial(found, products=torch.float64)
+        gains += _block_gains(found(), n_points, noise_variance.double(), exact)
     return gains
 
 
@@ -120,17 +121,35 @@ def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype)
     return both, current.first.shape[0], candidates.first.shape[0]
 
 
+def _plus_noise(gram: Tensor, s2: Tensor) -> Tensor:
+    gram = gram.clone()
+    gram.diagonal().add_(s2)
+    return gram
+
+
 def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
     """Reorder the features so that the cosine and the sine of a point stand together."""
     order = torch.arange(2 * n_pairs, device=stats.gram.device).reshape(2, n_pairs).T.flatten()
     return Statistics(stats.gram[order][:, order], stats.cross[order], stats.square, stats.n_rows, stats.n_columns)
 
 
-def _block_gains(stats: Statistics, n_points: int, s2: Tensor) -> Tensor:
+def _statistics(
+    seen: Tensor, both: Frequencies, block: Block, chunk_rows: int, products: torch.dtype | None = None
+) -> Statistics:
+    """Return the statistics of points and candidates, pair after pair; products in that precision."""
+    cuts, products = chunks(block.Y.shape[0], chunk_rows), products or seen.dtype
+    stats = total(
+        statistics(evaluate(seen[rows], both).features.to(products), block.Y[rows].to(products), 0.0) for rows in cuts
+    )
+    return _by_pair(stats, both.first.shape[0])
+
+
+def _block_gains(stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[], Statistics] | None = None) -> Tensor:
+    """Return the gains of a block; ``exact`` makes its statistics anew in float64, where rounding was too much."""
     k, m_cols = 2 * n_points, stats.n_columns
-    own, mixed = stats.gram[:k, :k].clone(), stats.gram[k:, :k]
-    own.diagonal().add_(s2)
-    inverse = cholesky(own).inverse()
+    own, mixed = _plus_noise(stats.gram[:k, :k], s2), stats.gram[k:, :k]
+    again = None if exact is None else lambda: _plus_noise(exact().gram[:k, :k], s2)
+    inverse = cholesky(own, again).inverse()
     m = inverse @ stats.cross[:k]  # R of the current pairs
     to_current = mixed @ inverse  # S between candidates and current pairs
     among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2
