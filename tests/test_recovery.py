@@ -79,7 +79,7 @@ def test_many_dimensions_do_not_make_training_give_the_latents_up(kind):
     assert np.mean((restored - digits) ** 2) < 0.5 * np.mean((few.inverse_transform(few.embedding_) - digits) ** 2)
 
 
-@pytest.mark.parametrize("kind", [NGMVLVM, AdvisedRFLVM, SRFLVM])
+@pytest.mark.parametrize("kind", [NGMVLVM, AdvisedRFLVM])
 def test_data_with_hardly_any_noise_are_fitted_whichever_form_is_cheaper(kind):
     source = np.random.default_rng(0)
     latent, slopes = source.normal(size=(200, 2)), source.normal(size=(2, 30))
