@@ -154,7 +154,7 @@ def test_counts_in_the_thousands_are_told_apart_by_their_own_curvature():
     counts = source.negative_binomial(200, 200 / (200 + rate)).astype(float)
     tilted = _fit(counts, likelihood=NegativeBinomial(bound="tilted"), max_iter=150)
     loose = _fit(counts, likelihood="negative_binomial", max_iter=150)
-    assert tilted.elbo_ > loose.elbo_ + 0.2 * counts.size
+    assert tilted.elbo_ > loose.elbo_ + 0.3 * counts.size
     assert bo.metrics.mean_aligned_r2(_latent(), tilted.embedding_) > 0.9
 
 
