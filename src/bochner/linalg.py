@@ -82,6 +82,13 @@ def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Chole
     return _with_jitter(matrix) if exact is None else cholesky(exact())
 
 
+def plus_diagonal(matrix: Tensor, value: Tensor | float) -> Tensor:
+    """Return a copy of the matrix with ``value`` added to its diagonal, shape (K, K)."""
+    out = matrix.clone()
+    out.diagonal().add_(value)
+    return out
+
+
 def _with_jitter(matrix: Tensor) -> Cholesky:
     """Escalate; the common case above pays for none of this."""
     if not bool(torch.isfinite(matrix).all()):

@@ -8,7 +8,7 @@ from torch import Tensor
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import Cholesky, cholesky
+from bochner.linalg import Cholesky, cholesky, plus_diagonal
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block, Statistics, statistics
 
@@ -28,12 +28,11 @@ def expected_statistics(
         Precision of the products; None: the latents'.
     """
     sums: Statistics | None = None
-    working, products = f.to(latents[0].dtype), products or latents[0].dtype
+    working = f.to(latents[0].dtype)
     for x in latents:
         seen = x if block.rows is None else x[block.rows]
         for rows in chunks(seen.shape[0], CHUNK_ROWS):
-            features = evaluate(seen[rows], working).features.to(products)
-            part = statistics(features, block.Y[rows].to(products), 0.0)
+            part = statistics(evaluate(seen[rows], working).features, block.Y[rows], 0.0, products=products)
             sums = part if sums is None else sums + part
     if sums is None:
         raise ValueError("no draws of the latents")
@@ -54,8 +53,6 @@ def precision(
     """
 
     def matrix(own: Statistics) -> Tensor:
-        gram = own.gram / len(latents)
-        gram.diagonal().add_(noise_variance)
-        return gram
+        return plus_diagonal(own.gram / len(latents), noise_variance)
 
     return cholesky(matrix(stats), lambda: matrix(expected_statistics(f, block, latents, torch.float64)))

@@ -21,7 +21,7 @@ from torch import Tensor
 from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import cholesky
+from bochner.linalg import cholesky, plus_diagonal
 from bochner.models.sites import Sites
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.masked import completed
@@ -121,12 +121,6 @@ def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype)
     return both, current.first.shape[0], candidates.first.shape[0]
 
 
-def _plus_noise(gram: Tensor, s2: Tensor) -> Tensor:
-    gram = gram.clone()
-    gram.diagonal().add_(s2)
-    return gram
-
-
 def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
     """Reorder the features so that the cosine and the sine of a point stand together."""
     order = torch.arange(2 * n_pairs, device=stats.gram.device).reshape(2, n_pairs).T.flatten()
@@ -137,9 +131,9 @@ def _statistics(
     seen: Tensor, both: Frequencies, block: Block, chunk_rows: int, products: torch.dtype | None = None
 ) -> Statistics:
     """Return the statistics of points and candidates, pair after pair; products in that precision."""
-    cuts, products = chunks(block.Y.shape[0], chunk_rows), products or seen.dtype
     stats = total(
-        statistics(evaluate(seen[rows], both).features.to(products), block.Y[rows].to(products), 0.0) for rows in cuts
+        statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0, products=products)
+        for rows in chunks(block.Y.shape[0], chunk_rows)
     )
     return _by_pair(stats, both.first.shape[0])
 
@@ -147,8 +141,8 @@ def _statistics(
 def _block_gains(stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[], Statistics] | None = None) -> Tensor:
     """Return the gains of a block; ``exact`` makes its statistics anew in float64, where rounding was too much."""
     k, m_cols = 2 * n_points, stats.n_columns
-    own, mixed = _plus_noise(stats.gram[:k, :k], s2), stats.gram[k:, :k]
-    again = None if exact is None else lambda: _plus_noise(exact().gram[:k, :k], s2)
+    own, mixed = plus_diagonal(stats.gram[:k, :k], s2), stats.gram[k:, :k]
+    again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
     inverse = cholesky(own, again).inverse()
     m = inverse @ stats.cross[:k]  # R of the current pairs
     to_current = mixed @ inverse  # S between candidates and current pairs

@@ -18,7 +18,7 @@ from torch import Tensor
 from bochner.data.batches import chunks
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
-from bochner.linalg import cholesky
+from bochner.linalg import cholesky, plus_diagonal
 from bochner.objectives.columnwise import column_dense_evidence, column_evidence
 from bochner.objectives.statistics import Block, Statistics, statistics, total
 
@@ -67,9 +67,8 @@ def evidence(stats: Statistics, noise_variance: Tensor, exact: Callable[[], Stat
         return Evidence(*column_evidence(stats, noise_variance.detach().double()))
     n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
     s2 = noise_variance.detach().double()
-    factor = cholesky(
-        _plus_diagonal(stats.gram, s2), None if exact is None else lambda: _plus_diagonal(exact().gram, s2)
-    )
+    again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
+    factor = cholesky(plus_diagonal(stats.gram, s2), again)
     inverse = factor.inverse()
     m = inverse @ stats.cross
     residual = stats.square - torch.dot(stats.cross.flatten(), m.flatten())
@@ -87,12 +86,6 @@ def evidence(stats: Statistics, noise_variance: Tensor, exact: Callable[[], Stat
     # -(M/2) B^-1 - m m^T / (2 sigma^2)
     d_gram = torch.addmm(inverse, d_cross, m.T, beta=-0.5 * m_cols, alpha=-0.5)
     return Evidence(value, d_gram, d_cross, d_noise)
-
-
-def _plus_diagonal(matrix: Tensor, value: Tensor) -> Tensor:
-    out = matrix.clone()
-    out.diagonal().add_(value)
-    return out
 
 
 def dense_evidence(features: Tensor, block: Block, noise_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,8 +107,8 @@ def dense_evidence(features: Tensor, block: Block, noise_variance: Tensor) -> tu
         return column_dense_evidence(features, block, noise_variance.detach().double())
     Y, n, m_cols = block.Y.double(), block.Y.shape[0], block.n_columns
     s2 = noise_variance.detach().double()
-    gram = _plus_diagonal((features.T @ features).double(), s2)
-    factor = cholesky(gram, lambda: _plus_diagonal(features.double().T @ features.double(), s2))
+    gram = plus_diagonal((features.T @ features).double(), s2)
+    factor = cholesky(gram, lambda: plus_diagonal(features.double().T @ features.double(), s2))
     inverse = factor.inverse()
     solved = inverse @ Y
     dropped = max(0.0, block.square - float(Y.square().sum())) if Y.shape[1] < m_cols else 0.0
@@ -177,8 +170,7 @@ def _two_passes(
         nonlocal last
         last = evaluate(x[indices[i]], f)
         square = block.squares if s2.ndim else block.square
-        Y = block.Y[cuts[i]].to(dtype)
-        return statistics(last.features.to(dtype), Y, square if i == 0 else 0.0, block.n_columns)
+        return statistics(last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns, dtype)
 
     result = evidence(stats(x.dtype), s2, lambda: stats(torch.float64))
     if into is not None:

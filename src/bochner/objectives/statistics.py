@@ -137,9 +137,13 @@ class Statistics:
 
 
 def statistics(
-    features: Tensor, Y: Tensor, square: float | Tensor | None = None, n_columns: int | None = None
+    features: Tensor,
+    Y: Tensor,
+    square: float | Tensor | None = None,
+    n_columns: int | None = None,
+    products: torch.dtype | None = None,
 ) -> Statistics:
-    """Return the statistics of some rows: products in the features' precision, kept in float64.
+    """Return the statistics of some rows, kept in float64.
 
     Parameters
     ----------
@@ -149,7 +153,10 @@ def statistics(
         ||Y||^2 when it is known, or that of every column.
     n_columns : int, optional
         M, when Y was rotated to fewer columns.
+    products : torch.dtype, optional
+        Precision of the products; None: the features'.
     """
+    features, Y = features.to(products or features.dtype), Y.to(products or Y.dtype)
     n_columns = Y.shape[1] if n_columns is None else n_columns
     square = float(Y.double().square().sum()) if square is None else square
     return Statistics((features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], n_columns)
