@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.inference.posterior import Draw, ViewPosterior
+from bochner.linalg import cholesky
 
 # A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding has left then.
 _MOST_LEVERAGE = 1.0 - 1e-9
@@ -21,6 +22,10 @@ def leave_out(views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tens
     which the statistics are a mean, features and data divided by the root of the number of draws,
 
     B_-F^-1 = B^-1 + B^-1 Phi_F^T (I - H)^-1 Phi_F B^-1,   m_-F = m - B^-1 Phi_F^T (I - H)^-1 (Y_F - Phi_F m).
+
+    Where rows are more than features, the same with the smaller L^T Phi_F^T Phi_F L in the place of H, B^-1 = L L^T:
+
+    B^-1 Phi_F^T (I - H)^-1 = L (I - L^T Phi_F^T Phi_F L)^-1 L^T Phi_F^T.
 
     Parameters
     ----------
@@ -54,9 +59,21 @@ def _draw_without(draw: Draw, group_of: Tensor, x: Tensor, y: Tensor, scale: flo
         if not seen.numel():
             continue
         own = phi[seen]
-        pull = own @ draw.covariance[group]
-        values, vectors = torch.linalg.eigh(pull @ own.T)
-        solved = (vectors / (1.0 - values.clamp(max=_MOST_LEVERAGE))) @ (vectors.T @ pull)
-        covariance[group] += pull.T @ solved
-        mean[:, columns] -= solved.T @ (y[seen][:, columns] - own @ draw.mean[:, columns])
+        change, pull = _change(draw.covariance[group], own)
+        covariance[group] += change
+        mean[:, columns] -= pull @ (y[seen][:, columns] - own @ draw.mean[:, columns])
     return replace(draw, mean=mean, covariance=covariance)
+
+
+def _change(inverse: Tensor, phi: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what B^-1 gains without the rows phi (f, K), (K, K), and B^-1 phi^T (I - H)^-1, (K, f)."""
+    few = phi.shape[0] < phi.shape[1]
+    half = inverse @ phi.T if few else cholesky(inverse).factor
+    small = phi @ half if few else half.T @ (phi.T @ phi) @ half
+    leverage, vectors = torch.linalg.eigh(small)
+    leverage, turned = leverage.clamp(max=_MOST_LEVERAGE), half @ vectors
+    if few:
+        pull = (turned / (1.0 - leverage)) @ vectors.T
+        return pull @ half.T, pull
+    gain = (turned * (leverage / (1.0 - leverage))) @ turned.T
+    return gain, (inverse + gain) @ phi.T

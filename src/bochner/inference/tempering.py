@@ -77,63 +77,81 @@ def learn(
     """
     if len(views) < 2:
         return {}
-    order = torch.randperm(candidates.shape[0], generator=random.generator(seed, "completion"))
     offsets = offsets or [None] * len(views)
-    return {
-        view.name: _choose(v, views, candidates, latent_draws, rows, order, offsets) for v, view in enumerate(views)
-    }
+    able = [v for v, view in enumerate(views) if not isinstance(view.likelihood, Categorical) and offsets[v] is None]
+    found: dict[int, list[tuple[Tensor, Tensor]]] = {v: [] for v in able}
+    for part in _parts(rows, able, candidates.shape[0], seed):
+        fold = _Fold.of(views, candidates, latent_draws, rows, part, offsets)
+        for v in able:
+            if bool(telling(fold.rows, v).any()):
+                found[v].append(fold.completed(v))
+    return {view.name: _choice(found[v]) if v in able else Choice(None) for v, view in enumerate(views)}
 
 
-def _choose(
-    v: int,
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    latent_draws: Tensor,
-    rows: Sequence[Tensor],
-    order: Tensor,
-    offsets: Offsets,
-) -> Choice:
-    if isinstance(views[v].likelihood, Categorical) or offsets[v] is not None:
-        return Choice(None)
-    index = order[telling(rows, v)[order]][:_ROWS]
-    if index.shape[0] < 2:
+def _parts(rows: Sequence[Tensor], able: Sequence[int], n: int, seed: int) -> Sequence[Tensor]:
+    """Return the rows to leave out, fold by fold: of every view some that tell of it."""
+    order = torch.randperm(n, generator=random.generator(seed, "completion"))
+    chosen = torch.zeros(n, dtype=torch.bool)
+    for v in able:
+        chosen[order[telling(rows, v)[order]][:_ROWS]] = True
+    index = order[chosen[order]]
+    return index.chunk(min(_FOLDS, index.shape[0])) if index.shape[0] > 1 else ()
+
+
+def _choice(folds: Sequence[tuple[Tensor, Tensor]]) -> Choice:
+    """Choose by the densities of all folds; without rows that tell, scores count as they are."""
+    if not folds:
         return Choice(1.0)
-    parts = index.chunk(min(_FOLDS, index.shape[0]))
-    folds = [_fold(v, views, candidates, latent_draws, rows, part, offsets) for part in parts]
     values, by_modes = torch.cat([of_fold[0] for of_fold in folds], dim=1), torch.cat([f[1] for f in folds])
     best = int(values.mean(dim=1).argmax())
     return Choice(TEMPERATURES[best], bool((by_modes - values[best]).nanmean() > 0.0))
 
 
-def _fold(
-    v: int,
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    latent_draws: Tensor,
-    rows: Sequence[Tensor],
-    index: Tensor,
-    offsets: Offsets,
-) -> tuple[Tensor, Tensor]:
-    """Complete view v of some rows without them: densities under every temperature (T, n), and by modes (n,).
+@dataclass(frozen=True)
+class _Fold:
+    """Rows that were left out, with weights and candidates that do not know them; every view is hidden in its turn."""
 
-    Only so many of the rows are placed; the others have NaN.
-    """
-    data = [y[index] for y in rows]
-    own = offsets_of(offsets, index)
-    left = leave_out(views, latent_draws[:, index], data)
-    stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
-    rest = candidates[stay]
-    truth, shown = data[v], hidden(data, v)
-    book = [reconstructions(view, rest) for view in left]
-    scores = candidate_scores(book, left, [view.encode(y) for view, y in zip(left, shown, strict=True)], own)
-    values = _tempered_densities(truth, scores, *decode([left[v]], rest))
-    few = slice(_PLACED_ROWS // _FOLDS)
-    some = [None if offset is None else offset[few] for offset in own]
-    placed = place(left, rest, [y[few] for y in shown], some)
-    mean, variance = complete_by_modes(left, placed, some)
-    columns, by_modes = view_columns(views)[v], truth.new_full((truth.shape[0],), torch.nan)
-    by_modes[few] = density(truth[few], mean[:, columns], variance[:, columns])
-    return values, by_modes
+    views: Sequence[ViewPosterior]
+    candidates: Tensor
+    rows: Sequence[Tensor]
+    offsets: Offsets
+    book: Sequence[tuple[Tensor, Tensor]]
+
+    @classmethod
+    def of(
+        cls,
+        views: Sequence[ViewPosterior],
+        candidates: Tensor,
+        latent_draws: Tensor,
+        rows: Sequence[Tensor],
+        index: Tensor,
+        offsets: Offsets,
+    ) -> _Fold:
+        """Leave rows out."""
+        data = [y[index] for y in rows]
+        left = leave_out(views, latent_draws[:, index], data)
+        stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
+        rest = candidates[stay]
+        return cls(left, rest, data, offsets_of(offsets, index), [reconstructions(view, rest) for view in left])
+
+    def completed(self, v: int) -> tuple[Tensor, Tensor]:
+        """Complete view v of the rows that tell of it: densities under every temperature (T, n), by modes (n,).
+
+        Only so many of the rows are placed; the others have NaN.
+        """
+        index = telling(self.rows, v).nonzero()[:, 0]
+        data, own = [y[index] for y in self.rows], offsets_of(self.offsets, index)
+        truth, shown = data[v], hidden(data, v)
+        encoded = [view.encode(y) for view, y in zip(self.views, shown, strict=True)]
+        scores = candidate_scores(self.book, self.views, encoded, own)
+        values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))
+        few = slice(_PLACED_ROWS // _FOLDS)
+        some = [None if offset is None else offset[few] for offset in own]
+        placed = place(self.views, self.candidates, [y[few] for y in shown], some)
+        mean, variance = complete_by_modes(self.views, placed, some)
+        columns, by_modes = view_columns(self.views)[v], truth.new_full((truth.shape[0],), torch.nan)
+        by_modes[few] = density(truth[few], mean[:, columns], variance[:, columns])
+        return values, by_modes
 
 
 def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
