@@ -26,7 +26,7 @@ from bochner.inference.placement import Placement
 FloatArray = NDArray[np.floating[Any]]
 
 # Numbers in the covariances of places that are remembered.
-_REMEMBERED = 2**23
+_REMEMBERED = 2**25
 _SCORE_SAMPLES = 256
 # Views that are not Gaussian need a quadrature at every entry.
 _LOCAL_SCORE_SAMPLES = 64
