@@ -30,7 +30,8 @@ FloatArray = NDArray[np.floating[Any]]
 # The decay, when training has all its features, as a share of the steps before it.
 DECAY = 1.0
 # Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up at twice the rate.
-DECIDED_RATES = replace(RATES, learning_rate=0.1)
+# With other kernels many dimensions end at a higher bound at this one, too.
+CAREFUL_RATES = replace(RATES, learning_rate=0.1)
 # The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
 LOCAL_RATES = Options(learning_rate=0.03, window=100)
 # After landmarks all rows are trained together: the decay need not find the last nats.
@@ -87,6 +88,7 @@ def make(
         raise InputError(message("noise='view' with Dirichlet process kernels", "noise='column'", hint))
     layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
     landmarks = _landmarks(estimator.landmarks, data.X.shape[0])
+    careful = decided or layout.n_components > RACED_DIMENSIONS
     return Plan(
         names=data.names,
         kernels=tuple(kernels[name] for name in data.names),
@@ -95,7 +97,7 @@ def make(
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
         sampling=_sampling(estimator.sampling, layout.n_components),
-        training=_training(estimator, LOCAL_RATES if not gaussian else DECIDED_RATES if decided else RATES, landmarks),
+        training=_training(estimator, LOCAL_RATES if not gaussian else CAREFUL_RATES if careful else RATES, landmarks),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
