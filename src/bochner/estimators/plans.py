@@ -34,8 +34,6 @@ DECAY = 1.0
 CAREFUL_RATES = replace(RATES, learning_rate=0.1)
 # The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
 LOCAL_RATES = Options(learning_rate=0.03, window=100)
-# After landmarks all rows are trained together: the decay need not find the last nats.
-LANDMARK_DECAY = 0.5
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
@@ -97,7 +95,7 @@ def make(
         n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
         sampling=_sampling(estimator.sampling, layout.n_components),
-        training=_training(estimator, LOCAL_RATES if not gaussian else CAREFUL_RATES if careful else RATES, landmarks),
+        training=_training(estimator, LOCAL_RATES if not gaussian else CAREFUL_RATES if careful else RATES),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
@@ -112,14 +110,14 @@ def make(
     )
 
 
-def _training(estimator: Any, rates: Options, landmarks: int | None) -> Options:
+def _training(estimator: Any, rates: Options) -> Options:
     """Return how to train: the rates, unless one was asked for."""
     return replace(
         rates,
         max_iter=rates.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter),
         tol=float(estimator.tol),
         learning_rate=rates.learning_rate if estimator.learning_rate == "auto" else float(estimator.learning_rate),
-        decay=DECAY if landmarks is None else LANDMARK_DECAY,
+        decay=DECAY,
     )
 
 

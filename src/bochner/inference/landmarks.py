@@ -23,7 +23,8 @@ from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block
 
 JOINT_STEPS = 20
-_JOINT_RATE = 0.15  # of the plan's learning rate: everything is near its place
+# Of the plan's learning rate, and of all parameters alike: everything is near its place.
+_JOINT_RATE = 0.02
 _CHUNK = 8192
 _LEAST_STD = 1e-3
 # Numbers of the rows that are dense at once.
@@ -170,7 +171,7 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
         return elbo(model, data, draw(model, plan.early_frequencies, plan.sampling, plan.seed, "joint", step)).total
 
     rate = _JOINT_RATE * plan.training.learning_rate
-    options = replace(plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf)
+    options = replace(plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={})
     trainer = Trainer(model, objective, n_entries, options)
     with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
         try:
