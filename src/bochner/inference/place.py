@@ -21,9 +21,12 @@ N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and behind it.
 MANY_DIMENSIONS = 12
 _MAX_STEPS = 100
-# Steps shorter than this end a climb: in double precision, and in the single precision that goes before.
-_TOLERANCE = 1e-9
+# A step shorter than this is taken and ends a climb, in double precision and in the single precision that goes before:
+# Newton's error after it is about its square.
+_TOLERANCE = 1e-5
 _ROUGH = 1e-3
+# Squared distance, in posterior deviations, below which two climbs in single precision have found the same mode.
+_SAME = 0.01
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40) weighs nothing.
 _HOPELESS = 40.0
 _CHUNK = 1024
@@ -218,8 +221,10 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
     )
     if polish:
         best = value.reshape(n, n_modes).amax(1)[rows]
-        near = (value > best - 2.0 * _HOPELESS).nonzero()[:, 0]
+        twin = _twins(x.reshape(n, n_modes, dim), value.reshape(n, n_modes), hessian.reshape(n, n_modes, dim, dim))
+        near = ((value > best - 2.0 * _HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[:, 0]
         x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
+        x, value, hessian = x[twin], value[twin], hessian[twin]
     covariance = _positive_inverse(-hessian)
     evidence = (value + 0.5 * torch.linalg.slogdet(covariance)[1]).reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)
@@ -230,6 +235,19 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
         same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
         evidence[:, r] = torch.where(same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r])
     return Placement(modes, covariance, evidence.softmax(1))
+
+
+def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
+    """Return, of every climb, the better one of its row that found the same mode, or itself, numbered (n R,)."""
+    n, n_modes, _ = x.shape
+    twin = torch.arange(n * n_modes).reshape(n, n_modes).clone()
+    best = value.argmax(1)
+    own = torch.arange(n)
+    away = x - x[own, best][:, None]
+    squared = -((away @ hessian[own, best]) * away).sum(-1)
+    # a form that is not positive tells nothing
+    same = (squared >= 0.0) & (squared < _SAME) & (away.norm(dim=-1) < 10.0 * _ROUGH)
+    return torch.where(same, twin[own, best][:, None], twin).flatten()
 
 
 def _climb(target: Target, starts: Tensor, rows: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -246,7 +264,9 @@ def _climb(target: Target, starts: Tensor, rows: Tensor, tolerance: float) -> tu
         step, gain = _newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
-        going = (length > tolerance) & (value[active] + 4.0 * gain + _HOPELESS > best)
+        short = length <= tolerance
+        x[active[short]] += step[short]
+        going = ~short & (value[active] + 4.0 * gain + _HOPELESS > best)
         active, step, length = active[going], step[going], length[going]
         if not active.numel():
             break
