@@ -77,6 +77,8 @@ VARIANTS = {
     "H=50, then 100 (default)": replace(FEW, early=50),
     "H=12, then 100": replace(FEW, early=12),
     "decay 0.5": replace(FEW, decay=0.5),
+    "decay 2": replace(FEW, decay=2.0),
+    "decay 3": replace(FEW, decay=3.0),
     "decay 1, all features in its second half": replace(FEW, full_from=0.5),
     "rate 0.03 of all": replace(FEW, learning_rate=0.03, means=1.0),
     "rate 0.1 of all": replace(FEW, learning_rate=0.1, means=1.0),

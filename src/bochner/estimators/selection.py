@@ -35,7 +35,7 @@ _DRAWS = 100
 _PLAIN = (1, 2, 3, 5, 8)
 # The ranks of that path, and the most dimensions that are tried because of it.
 _RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 40, 60, 80, 120, 160)
-_MOST = 120
+_MOST = 160
 # From this rank on two dimensions are out of the question, and more than the rank beyond the next.
 _MANY, _DEAR = 20, 40
 # Fits that only tell numbers apart are short.
@@ -110,7 +110,7 @@ def select_n_components(
     candidates : sequence of int or "auto", default="auto"
         "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds, then r/2 and r, and
         2 and 2r where they are below 20 and up to 40, by fits of 100 steps from principal components where ``init`` and
-        ``max_iter`` are "auto" too. No more than 120, or than half of what the table could hold.
+        ``max_iter`` are "auto" too. No more than 160, or than half of what the table could hold.
         1, 2, 3, 5 and 8 where X is sparse, where some view is not Gaussian or where views are hidden.
     hide : {"entries", "view"} or the name of a view, default="entries"
         As in `calibration`: "view" chooses the number with which views predict each other best.
