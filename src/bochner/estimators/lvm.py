@@ -58,11 +58,11 @@ class NGMVLVM(LatentVariableEstimator):
     max_iter : int or "auto", default="auto"
         Training steps at the most.
     tol : float, default=1e-4
-        Training ends when the bound rises by less than this many nats per observed entry in 50 steps, or in 100 where
-        a view is not Gaussian.
+        Training ends when the bound rises by less than this many nats per observed entry in 50 steps, beyond its
+        noise.
     learning_rate : float or "auto", default="auto"
         Of Adam. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions: 0.1), and a quarter of it for
-        the means of the latents; 0.03 where a view is not Gaussian.
+        the means of the latents; 0.06 where a view is not Gaussian.
     landmarks : int, "auto" or None, default="auto"
         Train on so many rows, place the others, then take a few steps over all (where every view is Gaussian); None
         trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.

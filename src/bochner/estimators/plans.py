@@ -33,7 +33,7 @@ DECAY = 1.0
 # With other kernels many dimensions end at a higher bound at this one, too.
 CAREFUL_RATES = replace(RATES, learning_rate=0.1)
 # The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
-LOCAL_RATES = Options(learning_rate=0.03, window=100)
+LOCAL_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
