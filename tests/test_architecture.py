@@ -40,8 +40,8 @@ FLOORS: dict[str, str] = {
     "F7 inference": """
         inference.low_rank inference.embeddings inference.initialise inference.private inference.local_posterior
         inference.holed_posterior inference.expected inference.posterior
-        inference.local_targets inference.targets inference.encoder inference.placement inference.place
-        inference.predict
+        inference.local_targets inference.quadratic inference.patterns inference.targets inference.encoder
+        inference.placement inference.place inference.predict
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.spectra
         inference.files inference.checkpoint inference.progress inference.plan inference.simple inference.fold

@@ -6,13 +6,14 @@ own, and described by its best modes. Nothing depends on the other rows of a bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from bochner.inference.encoder import Encoder
+from bochner.inference.patterns import groups_of_rows, rows_at_once
 from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
@@ -23,22 +24,16 @@ MANY_DIMENSIONS = 12
 _MAX_STEPS = 100
 # A step shorter than this is taken and ends a climb, in double precision and in the single precision that goes before:
 # Newton's error after it is about its square.
-_TOLERANCE = 1e-5
+_TOLERANCE = 1e-8
 _ROUGH = 1e-3
 # Squared distance, in posterior deviations, below which two climbs in single precision have found the same mode.
 _SAME = 0.01
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40) weighs nothing.
 _HOPELESS = 40.0
-_CHUNK = 1024
 # So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between them.
 _STARTS = 2000
 # Beside an encoder's guess so many are enough to find it out where it is wrong.
 _FEW_STARTS = 200
-# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks.
-_OWN_CHUNK = 64
-# Numbers of one dense array of views that are not Gaussian.
-_NUMBERS = 2**23
-
 
 Offsets = Sequence[Tensor | None]
 
@@ -93,7 +88,7 @@ def place(
     # Matrices of many dimensions are dear: single precision, which is good to three digits, has to do.
     single = conjugate and dim > MANY_DIMENSIONS
     seen_by = [replace(v, draws=tuple(d.to(torch.float32) for d in v.draws)) for v in views] if single else views
-    for index, shared in _groups(views, rows, _rows_at_once(views, dim * n_modes)):
+    for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
         part = [y[index] for y in rows]
         of_part = [None if offset is None else offset[index] for offset in offsets]
         target = target_for(seen_by, [y.float() for y in part] if single else part, dim, shared, of_part)
@@ -107,38 +102,6 @@ def place(
         found = _solve(target, _starts(scores, candidates, n_modes, guess), polish and not single)
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
-
-
-def _rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
-    """Return how many rows to place at once: the slopes of every psi along every dimension and mode are dense."""
-    width = slopes * sum(view.n_columns for view in views if view.local is not None)
-    return max(1, min(_CHUNK, _NUMBERS // max(width, 1)))
-
-
-def _groups(views: Sequence[ViewPosterior], rows: Sequence[Tensor], most: int) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own.
-
-    Views that are not Gaussian treat every entry by itself: of them it matters whether there is anything at all.
-    """
-    masks = [~y.isnan() for y in rows]
-    if all(bool(mask.all()) for mask in masks):
-        yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), _CHUNK))
-        return
-    seen = torch.cat(
-        [m if view.local is None else m.any(1, keepdim=True) for view, m in zip(views, masks, strict=True)], dim=1
-    )
-    patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
-    own: list[Tensor] = []
-    for p in range(patterns.shape[0]):
-        if not bool(patterns[p].any()):
-            continue
-        index = (inverse == p).nonzero()[:, 0]
-        if int(counts[p]) < _OWN_CHUNK and patterns.shape[0] > _OWN_CHUNK:
-            own.append(index)
-        else:
-            yield from ((chunk, True) for chunk in torch.split(index, most))
-    if own:
-        yield from ((chunk, False) for chunk in torch.split(torch.cat(own), _OWN_CHUNK))
 
 
 def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:

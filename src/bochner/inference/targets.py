@@ -22,6 +22,7 @@ from bochner.features.derivatives import jet
 from bochner.features.fourier import evaluate
 from bochner.inference.local_targets import LocalTerm
 from bochner.inference.posterior import ViewPosterior
+from bochner.inference.quadratic import Quadratic, Shared, quadratic_of
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood
 
@@ -37,40 +38,30 @@ class Term:
         -1/2 sum_m [log 2 pi sigma^2 + y_m^2 / sigma^2] over the observed columns.
     linear : Tensor of shape (n, K)
         p = m y / sigma^2.
-    quadratic : Tensor of shape (K, K), or (n, K, K) when every row has observed columns of its own
+    quadratic : Quadratic
         Q = m m^T / sigma^2 + sum_m B_m^-1 over the observed columns.
     """
 
     frequencies: Frequencies
     constant: Tensor
     linear: Tensor
-    quadratic: Tensor
+    quadratic: Quadratic
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return E log p(y | x, A) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
         j, p = jet(x, self.frequencies), self.linear[rows]
-        product = self._push(torch.cat([j.value[:, None, :], j.jacobian], dim=1), rows)
+        product = self.quadratic.push(torch.cat([j.value[:, None, :], j.jacobian], dim=1), rows)
         pull = p - product[:, 0]
         value = self.constant[rows] + 0.5 * ((p + pull) * j.value).sum(1)
         first = (j.jacobian @ pull[:, :, None])[..., 0]
         return value, first, j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
 
-    def _push(self, j: Tensor, rows: Tensor) -> Tensor:
-        """Return j Q of each row, (P, 1 + D, K): the points of one row share its Q, which is large, in one product."""
-        if self.quadratic.ndim == 2:
-            return j @ self.quadratic
-        own, inverse, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
-        slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
-        padded = j.new_zeros(own.shape[0], int(counts.max()), *j.shape[1:])
-        padded[inverse, slot] = j
-        every = torch.equal(own, torch.arange(self.quadratic.shape[0]))  # indexing would copy them
-        quadratic = self.quadratic if every else self.quadratic[own]
-        return (padded.flatten(1, 2) @ quadratic).reshape(padded.shape)[inverse, slot]
-
     def table(self, x: Tensor) -> Tensor:
         """Return E log p(y | x, A) of all rows at all points x (C, D), (n, C); rows must share their columns."""
         phi = evaluate(x, self.frequencies).features
-        return self.constant[:, None] + self.linear @ phi - 0.5 * ((self.quadratic @ phi) * phi).sum(0)
+        if not isinstance(self.quadratic, Shared):
+            raise TypeError("a table needs rows that share their columns")
+        return self.constant[:, None] + self.linear @ phi - 0.5 * self.quadratic.table(phi)
 
     def to(self, dtype: torch.dtype) -> Term:
         """Return the same term in another precision."""
@@ -154,7 +145,7 @@ def target_for(
             terms.append(_local_terms(view, view.local, y, None if offsets is None else offsets[v]))
         else:
             filled = torch.where(seen, y, torch.zeros_like(y))
-            terms.append(tuple(_term(view, s, filled, seen, shared) for s in range(len(view.draws))))
+            terms.append(tuple(_term(view, s, filled, seen, n_components, shared) for s in range(len(view.draws))))
     return Target(tuple(terms), n_components, tuple(weights))
 
 
@@ -171,29 +162,8 @@ def _local_terms(
     )
 
 
-def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, shared: bool) -> Term:
+def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, dim: int, shared: bool) -> Term:
     draw, s2 = view.draws[s], torch.as_tensor(view.noise_variance, dtype=torch.float64)
     constant = -0.5 * ((2.0 * math.pi * s2).log() * seen + filled.square() / s2).sum(1)
-    # sum over the observed columns, first of m m^T, then of their groups' B^-1
-    weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
-    outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T if shared else _outer(draw.mean, s2, seen)
-    quadratic = outer.add_(draw.summed(weights, view.group_of))
-    return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic[0] if shared else quadratic)
-
-
-def _outer(mean: Tensor, s2: Tensor, seen: Tensor) -> Tensor:
-    """Sum m m^T / s^2 over each row's observed columns, (K, M), (n, M) -> (n, K, K); through the holes if rarer."""
-    scaled = mean / s2.sqrt()
-    flip = seen.sum(1) > seen.shape[1] // 2
-    chosen = seen ^ flip[:, None]
-    count = max(1, int(chosen.sum(1).max()))
-    index = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]
-    part = scaled.T[index] * chosen.gather(1, index)[..., None]
-    product = part.mT @ part
-    # in place: matrices of all rows of a chunk are large
-    product *= torch.where(flip, -1.0, 1.0)[:, None, None]
-    if bool(flip.any()):
-        every = scaled @ scaled.T
-        for row in flip.nonzero()[:, 0].tolist():
-            product[row] += every
-    return product
+    quadratic = quadratic_of(view, s, s2, seen, dim, shared)
+    return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic)

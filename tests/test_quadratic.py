@@ -1,0 +1,46 @@
+"""Quadratic forms of rows with holes: factors and formed matrices multiply alike, in D = 1, 2, 3."""
+
+import pytest
+import torch
+
+from bochner.inference import quadratic
+from bochner.inference.posterior import Draw, ViewPosterior
+from bochner.inference.quadratic import Factored, Own, Shared, quadratic_of, stays_factored
+from bochner.kernels.spectral_mixture import SpectralMixture
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.random import generator
+
+
+def _view(dim: int, n_points: int = 40, m: int = 30) -> ViewPosterior:
+    """Random weights of two groups of columns."""
+    source = generator(1, "quadratic", dim)
+    kernel = SpectralMixture().initial(1, dim, source)
+    f = kernel.frequencies(kernel.noise(n_points, dim, source, "iid")).detach()
+    k = f.n_features
+    halves = torch.randn(2, k, k, generator=source, dtype=torch.float64)
+    draw = Draw(f, torch.randn(k, m, generator=source, dtype=torch.float64), halves @ halves.mT)
+    return ViewPosterior("a", (draw,), (torch.arange(m) % 3 == 0).long(), Gaussian(0.3))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
+    view, s2 = _view(dim), torch.tensor(0.3, dtype=torch.float64)
+    seen = torch.rand(5, 30, generator=generator(2, "seen")) < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
+    rows = torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
+    j = torch.randn(len(rows), 1 + dim, 80, generator=generator(3, "j"), dtype=torch.float64)
+    factored = quadratic_of(view, 0, s2, seen, dim, shared=False)
+    monkeypatch.setattr(quadratic, "_PRODUCTS", 1000)
+    formed = quadratic_of(view, 0, s2, seen, dim, shared=False)
+    assert isinstance(factored, Factored)
+    assert isinstance(formed, Own)
+    torch.testing.assert_close(factored.push(j, rows), formed.push(j, rows))
+    for row in range(5):
+        alone = quadratic_of(view, 0, s2, seen[[row]], dim, shared=True)
+        assert isinstance(alone, Shared)
+        torch.testing.assert_close(factored.push(j[[0]], torch.tensor([row])), alone.push(j[[0]], torch.tensor([0])))
+
+
+def test_matrices_are_formed_where_points_have_many_slopes():
+    view = _view(2)
+    assert stays_factored(view, 2)
+    assert not stays_factored(view, 20)
