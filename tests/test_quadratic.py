@@ -11,7 +11,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
 
 
-def _view(dim: int, n_points: int = 40, m: int = 30) -> ViewPosterior:
+def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:
     """Random weights of two groups of columns."""
     source = generator(1, "quadratic", dim)
     kernel = SpectralMixture().initial(1, dim, source)
@@ -25,7 +25,7 @@ def _view(dim: int, n_points: int = 40, m: int = 30) -> ViewPosterior:
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
     view, s2 = _view(dim), torch.tensor(0.3, dtype=torch.float64)
-    seen = torch.rand(5, 30, generator=generator(2, "seen")) < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
+    seen = torch.rand(5, 60, generator=generator(2, "seen")) < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
     rows = torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
     j = torch.randn(len(rows), 1 + dim, 80, generator=generator(3, "j"), dtype=torch.float64)
     factored = quadratic_of(view, 0, s2, seen, dim, shared=False)
