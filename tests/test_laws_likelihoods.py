@@ -298,7 +298,7 @@ def test_extreme_entries_stay_finite_in_single_precision(likelihood, value):
         (lambda: Binomial([2, 2.5]), "got [2, 2.5]. Count the trials"),
         (lambda: Bernoulli(bound="jaakkola"), "Expected bound 'polya-gamma' or 'bohning', got 'jaakkola'"),
         (lambda: NegativeBinomial(-1.0), "dispersion must be positive and finite, got -1.0"),
-        (lambda: NegativeBinomial(bound="jensen"), "Expected bound 'polya-gamma' or 'tilted', got 'jensen'"),
+        (lambda: NegativeBinomial(bound="jensen"), "Expected bound 'auto', 'polya-gamma' or 'tilted', got 'jensen'"),
         (lambda: NegativeBinomial("each"), "Expected dispersion 'shared', 'column' or numbers, got 'each'"),
         (lambda: Poisson(size_factors="sum"), "Expected size_factors None or 'total', got 'sum'"),
         (lambda: Categorical([[1.0, 1.0]]), "Expected distinct categories for every column"),

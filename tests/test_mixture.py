@@ -179,6 +179,15 @@ def test_a_bounded_step_stays_within_its_radius_and_reaches_an_optimum_that_is_n
     torch.testing.assert_close(bounded_step(log_phi, near, 1.0, 0.05), near.log_softmax(1))
 
 
+def test_assignments_whose_gains_are_not_finite_stay():
+    log_phi = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    target = torch.zeros_like(log_phi)
+    target[0, 1], target[2, 0] = torch.nan, -torch.inf
+    moved = bounded_step(log_phi, target, 0.5, 1.0)
+    torch.testing.assert_close(moved[[0, 2]], log_phi[[0, 2]])
+    assert not torch.allclose(moved[[1, 3]], log_phi[[1, 3]])
+
+
 def test_merging_twins_changes_no_kernel_and_costs_less():
     phi = torch.zeros(H, 15, dtype=torch.float64)
     phi[:, :3] = torch.tensor([0.5, 0.2, 0.3])

@@ -165,7 +165,7 @@ def bounded_step(log_phi: Tensor, target: Tensor, rate: float, radius: float) ->
     ----------
     log_phi : Tensor of shape (H, T)
     target : Tensor of shape (H, T)
-        E[log p(Y, z_l = k)], up to a number for each l: the optimum is its softmax.
+        E[log p(Y, z_l = k)], up to a number for each l: the optimum is its softmax. Not finite: that q(z_l) stays.
     rate : float
         1 is the whole way.
     radius : float
@@ -176,7 +176,7 @@ def bounded_step(log_phi: Tensor, target: Tensor, rate: float, radius: float) ->
     Tensor of shape (H, T)
         Log-probabilities.
     """
-    target = target.log_softmax(1)
+    target = torch.where(target.isfinite().all(1, keepdim=True), target.log_softmax(1), log_phi)
     while True:
         moved = torch.lerp(log_phi, target, rate).log_softmax(1)
         if float((moved.exp() * (moved - log_phi)).sum(1).mean()) <= radius:

@@ -27,7 +27,9 @@ LARGEST, SMALLEST = 1e3, 0.02
 LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9
 
-BoundName = Literal["polya-gamma", "tilted"]
+BoundName = Literal["auto", "polya-gamma", "tilted"]
+# Mean count over r from which on "auto" is the tilted bound.
+_MANY_TIMES = 10.0
 _LARGEST_TABLE = 2**16
 
 
@@ -47,10 +49,11 @@ class NegativeBinomial(LocalLikelihood):
         r, learned: one for the view or one per column. Numbers are where training starts.
     size_factors : {None, "total"}, default=None
         "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
-    bound : {"polya-gamma", "tilted"}, default="polya-gamma"
+    bound : {"auto", "polya-gamma", "tilted"}, default="auto"
         Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts are many times r it
-        takes an entry for more than it says; r is at most 100. "tilted" is tight there and often much better, but
-        nothing keeps its steps from going astray: compare ``elbo_``.
+        takes an entry for more than it says; r is at most 100. "tilted" is tight there and far better, but nothing
+        keeps its steps from going astray: compare ``elbo_``. "auto": "tilted" where the mean count is more than ten
+        times the dispersion that moments give.
 
     Raises
     ------
@@ -70,13 +73,13 @@ class NegativeBinomial(LocalLikelihood):
         self,
         dispersion: Literal["shared", "column"] | float | Any = "shared",
         size_factors: SizeFactors = None,
-        bound: BoundName = "polya-gamma",
+        bound: BoundName = "auto",
     ) -> None:
         super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
         check_size_factors(size_factors)
-        if bound not in ("polya-gamma", "tilted"):
-            raise InputError(message("bound 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"))
-        self.size_factors, self.bound = size_factors, bound
+        if bound not in ("auto", "polya-gamma", "tilted"):
+            raise InputError(message("bound 'auto', 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"))
+        self.size_factors, self.bound = size_factors, "polya-gamma" if bound == "auto" else bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"))
         start = as_tensor(1.0 if isinstance(dispersion, str) else dispersion)
@@ -95,16 +98,23 @@ class NegativeBinomial(LocalLikelihood):
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:
         """Start from moments about the columns' means."""
         kind = self._params["dispersion"]
-        made = type(self)(**self._params)
+        sizes = torch.zeros(Y.shape[0], dtype=Y.dtype) if offset is None else offset.to(Y.dtype)
+        mean = (log_rate(Y, offset) + sizes[:, None]).exp()
+        r = moment_dispersion(Y, mean, shared=kind != "column", smallest=0.1, largest=10.0)
+        made = type(self)(**{**self._params, "bound": self._bound_for(mean, r)})
         if isinstance(kind, str):
-            sizes = torch.zeros(Y.shape[0], dtype=Y.dtype) if offset is None else offset.to(Y.dtype)
-            mean = (log_rate(Y, offset) + sizes[:, None]).exp()
-            r = moment_dispersion(Y, mean, shared=kind == "shared", smallest=0.1, largest=10.0)
             made.log_dispersion = nn.Parameter(r.log())
         elif made.log_dispersion.ndim and made.log_dispersion.shape[0] != Y.shape[1]:
             got = f"{made.log_dispersion.shape[0]} numbers for {Y.shape[1]} columns"
             raise InputError(message("one dispersion per column", got, "give one number per column of the view"))
         return made
+
+    def _bound_for(self, mean: Tensor, r: Tensor) -> BoundName:
+        """Resolve "auto" by means and the dispersions that moments give."""
+        asked: BoundName = self._params["bound"]
+        if asked != "auto":
+            return asked
+        return "tilted" if float((mean / r).mean()) > _MANY_TIMES else "polya-gamma"
 
     @staticmethod
     def _log_c(y: Tensor, r: Tensor) -> Tensor:

@@ -103,15 +103,28 @@ def site_gains(
     one = gains.new_ones(())
     for group in range(int(sites.group_of.max()) + 1):
         columns = (sites.group_of == group).nonzero()[:, 0]
-        weight, pull = sites.precision[:, columns].mean(1), sites.pull[:, columns]
-        parts = []
-        for rows in chunks(seen.shape[0], chunk_rows):
-            features = evaluate(seen[rows], both).features
-            gram = ((features * weight[rows]) @ features.T).double()
-            cross = (features @ pull[rows]).double()
-            parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
-        gains += _block_gains(_by_pair(total(parts), n_points + n_candidates), n_points, one)
+        found = partial(_weighted, seen, both, sites, columns, chunk_rows)
+        gains += _block_gains(found(), n_points, one, partial(found, products=torch.float64))
     return gains
+
+
+def _weighted(
+    seen: Tensor,
+    both: Frequencies,
+    sites: Sites,
+    columns: Tensor,
+    chunk_rows: int,
+    products: torch.dtype | None = None,
+) -> Statistics:
+    """Return the statistics that sites weigh, pair after pair; products in that precision."""
+    weight, pull = sites.precision[:, columns].mean(1), sites.pull[:, columns]
+    products, parts = products or seen.dtype, []
+    for rows in chunks(seen.shape[0], chunk_rows):
+        features = evaluate(seen[rows], both).features.to(products)
+        gram = ((features * weight[rows].to(products)) @ features.T).double()
+        cross = (features @ pull[rows].to(products)).double()
+        parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
+    return _by_pair(total(parts), both.first.shape[0])
 
 
 def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype) -> tuple[Frequencies, int, int]:
@@ -156,7 +169,9 @@ def _block_gains(stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[
     outer = _row_pairs(r, r)[:, None]
     cross = weight @ (r @ m.T).reshape(-1, 2, n_points, 2).permute(0, 2, 3, 1)
     outer = outer + cross + cross.mT + weight @ _row_pairs(m, m) @ weight.mT
-    return _pair_evidence(s, outer, m_cols)
+    gains = _pair_evidence(s, outer, m_cols)
+    # rounding that left the matrix of all pairs definite may still make I + S indefinite
+    return gains if exact is None or bool(gains.isfinite().all()) else _block_gains(exact(), n_points, s2)
 
 
 def _pair_evidence(s: Tensor, outer: Tensor, m_cols: int) -> Tensor:
