@@ -201,9 +201,9 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
 
 
 def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
-    """Return, of every climb, the better one of its row that found the same mode, or itself, numbered (n R,)."""
+    """Return which climb each one counts as, (n R,): its row's best, where both found the same mode, or itself."""
     n, n_modes, _ = x.shape
-    twin = torch.arange(n * n_modes).reshape(n, n_modes).clone()
+    twin = torch.arange(n * n_modes).reshape(n, n_modes)
     best = value.argmax(1)
     own = torch.arange(n)
     away = x - x[own, best][:, None]

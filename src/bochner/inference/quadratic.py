@@ -14,8 +14,8 @@ from torch import Tensor
 
 from bochner.inference.posterior import ViewPosterior
 
-# Evaluations per row that a climb takes, times what two products with the means cost more than one with a matrix that
-# is there: from so many features per slope on, forming matrices in double precision costs more.
+# Features per point and slope from which on forming a row's matrix, once, costs more than the two products with all
+# columns' means, at every evaluation of a climb.
 _PRODUCTS = 16
 
 

@@ -52,7 +52,7 @@ class NegativeBinomial(LocalLikelihood):
     bound : {"auto", "polya-gamma", "tilted"}, default="auto"
         Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts are many times r it
         takes an entry for more than it says; r is at most 100. "tilted" is tight there and far better, but nothing
-        keeps its steps from going astray: compare ``elbo_``. "auto": "tilted" where the mean count is more than ten
+        keeps its steps from going astray: compare ``score``. "auto": "tilted" where the mean count is more than ten
         times the dispersion that moments give.
 
     Raises

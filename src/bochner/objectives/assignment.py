@@ -13,7 +13,7 @@ it plus S_Fl D^-1 S_lF and S_Fl D^-1 R_l.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ def replacement_gains(
         block = held if held.seen is None else completed(x, current, noise_variance, held)
         seen = x if block.rows is None else x[block.rows]
         found = partial(_statistics, seen, both, block, chunk_rows)
-        exact = partial(found, products=torch.float64)
+        exact = cache(partial(found, products=torch.float64))
         gains += _block_gains(found(), n_points, noise_variance.double(), exact)
     return gains
 
@@ -104,7 +104,7 @@ def site_gains(
     for group in range(int(sites.group_of.max()) + 1):
         columns = (sites.group_of == group).nonzero()[:, 0]
         found = partial(_weighted, seen, both, sites, columns, chunk_rows)
-        gains += _block_gains(found(), n_points, one, partial(found, products=torch.float64))
+        gains += _block_gains(found(), n_points, one, cache(partial(found, products=torch.float64)))
     return gains
 
 
