@@ -51,6 +51,46 @@ def test_weights_without_rows_are_those_of_the_other_rows(dim, n, n_draws):
     assert not torch.allclose(whole.draws[0].mean, left.draws[0].mean)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("n", [20, 60])
+def test_columns_of_their_own_noise_lose_rows_as_if_they_had_never_been(dim, n):
+    source = generator(5, "leave out", dim)
+    x = torch.randn(2, n, dim, generator=source, dtype=torch.float64)
+    kernel = SpectralMixture().initial(2, dim, source)
+    f = kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach()
+    Y = torch.randn(n, 5, generator=source, dtype=torch.float64)
+    groups, noise = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([0.1, 0.4, 0.02, 0.3, 1.0], dtype=torch.float64)
+    Y[3:9, 2:] = math.nan
+    leaving = torch.arange(5, 15)
+    stay = torch.ones(n, dtype=torch.bool).index_fill_(0, leaving, False)
+    whole = _by_column(f, x, Y, groups, noise)
+    (left,) = leave_out([whole], x[:, leaving], [Y[leaving]])
+    expected = _by_column(f, x[:, stay], Y[stay], groups, noise)
+    torch.testing.assert_close(left.draws[0].mean, expected.draws[0].mean)
+    phi = left.draws[0].features(torch.randn(7, dim, generator=source, dtype=torch.float64))
+    torch.testing.assert_close(left.draws[0].spread(phi, groups), expected.draws[0].spread(phi, groups))
+    assert not torch.allclose(whole.draws[0].mean, left.draws[0].mean)
+
+
+def _by_column(f, draws, Y, groups, noise):
+    """The same with one noise variance per column."""
+    empty = Draw(f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1))
+    phis, mean = [empty.features(x) for x in draws], empty.mean.clone()
+    scales, vectors = torch.zeros(Y.shape[1], f.n_features, dtype=torch.float64), []
+    for group in range(int(groups.max()) + 1):
+        columns = (groups == group).nonzero()[:, 0]
+        seen = ~Y[:, columns[0]].isnan()
+        gram = torch.stack([phi[seen].T @ phi[seen] for phi in phis]).mean(0)
+        values, own = torch.linalg.eigh(gram)
+        vectors.append(own)
+        for m in columns.tolist():
+            cross = torch.stack([phi[seen].T @ Y[seen, m] for phi in phis]).mean(0)
+            mean[:, m] = torch.linalg.solve(gram + noise[m] * torch.eye(len(gram), dtype=torch.float64), cross)
+            scales[m] = 1.0 / (values + noise[m])
+    draws_of_view = (Draw(f, mean, torch.stack(vectors), scales),)
+    return ViewPosterior("a", draws_of_view, groups, Gaussian(noise.tolist()))
+
+
 def test_views_that_are_not_gaussian_and_rows_without_data_stay():
     f = SpectralMixture().initial(1, 1, generator(0, "f"))
     f = f.frequencies(f.noise(2, 1, generator(0, "noise"), "iid")).detach()

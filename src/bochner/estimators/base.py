@@ -149,7 +149,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
         self._candidates, rows = self._fit.latents[kept], functools.partial(self._some, values, list(offsets.values()))
-        self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, filled, plan, rows)
+        self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, filled, plan, rows, stand_in)
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:

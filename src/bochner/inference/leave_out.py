@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.linalg import cholesky
+from bochner.objectives.columnwise import spectrum
 
 # A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding has left then.
 _MOST_LEVERAGE = 1.0 - 1e-9
@@ -26,6 +27,8 @@ def leave_out(views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tens
     Where rows are more than features, the same with the smaller L^T Phi_F^T Phi_F L in the place of H, B^-1 = L L^T:
 
     B^-1 Phi_F^T (I - H)^-1 = L (I - L^T Phi_F^T Phi_F L)^-1 L^T Phi_F^T.
+
+    With noise per column, B_m = Phi^T Phi + sigma_m^2 I differ: the spectrum of Phi^T Phi is found anew.
 
     Parameters
     ----------
@@ -48,21 +51,39 @@ def leave_out(views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tens
 
 
 def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPosterior:
-    return replace(view, draws=tuple(_draw_without(draw, view.group_of, x, y, scale) for draw in view.draws))
+    draws = []
+    for draw in view.draws:
+        kept = Draw(draw.frequencies, draw.mean.clone(), draw.covariance.clone(), _clone(draw.scales))
+        phi = scale * draw.features(x)
+        for group in range(draw.covariance.shape[0]):
+            columns = (view.group_of == group).nonzero()[:, 0]
+            seen = (~y[:, columns[0]].isnan()).nonzero()[:, 0]
+            if seen.numel():
+                _group_without(kept, view.noise_variance, group, columns, phi[seen], y[seen][:, columns])
+        draws.append(kept)
+    return replace(view, draws=tuple(draws))
 
 
-def _draw_without(draw: Draw, group_of: Tensor, x: Tensor, y: Tensor, scale: float) -> Draw:
-    phi, mean, covariance = scale * draw.features(x), draw.mean.clone(), draw.covariance.clone()
-    for group in range(draw.covariance.shape[0]):
-        columns = (group_of == group).nonzero()[:, 0]
-        seen = (~y[:, columns[0]].isnan()).nonzero()[:, 0]
-        if not seen.numel():
-            continue
-        own = phi[seen]
-        change, pull = _change(draw.covariance[group], own)
-        covariance[group] += change
-        mean[:, columns] -= pull @ (y[seen][:, columns] - own @ draw.mean[:, columns])
-    return replace(draw, mean=mean, covariance=covariance)
+def _clone(scales: Tensor | None) -> Tensor | None:
+    return None if scales is None else scales.clone()
+
+
+def _group_without(
+    draw: Draw, noise_variance: float | Tensor, group: int, columns: Tensor, phi: Tensor, y: Tensor
+) -> None:
+    """Take rows out of a group of columns of a draw, in place."""
+    inverse, mean = draw.covariance[group], draw.mean[:, columns]
+    if draw.scales is None or not isinstance(noise_variance, Tensor):
+        change, pull = _change(inverse, phi)
+        draw.mean[:, columns] = mean - pull @ (y - phi @ mean)
+        inverse += change
+        return
+    vectors, scales, noise = inverse, draw.scales[columns], noise_variance[columns, None]
+    cross = vectors @ ((vectors.T @ mean) / scales.T) - phi.T @ y
+    values, vectors = spectrum((vectors * (1.0 / scales[0] - noise[0])) @ vectors.T - phi.T @ phi)
+    draw.scales[columns] = scales = 1.0 / (values + noise)
+    draw.mean[:, columns] = vectors @ ((vectors.T @ cross) * scales.T)
+    draw.covariance[group] = vectors
 
 
 def _change(inverse: Tensor, phi: Tensor) -> tuple[Tensor, Tensor]:

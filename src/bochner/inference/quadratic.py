@@ -115,7 +115,7 @@ def quadratic_of(view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int
     view : ViewPosterior
     s : int
         Number of the draw.
-    s2 : Tensor, scalar or of shape (M,), float64
+    s2 : Tensor, scalar or of shape (M,)
     seen : Tensor of shape (n, M), bool
     dim : int
         D.

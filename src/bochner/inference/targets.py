@@ -163,7 +163,7 @@ def _local_terms(
 
 
 def _term(view: ViewPosterior, s: int, filled: Tensor, seen: Tensor, dim: int, shared: bool) -> Term:
-    draw, s2 = view.draws[s], torch.as_tensor(view.noise_variance, dtype=torch.float64)
+    draw, s2 = view.draws[s], torch.as_tensor(view.noise_variance, dtype=filled.dtype)
     constant = -0.5 * ((2.0 * math.pi * s2).log() * seen + filled.square() / s2).sum(1)
     quadratic = quadratic_of(view, s, s2, seen, dim, shared)
     return Term(draw.frequencies, constant, (filled / s2) @ draw.mean.T, quadratic)

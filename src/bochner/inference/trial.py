@@ -29,7 +29,9 @@ _LEAST_ROWS = 25
 Rows = Callable[[Tensor], tuple[Sequence[Tensor], Sequence[Tensor | None]]]
 
 
-def settle(found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, rows: Rows) -> dict[str, float | None]:
+def settle(
+    found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, rows: Rows, stand_in: Data | None = None
+) -> dict[str, float | None]:
     """Choose how rows that lack a view are completed: by a mixture, or by modes that a trial confirms.
 
     Parameters
@@ -38,7 +40,7 @@ def settle(found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, row
         With its draws of X, which fits of one view do not have.
     kept : Tensor of shape (C,), int64
         The rows whose latents are the mixture's places.
-    data, filled, plan, rows
+    data, filled, plan, rows, stand_in
         As for `modes_win`.
 
     Returns
@@ -52,11 +54,18 @@ def settle(found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, row
     places = (found.latents[kept], found.latent_draws[:, kept])
     choices = tempering.learn(found.posterior, *places, known, plan.seed, offsets)
     doubted = {view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None}
-    modes = modes_win(data, filled, plan, doubted, rows) if doubted else {}
+    modes = modes_win(data, filled, plan, doubted, rows, stand_in) if doubted else {}
     return {view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()}
 
 
-def modes_win(data: Data, filled: Filled, plan: Plan, temperatures: Mapping[str, float], rows: Rows) -> dict[str, bool]:
+def modes_win(
+    data: Data,
+    filled: Filled,
+    plan: Plan,
+    temperatures: Mapping[str, float],
+    rows: Rows,
+    stand_in: Data | None = None,
+) -> dict[str, bool]:
     """Say for which views the modes of rows never seen complete better than the mixture.
 
     Parameters
@@ -70,6 +79,8 @@ def modes_win(data: Data, filled: Filled, plan: Plan, temperatures: Mapping[str,
         Exponents of the mixture, of the views in question.
     rows : callable
         From indices (n,) to scaled data by view, (n, M_v), NaN where missing, and offsets by view.
+    stand_in : tuple over views of tuples of Block, optional
+        Complete Gaussian data for every view, which views that are not Gaussian begin with.
 
     Returns
     -------
@@ -91,10 +102,11 @@ def modes_win(data: Data, filled: Filled, plan: Plan, temperatures: Mapping[str,
         n_rows=trained.shape[0],
     )
     index = trained.numpy()
-    found = fit(take(data, trained, plan.n_rows), lambda r: filled(index if r is None else index[r]), short)
-    shown, offsets = rows(held)
+    own, shown = take(data, trained, plan.n_rows), stand_in and take(stand_in, trained, plan.n_rows)
+    found = fit(own, lambda r: filled(index if r is None else index[r]), short, shown)
+    unseen, offsets = rows(held)
     return {
-        view: _gain(found.posterior, found.latents, v, temperatures[view], shown, offsets) > 0.0
+        view: _gain(found.posterior, found.latents, v, temperatures[view], unseen, offsets) > 0.0
         for v, view in enumerate(plan.names)
         if view in temperatures
     }

@@ -1,0 +1,71 @@
+"""Law: whatever options, views, holes and dimensions are combined, a model fits, places, completes and stays finite."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import bochner as bo
+
+N = 36
+LIKELIHOODS = {
+    "real": "gaussian",
+    "other": "gaussian",
+    "counts": "negative_binomial",
+    "bits": "bernoulli",
+    "kinds": "categorical",
+}
+SETS = (("real",), ("real", "other"), ("counts",), ("real", "counts"), ("real", "counts", "bits", "kinds"))
+CLASSES = (bo.NGMVLVM, bo.AdvisedRFLVM, bo.SRFLVM)
+
+
+def _views():
+    rng = np.random.default_rng(0)
+    psi = np.sin(rng.normal(size=(N, 3)) @ rng.normal(size=(3, 18)))
+    return {
+        "real": psi[:, :6] + 0.1 * rng.normal(size=(N, 6)),
+        "other": psi[:, :5],
+        "counts": rng.poisson(np.exp(1 + psi[:, 6:10])).astype(float),
+        "bits": (psi[:, 10:14] > 0).astype(float),
+        "kinds": np.digitize(psi[:, 14:18], [-0.3, 0.3]).astype(float),
+    }
+
+
+def _joined(names):
+    parts = [_views()[name] for name in names]
+    stops = np.cumsum([part.shape[1] for part in parts])
+    return np.hstack(parts), {n: slice(s - p.shape[1], s) for n, p, s in zip(names, parts, stops, strict=True)}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("noise", ["view", "column"])
+@pytest.mark.parametrize(("dim", "landmarks"), [(2, 20), (14, None)])
+@pytest.mark.parametrize("names", SETS, ids="+".join)
+@pytest.mark.parametrize("holes", [False, True])
+def test_it_fits_places_and_completes(cls, noise, dim, landmarks, names, holes):
+    if noise == "column" and (cls is bo.SRFLVM or "real" not in names):
+        pytest.skip("noise per column is for Gaussian views, and not for Dirichlet process kernels")
+    X, views = _joined(names)
+    Y = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X) if holes else X
+    new = Y[:5].copy()
+    new[0, 1:] = np.nan  # a single entry
+    if len(names) > 1:
+        new[1, views[names[0]]] = np.nan
+    model = cls(
+        dim,
+        views=views,
+        likelihood={name: LIKELIHOODS[name] for name in names},
+        noise=noise,
+        landmarks=landmarks,
+        init="pca",
+        max_iter=2,
+        n_frequencies=8,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two steps do not converge
+        model.fit(Y)
+        found = [model.embedding_, model.transform(new), *model.impute(new, return_std=True), model.score_samples(new)]
+        found += [model.inverse_transform(model.embedding_[:3]), model.sample(3, random_state=0)]
+    for array in found:
+        assert np.isfinite(np.asarray(array, dtype=float)).all()
