@@ -93,3 +93,21 @@ def test_one_observed_entry_is_enough_to_be_fitted():
     full, std = model.impute(X, return_std=True)
     assert np.isfinite(full).all()
     assert (std[np.isnan(X)] > 0).all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_views_of_many_columns_with_scattered_holes_fit_and_complete(monkeypatch, share):
+    monkeypatch.setattr("bochner.inference.holed_posterior._OWN_NUMBERS", 0)  # covariances averaged over columns
+    source = np.random.default_rng(3)
+    X = np.sin(source.normal(size=(90, 2)) @ source.normal(size=(2, 40))) + 0.05 * source.normal(size=(90, 40))
+    Y = np.where(source.random(X.shape) < share, np.nan, X)
+    views = {"a": slice(0, 20), "b": slice(20, 40)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(2, views=views, init="pca", n_frequencies=20, max_iter=60, random_state=0).fit(Y[:70])
+        half = X[70:].copy()
+        half[:, 20:] = np.nan
+        mean, std = model.impute(half, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std[:, 20:] > 0).all()
+    assert np.mean((mean - X[70:])[:, 20:] ** 2) < np.var(X[70:, 20:])

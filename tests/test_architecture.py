@@ -16,9 +16,9 @@ PACKAGE = "bochner"
 FLOORS: dict[str, str] = {
     "F0 foundations": "_typing errors random linalg divergences quadrature",
     "F1 data and numbers": """
-        data.batches data.columns data.sparse data.scaling data.checks data.support data.views data.holes
-        data.table data.csv_files data.array_files data.join data.extras data.frames data.dense data.annotated
-        data.containers data.readers data.arrays data metrics""",
+        data.batches data.columns data.sparse data.scaling data.outliers data.checks data.support data.views
+        data.holes data.table data.csv_files data.array_files data.join data.extras data.frames data.dense
+        data.annotated data.containers data.readers data.arrays data metrics""",
     "F2 kernels": """
         kernels.base kernels.stationary kernels.periodic kernels.spectral_mixture kernels.bivariate
         kernels.dirichlet_process kernels.nonstationary

@@ -5,7 +5,9 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -715,3 +717,17 @@ def test_unfitted_estimators_say_so():
 def test_a_number_of_samples_that_is_none_is_refused(fitted, n_samples):
     with pytest.raises(ValueError, match="n_samples of at least 1, got"):
         fitted.sample(n_samples)
+
+
+def test_arrays_that_may_not_be_written_are_read_without_a_word():
+    source = np.random.default_rng(0)
+    X = np.sin(source.normal(size=(30, 2)) @ source.normal(size=(2, 5)))
+    sparse = sp.csr_array(np.where(X > 0, X, 0.0))
+    for part in (X, sparse.data, sparse.indices, sparse.indptr):
+        part.setflags(write=False)
+    for data in (X, sparse, pd.DataFrame(X)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model = NGMVLVM(1, init=X[:, :1], max_iter=2, n_frequencies=5, random_state=0).fit(data)
+            model.transform(data)
+        assert not [str(w.message) for w in said if "writ" in str(w.message)]

@@ -72,6 +72,32 @@ def test_columns_of_their_own_noise_lose_rows_as_if_they_had_never_been(dim, n):
     assert not torch.allclose(whole.draws[0].mean, left.draws[0].mean)
 
 
+@pytest.mark.parametrize("n", [40, 200])
+def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_would_alone(n):
+    source = generator(6, "leave out")
+    x = torch.randn(1, n, 2, generator=source, dtype=torch.float64)
+    kernel = SpectralMixture().initial(2, 2, source)
+    f = kernel.frequencies(kernel.noise(8, 2, source, "iid")).detach()
+    empty = Draw(f, torch.zeros(f.n_features, 30, dtype=torch.float64), torch.zeros(1))
+    phi = empty.features(x[0])
+    truth = phi @ torch.randn(f.n_features, 30, generator=source, dtype=torch.float64)
+    Y = truth + NOISE**0.5 * torch.randn(truth.shape, generator=source, dtype=torch.float64)
+    Y[torch.rand(Y.shape, generator=source) < 0.3] = math.nan
+    leaving = torch.arange(n // 5)
+    stay = torch.ones(n, dtype=torch.bool).index_fill_(0, leaving, False)
+    exact = _posterior(f, x, Y, torch.arange(30)).draws[0]
+    averaged = Draw(f, exact.mean, exact.covariance.mean(0, keepdim=True))
+    whole = ViewPosterior("a", (averaged,), torch.zeros(30, dtype=torch.int64), Gaussian(NOISE))
+    (left,) = leave_out([whole], x[:, leaving], [Y[leaving]])
+    expected = _posterior(f, x[:, stay], Y[stay], torch.arange(30)).draws[0]
+    new = left.draws[0].covariance[0]
+    assert (new - expected.covariance.mean(0)).norm() < 0.5 * (
+        averaged.covariance[0] - expected.covariance.mean(0)
+    ).norm()
+    unseen, own = phi[leaving], left.draws[0].mean
+    assert (unseen @ (own - expected.mean)).norm() < 0.5 * (unseen @ (exact.mean - expected.mean)).norm()
+
+
 def _by_column(f, draws, Y, groups, noise):
     """The same with one noise variance per column."""
     empty = Draw(f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1))

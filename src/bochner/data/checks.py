@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column, listing
+from bochner.data.outliers import check_magnitudes
 from bochner.data.sparse import check_stored, extremes
 from bochner.errors import DataWarning, InputError, message
 
@@ -93,7 +94,7 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
     Raises
     ------
     InputError
-        For fewer than two rows, an infinite entry, or a view, column or row with nothing observed.
+        For fewer than two rows, an infinite or huge entry, or a view, column or row with nothing observed.
     """
     if X.shape[0] < 2:
         samples = "1 sample" if X.shape[0] == 1 else "0 samples"
@@ -104,7 +105,8 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
     else:
         _check_observed(~np.isnan(X), columns, column_names)
         low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
-    constant = np.flatnonzero(high - low == 0)
+    check_magnitudes(X, columns, column_names)
+    constant = np.flatnonzero(high == low)
     if constant.size:
         places = [f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}" for j in constant]
         text = f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."

@@ -55,7 +55,7 @@ class SparseMatrix:
         """Take over a scipy matrix, compressed by rows."""
         zeros = np.zeros(matrix.shape[1])
         arrays = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
-        starts, positions, values = (torch.from_numpy(np.ascontiguousarray(part)) for part in arrays)
+        starts, positions, values = (torch.from_numpy(np.require(part, requirements=["C", "W"])) for part in arrays)
         middle = torch.from_numpy(np.asarray(zeros if centre is None else centre, dtype=np.float64))
         return cls(starts.to(device), positions.to(device), values.to(device, dtype), middle.to(device, dtype))
 

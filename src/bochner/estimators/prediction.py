@@ -33,7 +33,7 @@ _LOCAL_SCORE_SAMPLES = 64
 
 
 def _digest(values: FloatArray) -> str:
-    return fingerprint([torch.from_numpy(values)], {})
+    return fingerprint([values], {})
 
 
 class PredictionMixin(RowsMixin, TransformerMixin):

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.data.outliers import check_reach
 from bochner.data.sparse import ROWS, canonical, dense_rows
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import InputError, message
@@ -63,9 +64,12 @@ class RowsMixin:
         if sp.issparse(values):
             values = canonical(values)
         if not reset:
-            check_finite(values, self._columns, getattr(self, "feature_names_in_", None))
+            names = getattr(self, "feature_names_in_", None)
+            check_finite(values, self._columns, names)
             own = {view.name: view.likelihood for view in self._fit.posterior}
-            likelihoods.check(values, own, self._columns, getattr(self, "feature_names_in_", None))
+            likelihoods.check(values, own, self._columns, names)
+            real = {view.name: self._columns[view.name] for view in self._fit.posterior if view.local is None}
+            check_reach(values, self._scaling, real, names)
         return values
 
     def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:

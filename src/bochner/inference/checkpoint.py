@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.errors import InputError, message
@@ -23,12 +25,13 @@ from bochner.inference.train import State, Trainer
 SCHEMA = 1
 
 
-def fingerprint(tensors: Iterable[Tensor], settings: dict[str, Any]) -> str:
+def fingerprint(arrays: Iterable[Tensor | NDArray[Any]], settings: dict[str, Any]) -> str:
     """Return a digest of the data and the settings that a run must share to continue another."""
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16)
-    for tensor in tensors:
-        digest.update(str(tuple(tensor.shape)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    for array in arrays:
+        values = array.detach().cpu().numpy() if isinstance(array, Tensor) else array
+        digest.update(str(values.shape).encode())
+        digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()
 
 

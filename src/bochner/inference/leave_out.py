@@ -22,13 +22,16 @@ def leave_out(views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tens
     With B = Phi^T Phi + sigma^2 I, H = Phi_F B^-1 Phi_F^T over the rows F that leave, once for every draw of X over
     which the statistics are a mean, features and data divided by the root of the number of draws,
 
-    B_-F^-1 = B^-1 + B^-1 Phi_F^T (I - H)^-1 Phi_F B^-1,   m_-F = m - B^-1 Phi_F^T (I - H)^-1 (Y_F - Phi_F m).
+    B_-F^-1 = B^-1 + B^-1 Phi_F^T (I - H)^-1 Phi_F B^-1,   m_-F = m - B_-F^-1 Phi_F^T (Y_F - Phi_F m).
 
     Where rows are more than features, the same with the smaller L^T Phi_F^T Phi_F L in the place of H, B^-1 = L L^T:
 
-    B^-1 Phi_F^T (I - H)^-1 = L (I - L^T Phi_F^T Phi_F L)^-1 L^T Phi_F^T.
+    B_-F^-1 - B^-1 = L S (I - S)^-1 L^T,   S = L^T Phi_F^T Phi_F L.
 
-    With noise per column, B_m = Phi^T Phi + sigma_m^2 I differ: the spectrum of Phi^T Phi is found anew.
+    Columns that share an averaged B^-1 but not their holes: a share w of them observe a row that leaves, and the
+    average of their new matrices is the P that solves B^-1 = P - w P phi phi^T P / (1 + phi^T P phi), for every
+    direction that leaves as if it were alone. With noise per column B_m = Phi^T Phi + sigma_m^2 I differ: the spectrum
+    of Phi^T Phi is found anew.
 
     Parameters
     ----------
@@ -57,9 +60,10 @@ def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPos
         phi = scale * draw.features(x)
         for group in range(draw.covariance.shape[0]):
             columns = (view.group_of == group).nonzero()[:, 0]
-            seen = (~y[:, columns[0]].isnan()).nonzero()[:, 0]
+            values = y[:, columns]
+            seen = (~values.isnan().all(dim=1)).nonzero()[:, 0]
             if seen.numel():
-                _group_without(kept, view.noise_variance, group, columns, phi[seen], y[seen][:, columns])
+                _group_without(kept, view.noise_variance, group, columns, phi[seen], values[seen])
         draws.append(kept)
     return replace(view, draws=tuple(draws))
 
@@ -74,9 +78,8 @@ def _group_without(
     """Take rows out of a group of columns of a draw, in place."""
     inverse, mean = draw.covariance[group], draw.mean[:, columns]
     if draw.scales is None or not isinstance(noise_variance, Tensor):
-        change, pull = _change(inverse, phi)
-        draw.mean[:, columns] = mean - pull @ (y - phi @ mean)
-        inverse += change
+        inverse += _gain(inverse, phi, float((~y.isnan()).double().mean()))
+        draw.mean[:, columns] = mean - inverse @ (phi.T @ torch.nan_to_num(y - phi @ mean))
         return
     vectors, scales, noise = inverse, draw.scales[columns], noise_variance[columns, None]
     cross = vectors @ ((vectors.T @ mean) / scales.T) - phi.T @ y
@@ -86,15 +89,22 @@ def _group_without(
     draw.covariance[group] = vectors
 
 
-def _change(inverse: Tensor, phi: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what B^-1 gains without the rows phi (f, K), (K, K), and B^-1 phi^T (I - H)^-1, (K, f)."""
+def _gain(inverse: Tensor, phi: Tensor, share: float) -> Tensor:
+    """Return what B^-1 gains without rows phi (f, K) that this share of the columns observes, (K, K)."""
     few = phi.shape[0] < phi.shape[1]
     half = inverse @ phi.T if few else cholesky(inverse).factor
     small = phi @ half if few else half.T @ (phi.T @ phi) @ half
     leverage, vectors = torch.linalg.eigh(small)
-    leverage, turned = leverage.clamp(max=_MOST_LEVERAGE), half @ vectors
-    if few:
-        pull = (turned / (1.0 - leverage)) @ vectors.T
-        return pull @ half.T, pull
-    gain = (turned * (leverage / (1.0 - leverage))) @ turned.T
-    return gain, (inverse + gain) @ phi.T
+    weight, turned = _weight(leverage.clamp(min=0.0), share), half @ vectors
+    gain: Tensor = (turned * (weight if few else leverage * weight)) @ turned.T
+    return gain
+
+
+def _weight(leverage: Tensor, share: float) -> Tensor:
+    """Return what a direction phi of that leverage h = phi^T B^-1 phi adds: that times B^-1 phi phi^T B^-1."""
+    if share == 1.0:
+        return torch.reciprocal(1.0 - leverage.clamp(max=_MOST_LEVERAGE))
+    rest, odds = 1.0 - share, 1.0 - leverage
+    root = torch.hypot(odds, (4.0 * rest * leverage).sqrt())
+    new = torch.where(odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest))  # phi^T P phi
+    return share * (1.0 + new) / (1.0 + rest * new).square()

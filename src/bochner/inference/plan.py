@@ -111,7 +111,7 @@ class Plan:
             settings.pop(transient)
         settings["likelihoods"] = [(type(own).__name__, own.get_params()) for own in self.likelihoods or ()]
         settings["kernels"] = [(type(k).__name__, k.get_params()) for k in self.kernels]
-        arrays = [torch.from_numpy(s) for s in self.starts if not isinstance(s, str)]
+        arrays = [s for s in self.starts if not isinstance(s, str)]
         # which entries are observed is part of the data: the same values in other rows are another fit
         parts = [part for blocks in data for block in blocks for part in _parts(block)]
         return fingerprint([*arrays, *(part for part in parts if part is not None)], settings)
