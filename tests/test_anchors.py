@@ -21,29 +21,35 @@ from bochner.objectives.statistics import Block
 N, M, H = 40, 9, 6
 
 
-def _model(likelihood, index, dim=2):
+def _model(likelihood, index, dim=2, private=0):
     source = torch.Generator().manual_seed(0)
     x = torch.randn(N, dim, generator=source, dtype=torch.float64)
     f = x @ torch.randn(dim, M, generator=source, dtype=torch.float64)
     Y = (f > 0).double() if isinstance(likelihood, Bernoulli) else torch.poisson(f.clamp(max=2).exp(), generator=source)
     offset = 0.1 * torch.randn(N, generator=source, dtype=torch.float64)
     counts, real = Block.encoded(Y, None, offset), Block.of(f)
-    own = counts.take(index)
-    sites = Sites(likelihood, own.Y, None, own.offset, 2)
+    few = counts.take(index)
+    sites = Sites(likelihood, few.Y, None, few.offset, 2)
     kernels = [SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)]
-    views = [View("counts", kernels[0], likelihood, sites), View("real", kernels[1], Gaussian(0.3))]
+    own = torch.randn(N, private, generator=source, dtype=torch.float64)  # dimensions that one view does not see
+    dims = [range(dim), [*range(private, dim), *range(dim, dim + private)]] if private else [None, None]
+    views = [
+        View("counts", kernels[0], likelihood, sites, dims[0]),
+        View("real", kernels[1], Gaussian(0.3), None, dims[1]),
+    ]
+    x = torch.cat([x, own], dim=1)
     model = LatentVariableModel(GaussianLatents(x, torch.full_like(x, -2.0)), views)
-    return model, ((counts,), (real,)), Anchors(index, ((own,), (real.take(index),)))
+    return model, ((counts,), (real,)), Anchors(index, ((few,), (real.take(index),)))
 
 
 def _draws(model, step=0):
     return draw(model, H, "iid", 0, "test", step)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize(("dim", "private"), [(1, 0), (2, 0), (3, 0), (2, 1)])
 @pytest.mark.parametrize("likelihood", [Bernoulli(), NegativeBinomial(2.0), Poisson()])
-def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, dim):
-    model, data, anchors = _model(likelihood, torch.arange(N), dim)
+def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, dim, private):
+    model, data, anchors = _model(likelihood, torch.arange(N), dim, private)
     with torch.no_grad():
         for step in range(10):  # sites near their fixed point
             absorb(model, elbo(model, data, _draws(model, step)))

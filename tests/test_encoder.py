@@ -112,3 +112,13 @@ def test_embedding_is_transform_and_files_keep_the_encoder(fitted, tmp_path):
     np.testing.assert_array_equal(again.transform(X), fitted.embedding_)
     assert again.get_params()["encoder"] is True
     np.testing.assert_allclose(again.transform(X[7:8])[0], fitted.embedding_[7], atol=1e-6)
+
+
+def test_categories_are_guessed_from_as_their_likelihood_encodes_them():
+    source = np.random.default_rng(0)
+    psi = np.sin(source.normal(size=(60, 2)) @ source.normal(size=(2, 6)))
+    X = np.hstack([psi, np.digitize(psi[:, :3], [-0.4, 0.4])])
+    views, likelihood = {"real": slice(0, 6), "kinds": slice(6, 9)}, {"kinds": "categorical"}
+    options = {"encoder": True, "init": "pca", "max_iter": 10, "n_frequencies": 8, "random_state": 0}
+    model = bo.NGMVLVM(2, views=views, likelihood=likelihood, **options).fit(X)
+    assert np.isfinite(model.transform(X[:5])).all()

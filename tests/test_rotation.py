@@ -96,3 +96,9 @@ def test_the_basis_of_some_rows_gives_a_bound_for_others(dim):
     full, value = _value(x, f, s2, block)[0], _value(x, f, s2, less)[0]
     lost = block.square - float(less.Y.square().sum())
     assert full - lost / (2 * s2.detach()) <= value < full
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 8), (8, 3)])
+def test_a_constant_view_stays_as_it_is(n, m):
+    block = Block.of(torch.zeros(n, m, dtype=torch.float64))
+    assert rotate(((block,),), 0.05, 0)[0][0][0] is block

@@ -248,7 +248,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._encoder = None
         if self.encoder:
             few = training_data.subset(values.shape[0], training_data.fitting(*values.shape), self.seed_)
-            shown = self._split(dense_rows(values, few))
+            rows = self._split(dense_rows(values, few))
+            shown = [view.encode(y) for view, y in zip(self._fit.posterior, rows, strict=True)]
             self._encoder = amortised.learn(shown, self._fit.latents[torch.from_numpy(few)], self.seed_)
         placement = self._place(values, offsets)
         self._remember(values, placement)

@@ -56,7 +56,7 @@ class Encoder:
         Parameters
         ----------
         rows : sequence over views of Tensor of shape (n, M_v), float64
-            Scaled data, NaN where missing.
+            Scaled data, as their likelihoods encode them; NaN where missing.
 
         Returns
         -------
@@ -95,7 +95,7 @@ def learn(rows: Sequence[Tensor], latents: Tensor, seed: int, n_steps: int = _ST
     Parameters
     ----------
     rows : sequence over views of Tensor of shape (N, M_v), float64
-        Scaled data, NaN where missing.
+        Scaled data, as their likelihoods encode them; NaN where missing.
     latents : Tensor of shape (N, D)
         Means of q(X).
     seed : int

@@ -99,11 +99,12 @@ def _turned(block: Block, basis: Tensor) -> Block:
 
 def _basis(block: Block, share: float, seed: int) -> tuple[Tensor | None, float]:
     """Return the leading singular vectors and the share of squares they lose; None if nothing is gained."""
+    if block.square == 0.0:
+        return None, 0.0  # constant columns have no direction
     if isinstance(block.Y, SparseMatrix) and min(block.Y.shape) > _EXACT:
         return None, 0.0  # its products are cut from sparse rows: what rotation would save is small
     squares, basis = _spectrum(block.Y, seed)
-    total = max(block.square, 1e-300)
-    left = 1.0 - squares.cumsum(0) / total  # the share lost with 1, 2, ... columns
+    left = 1.0 - squares.cumsum(0) / max(block.square, 1e-300)  # the share lost with 1, 2, ... columns
     # float32 data have a spectrum that ends in rounding: what lies below it is not signal
     floor = max(share if block.n_columns > _NARROW else 0.0, 10.0 * torch.finfo(block.Y.dtype).eps)
     enough = (left <= floor).nonzero()

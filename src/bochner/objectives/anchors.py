@@ -103,11 +103,11 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
     total = -model.latents.kl()
     for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):
         total = total - kernel_kl(view.kernel).to(x.device)
-        f = view.kernel.frequencies(noise)
+        f, seen = view.kernel.frequencies(noise), view.see(x)
         if view.sites is None:
-            total = total + view_evidence(x, f, view.noise_variance, data[v])
+            total = total + view_evidence(seen, f, view.noise_variance, data[v])
         else:
-            total = total + _view_value(x, f.to(x.dtype), view, data[v][0], anchors.data[v][0], anchors.index)
+            total = total + _view_value(seen, f.to(x.dtype), view, data[v][0], anchors.data[v][0], anchors.index)
     return total
 
 
