@@ -2,6 +2,7 @@
 
 import logging
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -232,3 +233,16 @@ def test_dirichlet_process_kernels_have_one_noise_per_view():
     text = r"Expected noise='view' with Dirichlet process kernels, got noise='column'\. Leave noise='view', or fit Adv"
     with pytest.raises(InputError, match=text):
         SRFLVM(**QUICK, noise="column").fit(np.random.default_rng(0).normal(size=(20, 4)))
+
+
+def test_wide_views_of_own_noise_stand_beside_counts():
+    source = np.random.default_rng(0)
+    psi = np.sin(source.normal(size=(8, 2)) @ source.normal(size=(2, 14)))
+    X = np.hstack([psi[:, :12], source.poisson(np.exp(psi[:, 12:]))])  # more columns than rows: stand-ins would rotate
+    views = {"real": slice(0, 12), "counts": slice(12, 14)}
+    options = {"init": "pca", "max_iter": 3, "n_frequencies": 5, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(1, views=views, likelihood={"counts": "poisson"}, noise="column", **options).fit(X)
+    assert model.noise_variance_["real"].shape == (12,)
+    assert np.isfinite(model.embedding_).all()

@@ -23,6 +23,8 @@ from bochner.inference.race import Race
 from bochner.inference.rotation import rotate
 from bochner.inference.train import State, Trainer
 from bochner.inference.warm import without_holes
+from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.anchors import Anchors
 from bochner.objectives.elbo import Data
@@ -67,7 +69,7 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
     rotated, rotation = rotate(chosen, plan.truncation, plan.seed, plan.likelihoods)
     shown = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
     # stand-ins of a hundred rotated columns say as much as those of all
-    shown = None if shown is None else rotate(shown, plan.truncation, plan.seed)[0]
+    shown = None if shown is None else rotate(shown, plan.truncation, plan.seed, _as_gaussian(plan))[0]
     whole, here = _on_landmarks(filled, plan, index)
     race = Race(rotated, whole, here, shown or without_holes(chosen, whole, plan))
     try:
@@ -101,6 +103,12 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
     if len(posterior) > 1:
         draws = torch.stack(model.latents.draws(_n_latent_draws(model), plan.seed)).double().cpu()
     return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped), draws)
+
+
+def _as_gaussian(plan: Plan) -> list[Likelihood]:
+    """Return the likelihoods of the views' stand-ins: their own where they are Gaussian already."""
+    given = plan.likelihoods or (Gaussian(),) * len(plan.kernels)
+    return [own if isinstance(own, Gaussian) else Gaussian() for own in given]
 
 
 def _on_landmarks(filled: Filled, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
