@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from sklearn.base import clone
 
 import bochner as bo
@@ -372,3 +373,16 @@ def test_no_warning_for_rows_of_a_view_of_counts():
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)
         model.transform(X)
+
+
+@pytest.mark.parametrize("cls", [bo.NGMVLVM, bo.SRFLVM])
+def test_poisson_counts_far_more_scattered_than_poisson_keep_the_bound_finite(cls):
+    source = np.random.default_rng(0)
+    psi = 4.0 + 1.5 * np.sin(source.normal(size=(80, 2)) @ source.normal(size=(2, 12)))
+    X = source.poisson(np.exp(psi) * source.gamma(0.3, 1 / 0.3, size=psi.shape)).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = cls(2, likelihood="poisson", init="pca", n_frequencies=16, max_iter=120, random_state=0).fit(X)
+    columns_alone = scipy.stats.poisson.logpmf(X, X.mean(axis=0)).sum()
+    assert np.isfinite(model.elbo_history_).all()
+    assert model.elbo_ > columns_alone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomi
 from bochner.likelihoods.base import LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
-from bochner.objectives.entries import Pass
 from bochner.objectives.local import local_evidence
 from bochner.objectives.statistics import Block
 from bochner.random import generator
@@ -247,15 +245,30 @@ def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
 def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():
     psi = torch.tensor([[-20.0, 0.0, 3.0, 6.0, 30.0]], dtype=torch.float64)
     y, variance = torch.full_like(psi, 400.0), torch.full_like(psi, 0.1)
-    every = SimpleNamespace(masked=lambda part: part)
     steps = {}
     for bound in ("tilted", "polya-gamma"):
         own = NegativeBinomial(5.0, bound=bound)
         slopes = own.slopes(y, psi, variance)
-        precision, pull = Pass(None, psi, variance, slopes, own.reach).sites(every)
+        precision, slope = own.site(y, psi, variance, slopes)
         assert bool((precision >= -2.0 * slopes.d_variance).all())
-        steps[bound] = (pull / precision - psi).abs()
+        assert bool((slope == slopes.d_mean).all())
+        steps[bound] = (slope / precision).detach().abs()
     assert float(steps["tilted"].max()) <= 2.0 + 1e-9
     # its bound is quadratic: every step is safe, however long
-    assert NegativeBinomial(5.0).reach == math.inf
     assert float(steps["polya-gamma"].max()) > 2.0
+
+
+@pytest.mark.parametrize("count", [0.0, 7.0, 1e6])
+def test_sites_of_poisson_counts_touch_but_far_from_the_count(count):
+    own, poisson = math.log(count + 0.5), Poisson()
+    psi = own + torch.tensor([[-300.0, -30.0, -3.5, 0.0, 1.0, 4.0, 40.0, 300.0]], dtype=torch.float64)
+    y, variance = torch.full_like(psi, count), torch.full_like(psi, 0.1)
+    slopes = poisson.slopes(y, psi, variance)
+    precision, slope = poisson.site(y, psi, variance, slopes)
+    near = (psi > own - 4.0) & (psi < own + 4.5)
+    torch.testing.assert_close(slope[near], slopes.d_mean[near])
+    torch.testing.assert_close(precision[near], -2.0 * slopes.d_variance[near])
+    asked = psi + slope / precision
+    assert bool((asked <= psi + 2.0 + 1e-9)[psi < own - 4.0].all())
+    assert bool((asked < own + 5.0)[psi > own].all())
+    assert float(precision.max()) <= (count + 0.5) * math.exp(5.0) + 1e-6

@@ -58,7 +58,7 @@ def condition(
         entries = _repeated(entries, len(latents))
         for _ in range(_SWEEPS if anchors is None else _FEWER_SWEEPS):
             found = local_pass(features, likelihood, entries, _TOLERANCE)
-            precision, pull = found.sites(entries)
+            precision, pull = found.sites(entries, likelihood)
             entries = replace(entries, precision=precision, pull=pull)
         mean[:, entries.columns.cpu()] = found.weights.mean.double().cpu()
         covariance[g] = found.weights.covariance[0].double().cpu()

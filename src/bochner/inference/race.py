@@ -16,7 +16,7 @@ from bochner.inference.fold import STEPS as FOLD_STEPS
 from bochner.inference.fold import fold
 from bochner.inference.initialise import FloatArray, components, folded, model_from, start
 from bochner.inference.mixture import sweeps
-from bochner.inference.plan import Plan, Start, evaluate
+from bochner.inference.plan import SWEEPS, Plan, Start, evaluate
 from bochner.inference.private import kept, split_start, wide_start
 from bochner.inference.progress import progress_bar
 from bochner.inference.spectra import match_spectrum
@@ -74,7 +74,7 @@ class Race:
             few = trainer.state.decay_from is None
             n_frequencies = plan.early_frequencies if few else plan.n_frequencies
             draws = draw(model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget)
-            bound = elbo(model, self.data, draws)
+            bound = elbo(model, self.data, draws, n_sweeps=SWEEPS)
             absorb(model, bound)
             if step % REGROUP_STEPS == 0:
                 regroup(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -53,15 +52,32 @@ class LocalLikelihood(Likelihood, ABC):
     ----------
     support : {"positive", "binary", "trials", "counts", "categories"}
         What an entry can be; anything else is refused with view, row, column and value.
+    extra_sweeps : int
+        Times that sites are brought up to date in a step beyond what other likelihoods take.
     """
 
     support: ClassVar[str]
+    extra_sweeps: ClassVar[int] = 0
     shares_curvature: bool = False
 
-    @property
-    def reach(self) -> float:
-        """How far from psi a site may ask it to go; infinite where the bound is quadratic and every step is safe."""
-        return math.inf
+    def site(self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return the precision of every entry's site and its slope at the mean: those with which its bound touches.
+
+        A step of Newton's, which is safe where the bound is quadratic; a likelihood whose is not says how far it goes.
+
+        Parameters
+        ----------
+        y, mean, variance : Tensor of shape (n, m)
+            Of psi under q.
+        slopes : Slopes
+            There.
+
+        Returns
+        -------
+        precision, slope : Tensor of shape (n, m)
+            Of exp(slope (psi - mean) - precision (psi - mean)^2 / 2).
+        """
+        return -2.0 * slopes.d_variance, slopes.d_mean
 
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002 - for those that learn
         """Return a likelihood of this kind for the data of a view, its parameters where training starts.

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from bochner.errors import InputError, message
 
+# How far the site of an entry may ask its log mean to go: a factor of e^2.
+REACH = 2.0
 _BISECTIONS = 40
 
 SizeFactors = Literal["total"] | None

@@ -13,6 +13,7 @@ from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods import polya_gamma, tilted
 from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
 from bochner.likelihoods.counts import (
+    REACH,
     SizeFactors,
     check_size_factors,
     log_normalised,
@@ -156,10 +157,12 @@ class NegativeBinomial(LocalLikelihood):
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 
-    @property
-    def reach(self) -> float:
-        """A factor of e^2 in the mean, for the tilted bound."""
-        return 2.0 if self.bound == "tilted" else math.inf
+    def site(self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:
+        """Return sites that ask for no more than a factor of e^2 in the mean, under the tilted bound."""
+        if self.bound != "tilted":
+            return super().site(y, mean, variance, slopes)
+        # an entry that is far below its data has no curvature to say how far to go
+        return torch.maximum(-2.0 * slopes.d_variance, slopes.d_mean.abs() / REACH), slopes.d_mean
 
     def first(self, y: Tensor, mean: Tensor) -> Tensor:
         """Return log(y + 1/2) for the tilted bound: its steps from there do not overshoot."""

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 
 from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
-from bochner.likelihoods.counts import SizeFactors, check_size_factors, log_normalised, log_rate
+from bochner.likelihoods.counts import REACH, SizeFactors, check_size_factors, log_normalised, log_rate
+
+# Log means beyond this count as if they were this, in single precision: no data ask for them, but fits on their way do.
+_MOST = 60.0
+# Sites do not touch where the log mean is so much below or above that of the entry's own count.
+_BELOW, _ABOVE = 4.0, 5.0
 
 
 class Poisson(LocalLikelihood):
@@ -24,6 +29,7 @@ class Poisson(LocalLikelihood):
 
     name: ClassVar[str] = "poisson"
     support: ClassVar[str] = "counts"
+    extra_sweeps: ClassVar[int] = 1  # e^psi punishes what fresh spectra put too high; the other bounds are about linear
 
     def __init__(self, size_factors: SizeFactors = None) -> None:
         super().__init__(size_factors=size_factors)
@@ -63,17 +69,35 @@ class Poisson(LocalLikelihood):
         """Return log(1 + y / size)."""
         return log_normalised(Y, offset)
 
+    def site(self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return sites that touch, but for entries far from their counts.
+
+        Far below there is no curvature to say how far to go: by a factor of e^2 in the mean. Far above an entry would
+        outweigh all others: its site is laid nearer to its count.
+        """
+        own = (y + 0.5).log()
+        point, exponent = torch.minimum(mean, own + _ABOVE), torch.minimum(mean + 0.5 * variance, own + _ABOVE)
+        rate = exponent.exp()
+        precision = torch.where(exponent < own - _BELOW, torch.maximum(rate, (y - rate).abs() / REACH), rate)
+        return precision, y - rate + precision * (point - mean)
+
     def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:  # noqa: ARG002
         """Return E log p(y | psi) and its slopes."""
-        rate = (mean + 0.5 * variance).exp()
+        rate = _rate(mean, variance)
         constant = (y.double() + 1.0).lgamma().to(mean.dtype)
         return Slopes(y * mean - rate - constant, y - rate, -0.5 * rate)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:  # noqa: ARG002
         """Return the second derivatives."""
-        rate = (mean + 0.5 * variance).exp()
+        rate = _rate(mean, variance)
         return Curvatures(-rate, -0.5 * rate, -0.25 * rate)
 
     def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return (y, psi) and (1, -e^(psi + variance/2))."""
-        return (y, mean), (torch.ones_like(y), -(mean + 0.5 * variance).exp())
+        return (y, mean), (torch.ones_like(y), -_rate(mean, variance))
+
+
+def _rate(mean: Tensor, variance: Tensor) -> Tensor:
+    """Return E e^psi, psi ~ N(mean, variance)."""
+    exponent = mean + 0.5 * variance
+    return (exponent.clamp(max=_MOST) if exponent.dtype == torch.float32 else exponent).exp()

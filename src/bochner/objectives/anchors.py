@@ -71,7 +71,7 @@ def anchored_entries(
     entries = Entries.of(sites, anchors, columns)
     for _ in range(n_sweeps):
         found = local_pass(own, likelihood, entries, _TOLERANCE)
-        precision, pull = found.sites(entries)
+        precision, pull = found.sites(entries, likelihood)
         entries = replace(entries, precision=precision, pull=pull)
     total = sites.intercept[entries.columns].expand(block.Y.shape[0], -1)
     if block.offset is not None:
@@ -83,7 +83,7 @@ def anchored_entries(
         total=total,
         scale=1.0,
     )
-    precision, pull = local_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(every)
+    precision, pull = local_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(every, likelihood)
     return replace(every, precision=precision, pull=pull)
 
 

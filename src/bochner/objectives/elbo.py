@@ -155,7 +155,7 @@ def elbo(
     chunk_rows, reduce
         As in ``view_evidence``, of Gaussian views.
     n_sweeps : int
-        As in ``local_evidence``, of the others.
+        As in ``local_evidence``, of the others: views that draw columns take one, and steep likelihoods one more.
 
     Returns
     -------
@@ -176,7 +176,8 @@ def elbo(
             slacks.append(0.0)
         else:
             likelihood = cast(LocalLikelihood, view.likelihood)
-            local = local_evidence(seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=n_sweeps)
+            times = (n_sweeps if columns is None else 1) + likelihood.extra_sweeps
+            local = local_evidence(seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=times)
             values.append(local.value)
             updates.append(local.update)
             slacks.append(local.slack)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -79,19 +78,13 @@ class Pass:
     latent: Tensor
     variance: Tensor
     slopes: Slopes
-    reach: float
 
-    def sites(self, entries: Entries) -> tuple[Tensor, Tensor]:
-        """Return precision and pull where each entry's bound touches: -2 d_variance, d_mean + precision psi.
-
-        A step of Newton's, which is safe where the bound is quadratic. Elsewhere the likelihood says how far it may ask
-        psi to go: an entry that is far below its data has no curvature to say it.
-        """
-        weight = -2.0 * self.slopes.d_variance
-        if math.isfinite(self.reach):
-            weight = torch.maximum(weight, self.slopes.d_mean.abs() / self.reach)
-        precision = entries.masked(weight)
-        return precision, entries.masked(self.slopes.d_mean) + precision * self.latent
+    def sites(self, entries: Entries, likelihood: LocalLikelihood) -> tuple[Tensor, Tensor]:
+        """Return precision and pull on phi(x)^T a, which psi is but for intercept and offset."""
+        mean = entries.total + self.latent
+        precision, slope = likelihood.site(entries.y, mean, self.variance, self.slopes)
+        precision = entries.masked(precision)
+        return precision, entries.masked(slope) + precision * self.latent
 
 
 def local_pass(
@@ -104,4 +97,4 @@ def local_pass(
     # counts in the thousands leave variances below single precision's rounding
     variance = weights.spread(quadratic_forms(features, weights.covariance)).clamp(min=0.0)
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
-    return Pass(weights, latent, variance, slopes, likelihood.reach)
+    return Pass(weights, latent, variance, slopes)

@@ -154,7 +154,7 @@ class _LocalEvidence(torch.autograd.Function):
         features = torch.cat([trace.features for trace in traces], dim=1) if len(traces) > 1 else traces[0].features
         for _ in range(n_sweeps):
             found = local_pass(features, likelihood, entries, tol)
-            precision, pull = found.sites(entries)
+            precision, pull = found.sites(entries, likelihood)
             entries = replace(entries, precision=precision, pull=pull)
         some = _some_rows(features, entries)
         slack = entries.scale * slack_of(likelihood, found, entries, some)
