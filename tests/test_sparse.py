@@ -99,6 +99,7 @@ def test_leading_components_are_those_of_the_centred_matrix():
     wanted = np.linalg.svd(X - X.mean(0), compute_uv=False)[: found.shape[1]]
     np.testing.assert_allclose(np.sqrt((found**2).sum(0)), wanted, rtol=1e-6)
     np.testing.assert_array_equal(leading(sp.csr_array([[1.0, 2.0]]), 0), [[1.0, 2.0]])
+    np.testing.assert_array_equal(leading(sp.csr_array(np.full((4, 5), 1e6)), 0), np.zeros((4, 1)))
 
 
 def test_functions_that_keep_zeros_are_applied_row_by_row():

@@ -178,6 +178,9 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
     count = min(_COMPONENTS, min(X.shape) - 1)
     if count < 1:
         return np.asarray(X.toarray(), dtype=np.float64)
+    low, high = extremes(X)
+    if bool((low == high).all()):
+        return np.zeros((X.shape[0], 1))  # ARPACK needs a direction
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # columns without variance
         scores = PCA(count, svd_solver="arpack", random_state=seed % 2**32).fit_transform(X.astype(np.float64))
