@@ -7,6 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 import bochner as bo
+from bochner.data.outliers import check_magnitudes
+from bochner.data.sparse import extremes
 from bochner.errors import DataWarning, InputError
 
 
@@ -30,6 +32,13 @@ def test_a_code_for_missing_values_is_named(code):
         DataWarning, match=rf"2 entries of {code:g}".replace("+", r"\+") + r" \(view 'x', row 3, column 2\)"
     ):
         bo.NGMVLVM(init="pca", max_iter=2, n_frequencies=5, random_state=0).fit(X)
+
+
+def test_a_code_is_found_among_many_rows():
+    X = np.tile(table().astype(np.float32), (200, 1))
+    X[11_111, 5] = -9999
+    with pytest.warns(DataWarning, match=r"1 entry of -9999 \(view 'x', row 11111, column 5\): 1.5e\+04 deviations"):
+        check_magnitudes(X, extremes(X), {"x": np.arange(8)})
 
 
 def test_values_that_are_merely_large_are_not_named():

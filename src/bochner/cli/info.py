@@ -10,6 +10,7 @@ from bochner.cli.data import MODEL_FILE, load_model, parse_by_view
 from bochner.cli.fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column
 from bochner.data.readers import EXTENSIONS, read
+from bochner.data.sparse import extremes
 from bochner.data.table import Table
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
@@ -44,7 +45,7 @@ def describe_data(table: Table) -> dict[str, Any]:
     """Summarise data before they are fitted."""
     X, names = table.X, table.column_names
     missing, infinite = np.isnan(X), np.isinf(X)
-    shown = np.where(missing, np.inf, X).min(axis=0) == np.where(missing, -np.inf, X).max(axis=0)
+    low, high = extremes(X)
     views = table.views or {"x": slice(0, X.shape[1])}
     return {
         "rows": X.shape[0],
@@ -54,7 +55,7 @@ def describe_data(table: Table) -> dict[str, Any]:
         "labels": table.labels is not None,
         "missing_share": float(missing.mean()),
         "infinite_entries": int(infinite.sum()),
-        "constant_columns": [describe_column(int(j), names) for j in np.flatnonzero(shown)],
+        "constant_columns": [describe_column(int(j), names) for j in np.flatnonzero(low == high)],
         "empty_columns": [describe_column(int(j), names) for j in np.flatnonzero(missing.all(axis=0))],
         "empty_rows": int(missing.all(axis=1).sum()),
         "views": {view: _describe_view(missing[:, own]) for view, own in views.items()},

@@ -100,12 +100,10 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
         samples = "1 sample" if X.shape[0] == 1 else "0 samples"
         raise InputError(message("at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"))
     check_finite(X, columns, column_names)
-    if sp.issparse(X):
-        low, high = extremes(X)
-    else:
+    if not sp.issparse(X):
         _check_observed(~np.isnan(X), columns, column_names)
-        low, high = np.nanmin(X, axis=0), np.nanmax(X, axis=0)
-    check_magnitudes(X, columns, column_names)
+    low, high = extremes(X)
+    check_magnitudes(X, (low, high), columns, column_names)
     constant = np.flatnonzero(high == low)
     if constant.size:
         places = [f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}" for j in constant]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
 
+from bochner.data.batches import chunks
 from bochner.data.columns import ColumnNames, FloatArray, IntArray, columns_of, describe_column
 from bochner.data.scaling import Scaling
 from bochner.data.sparse import extremes
@@ -17,17 +19,26 @@ from bochner.errors import DataWarning, InputError, message
 _LARGEST = 1e100
 # A view's extreme value that many deviations of the other entries away from their mean, in few entries, is said.
 _DEVIATIONS, _FEW = 300.0, 0.05
+# Rows in which a view is looked at first, and that are held at once.
+_SAMPLED, _ROWS = 1000, 4096
 # Scaled entries beyond this cannot be placed: their squares leave nothing of the other entries.
 _FARTHEST = 1e8
 
 
-def check_magnitudes(X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+def check_magnitudes(
+    X: FloatArray,
+    ends: tuple[FloatArray, FloatArray],
+    columns: Mapping[str, IntArray],
+    column_names: ColumnNames = None,
+) -> None:
     """Refuse entries that cannot be squared; name those so far from the rest of their view that they are all it is.
 
     Parameters
     ----------
     X : ndarray of float or scipy sparse array, shape (N, M)
         NaN = missing; finite otherwise, with an observed entry in every column.
+    ends : pair of ndarray, shape (M,)
+        The least and the largest value of every column.
     columns : mapping of str to ndarray of int
     column_names : sequence of str, shape (M,), optional
 
@@ -36,17 +47,16 @@ def check_magnitudes(X: FloatArray, columns: Mapping[str, IntArray], column_name
     InputError
         Naming view, row, column and value.
     """
-    low, high = _extremes(X)
     for view, own in columns.items():
-        for ends, pick in ((low, np.argmin), (high, np.argmax)):
-            column = int(own[pick(ends[own])])
-            value = float(ends[column])
+        for end, pick in zip(ends, (np.argmin, np.argmax), strict=True):
+            column = int(own[pick(end[own])])
+            value = float(end[column])
             if abs(value) > _LARGEST:
                 do = "correct the value, write NaN if it is missing, or change the unit"
                 got = f"{value:g} in {_place(X, view, column, value, column_names)}"
                 raise InputError(message(f"numbers of at most {_LARGEST:g} in size", got, do))
-            if not sp.issparse(X):
-                _warn_of_codes(columns_of(X, own), value, _place(X, view, column, value, column_names))
+            if not sp.issparse(X) and (said := _code(X, own, value)):
+                _warn(said, value, _place(X, view, column, value, column_names))
 
 
 def check_reach(
@@ -68,8 +78,8 @@ def check_reach(
     InputError
         Naming view, row, column and value.
     """
-    for ends in _extremes(X):
-        far = np.abs(ends.astype(np.float64) / scaling.scale - scaling.centre / scaling.scale)
+    for ends in extremes(X):
+        far = np.abs(scaling.apply(ends.astype(np.float64)[None])[0])
         for view, own in columns.items():
             if not (far[own] > _FARTHEST).any():
                 continue
@@ -79,29 +89,48 @@ def check_reach(
             raise InputError(message(want, got, "correct the value, or write NaN if it is missing"))
 
 
-def _extremes(X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the largest value of every column; NaN where nothing is observed."""
-    return extremes(X) if sp.issparse(X) else (np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0))
-
-
 def _place(X: FloatArray, view: str, column: int, value: float, column_names: ColumnNames) -> str:
     (rows,) = (X[:, [column]] == value).nonzero()[:1] if sp.issparse(X) else np.nonzero(X[:, column] == value)
     row = int(rows[0])
     return f"view {view!r}, row {row}, {describe_column(column, column_names)}"
 
 
-def _warn_of_codes(values: FloatArray, value: float, place: str) -> None:
-    own = values == value
-    rest = values[~own & ~np.isnan(values)].astype(np.float64)
-    count, deviation = int(own.sum()), float(rest.std()) if rest.size else 0.0
-    if deviation == 0.0 or count > _FEW * (count + rest.size):
-        return
-    far = abs(value - float(rest.mean())) / deviation
-    if far > _DEVIATIONS:
-        entries = "1 entry" if count == 1 else f"{count:,} entries"
-        warnings.warn(
-            f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which hardly counts "
-            "beside it. If that is a code for a missing value, write NaN; if not, clip it or take logarithms.",
-            DataWarning,
-            stacklevel=3,
-        )
+def _code(X: FloatArray, own: IntArray, value: float) -> tuple[int, float] | None:
+    """Return how many entries of a view have that value and how far it lies from the others, if few do and too far."""
+    step = max(1, X.shape[0] // _SAMPLED)
+    *_, deviations = _away(X[::step], own, value)
+    if deviations <= 0.5 * _DEVIATIONS:
+        return None  # a sample tells, as it does of almost every view
+    same, count, deviations = _away(X, own, value)
+    return (same, deviations) if deviations > _DEVIATIONS and same <= _FEW * (same + count) else None
+
+
+def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
+    """Count the entries of a view with that value and the others; return how many deviations these are away from it.
+
+    NaN where all others are equal, or there are none.
+    """
+    same = count = 0
+    total = square = pivot = 0.0
+    for rows in chunks(X.shape[0], _ROWS):
+        values = columns_of(X[rows], own)
+        seen = values[~np.isnan(values)]
+        rest = seen[seen != value].astype(np.float64)
+        same, pivot = same + seen.size - rest.size, pivot if count or not rest.size else float(rest.mean())
+        rest -= pivot  # squares of what all have in common would cancel
+        count, total, square = count + rest.size, total + float(rest.sum()), square + float(rest @ rest)
+    if not count:
+        return same, 0, math.nan
+    deviation = math.sqrt(max(square / count - (total / count) ** 2, 0.0))
+    return same, count, abs(value - pivot - total / count) / deviation if deviation > 0.0 else math.nan
+
+
+def _warn(said: tuple[int, float], value: float, place: str) -> None:
+    count, far = said
+    entries = "1 entry" if count == 1 else f"{count:,} entries"
+    warnings.warn(
+        f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which hardly counts "
+        "beside it. If that is a code for a missing value, write NaN; if not, clip it or take logarithms.",
+        DataWarning,
+        stacklevel=4,
+    )

@@ -154,7 +154,9 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
 
 
 def extremes(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the least and the largest value of every column, zeros that are not stored included."""
+    """Return the least and the largest value of every column; zeros that are not stored count, NaN do not."""
+    if isinstance(X, np.ndarray):
+        return np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
     return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
 
 

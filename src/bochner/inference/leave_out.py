@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -56,7 +57,7 @@ def leave_out(views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tens
 def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPosterior:
     draws = []
     for draw in view.draws:
-        kept = Draw(draw.frequencies, draw.mean.clone(), draw.covariance.clone(), _clone(draw.scales))
+        kept = copy.deepcopy(draw)
         phi = scale * draw.features(x)
         for group in range(draw.covariance.shape[0]):
             columns = (view.group_of == group).nonzero()[:, 0]
@@ -66,10 +67,6 @@ def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPos
                 _group_without(kept, view.noise_variance, group, columns, phi[seen], values[seen])
         draws.append(kept)
     return replace(view, draws=tuple(draws))
-
-
-def _clone(scales: Tensor | None) -> Tensor | None:
-    return None if scales is None else scales.clone()
 
 
 def _group_without(

@@ -186,8 +186,7 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
         best = value.reshape(n, n_modes).amax(1)[rows]
         twin = _twins(x.reshape(n, n_modes, dim), value.reshape(n, n_modes), hessian.reshape(n, n_modes, dim, dim))
         near = ((value > best - 2.0 * _HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[:, 0]
-        if near.numel():  # of no row, where no value is a number
-            x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
+        x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
         x, value, hessian = x[twin], value[twin], hessian[twin]
     covariance = _positive_inverse(-hessian)
     evidence = (value + 0.5 * torch.linalg.slogdet(covariance)[1]).reshape(n, n_modes)

@@ -178,9 +178,9 @@ def evaluate(
 ) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard error.
 
-    With a budget, views that are not Gaussian draw columns as in training and their sites stay as they are; without,
-    every column counts and sites follow each draw. What training maximised decides between starts; the bound that is
-    stated is not ``weighted``.
+    With a budget, views that are not Gaussian draw columns as in training; without, every column counts. Sites
+    follow each draw: two sweeps of all columns, one of some of them. What training maximised decides between starts;
+    the bound that is stated is not ``weighted``.
     """
     if n_draws is None:
         dear = any(view.sites is not None for view in model.views) or any(b.sizes for blocks in data for b in blocks)

@@ -127,7 +127,7 @@ def quadratic_of(view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int
     if not shared and stays_factored(view, dim):
         counts = weights.new_zeros(weights.shape[0], draw.covariance.shape[0])
         counts.index_add_(1, view.group_of, weights)
-        return Factored(draw.mean, weights / s2.to(weights), draw.covariance, counts)
+        return Factored(draw.mean, weights / s2, draw.covariance, counts)
     outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T if shared else _outer(draw.mean, s2, seen)
     quadratic = outer.add_(draw.summed(weights, view.group_of))
     return Shared(quadratic[0]) if shared else Own(quadratic)

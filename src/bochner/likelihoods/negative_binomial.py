@@ -52,9 +52,9 @@ class NegativeBinomial(LocalLikelihood):
         "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
     bound : {"auto", "polya-gamma", "tilted"}, default="auto"
         Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts are many times r it
-        takes an entry for more than it says; r is at most 100. "tilted" is tight there and far better, but nothing
-        keeps its steps from going astray: compare ``score``. "auto": "tilted" where the mean count is more than ten
-        times the dispersion that moments give.
+        takes an entry for more than it says; r is at most 100. "tilted" is tight there and far better; a step asks for
+        at most a factor e^2 in a mean, but may lower the bound: compare ``score``. "auto": "tilted" where the mean
+        count is more than ten times the dispersion that moments give.
 
     Raises
     ------
