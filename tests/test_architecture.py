@@ -45,7 +45,8 @@ FLOORS: dict[str, str] = {
         inference.leave_out inference.completion inference.tempering inference.held_out inference.calibration
         inference.diagnose inference.adam inference.train inference.coordinate inference.mixture inference.spectra
         inference.files inference.checkpoint inference.progress inference.plan inference.simple inference.fold
-        inference.rotation inference.landmarks inference.warm inference.race inference.fit inference.trial
+        inference.rotation inference.landmarks inference.warm inference.race
+        inference.withheld inference.fit inference.trial
         inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """

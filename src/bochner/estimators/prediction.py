@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.errors import InputError, message
-from bochner.estimators import warn
+from bochner.estimators import likelihoods, warn
 from bochner.estimators.rows import RowsMixin
 from bochner.inference import completion, predict
 from bochner.inference.checkpoint import fingerprint
@@ -91,6 +91,14 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         return placed[1] if known and placed is not None else None
 
     # -- data from latents -------------------------------------------------------------------------------------
+
+    @property
+    def predictive_noise_variance_(self) -> dict[str, Any]:
+        """Noise variance of the entries that Gaussian views predict, original units squared."""
+        gaussian = [view for view in self._fit.posterior if view.local is None]
+        scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
+        found = {v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise for v in gaussian}
+        return {name: likelihoods.plain_noise(own, scales[name]) for name, own in found.items()}
 
     def inverse_transform(self, Z: ArrayLike, return_std: bool = False, interval: float | None = None) -> Any:
         """Decode latents.

@@ -23,6 +23,7 @@ from bochner.inference.race import Race
 from bochner.inference.rotation import rotate
 from bochner.inference.train import State, Trainer
 from bochner.inference.warm import without_holes
+from bochner.inference.withheld import noisier, withhold
 from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel
@@ -66,12 +67,14 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
     checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.digest(data))
     index = None if plan.landmarks is None else landmarks.choose(data, plan.n_rows, plan.landmarks, plan.seed)
     chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
-    rotated, rotation = rotate(chosen, plan.truncation, plan.seed, plan.likelihoods)
+    held = withhold(chosen, plan.n_rows if index is None else index.shape[0], plan.seed, none=stand_in is not None)
+    rotated, rotation = rotate(held.data, plan.truncation, plan.seed, plan.likelihoods)
     shown = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
     # stand-ins of a hundred rotated columns say as much as those of all
     shown = None if shown is None else rotate(shown, plan.truncation, plan.seed, _as_gaussian(plan))[0]
     whole, here = _on_landmarks(filled, plan, index)
-    race = Race(rotated, whole, here, shown or without_holes(chosen, whole, plan))
+    whole = functools.cache(held.filled(whole, plan.seed))
+    race = Race(rotated, whole, here, shown or without_holes(held.data, whole, plan))
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)
@@ -83,6 +86,7 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
         trainer.restore_best()
         warnings.warn(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning, stacklevel=3)
     model, report = trainer.module, None
+    excess = held.excess(functools.partial(_posterior, model, held.data, plan, n_draws=1), _means(model))
     anchors: Anchors | None = None
     if index is not None and stand_in is not None:
         anchors = Anchors(index.to(plan.device), chosen)
@@ -95,13 +99,11 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
             model, report = _on_all_rows(model, every, rotated, index, plan, joint=stopped != "interrupted")
         n_draws = _FEW_DRAWS if plan.n_rows > _MANY_ROWS else None
         value, error = evaluate(model, data, plan, "final", n_draws=n_draws, weighted=False)
-    latents = model.latents.mean.detach().double().cpu()
-    kernels = tuple(view.kernel.cpu() for view in model.views)
-    posterior, history = _posterior(model, data, plan, anchors), list(trainer.state.history)
+    latents, kernels = _means(model), tuple(view.kernel.cpu() for view in model.views)
+    posterior, history = noisier(_posterior(model, data, plan, anchors), excess), list(trainer.state.history)
     found = (posterior, latents, kernels, value, error, history, stopped, list(race.results))
-    draws = None  # one view: no view to complete, and no row to leave out for that
-    if len(posterior) > 1:
-        draws = torch.stack(model.latents.draws(_n_latent_draws(model), plan.seed)).double().cpu()
+    # one view: no view to complete, and no row to leave out for that
+    draws = _latent_draws(model, plan) if len(posterior) > 1 else None
     return Fit(*found, list(trainer.state.blocks), report, list(rotation.dropped), draws)
 
 
@@ -164,18 +166,30 @@ def _train(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[Lat
 
 
 def _posterior(
-    model: LatentVariableModel, data: Data, plan: Plan, anchors: Anchors | None = None
+    model: LatentVariableModel,
+    data: Data,
+    plan: Plan,
+    anchors: Anchors | None = None,
+    n_draws: int = _POSTERIOR_DRAWS,
 ) -> tuple[ViewPosterior, ...]:
     return weights_posterior(
         model,
         data,
         n_frequencies=plan.n_frequencies,
-        n_draws=_POSTERIOR_DRAWS,
+        n_draws=n_draws,
         n_latent_draws=_n_latent_draws(model),
         sampling=plan.sampling,
         seed=plan.seed,
         anchors=anchors,
     )
+
+
+def _means(model: LatentVariableModel) -> Tensor:
+    return model.latents.mean.detach().double().cpu()
+
+
+def _latent_draws(model: LatentVariableModel, plan: Plan) -> Tensor:
+    return torch.stack(model.latents.draws(_n_latent_draws(model), plan.seed)).double().cpu()
 
 
 def _n_latent_draws(model: LatentVariableModel) -> int:

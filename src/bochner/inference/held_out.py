@@ -50,7 +50,7 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
         seen, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
         entries = []
         for draw in view.draws:
-            of_psi = view.likelihood.log_predictive(filled, *view.psi(draw, draw.features(x), shift))
+            of_psi = view.predictive.log_predictive(filled, *view.psi(draw, draw.features(x), shift))
             entries.append(_data_columns(view, of_psi * seen).reshape(-1, n_draws, y.shape[1]))
         log_mean = torch.cat(entries, dim=1).logsumexp(1) - math.log(n_draws * len(view.draws))
         parts.append(torch.where(y[part].isnan(), y[part], log_mean))

@@ -40,6 +40,7 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 "n_draws": len(posterior.draws),
                 "dims": posterior.dims,
                 "weight": posterior.weight,
+                "predictive_noise": posterior.predictive_noise,
                 "likelihood": type(posterior.likelihood).__name__,
                 "likelihood_params": likelihood_to_json(posterior.likelihood),
                 "kernel": type(kernel).__name__,
@@ -57,7 +58,7 @@ def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
         likelihood = _likelihood(view, tensors, v)
         intercept = tensors.get(f"{v}.intercept")
         dims = None if view.get("dims") is None else tuple(view["dims"])  # files of 0.1 know no private latents
-        own = (dims, view.get("weight", 1.0))
+        own = (dims, view.get("weight", 1.0), view.get("predictive_noise"))
         posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, *own))
         kernel = kernel_from_json(view["kernel"], view["kernel_params"])
         prefix = f"{v}.kernel."

@@ -6,6 +6,7 @@ Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (MATH.md section 2, fact 3).
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass, replace
 
 import torch
@@ -98,6 +99,8 @@ class ViewPosterior:
         The latent dimensions that the view sees, None = all: the frequencies of its draws are 0 along the others.
     weight : float
         Of the view in training, and so in placement; densities and predictions know none.
+    predictive_noise : float or None
+        Noise variance of entries to come, where entries that training did not see show more of it than the others.
 
     Notes
     -----
@@ -111,6 +114,14 @@ class ViewPosterior:
     intercept: Tensor | None = None
     dims: tuple[int, ...] | None = None
     weight: float = 1.0
+    predictive_noise: float | None = None
+
+    @functools.cached_property
+    def predictive(self) -> Likelihood:
+        """The likelihood of entries to come."""
+        if self.predictive_noise is None:
+            return self.likelihood
+        return Gaussian(self.predictive_noise).requires_grad_(False)
 
     @property
     def n_columns(self) -> int:

@@ -70,7 +70,7 @@ def _decode_view(
             root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
             slopes = (root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian) @ draw.mean.to(dtype)
             variance = variance + slopes.square().sum(1).to(x.dtype)
-        m, v = view.likelihood.predict(psi, variance)
+        m, v = view.predictive.predict(psi, variance)
         means.append(m)
         variances.append(v)
     if isinstance(view.likelihood, Categorical):
@@ -155,7 +155,7 @@ def sample_at(
                 continue
             mean, variance = view.psi(draw, draw.features(x[rows]), None if offset is None else offset[rows])
             psi = mean + variance.sqrt() * torch.randn(mean.shape, generator=source, dtype=torch.float64)
-            y[rows] = view.likelihood.draw(psi, source)
+            y[rows] = view.predictive.draw(psi, source)
         out.append(y)
     return torch.cat(out, dim=1)
 
@@ -253,7 +253,7 @@ def _log_likelihood(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Te
         seen, filled = ~y.isnan(), torch.nan_to_num(y)
         by_draw = []
         for draw in view.draws:
-            entries = view.likelihood.log_predictive(filled, *view.psi(draw, draw.features(x), offset))
+            entries = view.predictive.log_predictive(filled, *view.psi(draw, draw.features(x), offset))
             by_draw.append((entries * seen).sum(1))
         total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
     return total

@@ -1,0 +1,151 @@
+"""Entries that training does not see, and what they say about the noise of entries to come.
+
+The noise of a fit is what its own latents leave of the entries they were trained on, and latents of many dimensions
+leave less than they should: of 1,000 digits with a tenth hidden, 160 dimensions err on the hidden pixels by half as
+much again as they expect. So training goes without a few entries of the views that have scattered holes. They are
+predicted like the holes, and what their squared errors exceed the expected ones by is added to the noise of whatever is
+predicted. In the end weights and latents are conditioned on all entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.inference import low_rank
+from bochner.inference.completion import view_columns
+from bochner.inference.initialise import FloatArray
+from bochner.inference.landmarks import rows_of
+from bochner.inference.place import place
+from bochner.inference.posterior import ViewPosterior
+from bochner.inference.predict import complete
+from bochner.objectives.elbo import Data
+from bochner.objectives.statistics import Block
+
+# The share of the rows that lose some entries, the most of them, and the share of their entries.
+_ROW_SHARE, _MOST_ROWS, _ENTRY_SHARE = 0.2, 256, 0.05
+# Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell nothing.
+_MANY, _LEAST = 20, 100
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A part of the data.
+
+    Attributes
+    ----------
+    data : tuple over views of tuples of Block
+        Without the entries.
+    rows : Tensor of shape (n,), int64
+        That lose some.
+    truth : sequence over views of Tensor of shape (n, M_v), float64
+        The entries; NaN elsewhere.
+    n_rows : int
+        Of the data.
+    """
+
+    data: Data
+    rows: Tensor
+    truth: Sequence[Tensor]
+    n_rows: int
+
+    def filled(self, whole: Callable[[], FloatArray], seed: int) -> Callable[[], FloatArray]:
+        """Return what fills the entries as it fills holes, given what has them in their places."""
+        if not self.rows.numel():
+            return whole
+
+        def of_others() -> FloatArray:
+            values = np.array(whole())
+            rows, columns = np.nonzero(~torch.cat(list(self.truth), dim=1).isnan().numpy())
+            values[self.rows.numpy()[rows], columns] = np.nan
+            return low_rank.fill(values, seed)
+
+        return of_others
+
+    def excess(self, without: Callable[[], Sequence[ViewPosterior]], latents: Tensor) -> list[float]:
+        """Return by how much the squared errors of the entries of every view exceed those expected, at least 0.
+
+        Parameters
+        ----------
+        without : callable
+            Returns the posterior given the other entries.
+        latents : Tensor of shape (N, D), float64
+            Where training put the rows.
+        """
+        if not self.rows.numel():
+            return [0.0] * len(self.data)
+        views = without()
+        mean, variance = complete(views, place(views, latents, rows_of(self.data, self.rows, self.n_rows)))
+        more = (torch.cat(list(self.truth), dim=1) - mean).square() - variance  # NaN where nothing was withheld
+        return [max(0.0, float(torch.nan_to_num(more[:, own].nanmean()))) for own in view_columns(views)]
+
+
+def noisier(posterior: Sequence[ViewPosterior], excess: Sequence[float]) -> tuple[ViewPosterior, ...]:
+    """Add what withheld entries show to the noise of every view's predictions."""
+    return tuple(
+        replace(view, predictive_noise=float(view.noise_variance) + more) if more else view
+        for view, more in zip(posterior, excess, strict=True)
+    )
+
+
+def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld:
+    """Take a few entries out of the Gaussian views with scattered holes, where they are enough to tell anything.
+
+    Parameters
+    ----------
+    data : tuple over views of tuples of Block
+        All Gaussian, unless ``none``.
+    n_rows : int
+        N.
+    seed : int
+    none : bool
+        Take none.
+    """
+    nothing = Withheld(data, torch.empty(0, dtype=torch.int64), (), n_rows)
+    if none or not any(block.sizes for blocks in data for block in blocks):
+        return nothing
+    source = random.generator(seed, "withheld")
+    some = torch.randperm(n_rows, generator=source)[: min(_MOST_ROWS, int(_ROW_SHARE * n_rows))].sort().values
+    of_view = rows_of(data, some, n_rows)
+    kept, truth = [], []
+    for blocks, y in zip(data, of_view, strict=True):
+        drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE
+        own, hidden = list(blocks), torch.zeros_like(drawn)
+        for b, block in enumerate(blocks):
+            if block.sizes:
+                hidden[:, block.columns] = drawn[:, block.columns] & _able(block, some, n_rows)
+                own[b] = _without(block, some, hidden[:, block.columns], n_rows)
+        enough = int(hidden.sum()) >= _LEAST
+        kept.append(tuple(own) if enough else blocks)
+        truth.append(torch.where(hidden & enough, y, torch.nan))
+    if all(bool(y.isnan().all()) for y in truth):
+        return nothing
+    return Withheld(tuple(kept), some, truth, n_rows)
+
+
+def _own_rows(block: Block, some: Tensor, n_rows: int) -> Tensor:
+    """Return where these rows stand in a block, (n,); -1 where they do not."""
+    where = torch.full((n_rows,), -1, dtype=torch.int64)
+    rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
+    where[rows] = torch.arange(rows.shape[0])
+    return where[some]
+
+
+def _able(block: Block, some: Tensor, n_rows: int) -> Tensor:
+    """Mark observed entries of rows and columns that have many, (n, m)."""
+    seen = (~block.values().isnan()).cpu()
+    own = _own_rows(block, some, n_rows)
+    shown = seen[own.clamp(min=0)] & (own >= 0)[:, None]
+    return shown & (shown.sum(1, keepdim=True) >= _MANY) & (seen.sum(0) >= _MANY)
+
+
+def _without(block: Block, some: Tensor, hidden: Tensor, n_rows: int) -> Block:
+    rows, columns = hidden.nonzero(as_tuple=True)
+    values = block.values().clone()
+    values[_own_rows(block, some, n_rows)[rows].to(values.device), columns.to(values.device)] = torch.nan
+    return Block.holed(values, block.rows, block.columns, block.sizes)

@@ -1,0 +1,107 @@
+"""Entries that training does not see, and the noise of predictions that they show."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import bochner as bo
+from bochner.data.views import Views
+from bochner.estimators import plans, training_data
+from bochner.inference.withheld import withhold
+
+
+def table(n=300, m=90, rank=10, share=0.2, seed=0):
+    source = np.random.default_rng(seed)
+    truth = source.normal(size=(n, rank)) @ source.normal(size=(rank, m)) / rank**0.5
+    truth += 0.3 * source.normal(size=(n, m))
+    hidden = source.random((n, m)) < share
+    return truth, hidden, np.where(hidden, np.nan, truth)
+
+
+def blocks(Y):
+    model = bo.NGMVLVM(2, random_state=0)
+    data = Views.fit(Y, None, None)
+    plan = plans.make(model, data, 0, {"x": model._kernel_for("x")}, {"x": bo.likelihoods.Gaussian()})
+    return training_data.blocks(data, {"x": data.scaled("x")}, plan)
+
+
+@pytest.fixture(scope="module")
+def deep():
+    truth = load_digits().data[:400] / 16.0
+    hidden = np.random.default_rng(0).random(truth.shape) < 0.2
+    Y = np.where(hidden, np.nan, truth)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(25, init="pca", max_iter=60, n_mixtures=1, random_state=0).fit(Y)
+    return model, truth, hidden, Y
+
+
+def test_observed_entries_of_some_rows_leave_and_nothing_else():
+    _, _, Y = table()
+    data = blocks(Y)
+    held = withhold(data, len(Y), 3)
+    before, after = data[0][0], held.data[0][0]
+    taken = before.seen - after.seen
+    assert after.sizes == before.sizes
+    assert bool(((taken == 0) | (taken == 1)).all())
+    assert bool((before.Y * after.seen == after.Y).all())
+    assert after.square == pytest.approx(float(after.Y.double().square().sum()))
+    found = ~held.truth[0].isnan()
+    assert int(taken.sum()) == int(found.sum()) >= 100
+    assert bool((taken.sum(1).nonzero()[:, 0][:, None] == held.rows).any(1).all())
+    shown = before.values()[held.rows][:, before.columns.argsort()].double()
+    assert torch.equal(held.truth[0][found], shown[found])
+    again = withhold(data, len(Y), 3)
+    assert torch.equal(again.truth[0].isnan(), held.truth[0].isnan())
+
+
+def test_small_and_complete_tables_keep_all_entries():
+    _, _, small = table(n=60, m=8)
+    truth, _, _ = table()
+    for Y in (small, truth):
+        held = withhold(blocks(Y), len(Y), 0)
+        assert held.rows.numel() == 0
+        assert held.excess(lambda: pytest.fail("nothing is to be predicted"), torch.zeros(1, 1)) == [0.0]
+
+
+def test_starts_do_not_see_what_was_withheld():
+    _, _, Y = table()
+    data, full = blocks(Y), np.nan_to_num(Y)
+    held = withhold(data, len(Y), 0)
+    rows, columns = np.nonzero(~held.truth[0].isnan().numpy())
+    other = full.copy()
+    other[held.rows.numpy()[rows], columns] += 100.0
+    assert np.array_equal(held.filled(lambda: full, 0)(), held.filled(lambda: other, 0)())
+
+
+def test_intervals_of_many_dimensions_hold_what_they_say(deep):
+    model, truth, hidden, Y = deep
+    restored, std = model.impute(Y, return_std=True)
+    away = np.abs(restored - truth)[hidden] / std[hidden]
+    learned, shown = model.noise_variance_["x"], model.predictive_noise_variance_["x"]
+    assert shown > 1.1 * learned
+    narrow = away * std[hidden] / np.sqrt(std[hidden] ** 2 - shown + learned)
+    assert np.mean(narrow < 1.645) < 0.87
+    assert 0.87 < np.mean(away < 1.645) < 0.93
+
+
+def test_draws_and_densities_have_that_noise(deep):
+    model, _, hidden, Y = deep
+    _, std = model.impute(Y, return_std=True)
+    draws = model.impute(Y, n_draws=60)
+    assert np.mean(draws.std(axis=0)[hidden] / std[hidden]) == pytest.approx(1.0, abs=0.05)
+    _, of_latents = model.inverse_transform(model.embedding_[:3], return_std=True)
+    assert (of_latents**2 > model.predictive_noise_variance_["x"]).all()
+
+
+def test_the_noise_of_predictions_is_saved(deep, tmp_path):
+    model, _, _, Y = deep
+    model.save(tmp_path / "m.bochner")
+    loaded = bo.load(tmp_path / "m.bochner")
+    assert loaded.predictive_noise_variance_ == model.predictive_noise_variance_
+    _, again = loaded.impute(Y[:5], return_std=True)
+    _, std = model.impute(Y[:5], return_std=True)
+    np.testing.assert_allclose(again, std, rtol=1e-6)
