@@ -4,7 +4,9 @@ As ``digits.py``, of bridges (214 days × 4 counts, and their logarithms; weekda
 measurements; three flows), 20 words of 2,752 newsgroup documents (three groups) and 2,000 handwritten digits in six
 sets of features, which are six views for our model. Peers see the columns as they are; of the six views, each divided
 by its deviation, side by side. "all columns" is no map but those. ``paper_knn1`` is the best that the papers print for
-their own models of one view. No label is used for any choice. BOCHNER_DATA names the folder with the files.
+their own models of one view. The documents, which stand group by group and of which half have a twin, are shuffled:
+t-SNE and UMAP keep twins in the order of the rows, and so next to their group. No label is used for any choice.
+BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -37,8 +39,11 @@ def data_of(name: str) -> Bunch:
     """Load a data set; its data are dense and float64."""
     stem, _, log = name.partition(", ")
     bunch = getattr(bo.datasets, f"load_{stem}")()
-    data = np.asarray(bunch.data, dtype=np.float64)
-    return Bunch(data=np.log(data) if log else data, target=bunch.target, views=bunch.get("views"))
+    data, target = np.asarray(bunch.data, dtype=np.float64), np.asarray(bunch.target)
+    if stem == "newsgroups":
+        order = np.random.default_rng(0).permutation(len(data))
+        data, target = data[order], target[order]
+    return Bunch(data=np.log(data) if log else data, target=target, views=bunch.get("views"))
 
 
 @functools.cache
