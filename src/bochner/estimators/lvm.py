@@ -117,7 +117,7 @@ class NGMVLVM(LatentVariableEstimator):
     noise_variance_ : dict of str to float, or to ndarray of shape (M_v,) with ``noise="column"``
         Per Gaussian view, original units squared.
     predictive_noise_variance_ : dict of str to float, or to ndarray of shape (M_v,) with ``noise="column"``
-        That of predictions: larger where entries of a view with scattered holes, which training went without, show so.
+        That of predictions: larger where entries of scattered views that training went without say so.
     dispersion_, dispersion_moment_ : dict of str to number or ndarray of shape (M_v,)
         Per negative binomial view: r as learned, and as estimated by moments about the fitted means.
     kernels_ : dict of str to dict

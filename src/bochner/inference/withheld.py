@@ -3,8 +3,9 @@
 The noise of a fit is what its own latents leave of the entries they were trained on, and latents of many dimensions
 leave less than they should: of 1,000 digits with a tenth hidden, 160 dimensions err on the hidden pixels by half as
 much again as they expect. So training goes without a few entries of the views that have scattered holes. They are
-predicted like the holes, and what their squared errors exceed the expected ones by is added to the noise of whatever is
-predicted. In the end weights and latents are conditioned on all entries.
+predicted like the holes, and the noise of whatever is predicted is raised until nine in ten of them lie inside their 90 %
+intervals: a level that a few outliers do not move, as they would a mean of squares. In the end weights and latents are
+conditioned on all entries.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from bochner.objectives.statistics import Block
 _ROW_SHARE, _MOST_ROWS, _ENTRY_SHARE = 0.2, 256, 0.05
 # Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell nothing.
 _MANY, _LEAST = 20, 100
+# What intervals hold, and their half width in deviations.
+_LEVEL, _EDGE = 0.9, 1.6448536
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Withheld:
         return of_others
 
     def excess(self, without: Callable[[], Sequence[ViewPosterior]], latents: Tensor) -> list[float]:
-        """Return by how much the squared errors of the entries of every view exceed those expected, at least 0.
+        """Return what every view's noise lacks for the intervals of its entries to hold what they say, at least 0.
 
         Parameters
         ----------
@@ -81,8 +84,10 @@ class Withheld:
             return [0.0] * len(self.data)
         views = without()
         mean, variance = complete(views, place(views, latents, rows_of(self.data, self.rows, self.n_rows)))
-        more = (torch.cat(list(self.truth), dim=1) - mean).square() - variance  # NaN where nothing was withheld
-        return [max(0.0, float(torch.nan_to_num(more[:, own].nanmean()))) for own in view_columns(views)]
+        # the noise with which an entry, NaN where nothing was withheld, would lie on the edge of its interval
+        lacks = ((torch.cat(list(self.truth), dim=1) - mean) / _EDGE).square() - variance
+        of_view = [torch.nanquantile(lacks[:, own], _LEVEL) for own in view_columns(views)]
+        return [max(0.0, float(torch.nan_to_num(own))) for own in of_view]
 
 
 def noisier(posterior: Sequence[ViewPosterior], excess: Sequence[float]) -> tuple[ViewPosterior, ...]:
