@@ -3,9 +3,9 @@
 The noise of a fit is what its own latents leave of the entries they were trained on, and latents of many dimensions
 leave less than they should: of 1,000 digits with a tenth hidden, 160 dimensions err on the hidden pixels by half as
 much again as they expect. So training goes without a few entries of the views that have scattered holes. They are
-predicted like the holes, and the noise of whatever is predicted is raised until nine in ten of them lie inside their 90 %
-intervals: a level that a few outliers do not move, as they would a mean of squares. In the end weights and latents are
-conditioned on all entries.
+predicted like the holes, and the noise of whatever is predicted is raised until nine in ten of them lie inside their
+90 % intervals: a level that a few outliers do not move, as they would a mean of squares. In the end weights and latents
+are conditioned on all entries.
 """
 
 from __future__ import annotations
