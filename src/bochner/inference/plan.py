@@ -28,7 +28,7 @@ EVALUATION_DRAWS = 32
 LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
 # Times that the sites of a view follow each draw of latents and spectra, where a step takes all of its columns: with
-# one, tables of some thousand entries ended up to a tenth of their bound lower.
+# one, tables of some thousand entries ended up to a twentieth of their bound lower.
 SWEEPS = 2
 # Half of the frequencies, not below this, until the bound is level: steps cost a third and find nearly the same place.
 FEW_FREQUENCIES = 25
