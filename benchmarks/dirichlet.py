@@ -4,7 +4,7 @@ Data from a Gaussian process whose spectrum has three components (N = 500, M = 1
 fitted with T = 20 and H = 100 and the prior Gamma(1, 0.1) of the concentration, mean 10. First with the latents
 known, by every way to estimate what a spectral point gains from a component, each scored by the bound with hard draws
 z ~ q(z), w | z on the same fresh draws; then with the latents learned. Last, S-curves (RBF, RBF + periodic): R² of
-SRFLVM with its defaults and from the true latents.
+SRFLVM with its defaults, from single starts and from the true latents.
 """
 
 from __future__ import annotations
@@ -243,7 +243,12 @@ def spectrum_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
 
 def curve_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     """Yield S-curves from several starts."""
-    starts = {"SRFLVM, defaults": "auto", "SRFLVM from t-SNE": "t-sne", "SRFLVM from the truth": "truth"}
+    starts = {
+        "SRFLVM, defaults": "auto",
+        "SRFLVM from t-SNE": "t-sne",
+        "SRFLVM from Isomap": "isomap",
+        "SRFLVM from the truth": "truth",
+    }
     for seed in seeds:
         for name in CURVES:
             for method, start in starts.items():
