@@ -67,7 +67,7 @@ def test_small_and_complete_tables_keep_all_entries():
         assert held.excess(lambda: pytest.fail("nothing is to be predicted"), torch.zeros(1, 1)) == [0.0]
 
 
-def test_starts_do_not_see_what_was_withheld():
+def test_starts_have_other_values_in_the_place_of_what_was_withheld():
     _, _, Y = table()
     data, full = blocks(Y), np.nan_to_num(Y)
     held = withhold(data, len(Y), 0)

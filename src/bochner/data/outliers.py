@@ -132,5 +132,5 @@ def _warn(said: tuple[int, float], value: float, place: str) -> None:
         f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which hardly counts "
         "beside it. If that is a code for a missing value, write NaN; if not, clip it or take logarithms.",
         DataWarning,
-        stacklevel=4,
+        stacklevel=3,
     )

@@ -224,7 +224,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             name: value + (jacobian if name.startswith("elbo") else 0) for name, value in fit.landmarks.items()
         }
         self.dropped_ = dict(zip(plan.names, fit.dropped, strict=True))
-        scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
+        scales = self._scales
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
         gaussian = [view for view in fit.posterior if view.local is None]
         self.noise_variance_ = {v.name: likelihoods.plain_noise(v.noise_variance, scales[v.name]) for v in gaussian}

@@ -96,9 +96,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     def predictive_noise_variance_(self) -> dict[str, Any]:
         """Noise variance of the entries that Gaussian views predict, original units squared."""
         gaussian = [view for view in self._fit.posterior if view.local is None]
-        scales = {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
         found = {v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise for v in gaussian}
-        return {name: likelihoods.plain_noise(own, scales[name]) for name, own in found.items()}
+        return {name: likelihoods.plain_noise(own, self._scales[name]) for name, own in found.items()}
 
     def inverse_transform(self, Z: ArrayLike, return_std: bool = False, interval: float | None = None) -> Any:
         """Decode latents.

@@ -81,6 +81,11 @@ class RowsMixin:
             raise InputError(message(want, got, "pass latents, as transform returns them"))
         return torch.tensor(values, dtype=torch.float64), values.dtype
 
+    @property
+    def _scales(self) -> dict[str, float]:
+        """Original units per scaled unit, by view."""
+        return {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
+
     def _split(self, values: FloatArray) -> list[Tensor]:
         scaled = torch.from_numpy(self._scaling.apply(values.astype(np.float64)))
         return [scaled[:, torch.from_numpy(own)] for own in self._columns.values()]

@@ -58,7 +58,10 @@ class Withheld:
     n_rows: int
 
     def filled(self, whole: Callable[[], FloatArray], seed: int) -> Callable[[], FloatArray]:
-        """Return what fills the entries as it fills holes, given what has them in their places."""
+        """Return what fills the entries as it fills holes, given what has them in their places.
+
+        The holes were filled with these entries in sight: starts know that little of them.
+        """
         if not self.rows.numel():
             return whole
 
@@ -123,7 +126,7 @@ def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld
         own, hidden = list(blocks), torch.zeros_like(drawn)
         for b, block in enumerate(blocks):
             if block.sizes:
-                hidden[:, block.columns] = drawn[:, block.columns] & _able(block, some, n_rows)
+                hidden[:, block.columns] = drawn[:, block.columns] & _able(block, ~y[:, block.columns].isnan())
                 own[b] = _without(block, some, hidden[:, block.columns], n_rows)
         enough = int(hidden.sum()) >= _LEAST
         kept.append(tuple(own) if enough else blocks)
@@ -133,24 +136,15 @@ def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld
     return Withheld(tuple(kept), some, truth, n_rows)
 
 
-def _own_rows(block: Block, some: Tensor, n_rows: int) -> Tensor:
-    """Return where these rows stand in a block, (n,); -1 where they do not."""
-    where = torch.full((n_rows,), -1, dtype=torch.int64)
-    rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
-    where[rows] = torch.arange(rows.shape[0])
-    return where[some]
-
-
-def _able(block: Block, some: Tensor, n_rows: int) -> Tensor:
-    """Mark observed entries of rows and columns that have many, (n, m)."""
-    seen = (~block.values().isnan()).cpu()
-    own = _own_rows(block, some, n_rows)
-    shown = seen[own.clamp(min=0)] & (own >= 0)[:, None]
-    return shown & (shown.sum(1, keepdim=True) >= _MANY) & (seen.sum(0) >= _MANY)
+def _able(block: Block, shown: Tensor) -> Tensor:
+    """Mark the observed entries (n, m) that lie in rows and columns which have many."""
+    of_column = (~block.values().isnan()).sum(0).cpu()
+    return shown & (shown.sum(1, keepdim=True) >= _MANY) & (of_column >= _MANY)
 
 
 def _without(block: Block, some: Tensor, hidden: Tensor, n_rows: int) -> Block:
-    rows, columns = hidden.nonzero(as_tuple=True)
-    values = block.values().clone()
-    values[_own_rows(block, some, n_rows)[rows].to(values.device), columns.to(values.device)] = torch.nan
-    return Block.holed(values, block.rows, block.columns, block.sizes)
+    gone = torch.zeros(n_rows, hidden.shape[1], dtype=torch.bool)
+    gone[some] = hidden
+    own = gone if block.rows is None else gone[block.rows.cpu()]
+    values = block.values()
+    return Block.holed(values.masked_fill(own.to(values.device), torch.nan), block.rows, block.columns, block.sizes)
