@@ -67,14 +67,14 @@ def test_small_and_complete_tables_keep_all_entries():
         assert held.excess(lambda: pytest.fail("nothing is to be predicted"), torch.zeros(1, 1)) == [0.0]
 
 
-def test_starts_have_other_values_in_the_place_of_what_was_withheld():
+def test_starts_do_not_see_what_is_withheld():
     _, _, Y = table()
-    data, full = blocks(Y), np.nan_to_num(Y)
-    held = withhold(data, len(Y), 0)
-    rows, columns = np.nonzero(~held.truth[0].isnan().numpy())
-    other = full.copy()
-    other[held.rows.numpy()[rows], columns] += 100.0
-    assert np.array_equal(held.filled(lambda: full, 0)(), held.filled(lambda: other, 0)())
+    held = withhold(blocks(Y), len(Y), 0)
+    left, gone = held.hide(Y), np.zeros(Y.shape, dtype=bool)
+    gone[held.rows.numpy()] = ~held.truth[0].isnan().numpy()
+    assert np.isnan(left[gone]).all()
+    np.testing.assert_array_equal(left[~gone], Y[~gone])
+    assert not np.isnan(Y[gone]).any()
 
 
 def test_intervals_of_many_dimensions_hold_what_they_say(deep):

@@ -143,13 +143,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
         blocks = training_data.blocks(data, scaled, plan, offsets)
+        visible = functools.partial(training_data.side_by_side, shown)
         self._placed = None  # that of an earlier fit
-        filled = functools.partial(training_data.filled, shown, seed)
-        self._fit = fit_model(blocks, filled, plan, stand_in)
+        self._fit = fit_model(blocks, visible, plan, stand_in)
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
         self._candidates, rows = self._fit.latents[kept], functools.partial(self._some, values, list(offsets.values()))
-        self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, filled, plan, rows, stand_in)
+        self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, visible, plan, rows, stand_in)
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:

@@ -110,9 +110,8 @@ def stand_ins(
     if not some:
         return out, None
     ends = np.cumsum([own.shape[1] for own in out.values()])[:-1]
-    tensors = [
-        torch.tensor(own, dtype=plan.dtype, device=plan.device) for own in np.hsplit(filled(out, plan.seed), ends)
-    ]
+    parts = np.hsplit(low_rank.fill(side_by_side(out), plan.seed), ends)
+    tensors = [torch.tensor(own, dtype=plan.dtype, device=plan.device) for own in parts]
     present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
     return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))
 
@@ -148,10 +147,10 @@ def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
     return Block.of(Y[index], index)
 
 
-def filled(scaled: Mapping[str, FloatArray], seed: int, rows: IntArray | None = None) -> NDArray[np.float64]:
-    """Return all views side by side, or some rows of them, with missing entries filled: for starts only."""
+def side_by_side(scaled: Mapping[str, FloatArray], rows: IntArray | None = None) -> NDArray[np.float64]:
+    """Return all views, or some rows of them, in one matrix."""
     parts = [own if rows is None else own[rows] for own in scaled.values()]
-    return low_rank.fill(np.hstack(parts).astype(np.float64), seed)
+    return np.hstack(parts).astype(np.float64)
 
 
 def subset(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:

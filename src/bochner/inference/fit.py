@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.inference import landmarks
+from bochner.inference import landmarks, low_rank
 from bochner.inference.checkpoint import Checkpoint
 from bochner.inference.initialise import FloatArray
 from bochner.inference.plan import Fit, Plan, Stopped, evaluate
@@ -30,7 +30,7 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.anchors import Anchors
 from bochner.objectives.elbo import Data
 
-Filled = Callable[[NDArray[np.intp] | None], FloatArray]
+Shown = Callable[[NDArray[np.intp] | None], FloatArray]
 
 _POSTERIOR_DRAWS = 2
 _LATENT_DRAWS = 4
@@ -41,15 +41,15 @@ _JOINT_DRAWS = 4
 _FEW_DRAWS = 8
 
 
-def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) -> Fit:
+def fit(data: Data, shown: Shown, plan: Plan, stand_in: Data | None = None) -> Fit:
     """Fit a latent variable model.
 
     Parameters
     ----------
     data : tuple over views of tuples of Block
         Scaled, on the plan's device.
-    filled : callable
-        Rows -> their scaled data, all views side by side, missing entries filled: for starts. None: all rows.
+    shown : callable
+        Rows -> their scaled data, all views side by side, NaN where missing: for starts. None: all rows.
     plan : Plan
     stand_in : tuple over views of tuples of Block, optional
         Gaussian data in place of those of views that are not Gaussian: where such a model starts. Gaussian views with
@@ -69,12 +69,12 @@ def fit(data: Data, filled: Filled, plan: Plan, stand_in: Data | None = None) ->
     chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
     held = withhold(chosen, plan.n_rows if index is None else index.shape[0], plan.seed, none=stand_in is not None)
     rotated, rotation = rotate(held.data, plan.truncation, plan.seed, plan.likelihoods)
-    shown = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
+    gaussian = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
     # stand-ins of a hundred rotated columns say as much as those of all
-    shown = None if shown is None else rotate(shown, plan.truncation, plan.seed, _as_gaussian(plan))[0]
-    whole, here = _on_landmarks(filled, plan, index)
-    whole = functools.cache(held.filled(whole, plan.seed))
-    race = Race(rotated, whole, here, shown or without_holes(held.data, whole, plan))
+    gaussian = None if gaussian is None else rotate(gaussian, plan.truncation, plan.seed, _as_gaussian(plan))[0]
+    visible, here = _on_landmarks(shown, plan, index)
+    whole = functools.cache(lambda: low_rank.fill(held.hide(visible()), plan.seed))
+    race = Race(rotated, whole, here, gaussian or without_holes(held.data, whole, plan))
     try:
         trainer = _train(race, checkpoint, plan)
         stopped = _reason(trainer, plan)
@@ -113,13 +113,13 @@ def _as_gaussian(plan: Plan) -> list[Likelihood]:
     return [own if isinstance(own, Gaussian) else Gaussian() for own in given]
 
 
-def _on_landmarks(filled: Filled, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
-    """Return what starts are made of for the rows that training sees, filled once, and the plan for them."""
+def _on_landmarks(shown: Shown, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
+    """Return what starts see of the rows that training sees, and the plan for them."""
     if index is None:
-        return functools.cache(lambda: filled(None)), plan
+        return functools.partial(shown, None), plan
     rows = index.numpy()
     starts = tuple(s if isinstance(s, str) else s[rows] for s in plan.starts)
-    return functools.cache(lambda: filled(rows)), replace(plan, starts=starts)
+    return functools.partial(shown, rows), replace(plan, starts=starts)
 
 
 def _on_all_rows(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bochner.inference import tempering
 from bochner.inference.completion import Mixture, complete, offsets_of, view_columns
-from bochner.inference.fit import Filled, fit
+from bochner.inference.fit import Shown, fit
 from bochner.inference.landmarks import choose, take
 from bochner.inference.plan import Fit, Plan
 from bochner.inference.posterior import ViewPosterior
@@ -30,7 +30,7 @@ Rows = Callable[[Tensor], tuple[Sequence[Tensor], Sequence[Tensor | None]]]
 
 
 def settle(
-    found: Fit, kept: Tensor, data: Data, filled: Filled, plan: Plan, rows: Rows, stand_in: Data | None = None
+    found: Fit, kept: Tensor, data: Data, visible: Shown, plan: Plan, rows: Rows, stand_in: Data | None = None
 ) -> dict[str, float | None]:
     """Choose how rows that lack a view are completed: by a mixture, or by modes that a trial confirms.
 
@@ -40,7 +40,7 @@ def settle(
         With its draws of X, which fits of one view do not have.
     kept : Tensor of shape (C,), int64
         The rows whose latents are the mixture's places.
-    data, filled, plan, rows, stand_in
+    data, visible, plan, rows, stand_in
         As for `modes_win`.
 
     Returns
@@ -54,13 +54,13 @@ def settle(
     places = (found.latents[kept], found.latent_draws[:, kept])
     choices = tempering.learn(found.posterior, *places, known, plan.seed, offsets)
     doubted = {view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None}
-    modes = modes_win(data, filled, plan, doubted, rows, stand_in) if doubted else {}
+    modes = modes_win(data, visible, plan, doubted, rows, stand_in) if doubted else {}
     return {view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()}
 
 
 def modes_win(
     data: Data,
-    filled: Filled,
+    visible: Shown,
     plan: Plan,
     temperatures: Mapping[str, float],
     rows: Rows,
@@ -71,7 +71,7 @@ def modes_win(
     Parameters
     ----------
     data : tuple over views of tuples of Block
-    filled : callable
+    visible : callable
         What principal components are made of, for rows given by index.
     plan : Plan
         Of the fit in question.
@@ -103,7 +103,7 @@ def modes_win(
     )
     index = trained.numpy()
     own, shown = take(data, trained, plan.n_rows), stand_in and take(stand_in, trained, plan.n_rows)
-    found = fit(own, lambda r: filled(index if r is None else index[r]), short, shown)
+    found = fit(own, lambda r: visible(index if r is None else index[r]), short, shown)
     unseen, offsets = rows(held)
     return {
         view: _gain(found.posterior, found.latents, v, temperatures[view], unseen, offsets) > 0.0

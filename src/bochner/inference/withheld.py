@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.inference import low_rank
 from bochner.inference.completion import view_columns
 from bochner.inference.initialise import FloatArray
 from bochner.inference.landmarks import rows_of
@@ -33,7 +33,8 @@ _ROW_SHARE, _MOST_ROWS, _ENTRY_SHARE = 0.2, 256, 0.05
 # Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell nothing.
 _MANY, _LEAST = 20, 100
 # What intervals hold, and their half width in deviations.
-_LEVEL, _EDGE = 0.9, 1.6448536
+_LEVEL = 0.9
+_EDGE = NormalDist().inv_cdf(0.5 + 0.5 * _LEVEL)
 
 
 @dataclass(frozen=True)
@@ -57,21 +58,13 @@ class Withheld:
     truth: Sequence[Tensor]
     n_rows: int
 
-    def filled(self, whole: Callable[[], FloatArray], seed: int) -> Callable[[], FloatArray]:
-        """Return what fills the entries as it fills holes, given what has them in their places.
-
-        The holes were filled with these entries in sight: starts know that little of them.
-        """
+    def hide(self, values: FloatArray) -> FloatArray:
+        """Return all views side by side, (N, sum of M), without the entries, so that starts do not see them."""
         if not self.rows.numel():
-            return whole
-
-        def of_others() -> FloatArray:
-            values = np.array(whole())
-            rows, columns = np.nonzero(~torch.cat(list(self.truth), dim=1).isnan().numpy())
-            values[self.rows.numpy()[rows], columns] = np.nan
-            return low_rank.fill(values, seed)
-
-        return of_others
+            return values
+        own, values = self.rows.numpy(), values.copy()
+        values[own] = np.where(torch.cat(list(self.truth), dim=1).isnan().numpy(), values[own], np.nan)
+        return values
 
     def excess(self, without: Callable[[], Sequence[ViewPosterior]], latents: Tensor) -> list[float]:
         """Return what every view's noise lacks for the intervals of its entries to hold what they say, at least 0.
