@@ -46,7 +46,8 @@ def test_derivatives_of_the_target_are_right(name, dim, groups):
     assert isinstance(target.terms[0][0], LocalTerm)
     index = torch.arange(12)
     x = torch.randn(12, dim, generator=generator(5, "x"), dtype=torch.float64)
-    _, gradient, hessian = target.evaluate(x, index)
+    value, gradient, hessian = target.evaluate(x, index)
+    torch.testing.assert_close(target.slope(x, index), (value, gradient))
     torch.testing.assert_close(hessian, hessian.transpose(1, 2))
     step = 1e-5
     for d in range(dim):

@@ -64,6 +64,7 @@ def test_target_is_the_rows_bound_and_its_derivatives_are_right(dim, paired, sha
     entries = -0.5 * (math.log(2 * math.pi * s2) + (torch.nan_to_num(y) - mean).square() / s2 + spread[:, None])
     prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
     value, gradient, hessian = target.evaluate(x, rows)
+    torch.testing.assert_close(target.slope(x, rows), (value, gradient))
     if shared:
         torch.testing.assert_close(target.table(x).diagonal(), value)
         torch.testing.assert_close(target.table(x)[1], target.evaluate(x, torch.ones(4, dtype=torch.int64))[0])
@@ -203,3 +204,14 @@ def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
     torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
     inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
     torch.testing.assert_close(_positive_inverse(precision), inverse)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_modes_are_stationary_and_their_covariances_those_of_a_fresh_hessian(dim):
+    view, x, Y = _view(dim)
+    placed = place([view], x, [Y])
+    best, index = placed.modes[:, 0], torch.arange(len(Y))
+    _, gradient, hessian = target_for([view], [Y], dim, shared=True).evaluate(best, index)
+    step = torch.linalg.solve(-hessian, gradient[..., None])[..., 0]
+    assert float(step.norm(dim=1).max()) < 1e-8
+    torch.testing.assert_close(torch.linalg.inv(placed.covariances[:, 0]), -hessian, rtol=1e-3, atol=1e-3)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.data.columns import columns_of
 from bochner.data.outliers import check_reach
 from bochner.data.sparse import ROWS, canonical, dense_rows
 from bochner.data.views import Scaling, check_finite, check_kind
@@ -87,8 +88,8 @@ class RowsMixin:
         return {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
 
     def _split(self, values: FloatArray) -> list[Tensor]:
-        scaled = torch.from_numpy(self._scaling.apply(values.astype(np.float64)))
-        return [scaled[:, torch.from_numpy(own)] for own in self._columns.values()]
+        scaled = self._scaling.apply(values.astype(np.float64, copy=False))
+        return [torch.from_numpy(np.ascontiguousarray(columns_of(scaled, own))) for own in self._columns.values()]
 
     def _some(
         self, values: FloatArray, offsets: list[Tensor | None], rows: Tensor | slice

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,42 +14,59 @@ from bochner.kernels.base import Frequencies
 
 @dataclass(frozen=True)
 class Jet:
-    """Features of rows with their derivatives.
+    """Features of rows and what their derivatives are made of.
 
     Attributes
     ----------
     value : Tensor of shape (n, K)
-    jacobian : Tensor of shape (n, D, K)
-        d phi_k / d x_d.
+    waves : tuple of (Tensor of shape (P, D), Tensor of shape (n, P), Tensor of shape (n, P))
+        Spectral points, amplitude times cosine and times sine of their phases: the features are sums of these.
     """
 
     value: Tensor
-    jacobian: Tensor
-    _parts: tuple[tuple[Tensor, Tensor, Tensor], ...]
+    waves: tuple[tuple[Tensor, Tensor, Tensor], ...]
+
+    @cached_property
+    def stack(self) -> Tensor:
+        """Features and their Jacobian in one array, (n, 1 + D, K)."""
+        (n, k), dim = self.value.shape, self.waves[0][0].shape[1]
+        out = self.value.new_empty(n, 1 + dim, k)
+        out[:, 0] = self.value
+        for index, (w, c, s) in enumerate(self.waves):
+            for d in range(dim):
+                on_cos, on_sin = out[:, 1 + d, : k // 2], out[:, 1 + d, k // 2 :]
+                if index == 0:
+                    torch.mul(s, -w[:, d], out=on_cos)
+                    torch.mul(c, w[:, d], out=on_sin)
+                else:
+                    on_cos.addcmul_(s, w[:, d], value=-1.0)
+                    on_sin.addcmul_(c, w[:, d])
+        return out
+
+    @property
+    def jacobian(self) -> Tensor:
+        """d phi_k / d x_d, (n, D, K)."""
+        return self.stack[:, 1:]
+
+    def slope(self, weights: Tensor) -> Tensor:
+        """Return sum_k weights_k d phi_k / dx, (n, K) -> (n, D), without the Jacobian."""
+        on_cos, on_sin = weights.chunk(2, dim=1)
+        parts = [(on_sin * c).addcmul_(on_cos, s, value=-1.0) @ w for w, c, s in self.waves]
+        return functools.reduce(torch.add, parts)
 
     def curvature(self, weights: Tensor) -> Tensor:
-        """Return sum_k weights_k d^2 phi_k / dx dx^T.
-
-        Parameters
-        ----------
-        weights : Tensor of shape (n, K)
-
-        Returns
-        -------
-        Tensor of shape (n, D, D)
-        """
+        """Return sum_k weights_k d^2 phi_k / dx dx^T, (n, K) -> (n, D, D)."""
         on_cos, on_sin = weights.chunk(2, dim=1)
-        total = weights.new_zeros(weights.shape[0], self.jacobian.shape[1] ** 2)
-        for w, c, s in self._parts:
-            # each wave is its own second derivative times -w w^T
-            outer = (w[:, :, None] * w[:, None, :]).flatten(1)
-            total -= torch.addcmul(on_cos * c, on_sin, s) @ outer
-        dim = self.jacobian.shape[1]
-        return total.reshape(-1, dim, dim)
+        # each wave is its own second derivative times -w w^T
+        parts = [
+            (on_cos * c).addcmul_(on_sin, s) @ (w[:, :, None] * w[:, None, :]).flatten(1) for w, c, s in self.waves
+        ]
+        dim = self.waves[0][0].shape[1]
+        return functools.reduce(torch.add, parts).neg_().reshape(-1, dim, dim)
 
 
 def jet(x: Tensor, frequencies: Frequencies) -> Jet:
-    """Evaluate features and their Jacobian.
+    """Evaluate features and what their derivatives are made of.
 
     Parameters
     ----------
@@ -59,20 +78,13 @@ def jet(x: Tensor, frequencies: Frequencies) -> Jet:
     -------
     Jet
     """
-    n, n_pairs = x.shape[0], frequencies.first.shape[0]
-    value = x.new_zeros(n, 2 * n_pairs)
-    jacobian = x.new_zeros(n, x.shape[1], 2 * n_pairs)
-    parts = []
+    waves = []
     for w in (frequencies.first, frequencies.second):
         if w is not None:
             phase = x @ w.T
-            c, s = phase.cos().mul_(frequencies.amplitude), phase.sin().mul_(frequencies.amplitude)
-            value[:, :n_pairs] += c
-            value[:, n_pairs:] += s
-            jacobian[:, :, :n_pairs].addcmul_(s[:, None, :], w.T, value=-1.0)
-            jacobian[:, :, n_pairs:].addcmul_(c[:, None, :], w.T)
-            parts.append((w, c, s))
-    return Jet(value, jacobian, tuple(parts))
+            waves.append((w, phase.cos().mul_(frequencies.amplitude), phase.sin_().mul_(frequencies.amplitude)))
+    value = torch.cat([functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)], dim=1)
+    return Jet(value, tuple(waves))
 
 
 def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies) -> Tensor:

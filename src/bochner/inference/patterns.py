@@ -33,7 +33,7 @@ def groups_of_rows(
     """
     masks = [~y.isnan() for y in rows]
     if all(bool(mask.all()) for mask in masks):
-        yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), _CHUNK))
+        yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most))
         return
     seen = torch.cat(
         [m if view.local is None else m.any(1, keepdim=True) for view, m in zip(views, masks, strict=True)], dim=1

@@ -26,6 +26,8 @@ _MAX_STEPS = 100
 # Newton's error after it is about its square.
 _TOLERANCE = 1e-8
 _ROUGH = 1e-3
+# After a step that short a Hessian is as good as new.
+_STILL = 1e-4
 # Squared distance, in posterior deviations, below which two climbs in single precision have found the same mode.
 _SAME = 0.01
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40) weighs nothing.
@@ -161,7 +163,7 @@ def candidate_scores(
 def _starts(scores: Tensor, candidates: Tensor, n_modes: int, guess: Tensor | None = None) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n, R, D).
 
-    A guess is the first start; the best candidate is then another, however near it is.
+    Scores are overwritten. A guess is the first start; the best candidate is then another, however near it is.
     """
     far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = [] if guess is None else [guess]
@@ -169,7 +171,7 @@ def _starts(scores: Tensor, candidates: Tensor, n_modes: int, guess: Tensor | No
         best = candidates[scores.argmax(1)]
         starts.append(best)
         if r + 1 < n_modes:
-            scores = scores.masked_fill(torch.cdist(best, candidates) < far, -torch.inf)
+            scores.masked_fill_(torch.cdist(best, candidates) < far, -torch.inf)
     return torch.stack(starts, dim=1)
 
 
@@ -234,13 +236,24 @@ def _climb(target: Target, starts: Tensor, rows: Tensor, tolerance: float) -> tu
         if not active.numel():
             break
         trial = x[active] + step
-        new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
+        new_value, new_gradient, new_hessian = _evaluate(target, trial, rows[active], hessian[active], length)
         better = new_value >= value[active] - slack * (1.0 + value[active].abs())
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
         radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
     return x, value, hessian
+
+
+def _evaluate(target: Target, x: Tensor, rows: Tensor, hessian: Tensor, moved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Evaluate points; those that moved next to nothing keep the Hessian they had, in place."""
+    value, gradient = x.new_empty(x.shape[0]), torch.empty_like(x)
+    far, near = moved > _STILL, moved <= _STILL
+    if bool(far.any()):
+        value[far], gradient[far], hessian[far] = target.evaluate(x[far], rows[far])
+    if bool(near.any()):
+        value[near], gradient[near] = target.slope(x[near], rows[near])
+    return value, gradient, hessian
 
 
 def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
