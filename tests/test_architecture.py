@@ -24,7 +24,8 @@ FLOORS: dict[str, str] = {
         kernels.dirichlet_process kernels.nonstationary
         kernels.domains kernels.function kernels.indefinite kernels""",
     "F3 features": """
-        features.fourier features.derivatives features.bounds features.spherical features.maclaurin features""",
+        features.scratch features.fourier features.derivatives
+        features.bounds features.spherical features.maclaurin features""",
     "F4 likelihoods": """
         likelihoods.likelihood
         likelihoods.base likelihoods.gaussian likelihoods.polya_gamma likelihoods.tilted

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bochner.features.scratch import Scratch
 from bochner.kernels.base import Frequencies
 
 # Up to this many latents the phases are sums of scaled rows: four times as fast as a product with so thin a factor.
@@ -34,6 +35,8 @@ class Trace:
         Of the middle phase p.
     half_gap, cos_gap : Tensor of shape (P, n), or None for single points
         The phase m and its cosine; the envelope is 2 a cos(m), or a.
+    scratch : Scratch
+        Where all these lie.
     """
 
     x: Tensor
@@ -42,9 +45,10 @@ class Trace:
     sin: Tensor
     half_gap: Tensor | None
     cos_gap: Tensor | None
+    scratch: Scratch
 
 
-def evaluate(x: Tensor, frequencies: Frequencies) -> Trace:
+def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None) -> Trace:
     """Compute the features of a chunk of rows.
 
     Parameters
@@ -52,35 +56,39 @@ def evaluate(x: Tensor, frequencies: Frequencies) -> Trace:
     x : Tensor of shape (n, D)
     frequencies : Frequencies
         P points or pairs, in x's precision.
+    scratch : Scratch, optional
+        Of x's precision. What it held of other rows is lost: their trace must not be used any more.
 
     Returns
     -------
     Trace
         ``features`` has shape (K, n), K = 2 P: the cosines, then the sines.
     """
-    w1, w2, n_pairs = frequencies.first, frequencies.second, frequencies.first.shape[0]
-    features, x = x.new_empty(2 * n_pairs, x.shape[0]), x.T.contiguous()
+    w1, w2, (n_pairs, n) = frequencies.first, frequencies.second, (frequencies.first.shape[0], x.shape[0])
+    own, x = scratch or Scratch(x), x.T.contiguous()
+    features = own.take("features", 2 * n_pairs, n)
     if w2 is None:
         half_gap, cos_gap, envelope = None, None, frequencies.amplitude[:, None]
-        middle = _phases(w1, x)
+        middle = _phases(w1, x, own.take("sin", n_pairs, n))
     else:
-        middle, half_gap = _phases(0.5 * (w1 + w2), x), _phases(0.5 * (w1 - w2), x)
-        cos_gap = half_gap.cos()
-        envelope = cos_gap * (2.0 * frequencies.amplitude[:, None])
-    cos, sin = middle.cos(), middle.sin_()
+        middle = _phases(0.5 * (w1 + w2), x, own.take("sin", n_pairs, n))
+        half_gap = _phases(0.5 * (w1 - w2), x, own.take("half gap", n_pairs, n))
+        cos_gap = torch.cos(half_gap, out=own.take("cos gap", n_pairs, n))
+        envelope = torch.mul(cos_gap, 2.0 * frequencies.amplitude[:, None], out=own.take("wave", n_pairs, n))
+    cos, sin = torch.cos(middle, out=own.take("cos", n_pairs, n)), middle.sin_()
     torch.mul(cos, envelope, out=features[:n_pairs])
     torch.mul(sin, envelope, out=features[n_pairs:])
-    return Trace(x, features, cos, sin, half_gap, cos_gap)
+    return Trace(x, features, cos, sin, half_gap, cos_gap, own)
 
 
-def _phases(w: Tensor, x: Tensor) -> Tensor:
+def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """Return w x, (P, D) times (D, n)."""
     if not 0 < x.shape[0] <= _THIN:
-        return w @ x
-    phases = w[:, :1] * x[:1]
+        return torch.mm(w, x, out=out)
+    torch.mul(w[:, :1], x[:1], out=out)
     for d in range(1, x.shape[0]):
-        phases.addcmul_(w[:, d : d + 1], x[d : d + 1])
-    return phases
+        out.addcmul_(w[:, d : d + 1], x[d : d + 1])
+    return out
 
 
 def pull_back(trace: Trace, frequencies: Frequencies, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
@@ -101,14 +109,15 @@ def pull_back(trace: Trace, frequencies: Frequencies, upstream: Tensor) -> tuple
     x, amplitude, n_pairs = trace.x, frequencies.amplitude, frequencies.first.shape[0]
     cos_f, sin_f = trace.features[:n_pairs], trace.features[n_pairs:]
     up_cos, up_sin = upstream[:n_pairs], upstream[n_pairs:]
+    shape, own = trace.cos.shape, trace.scratch
     # d cos(p) = -sin(p), d sin(p) = cos(p): the features are their own derivatives
-    d_middle = (cos_f * up_sin).addcmul_(sin_f, up_cos, value=-1.0)
-    wave = (trace.cos * up_cos).addcmul_(trace.sin, up_sin)
+    d_middle = torch.mul(cos_f, up_sin, out=own.take("slope", *shape)).addcmul_(sin_f, up_cos, value=-1.0)
+    wave = torch.mul(trace.cos, up_cos, out=own.take("wave", *shape)).addcmul_(trace.sin, up_sin)
     if frequencies.second is None or trace.half_gap is None or trace.cos_gap is None:
         return (frequencies.first.T @ d_middle).T, d_middle @ x.T, None, wave.sum(1)
-    d_amplitude = 2.0 * torch.linalg.vecdot(trace.cos_gap, wave)
+    d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(1)
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
-    d_gap, factor = trace.half_gap.sin().mul_(wave), -2.0 * amplitude[:, None]
+    d_gap, factor = torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave), -2.0 * amplitude[:, None]
     centre, gap = 0.5 * (frequencies.first + frequencies.second), 0.5 * (frequencies.first - frequencies.second)
     d_centre_w, d_gap_w = 0.5 * (d_middle @ x.T), 0.5 * factor * (d_gap @ x.T)
     d_x = torch.addmm((factor * gap).T @ d_gap, centre.T, d_middle).T

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bochner.data.batches import chunks
 from bochner.features.fourier import Trace, evaluate, pull_back
+from bochner.features.scratch import Scratch
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.objectives.columnwise import column_dense_evidence, column_evidence
@@ -25,8 +26,8 @@ from bochner.objectives.statistics import Block, Statistics, statistics, total
 Reduce = Callable[[Statistics], Statistics]
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second pass is then cheaper
-# than fetching them from memory, and no temporary is large enough to be handed back to the system at every step.
-CHUNK_ROWS = 1024
+# than fetching them from memory.
+CHUNK_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -162,13 +163,14 @@ def _two_passes(
     cuts = list(chunks(block.Y.shape[0], chunk_rows))
     indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
     last: Trace | None = None
+    scratch = Scratch(x)
 
     def stats(dtype: torch.dtype) -> Statistics:
         return reduce(total(part(i, dtype) for i in range(len(cuts))))
 
     def part(i: int, dtype: torch.dtype) -> Statistics:
         nonlocal last
-        last = evaluate(x[indices[i]], f)
+        last = evaluate(x[indices[i]], f, scratch)
         square = block.squares if s2.ndim else block.square
         return statistics(last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns, dtype)
 
@@ -178,8 +180,9 @@ def _two_passes(
         d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
         # backwards, because the features of the last chunk are still there
         for cut, rows in zip(reversed(cuts), reversed(indices), strict=True):
-            trace, last = last or evaluate(x[rows], f), None
-            into.add(rows, trace, f, torch.addmm(d_gram @ trace.features, d_cross, block.Y[cut].T))
+            trace, last = last or evaluate(x[rows], f, scratch), None
+            upstream = torch.mm(d_gram, trace.features, out=scratch.take("upstream", *trace.features.shape))
+            into.add(rows, trace, f, upstream.addmm_(d_cross, block.Y[cut].T))
     return result.value
 
 
