@@ -677,6 +677,12 @@ BAD_TOGETHER = {
 }
 
 
+def test_a_start_on_the_scale_of_other_embeddings_is_named():
+    with pytest.warns(DataWarning, match=r"init has a deviation of 30, .* Divide the array by 30\.") as caught:
+        NGMVLVM(**{**QUICK, "init": 30.0 * np.tile([[-1.0], [1.0]], (30, 2))}).fit(_data())
+    assert next(w for w in caught if "deviation of 30" in str(w.message)).filename == __file__
+
+
 @pytest.mark.parametrize("what", BAD_TOGETHER)
 def test_parameters_that_do_not_fit_the_data_are_refused(what):
     parameters, text = BAD_TOGETHER[what]

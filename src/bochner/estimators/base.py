@@ -140,6 +140,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         warn.of_rank(values.shape, latents.resolve(self.latent, self.n_components, data.names).n_components)
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen)
+        warn.of_starts(plan.starts)
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
         blocks = training_data.blocks(data, scaled, plan, offsets)

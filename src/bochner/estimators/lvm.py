@@ -52,7 +52,8 @@ class NGMVLVM(LatentVariableEstimator):
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
         principal components than D and folds the further ones away under RBF kernels, in four tries of which the one
         with the best bound is kept; "auto" races "pca", "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more
-        than 6,000 rows "pca" and "laplacian"; in more than 12 dimensions "pca" alone.
+        than 6,000 rows "pca" and "laplacian"; in more than 12 dimensions "pca" alone. An array is taken as it is: its
+        columns should have a deviation of about 1, as the latents have under their prior.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"

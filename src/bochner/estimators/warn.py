@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from bochner.data.sparse import observed_rows
 from bochner.errors import DataWarning
 from bochner.likelihoods.negative_binomial import LARGEST, LARGEST_POLYA_GAMMA
 
+# Deviations of given latents beyond which maps are as embeddings of other libraries have them, not as the prior does.
+_FAR = 3.0
+
 
 def of_rank(shape: tuple[int, ...], n_components: int) -> None:
     """Warn of more latent dimensions than data of a shape (N, M) can have."""
@@ -21,6 +24,18 @@ def of_rank(shape: tuple[int, ...], n_components: int) -> None:
         warnings.warn(
             f"n_components={n_components} is above the rank the data can have ({limit}): "
             "the further dimensions can only repeat the prior.",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
+def of_starts(starts: Iterable[str | NDArray[np.float64]]) -> None:
+    """Warn of given latents, (N, D), that lie where the prior hardly is: training seldom gets back from there."""
+    spreads = [float(start.std(axis=0).max(initial=0.0)) for start in starts if not isinstance(start, str)]
+    for spread in (own for own in spreads if own > _FAR):
+        warnings.warn(
+            f"init has a deviation of {spread:.3g}, where latents have about 1 under their prior: training from there "
+            f"ends far below what it can reach. Divide the array by {spread:.3g}.",
             DataWarning,
             stacklevel=4,
         )
