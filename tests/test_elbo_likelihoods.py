@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -13,7 +14,7 @@ from test_local import MAKERS
 from bochner.inference.initialise import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods import Bernoulli, Poisson
-from bochner.objectives.elbo import absorb, draw, elbo, regroup
+from bochner.objectives.elbo import absorb, draw, elbo, levelled, regroup
 from bochner.objectives.statistics import Block
 from bochner.random import generator, row_noise
 
@@ -106,6 +107,32 @@ def test_column_budgets_are_keyed_and_unbiased_in_the_long_run():
         with torch.no_grad():
             gaps.append(float(elbo(model, data, part).total - elbo(model, data, whole).total))
     assert abs(np.mean(gaps)) < 4 * np.std(gaps) / math.sqrt(len(gaps))
+
+
+def test_levelling_is_0_on_average_and_takes_the_columns_out_of_the_noise():
+    source = generator(5, "uneven")
+    # columns worth very different amounts: mostly zeros, or large counts
+    rates = torch.logspace(-2.0, 2.0, 30, dtype=torch.float64)
+    data = ((Block.encoded(torch.poisson(rates.expand(N, -1), generator=source)),),)
+    start = row_noise(N, 2, 0, "test", 0, dtype=torch.float64).numpy()
+    options = (1, 0, torch.float64, torch.device("cpu"))
+    model = model_from(start, ("a",), [SpectralMixture()], *options, [Poisson()], data)
+    sites = model.views[0].sites
+    assert float(sites.levelled(torch.tensor([3, 5]))) == 0.0  # nothing is known yet
+    plain, level = [], []
+    with torch.no_grad():
+        for step in range(120):
+            bound = elbo(model, data, draw(model, 4, "iid", 0, "t", step, budget=N * 8 * 6))
+            shift = float(levelled(model, bound))
+            plain.append(float(bound.judged))
+            level.append(float(bound.judged) + shift)
+            absorb(model, bound)
+        pairs = [sites.levelled(torch.tensor(own)) for own in itertools.combinations(range(30), 2)]
+        whole = elbo(model, data, draw(model, 4, "iid", 0, "t", 0))
+    assert abs(float(torch.stack(pairs).mean())) < 1e-9 * float(sites.worth.abs().sum())
+    assert np.std(level[60:]) < 0.2 * np.std(plain[60:])
+    torch.testing.assert_close(whole.updates[0].worth.sum(), whole.judged + whole.kl)
+    assert float(levelled(model, whole)) == 0.0  # nothing was drawn: nothing to level
 
 
 def test_a_bound_that_is_not_finite_leaves_the_sites_alone():

@@ -25,7 +25,7 @@ from bochner.inference.warm import STEPS as WARM_STEPS
 from bochner.inference.warm import warm
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data, absorb, draw, elbo, regroup
+from bochner.objectives.elbo import Data, absorb, draw, elbo, levelled, regroup
 
 # A start's share of the race: long enough to leave the start's own shape behind.
 RACE_STEPS = 80
@@ -75,10 +75,11 @@ class Race:
             n_frequencies = plan.early_frequencies if few else plan.n_frequencies
             draws = draw(model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget)
             bound = elbo(model, self.data, draws, n_sweeps=SWEEPS)
+            value = bound.judged + levelled(model, bound)
             absorb(model, bound)
             if step % REGROUP_STEPS == 0:
                 regroup(model)
-            return bound.judged
+            return value
 
         between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)

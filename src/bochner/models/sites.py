@@ -33,12 +33,15 @@ class SiteUpdate:
     columns : Tensor of shape (m,), int64
     precision, pull : Tensor of shape (n, m)
     intercept : Tensor of shape (m,)
+    worth : Tensor of shape (m,), float64
+        What every column added to the bound that training is judged by.
     """
 
     columns: Tensor
     precision: Tensor
     pull: Tensor
     intercept: Tensor
+    worth: Tensor
 
 
 class Sites(nn.Module):
@@ -63,6 +66,7 @@ class Sites(nn.Module):
     intercept: Tensor
     centre: Tensor
     group_of: Tensor
+    worth: Tensor
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class Sites(nn.Module):
         self.register_buffer("intercept", centre.clone())
         self.register_buffer("centre", centre)
         self.register_buffer("group_of", torch.zeros(y.shape[1], dtype=torch.int64, device=y.device))
+        self.register_buffer("worth", torch.full((y.shape[1],), -torch.inf, dtype=torch.float64, device=y.device))
         self.regroup()
 
     @property
@@ -113,6 +118,16 @@ class Sites(nn.Module):
         self.precision[:, update.columns] = update.precision
         self.pull[:, update.columns] = update.pull
         self.intercept[update.columns] = update.intercept
+        self.worth[update.columns] = update.worth
+
+    def levelled(self, columns: Tensor) -> Tensor:
+        """Return what makes the scaled value of some columns depend less on which they are: 0 on average over draws.
+
+        By what columns were worth when they were last drawn, those never drawn as much as the others.
+        """
+        known = self.worth.isfinite()
+        worth = torch.where(known, self.worth, self.worth[known].mean()) if bool(known.any()) else known.double()
+        return worth.sum() - worth[columns].mean() * self.n_columns
 
     def log_prior(self, columns: Tensor) -> Tensor:
         """Return the penalty of the intercepts, at most 0, per column: -(b - centre)^2 / (2 std^2)."""

@@ -120,7 +120,7 @@ def _view_value(x: Tensor, f: Frequencies, view: View, block: Block, own: Block,
         entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
         found = local_pass(features, likelihood, entries, _TOLERANCE)
         value = value + entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
-        value = value + slack_of(likelihood, found, entries, slice(None))
+        value = value + slack_of(likelihood, found, entries, slice(None)).sum()
     return value
 
 

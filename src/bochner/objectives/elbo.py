@@ -193,6 +193,15 @@ def regroup(model: LatentVariableModel) -> None:
             view.sites.regroup()
 
 
+def levelled(model: LatentVariableModel, bound: Bound) -> Tensor:
+    """Return what to add to a bound of drawn columns, 0 on average, so that steps can be compared; before `absorb`."""
+    total = bound.total.new_zeros(())
+    for view, update in zip(model.views, bound.updates, strict=True):
+        if view.sites is not None and update is not None and len(update.columns) < view.sites.n_columns:
+            total = total + view.weight * view.sites.levelled(update.columns)
+    return total
+
+
 def absorb(model: LatentVariableModel, bound: Bound) -> None:
     """Put the sites that a finite bound asks for in place."""
     if not bool(torch.isfinite(bound.total)):

@@ -97,7 +97,7 @@ def local_evidence(
         x, f.first, f.second, f.amplitude, likelihood, block.rows, entries, n_sweeps, tol, holder, *parameters
     )
     prior = entries.scale * sites.log_prior(entries.columns).sum()
-    return LocalValue(value + prior, _update(holder[0], entries.columns, sites), holder[0].slack)
+    return LocalValue(value + prior, _update(holder[0], entries.columns, sites), entries.scale * holder[0].slack.sum())
 
 
 def _joined(parts: list[LocalValue]) -> LocalValue:
@@ -105,19 +105,24 @@ def _joined(parts: list[LocalValue]) -> LocalValue:
     updates = [part.update for part in parts]
     columns, intercept = (torch.cat([getattr(u, name) for u in updates]) for name in ("columns", "intercept"))
     precision, pull = (torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull"))
+    worth = torch.cat([u.worth for u in updates])
     shares = [len(update.columns) / len(columns) for update in updates]
     value = torch.stack([share * part.value for share, part in zip(shares, parts, strict=True)]).sum()
     slack = torch.stack([share * part.slack for share, part in zip(shares, parts, strict=True)]).sum()
-    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept), slack)
+    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept, worth), slack)
 
 
 @dataclass(frozen=True)
 class _Touch:
-    """Sites where each entry's bound touches at q, (n, m), the bound's slope in the intercepts, (m,), and its slack."""
+    """Sites where each entry's bound touches at q, (n, m), the bound's slope in the intercepts, its value, its slack.
+
+    The last three by column, (m,).
+    """
 
     precision: Tensor
     pull: Tensor
     slope: Tensor
+    value: Tensor
     slack: Tensor
 
 
@@ -127,7 +132,8 @@ def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
     slope = touch.slope - (now - centre) / INTERCEPT_STD**2
     step = slope / (touch.precision.sum(0) + 1.0 / INTERCEPT_STD**2)
     step = step.clamp(-_LARGEST_INTERCEPT_STEP, _LARGEST_INTERCEPT_STEP)
-    return SiteUpdate(columns, touch.precision, touch.pull - touch.precision * step, now + step)
+    worth = touch.value + touch.slack + sites.log_prior(columns)
+    return SiteUpdate(columns, touch.precision, touch.pull - touch.precision * step, now + step, worth)
 
 
 class _LocalEvidence(torch.autograd.Function):
@@ -157,9 +163,9 @@ class _LocalEvidence(torch.autograd.Function):
             precision, pull = found.sites(entries, likelihood)
             entries = replace(entries, precision=precision, pull=pull)
         some = _some_rows(features, entries)
-        slack = entries.scale * slack_of(likelihood, found, entries, some)
-        holder.append(_Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), slack))
-        value = entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
+        value = entries.masked(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
+        slack = slack_of(likelihood, found, entries, some)
+        holder.append(_Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), value, slack))
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
         if wanted:
@@ -167,7 +173,7 @@ class _LocalEvidence(torch.autograd.Function):
             upstream = entries.scale * _feature_gradient(features, found, entries)
             grads = [*carried_back(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
             ctx.save_for_backward(*grads)
-        return entries.scale * value
+        return entries.scale * value.sum()
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -198,13 +204,13 @@ def _parameter_gradients(
 
 @torch.no_grad()
 def slack_of(likelihood: LocalLikelihood, found: Pass, entries: Entries, rows: slice) -> Tensor:
-    """Return the slack of the bound, estimated from some rows, scalar float64."""
+    """Return the slack of every column's bound, estimated from some rows, (m,) float64."""
     mean = (entries.total + found.latent)[rows]
     slack = likelihood.slack(entries.y[rows], mean, found.variance[rows], entries.columns)
     if slack is None:
-        return mean.new_zeros((), dtype=torch.float64)
+        return mean.new_zeros(mean.shape[1], dtype=torch.float64)
     seen = slack if entries.seen is None else slack * entries.seen[rows]
-    return seen.sum(dtype=torch.float64) * (entries.y.shape[0] / mean.shape[0])
+    return seen.sum(0, dtype=torch.float64) * (entries.y.shape[0] / mean.shape[0])
 
 
 def _some_rows(features: Tensor, entries: Entries) -> slice:
