@@ -18,7 +18,7 @@ def _case(k: int = 7, n: int = 23, m: int = 5, dtype: torch.dtype = torch.float6
 
 @pytest.mark.parametrize("budget", [1, 50, 2**21])
 def test_grams_are_the_dense_sums_whatever_the_pieces(monkeypatch, budget):
-    monkeypatch.setattr(weighted, "_BUDGET", budget)
+    monkeypatch.setattr(weighted, "_CACHED", budget)
     monkeypatch.setattr(weighted, "_ROWS", 5)
     features, weights, _ = _case()
     grams = weighted_grams(features, weights)

@@ -13,21 +13,32 @@ import torch
 from torch import Tensor
 
 from bochner.data.batches import chunks
+from bochner.features.scratch import Scratch
 
-# Numbers in a temporary: what stays in the caches of a core and is large enough for products at full speed.
-_BUDGET = 2**21
+# Numbers in a temporary: on a processor what stays in the cache of a core, else what keeps the device busy.
+_CACHED, _BUSY = 2**17, 2**21
 _ROWS = 1024
 # Trace of a Gram from which single precision leaves eigenvalues that are wrong by several hundredths.
 _HEAVY = 3e5
 
 
-def _cuts(n_matrices: int, k: int, n: int) -> Iterator[tuple[slice, slice]]:
-    """Yield (matrices, rows) whose scaled features fit the budget."""
-    rows = min(n, _ROWS)
-    some = max(1, _BUDGET // max(k * rows, 1))
-    for own in chunks(n_matrices, some):
-        for part in chunks(n, rows):
-            yield own, part
+class _Parts:
+    """Rows and matrices that are worked on at once, and memory for the features of one part, scaled."""
+
+    def __init__(self, features: Tensor, n_matrices: int) -> None:
+        k, n = features.shape
+        self.features, self.n_matrices, self.rows = features, n_matrices, min(n, _ROWS)
+        budget = _CACHED if features.device.type == "cpu" else _BUSY
+        self.some = max(1, budget // max(k * self.rows, 1))
+        self.scratch = Scratch(features)
+
+    def __iter__(self) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+        """Yield (rows, matrices, features (K, r), memory of shape (s, K, r))."""
+        for part in chunks(self.features.shape[1], self.rows):
+            phi = self.features[:, part]
+            for own in chunks(self.n_matrices, self.some):
+                shape = (own.stop - own.start, *phi.shape)
+                yield part, own, phi, self.scratch.take("part", shape[0] * shape[1], shape[2]).view(shape)
 
 
 def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
@@ -47,22 +58,19 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
     """
     if float(weights.sum(0).amax() * features.square().sum(0).amax()) > _HEAVY:
         features, weights = features.double(), weights.double()
-    k, n = features.shape
-    out = features.new_zeros(weights.shape[1], k, k, dtype=torch.float64)
-    for own, part in _cuts(weights.shape[1], k, n):
-        phi = features[:, part]
-        out[own] += ((phi * weights[part, own].T[:, None, :]) @ phi.T).double()
+    k = features.shape[0]
+    by_matrix, out = weights.T.contiguous(), features.new_zeros(weights.shape[1], k, k, dtype=torch.float64)
+    for part, own, phi, memory in _Parts(features, weights.shape[1]):
+        out[own] += (torch.mul(phi, by_matrix[own, None, part], out=memory) @ phi.T).double()
     return out
 
 
 def quadratic_forms(features: Tensor, matrices: Tensor) -> Tensor:
     """Return phi_n^T S_m phi_n, (K, n) and (m, K, K) -> (n, m)."""
-    k, n = features.shape
-    out = features.new_empty(n, matrices.shape[0])
-    for own, part in _cuts(matrices.shape[0], k, n):
-        phi = features[:, part]
-        out[part, own] = torch.linalg.vecdot(matrices[own] @ phi, phi, dim=-2).T
-    return out
+    out = features.new_empty(matrices.shape[0], features.shape[1])
+    for part, own, phi, memory in _Parts(features, matrices.shape[0]):
+        torch.sum(torch.matmul(matrices[own], phi, out=memory).mul_(phi), dim=1, out=out[own, part])
+    return out.T.contiguous()
 
 
 def weighted_products(features: Tensor, matrices: Tensor, weights: Tensor) -> Tensor:
@@ -79,8 +87,8 @@ def weighted_products(features: Tensor, matrices: Tensor, weights: Tensor) -> Te
     -------
     Tensor of shape (K, n)
     """
-    k, n = features.shape
-    out = torch.zeros_like(features)
-    for own, part in _cuts(matrices.shape[0], k, n):
-        out[:, part] += torch.einsum("mkn,nm->kn", matrices[own] @ features[:, part], weights[part, own])
+    by_matrix, out = weights.T.contiguous(), torch.zeros_like(features)
+    for part, own, phi, memory in _Parts(features, matrices.shape[0]):
+        scaled = torch.mul(phi, by_matrix[own, None, part], out=memory)
+        out[:, part].addmm_(matrices[own].transpose(0, 1).flatten(1), scaled.flatten(0, 1))
     return out
