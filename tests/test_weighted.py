@@ -30,16 +30,19 @@ def test_grams_are_the_dense_sums_whatever_the_pieces(monkeypatch, budget):
     torch.testing.assert_close(single, grams, rtol=1e-5, atol=1e-5)
 
 
-def test_forms_and_products_are_the_dense_ones():
+@pytest.mark.parametrize("budget", [1, 50, 2**21])
+def test_forms_and_products_are_the_dense_ones(monkeypatch, budget):
+    monkeypatch.setattr(weighted, "_CACHED", budget)
+    monkeypatch.setattr(weighted, "_ROWS", 10)
     features, weights, source = _case()
     root = torch.randn(5, 7, 7, generator=source, dtype=torch.float64)
     matrices = (root @ root.transpose(1, 2)).requires_grad_(False)
-    features.requires_grad_()
     forms = quadratic_forms(features, matrices)
     torch.testing.assert_close(forms, torch.einsum("kn,mkl,ln->nm", features, matrices, features))
-    value = 0.5 * (weights * torch.einsum("kn,mkl,ln->nm", features, matrices, features)).sum()
-    (expected,) = torch.autograd.grad(value, features)
-    torch.testing.assert_close(weighted_products(features.detach(), matrices, weights), expected)
+    leaf = features.clone().requires_grad_()
+    value = 0.5 * (weights * torch.einsum("kn,mkl,ln->nm", leaf, matrices, leaf)).sum()
+    (expected,) = torch.autograd.grad(value, leaf)
+    torch.testing.assert_close(weighted_products(features, matrices, weights), expected)
 
 
 def test_a_missing_entry_is_an_entry_of_weight_zero():
