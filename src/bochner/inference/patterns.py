@@ -15,7 +15,7 @@ _CHUNK = 1024
 # small ones where the forms stay factored.
 _OWN_CHUNK, _FACTORED_CHUNK = 64, 256
 # Numbers of one dense array of views that are not Gaussian.
-_NUMBERS = 2**23
+_NUMBERS = 2**21
 
 
 def rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
