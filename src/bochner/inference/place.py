@@ -86,6 +86,7 @@ def place(
     rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
     candidates = candidates[:: -(-candidates.shape[0] // (_STARTS if encoder is None else _FEW_STARTS))]
     book: list[tuple[Tensor, Tensor]] = []
+    near = _near(candidates) if n_modes > 1 else torch.zeros(0, 0, dtype=torch.bool)
     conjugate = all(view.local is None for view in views)
     # Matrices of many dimensions are dear: single precision, which is good to three digits, has to do.
     single = conjugate and dim > MANY_DIMENSIONS
@@ -101,7 +102,7 @@ def place(
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
         guess = None if encoder is None else encoder.guess([y[index] for y in rows])
-        found = _solve(target, _starts(scores, candidates, n_modes, guess), polish and not single)
+        found = _solve(target, _starts(scores, candidates, near, n_modes, guess), polish and not single)
         out.modes[index], out.covariances[index], out.weights[index] = found.modes, found.covariances, found.weights
     return out
 
@@ -160,18 +161,22 @@ def candidate_scores(
     return score
 
 
-def _starts(scores: Tensor, candidates: Tensor, n_modes: int, guess: Tensor | None = None) -> Tensor:
+def _near(candidates: Tensor) -> Tensor:
+    """Mark the candidates that are near each other, (C, C): less than half of the spread of them all apart."""
+    return torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
+
+
+def _starts(scores: Tensor, candidates: Tensor, near: Tensor, n_modes: int, guess: Tensor | None = None) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n, R, D).
 
     Scores are overwritten. A guess is the first start; the best candidate is then another, however near it is.
     """
-    far = 0.5 * candidates.std(0, unbiased=False).norm()
     starts = [] if guess is None else [guess]
     for r in range(len(starts), n_modes):
-        best = candidates[scores.argmax(1)]
-        starts.append(best)
+        best = scores.argmax(1)
+        starts.append(candidates[best])
         if r + 1 < n_modes:
-            scores.masked_fill_(torch.cdist(best, candidates) < far, -torch.inf)
+            scores.masked_fill_(near[best], -torch.inf)
     return torch.stack(starts, dim=1)
 
 
