@@ -163,7 +163,8 @@ def candidate_scores(
 
 def _near(candidates: Tensor) -> Tensor:
     """Mark the candidates that are near each other, (C, C): less than half of the spread of them all apart."""
-    return torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
+    near: Tensor = torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
+    return near
 
 
 def _starts(scores: Tensor, candidates: Tensor, near: Tensor, n_modes: int, guess: Tensor | None = None) -> Tensor:
