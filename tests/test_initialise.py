@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bochner.errors import InputError
+from bochner.inference import embeddings
 from bochner.inference.initialise import STARTS, model_from, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
@@ -126,3 +127,7 @@ def test_a_model_is_built_at_its_start():
     assert torch.equal(means[0][0], means[1][0])
     assert not torch.equal(means[0][0], means[2][0])  # restarts differ
     assert not torch.equal(means[0][0], means[0][1])  # and so do views
+
+
+def test_tsne_takes_fewer_steps_of_many_rows():
+    assert [embeddings._tsne_steps(n) for n in (5, 1000, 1600, 2500, 6000)] == [1000, 1000, 625, 450, 450]
