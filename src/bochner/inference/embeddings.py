@@ -24,7 +24,7 @@ _PERPLEXITY = 30.0
 _NEIGHBOUR_SPACE = 50
 # scikit-learn's Barnes-Hut trees know at most so many dimensions.
 TSNE_DIMENSIONS = 3
-# Steps of t-SNE, 250 of them exaggerated: all of scikit-learn's for up to 1,000 rows, for more as many as cost the same.
+# Steps of t-SNE, 250 of them exaggerated: all of scikit-learn's for up to 1,000 rows, for more as many as cost that.
 # Training moves on from there: fits from 450 steps reach the bounds of fits from 1,000.
 _TSNE_STEPS, _LEAST_TSNE_STEPS, _TSNE_WORK = 1000, 450, 10**6
 
