@@ -150,7 +150,7 @@ def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
 def side_by_side(scaled: Mapping[str, FloatArray], rows: IntArray | None = None) -> NDArray[np.float64]:
     """Return all views, or some rows of them, in one matrix."""
     parts = [own if rows is None else own[rows] for own in scaled.values()]
-    return np.hstack(parts).astype(np.float64)
+    return np.hstack(parts).astype(np.float64, copy=False)
 
 
 def subset(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:

@@ -103,9 +103,9 @@ def local_evidence(
 def _joined(parts: list[LocalValue]) -> LocalValue:
     """Put parts of the columns together; a group that was cut has a covariance for each part."""
     updates = [part.update for part in parts]
-    columns, intercept = (torch.cat([getattr(u, name) for u in updates]) for name in ("columns", "intercept"))
+    of_columns = ("columns", "intercept", "worth")
+    columns, intercept, worth = (torch.cat([getattr(u, name) for u in updates]) for name in of_columns)
     precision, pull = (torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull"))
-    worth = torch.cat([u.worth for u in updates])
     shares = [len(update.columns) / len(columns) for update in updates]
     value = torch.stack([share * part.value for share, part in zip(shares, parts, strict=True)]).sum()
     slack = torch.stack([share * part.slack for share, part in zip(shares, parts, strict=True)]).sum()
