@@ -129,5 +129,15 @@ def test_a_model_is_built_at_its_start():
     assert not torch.equal(means[0][0], means[0][1])  # and so do views
 
 
-def test_tsne_takes_fewer_steps_of_many_rows():
-    assert [embeddings._tsne_steps(n) for n in (5, 1000, 1600, 2500, 6000)] == [1000, 1000, 625, 450, 450]
+@pytest.mark.parametrize(("n_rows", "steps"), [(20, 1000), (1000, 1000), (1600, 625), (2500, 450)])
+def test_tsne_takes_fewer_steps_of_many_rows(monkeypatch, n_rows, steps):
+    asked = []
+
+    class Recorded(embeddings.TSNE):
+        def fit_transform(self, X, y=None):
+            asked.append(self.max_iter)
+            return np.asarray(X[:, :2], dtype=np.float32)
+
+    monkeypatch.setattr(embeddings, "TSNE", Recorded)
+    embeddings.tsne(np.random.default_rng(0).normal(size=(n_rows, 4)), 2, 0)
+    assert asked == [steps]

@@ -93,8 +93,8 @@ def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
         return pca(filled, n_components, seed)
     first = pca(filled, n_components, seed)
     first = 1e-4 * (first / max(float(first.std()), 1e-300) + 1e-2 * noise(n, n_components, seed))
-    perplexity = min(_PERPLEXITY, (n - 1) / 3)
-    embedding = TSNE(n_components, perplexity=perplexity, init=first, max_iter=_TSNE_STEPS, random_state=seed % 2**32)
+    perplexity, steps = min(_PERPLEXITY, (n - 1) / 3), _tsne_steps(n)
+    embedding = TSNE(n_components, perplexity=perplexity, init=first, max_iter=steps, random_state=seed % 2**32)
     latents = embedding.fit_transform(_neighbour_space(filled, seed))
     return np.asarray(latents, dtype=np.float64)
 
