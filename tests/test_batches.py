@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bochner.data.batches import chunk_rows_for, chunks
+from bochner.data.batches import chunks
 from bochner.errors import InputError
 
 
@@ -15,13 +15,6 @@ def test_chunks_cover_the_rows_in_order(n_rows, chunk_rows):
     assert all(len(part) == chunk_rows for part in parts[:-1])
 
 
-def test_rows_that_fit_into_a_budget():
-    assert chunk_rows_for(8, 100) == 12
-    assert chunk_rows_for(1000, 100) == 1
-
-
 def test_wrong_sizes():
     with pytest.raises(InputError, match="chunk_rows of at least 1, got 0"):
         next(chunks(5, 0))
-    with pytest.raises(InputError, match="positive numbers of bytes, got bytes_per_row=0, budget=10"):
-        chunk_rows_for(0, 10)

@@ -40,11 +40,6 @@ class Cholesky:
         solution: Tensor = torch.cholesky_solve(right.to(self.factor.dtype), self.factor)
         return solution
 
-    def half_solve(self, right: Tensor) -> Tensor:
-        """Solve L x = right, shapes (..., K, M)."""
-        solution: Tensor = torch.linalg.solve_triangular(self.factor, right.to(self.factor.dtype), upper=False)
-        return solution
-
     def inverse(self) -> Tensor:
         """Return the inverse of the factored matrix, shape (..., K, K)."""
         return torch.cholesky_inverse(self.factor)

@@ -25,17 +25,3 @@ def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
         raise InputError(message("chunk_rows of at least 1", str(chunk_rows), "choose a positive number of rows"))
     for start in range(0, n_rows, chunk_rows):
         yield slice(start, min(start + chunk_rows, n_rows))
-
-
-def chunk_rows_for(bytes_per_row: int, budget: int) -> int:
-    """Return how many rows fit into `budget` bytes: at least one, since a row cannot be cut.
-
-    Parameters
-    ----------
-    bytes_per_row, budget : int
-        Both in bytes, both positive.
-    """
-    if bytes_per_row < 1 or budget < 1:
-        got = f"bytes_per_row={bytes_per_row}, budget={budget}"
-        raise InputError(message("positive numbers of bytes", got, "correct the sizes"))
-    return max(1, budget // bytes_per_row)
