@@ -97,12 +97,20 @@ def estimator_of(method: str, data: Bunch, seed: int, **others: Any) -> Any:
         return bo.NGMVLVM(**common)
     if method == CEILING:
         return bo.NGMVLVM(init=data.latent, **common)
+    if method == "MV-advisedRFLVM, defaults":
+        return bo.AdvisedRFLVM(**common)
     kind = bo.AdvisedRFLVM if method.startswith("MV-advised") else bo.NGMVLVM
     return kind(init="pca", **MODEL, **common)
 
 
 CEILING = "NG-MVLVM from the truth"
-METHODS = ("NG-MVLVM, defaults", CEILING, "NG-MVLVM from PCA", "MV-advisedRFLVM from PCA")
+METHODS = (
+    "NG-MVLVM, defaults",
+    "MV-advisedRFLVM, defaults",
+    CEILING,
+    "NG-MVLVM from PCA",
+    "MV-advisedRFLVM from PCA",
+)
 
 
 def kernel_errors(model: Any, data: Bunch) -> dict[str, Value]:
