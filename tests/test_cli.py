@@ -92,7 +92,7 @@ def test_fit_writes_model_embedding_and_pictures(fitted, rows):
     assert (reply["model"], reply["n_iter"], reply["converged"], reply["seed"]) == ("ng-mvlvm", 12, False, 1)
     assert {path.name for path in out.iterdir()} == {"model.bochner", "embedding.csv", "bound.png", "latent.png"}
     table = cells(out / "embedding.csv")
-    assert table[0] == ["", "z0", "z0_std"]
+    assert table[0] == ["cell", "z0", "z0_std"]
     assert [row[0] for row in table[1:]] == rows
     model = bo.load(out / "model.bochner")
     np.testing.assert_array_equal([float(row[1]) for row in table[1:]], model.embedding_[:, 0])
@@ -121,13 +121,29 @@ def test_impute_fills_a_view_whose_file_is_not_there(fitted, folder, tmp_path, r
     reply = replied("impute", out, genes, "--out", full, "--std", std, "--index", "cell")
     assert (reply["rows"], reply["std_file"]) == (24, str(std))
     table = cells(full)
-    assert table[0] == ["", *GENES, *PROTEINS]
+    assert table[0] == ["cell", *GENES, *PROTEINS]
     assert [row[0] for row in table[1:]] == rows
     X, S = (np.array([row[1:] for row in cells(path)[1:]], dtype=float) for path in (full, std))
     observed = np.ones((24, 6), dtype=bool)
     observed[:, 4:] = observed[3, 1] = False
     np.testing.assert_array_equal(X[observed], matrix[observed])
     np.testing.assert_array_equal(S > 0, ~observed)
+
+
+def test_outputs_read_as_their_data_do(tmp_path, matrix):
+    """Rows named by numbers under a name stay rows of that name from file to file."""
+    source, out, full = tmp_path / "data.csv", tmp_path / "run", tmp_path / "full.csv"
+    ids = [str(7_000_100 + i) for i in range(24)]
+    write(source, [f"g{j}" for j in range(6)], ids, matrix, key="id")
+    key = ("--index", "id")
+    replied("fit", source, "--out", out, *key, "--seed", 1, *SMALL)
+    assert cells(out / "embedding.csv")[0][0] == "id"
+    replied("impute", out, source, "--out", full, *key)
+    replied("transform", out, full, "--out", tmp_path / "z.csv", *key)
+    assert [row[0] for row in cells(tmp_path / "z.csv")] == ["id", *ids]
+    page = tmp_path / "page.html"
+    replied("report", out, "--out", page)
+    assert ids[7] in page.read_text()
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

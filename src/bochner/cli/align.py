@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> T
         X = _by_name(table.X, table.column_names, known, model._columns)
     else:
         X = _by_number(table.X, model, views)
-    return Table(X, table.row_names, known, table.views, table.labels)
+    return replace(table, X=X, column_names=known)
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:

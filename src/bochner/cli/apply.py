@@ -35,7 +35,7 @@ def transform(rows: Rows) -> int:
     table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
     with names_are_checked():
         mean, std = model.transform(table.X, return_std=True)
-    write_embedding(rows.out, mean, std, table.row_names)
+    write_embedding(rows.out, mean, std, table)
     return len(mean)
 
 
@@ -50,9 +50,9 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
     with names_are_checked():
         full, std = model.impute(table.X, return_std=True)
-    write_matrices(rows.out, {"X": full}, table.column_names, table.row_names)
+    write_matrices(rows.out, {"X": full}, table.column_names, table)
     if std_out is not None:
-        write_matrices(std_out, {"std": std}, table.column_names, table.row_names)
+        write_matrices(std_out, {"std": std}, table.column_names, table)
     return len(full)
 
 

@@ -129,12 +129,13 @@ def check_writable(folder: Path) -> None:
 
 
 def write_matrices(
-    path: Path, arrays: Mapping[str, FloatArray], columns: Sequence[str] | None, row_names: list[str] | None
+    path: Path, arrays: Mapping[str, FloatArray], columns: Sequence[str] | None, rows_of: Table | None
 ) -> None:
-    """Write arrays of the same rows by extension: npz by name, csv and npy side by side; complete or not at all."""
+    """Write arrays of a table's rows by extension: npz by name, csv and npy side by side; complete or not at all."""
+    row_names, index_name = (None, "") if rows_of is None else (rows_of.row_names, rows_of.index_name)
     kind = path.suffix.lower()
     if kind == ".csv":
-        write_csv(path, np.hstack(list(arrays.values())), row_names, columns)
+        write_csv(path, np.hstack(list(arrays.values())), row_names, columns, index_name)
         return
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -149,10 +150,10 @@ def write_matrices(
         part.unlink(missing_ok=True)
 
 
-def write_embedding(path: Path, mean: FloatArray, std: FloatArray, row_names: list[str] | None) -> None:
+def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Table | None) -> None:
     """Write latents: columns z0, z1, ... and their deviations z0_std, z1_std, ..."""
     names = [f"z{d}" for d in range(mean.shape[1])]
-    write_matrices(path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], row_names)
+    write_matrices(path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], rows_of)
 
 
 def frame(table: Table) -> Any:

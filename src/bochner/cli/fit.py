@@ -177,7 +177,7 @@ def _write(out: Path, estimator: Any, table: Table) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]
     estimator.set_params(checkpoint=None)  # a path of this run has no place in a file that travels
     estimator.save(files[0])
-    write_embedding(files[1], estimator.embedding_, estimator.embedding_std_, table.row_names)
+    write_embedding(files[1], estimator.embedding_, estimator.embedding_std_, table)
     try:
         return [*files, *_pictures(out, estimator, table)]
     except ImportError as error:

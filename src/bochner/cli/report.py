@@ -98,7 +98,10 @@ def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
     path = model / EMBEDDING
     if not (model.is_dir() and path.is_file()):
         return None
-    names = read_csv(path).row_names
+    table = read_csv(path)
+    first = (table.column_names or [""])[0]
+    # numbers under a name are no row names unless that is said
+    names = table.row_names if first in ("", "z0") else read_csv(path, first).row_names
     if names is not None and len(names) != n_rows:
         got = f"{len(names)} in {path}"
         raise InputError(

@@ -51,7 +51,9 @@ def read_csv(path: Path, index: str | None = None) -> Table:
     X = np.array([_numbers(path, line, key, header) for line in body], dtype=np.float64)
     if X.shape[1] == 0:
         raise InputError(message("columns of numbers", f"row names alone in {path}", "add columns"))
-    return Table(X, None if key is None else _row_names(path, body, key), names)
+    if key is None:
+        return Table(X, None, names)
+    return Table(X, _row_names(path, body, key), names, index_name="" if header is None else header[key])
 
 
 def _lines(path: Path) -> list[Line]:
@@ -148,6 +150,7 @@ def write_csv(
     matrix: FloatArray,
     row_names: Sequence[str] | None = None,
     column_names: Sequence[str] | None = None,
+    index_name: str = "",
 ) -> None:
     """Write a matrix as csv; the file appears complete or not at all.
 
@@ -159,6 +162,8 @@ def write_csv(
     row_names : sequence of str, shape (N,), optional
     column_names : sequence of str, shape (M,), optional
         Counted (``x0``, ``x1``, ...) when only rows are named, so that `read` knows the names for what they are.
+    index_name : str, optional
+        Above the row names. Under a name numbers are read as row names only when `index` says so.
 
     Raises
     ------
@@ -178,7 +183,7 @@ def write_csv(
         with part.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             if column_names is not None:
-                writer.writerow([*([""] if row_names is not None else []), *column_names])
+                writer.writerow([*([index_name] if row_names is not None else []), *column_names])
             for i, row in enumerate(cells):
                 missing = np.isnan(matrix[i])
                 values = ["" if missing[j] else value for j, value in enumerate(row.tolist())]

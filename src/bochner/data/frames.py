@@ -44,7 +44,7 @@ def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:
     if row_names:
         rows = [str(name) for name in frame.index]
         check_unique(rows, "row", place)
-    return Table(X, rows, names)
+    return Table(X, rows, names, index_name=str(frame.index.name or "") if row_names else "")
 
 
 def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.float64]:

@@ -39,7 +39,9 @@ def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = 
     X, row_names = _rows(tables, place, order)
     labels = next((t.labels for t in tables.values() if t.labels is not None), None) if row_names is None else None
     views = consecutive({view: table.X.shape[1] for view, table in tables.items()})
-    return Table(X, row_names, _column_names(tables), views, labels)
+    index_names = {table.index_name for table in tables.values()}
+    index_name = index_names.pop() if len(index_names) == 1 else ""
+    return Table(X, row_names, _column_names(tables), views, labels, index_name)
 
 
 def check_unique(names: Sequence[str], what: str, place: str) -> None:

@@ -26,6 +26,8 @@ class Table:
         Columns of every view where the source has several; None for a single table.
     labels : ndarray, shape (N,), or None
         Labels found beside the data (an array ``y`` or ``labels``); never part of X.
+    index_name : str
+        What the file calls its column of row names; empty when it has no name.
     """
 
     X: NDArray[np.float64]
@@ -33,6 +35,7 @@ class Table:
     column_names: list[str] | None = None
     views: dict[str, slice] | None = None
     labels: NDArray[Any] | None = None
+    index_name: str = ""
 
 
 def as_matrix(array: NDArray[Any], place: str) -> NDArray[np.float64]:
