@@ -12,7 +12,7 @@ from bochner.errors import InputError, message
 
 # How far the site of an entry may ask its log mean to go: a factor of e^2.
 REACH = 2.0
-_BISECTIONS = 24  # of a range of e^14 or less: to one in a million
+_BISECTIONS = 30  # of a range of e^14 or less
 
 SizeFactors = Literal["total"] | None
 
@@ -70,7 +70,7 @@ def moment_dispersion(Y: Tensor, mean: Tensor, *, shared: bool, smallest: float,
     square, counts = torch.nan_to_num_((Y - mean).square_()), seen.sum(dims)
     low = torch.full_like(mean.sum(dims), math.log(smallest))
     high = torch.full_like(low, math.log(largest))
-    squared, memory = mean.square(), torch.empty_like(mean)  # memory: of whole tables, 24 times
+    squared, memory = mean.square(), torch.empty_like(mean)  # memory: of whole tables, many times
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         torch.addcmul(mean, squared, (-middle).exp(), out=memory)
