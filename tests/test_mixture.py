@@ -272,6 +272,17 @@ def test_sweeps_record_every_block_and_their_draws_are_shared():
         assert same == pytest.approx(bounds["alpha"], abs=1e-6)
 
 
+def test_where_sites_stand_for_entries_q_of_z_has_to_keep_its_promise():
+    source = np.random.default_rng(0)
+    x = source.normal(size=(60, 2))
+    counts = source.negative_binomial(0.3, 0.3 / (0.3 + np.exp(4.0 + np.sin(x @ source.normal(size=(2, 25))))))
+    settings = {"n_frequencies": 20, "n_mixtures": 4, "max_iter": 200, "init": "pca", "random_state": 0}
+    model = bo.SRFLVM(2, likelihood="negative_binomial", **settings).fit(counts.astype(float))
+    rise = model.block_history_["z"] - model.block_history_["gradient"]
+    assert (rise >= 0.0).all()
+    assert (rise > 0.0).any()
+
+
 def test_q_of_z_climbs_while_the_rest_stays():
     model, data = toy()
     sweep = MixtureSweep(model, data, H, "sobol", 0)

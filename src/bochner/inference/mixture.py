@@ -6,6 +6,7 @@ take their turn every few of its steps (paper 004, section 4; MATH.md section 4)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -117,6 +118,21 @@ class MixtureSweep:
 
     @torch.no_grad()
     def _assign(self, step: int) -> None:
+        """Move q(z) towards its optimum.
+
+        Sites stand for entries near where they were laid: what they promise of points elsewhere has to show.
+        """
+        promised = any(view.sites is not None for view in self.model.views)
+        before, held = self._bound(step) if promised else -math.inf, self._views
+        old = [kernel.get_buffer("log_phi").clone() for kernel in self.kernels]
+        self._step_assignments(step)
+        self._views = None
+        if promised and not self._bound(step) >= before:
+            for kernel, log_phi in zip(self.kernels, old, strict=True):
+                set_assignments(kernel, log_phi)
+            self._views = held
+
+    def _step_assignments(self, step: int) -> None:
         draws = self._draws(step)
         x = self.model.latents.sample(draws.latents)
         for view, noise, blocks in zip(self.model.views, draws.spectra, self.data, strict=True):
@@ -126,7 +142,6 @@ class MixtureSweep:
                 target = expected_log_weights(view.kernel) + view.weight * gains
                 radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
                 set_assignments(view.kernel, bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius))
-        self._views = None
 
     @torch.no_grad()
     def _merge(self, step: int) -> None:
