@@ -130,6 +130,18 @@ def test_impute_fills_a_view_whose_file_is_not_there(fitted, folder, tmp_path, r
     np.testing.assert_array_equal(S > 0, ~observed)
 
 
+def test_sample_draws_rows_in_the_columns_of_the_data(fitted, tmp_path):
+    out, _ = fitted
+    drawn = tmp_path / "drawn.csv"
+    assert replied("sample", out, "--n", 7, "--seed", 3, "--out", drawn)["rows"] == 7
+    table = cells(drawn)
+    assert table[0] == [*GENES, *PROTEINS]
+    expected = bo.load(out / "model.bochner").sample(7, random_state=3)
+    np.testing.assert_array_equal(np.array(table[1:], dtype=expected.dtype), expected)
+    assert "a new output file" in refused("sample", out, "--out", drawn)
+    assert run("sample", out, "--n", 0, "--out", tmp_path / "none.csv").exit_code == 2
+
+
 def test_outputs_read_as_their_data_do(tmp_path, matrix):
     """Rows named by numbers under a name stay rows of that name from file to file."""
     source, out, full = tmp_path / "data.csv", tmp_path / "run", tmp_path / "full.csv"

@@ -56,6 +56,16 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     return len(full)
 
 
+def sample(model_file: Path, n_samples: int, out: Path, seed: int | None, force: bool) -> int:
+    """Write rows drawn from the model, in the columns of its data; return their number."""
+    check_output(out, force)
+    model = load_model(model_file)
+    drawn = model.sample(n_samples, random_state=seed)
+    names = getattr(model, "feature_names_in_", None)
+    write_matrices(out, {"X": drawn}, None if names is None else [str(name) for name in names], None)
+    return len(drawn)
+
+
 @dataclass(frozen=True)
 class CalibrateOptions:
     """The options of ``bochner calibrate``; see its help."""

@@ -156,6 +156,7 @@ def info(
 
 app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(rows.transform)
 app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(rows.impute)
+app.command(epilog="Example: bochner sample run --n 1000 --seed 0 --out drawn.csv")(rows.sample)
 app.command(epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png")(rows.calibrate)
 app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(rows.report)
 app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(sources.fetch)

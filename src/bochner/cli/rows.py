@@ -1,4 +1,4 @@
-"""Commands that show a fitted model rows: ``transform``, ``impute``, ``calibrate`` and ``report``."""
+"""Commands of a fitted model and rows: ``transform``, ``impute``, ``sample``, ``calibrate`` and ``report``."""
 
 from __future__ import annotations
 
@@ -55,6 +55,25 @@ def impute(
         reply.values, reply.show = _done(rows, started, out), show
         if std is not None:
             reply.values["std_file"] = str(std)
+
+
+def sample(
+    model: ModelFile,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
+    n_samples: Annotated[int, typer.Option("--n", min=1, help="How many rows.")] = 100,
+    seed: Seed = None,
+    force: Force = False,
+    log: Log = None,
+    as_json: Json = False,
+) -> None:
+    """Draw new rows from a model, noise included: counts where its data are counts."""
+    with session(as_json, log) as reply:
+        from bochner.cli import apply as logic
+        from bochner.cli.show import show
+
+        started = time.perf_counter()
+        rows = logic.sample(model, n_samples, out, seed, force)
+        reply.values, reply.show = _done(rows, started, out), show
 
 
 def calibrate(
