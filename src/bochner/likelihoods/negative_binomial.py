@@ -118,19 +118,22 @@ class NegativeBinomial(LocalLikelihood):
         return "tilted" if float((mean / r).mean()) > _MANY_TIMES else "polya-gamma"
 
     @staticmethod
-    def _log_c(y: Tensor, r: Tensor) -> Tensor:
-        """Return log of Gamma(y + r) / (y! Gamma(r)), float64: looked up where few counts occur many times."""
+    def _log_c(y: Tensor, r: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Return log of Gamma(y + r) / (y! Gamma(r)): looked up where few counts occur many times."""
         r64, top = r.double(), float(y.max()) if y.numel() else 0.0
-        if r.ndim == 0 and 0.0 <= top < min(_LARGEST_TABLE, y.numel()) and bool((y == y.floor()).all()):
-            counts = torch.arange(int(top) + 1, dtype=torch.float64, device=y.device)
-            return _log_c_of(counts, r64)[y.long()]
-        return _log_c_of(y.double(), r64)
+        if r.ndim == 0 and 0.0 <= top < min(_LARGEST_TABLE, y.numel()):
+            index = y.int()
+            if bool((index == y).all()):
+                counts = torch.arange(int(top) + 1, dtype=torch.float64, device=y.device)
+                # four times as fast as indexing
+                return _log_c_of(counts, r64).to(dtype).index_select(0, index.flatten()).view(y.shape)
+        return _log_c_of(y.double(), r64).to(dtype)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return the log probability of counts given their log mean."""
         r = self._r(psi)
         z = psi - r.log()
-        return self._log_c(y, r).to(psi.dtype) + y * z - (y + r) * torch.nn.functional.softplus(z)
+        return self._log_c(y, r, psi.dtype) + y * z - (y + r) * torch.nn.functional.softplus(z)
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return e^psi."""
@@ -176,7 +179,7 @@ class NegativeBinomial(LocalLikelihood):
         """Return the bound and its slopes."""
         r = self._r(mean, columns)
         with torch.no_grad():
-            constant = self._log_c(y, r).to(mean.dtype)
+            constant = self._log_c(y, r, mean.dtype)
         if self.bound == "tilted":
             return tilted.slopes(y, y + r, constant, mean - r.log(), variance)
         return polya_gamma.slopes(y, y + r, constant, mean - r.log(), variance)
