@@ -93,14 +93,10 @@ def fitted(estimator: Any, data: Bunch) -> tuple[Any, float]:
 def estimator_of(method: str, data: Bunch, seed: int, **others: Any) -> Any:
     """Build the estimator of a method."""
     common: dict[str, Any] = {"views": data.views, "random_state": seed, **others}
-    if method == "NG-MVLVM, defaults":
-        return bo.NGMVLVM(**common)
-    if method == CEILING:
-        return bo.NGMVLVM(init=data.latent, **common)
-    if method == "MV-advisedRFLVM, defaults":
-        return bo.AdvisedRFLVM(**common)
     kind = bo.AdvisedRFLVM if method.startswith("MV-advised") else bo.NGMVLVM
-    return kind(init="pca", **MODEL, **common)
+    if method.endswith("defaults"):
+        return kind(**common)
+    return kind(init=data.latent, **common) if method == CEILING else kind(init="pca", **MODEL, **common)
 
 
 CEILING = "NG-MVLVM from the truth"

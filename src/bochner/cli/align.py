@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.cli.data import column_names
 from bochner.data.columns import listing
 from bochner.data.readers import read
 from bochner.data.table import Table
@@ -43,8 +44,7 @@ def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> T
         Unreadable data, unknown views, or columns that are not those of the fit.
     """
     table = read(path, index, layer)
-    names = getattr(model, "feature_names_in_", None)
-    known = None if names is None else [str(name) for name in names]
+    known = column_names(model)
     views = table.views or _only_array(path, table)
     if views is not None and set(views) & set(model._columns):
         X = _by_view(table, views, model._columns, known)

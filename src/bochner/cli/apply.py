@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bochner.cli.align import read_rows
-from bochner.cli.data import check_output, load_model, parse_by_view, write_embedding, write_matrices
+from bochner.cli.data import check_output, column_names, load_model, parse_by_view, write_embedding, write_matrices
 from bochner.errors import InputError, message
 from bochner.estimators.calibrate import calibration
 from bochner.inference.calibration import CalibrationReport
@@ -61,8 +61,7 @@ def sample(model_file: Path, n_samples: int, out: Path, seed: int | None, force:
     check_output(out, force)
     model = load_model(model_file)
     drawn = model.sample(n_samples, random_state=seed)
-    names = getattr(model, "feature_names_in_", None)
-    write_matrices(out, {"X": drawn}, None if names is None else [str(name) for name in names], None)
+    write_matrices(out, {"X": drawn}, column_names(model), None)
     return len(drawn)
 
 

@@ -110,6 +110,12 @@ def load_model(path: Path) -> LatentVariableEstimator:
     return load(path / MODEL_FILE if path.is_dir() else path)
 
 
+def column_names(model: LatentVariableEstimator) -> list[str] | None:
+    """Return what the columns of a model's training data were called."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
 def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPUTS) -> None:
     """Refuse a place that cannot be written to, before any work is done, and a file that would be replaced."""
     if path.suffix.lower() not in endings:

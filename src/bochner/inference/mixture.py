@@ -129,7 +129,7 @@ class MixtureSweep:
         self._views = None
         if promised and not self._bound(step) >= before:
             for kernel, log_phi in zip(self.kernels, old, strict=True):
-                set_assignments(kernel, log_phi)
+                kernel.get_buffer("log_phi").copy_(log_phi)  # to the last digit, as the bound that is kept with it
             self._views = held
 
     def _step_assignments(self, step: int) -> None:
