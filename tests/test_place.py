@@ -203,7 +203,9 @@ def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
     torch.testing.assert_close(step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None])
     torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
     inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
-    torch.testing.assert_close(_positive_inverse(precision), inverse)
+    found, log_volume = _positive_inverse(precision)
+    torch.testing.assert_close(found, inverse)
+    torch.testing.assert_close(log_volume, torch.logdet(inverse))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

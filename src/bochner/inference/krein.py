@@ -200,7 +200,9 @@ class _Problem:
             by_log_weight = by_factor.double() * factor / (2.0 * n_pairs)
             return error / (2.0 * n_pairs) + weight * prior, torch.cat([by_mean.flatten(), by_log_weight])
 
-        free = torch.cat([torch.linalg.solve(self.whiten, state.mean, left=False).flatten(), level])
+        # one matrix: LU factors are safe
+        mean = torch.linalg.solve(self.whiten, state.mean, left=False)  # noqa: TID251
+        free = torch.cat([mean.flatten(), level])
         found = _lbfgs(objective, free, max_iter)
         return replace(state, mean=found[:size].view(state.mean.shape) @ self.whiten, log_weight=found[size:])
 

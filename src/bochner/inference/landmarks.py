@@ -16,6 +16,7 @@ from bochner.inference.plan import Plan
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
+from bochner.linalg import cholesky
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.anchors import Anchors, anchored_elbo
@@ -159,8 +160,9 @@ def evaluate_anchored(model: LatentVariableModel, data: Data, anchors: Anchors, 
 
 def _log_std(placed: Placement) -> Tensor:
     """Of independent dimensions that match the Laplace approximation best: the precisions are those of its inverse."""
-    precision: Tensor = torch.linalg.inv(placed.covariances[:, 0]).diagonal(dim1=-2, dim2=-1)
-    return -0.5 * precision.clamp(min=1.0, max=_LEAST_STD**-2).log()
+    precision = cholesky(placed.covariances[:, 0]).inverse()
+    of_dimensions: Tensor = precision.diagonal(dim1=-2, dim2=-1)
+    return -0.5 * of_dimensions.clamp(min=1.0, max=_LEAST_STD**-2).log()
 
 
 def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:

@@ -17,6 +17,7 @@ from bochner.inference.patterns import groups_of_rows, rows_at_once
 from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.targets import Target, target_for
+from bochner.linalg import cholesky
 
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and behind it.
@@ -196,8 +197,8 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
         near = ((value > best - 2.0 * _HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[:, 0]
         x[near], value[near], hessian[near] = _climb(target, x[near], rows[near], tolerance=_TOLERANCE)
         x, value, hessian = x[twin], value[twin], hessian[twin]
-    covariance = _positive_inverse(-hessian)
-    evidence = (value + 0.5 * torch.linalg.slogdet(covariance)[1]).reshape(n, n_modes)
+    covariance, log_volume = _positive_inverse(-hessian)
+    evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)
     modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
     evidence = evidence.gather(1, order)
@@ -276,13 +277,16 @@ def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Ten
     return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
 
 
-def _positive_inverse(precision: Tensor) -> Tensor:
-    """Invert; directions that are no maximum get the prior's precision, never more certainty than that."""
+def _positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Invert, with log det; directions that are no maximum get the prior's precision, never more certainty."""
     eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
     above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(torch.where(above[:, None, None], precision, eye)))
+    factor = cholesky(torch.where(above[:, None, None], precision, eye))
+    inverse, log_volume = factor.inverse(), -factor.logdet()
     rest = (~above).nonzero()[:, 0]
     if rest.numel():
         values, vectors = torch.linalg.eigh(precision[rest])
-        inverse[rest] = (vectors / values.clamp(min=1.0)[..., None, :]) @ vectors.transpose(-1, -2)
-    return inverse
+        values = values.clamp(min=1.0)
+        inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
+        log_volume[rest] = -values.log().sum(-1)
+    return inverse, log_volume

@@ -162,7 +162,7 @@ def _block_gains(stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[
     among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2
     r = (stats.cross[k:] - mixed @ m) / s2  # R of the candidates
     # without pair l: S_cl D_l^-1, (C, H, 2, 2)
-    left_out = torch.linalg.inv(s2 * _diagonal_pairs(inverse))
+    left_out = torch.linalg.inv(s2 * _diagonal_pairs(inverse))  # noqa: TID251 - 2 x 2
     link = to_current.reshape(-1, 2, n_points, 2).transpose(1, 2)
     weight = link @ left_out
     s = among[:, None] + weight @ link.mT

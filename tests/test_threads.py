@@ -1,0 +1,25 @@
+"""What several threads must not stop: LU factors of batches of more than about 150 rows may never end on them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_MODEL = "bo.AdvisedRFLVM(160, init='pca', max_iter=1, random_state=0).fit(X).transform(X)"
+_FEATURES = "bo.KreinFeatures(max_iter=2, random_state=0).fit(X).transform(X)"
+
+
+@pytest.mark.parametrize("run", [_MODEL, _FEATURES], ids=["latents", "features"])
+def test_hundreds_of_dimensions_on_two_threads(run):
+    # threads that the environment sets do no harm: those that a user sets do
+    code = (
+        "import numpy as np, bochner as bo, torch\n"
+        "torch.set_num_threads(2)\n"
+        "X = np.random.default_rng(0).normal(size=(170, 165))\n"
+        f"assert np.isfinite({run}).all()"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stderr
