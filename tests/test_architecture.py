@@ -51,7 +51,7 @@ FLOORS: dict[str, str] = {
         inference.persistence
         inference.sketch inference.radial inference.krein inference.taylor inference""",
     "F8 estimators, datasets": """
-        estimators.latents estimators.weights estimators.docstrings
+        estimators.surroundings estimators.latents estimators.weights estimators.docstrings
         estimators.likelihoods estimators.constraints estimators.plans estimators.training_data
         estimators.units estimators.warn estimators.rows estimators.saving estimators.prediction
         estimators.base estimators.hide estimators.calibrate estimators.selection

@@ -105,6 +105,15 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
         plots.spectrum(two, dims=(0, 2))
     with pytest.raises(InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"):
         plots.spectrum(bo.RandomFeatureLVM(kernel="rbf", init="pca", max_iter=5, random_state=0).fit(X))
+    with pytest.raises(InputError, match=r"a kernel with mixture components, got the kernel of view 'left' with"):
+        plots.spectrum(model, "left")  # pairs of frequencies
+
+
+def test_plots_of_reports_say_what_they_are_given_instead(model):
+    with pytest.raises(InputError, match=r"a CalibrationReport, got a NGMVLVM. Call bochner.calibration"):
+        plots.calibration(model)
+    with pytest.raises(InputError, match=r"a ComponentSelection, got a NGMVLVM. Call bochner.select_n_components"):
+        plots.n_components(model)
 
 
 def test_a_given_axes_is_drawn_into(model):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import MODEL_FILE, write_embedding
-from bochner.errors import DataWarning, InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.calibrate import calibration
 from bochner.page.drawn import check_bokeh
 from bochner.page.report import report
@@ -163,7 +163,7 @@ def _write(out: Path, model: Any, data: _Split, completed: FloatArray, observed:
         }
         files += [plots.save(ax, out / name) for name, ax in drawn.items()]
     except ImportError as error:
-        warnings.warn(f"No pictures: {error}", UserWarning, stacklevel=2)
+        warn_user(f"No pictures: {error}", UserWarning)
     return [*files, *_page(out, model, data)]
 
 
@@ -171,7 +171,7 @@ def _page(out: Path, model: Any, data: _Split) -> list[Path]:
     try:
         check_bokeh()
     except InputError as error:
-        warnings.warn(f"No report: {error}", UserWarning, stacklevel=2)
+        warn_user(f"No report: {error}", UserWarning)
         return []
     path, half = out / "report.html", (data.image_shape[0] // 2, data.image_shape[1])
     labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)

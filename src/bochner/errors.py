@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
+# Whose lines are not what a warning is about.
+_BETWEEN = frozenset({"bochner", "sklearn", "torch"})
+
 
 class BochnerError(Exception):
     """Base of every exception this package raises on purpose."""
@@ -45,3 +51,11 @@ def message(expected: str, got: str, do: str) -> str:
         ``"Expected {expected}, got {got}. {Do}."``
     """
     return f"Expected {expected}, got {got}. {do[:1].upper()}{do[1:]}."
+
+
+def warn_user(text: str, category: type[Warning]) -> None:
+    """Warn at the line of the program that called the package, however many calls of libraries lie between."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)

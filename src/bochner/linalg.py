@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bochner.errors import NumericalError, NumericalWarning
+from bochner.errors import NumericalError, NumericalWarning, warn_user
 
 # Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
@@ -107,10 +106,8 @@ def _with_jitter(matrix: Tensor) -> Cholesky:
         jitter = relative * scale
         factor, info = torch.linalg.cholesky_ex(matrix + jitter * eye)
         if not bool(info.any()):
-            warnings.warn(
-                f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).",
-                NumericalWarning,
-                stacklevel=3,
+            warn_user(
+                f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).", NumericalWarning
             )
             return Cholesky(factor, jitter)
     raise NumericalError(

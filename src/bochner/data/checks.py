@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,7 +10,7 @@ import scipy.sparse as sp
 from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column, listing
 from bochner.data.outliers import check_magnitudes
 from bochner.data.sparse import check_stored, extremes
-from bochner.errors import DataWarning, InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 
 
 def check_kind(X: object) -> None:
@@ -108,7 +107,7 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
     if constant.size:
         places = [f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}" for j in constant]
         text = f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."
-        warnings.warn(text, DataWarning, stacklevel=3)
+        warn_user(text, DataWarning)
 
 
 def _check_observed(observed: BoolArray, columns: Mapping[str, IntArray], column_names: ColumnNames) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,7 +12,7 @@ from bochner.data.batches import chunks
 from bochner.data.columns import ColumnNames, FloatArray, IntArray, columns_of, describe_column
 from bochner.data.scaling import Scaling
 from bochner.data.sparse import extremes
-from bochner.errors import DataWarning, InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 
 # Beyond this squares overflow, in sums over a view.
 _LARGEST = 1e100
@@ -128,9 +127,8 @@ def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
 def _warn(said: tuple[int, float], value: float, place: str) -> None:
     count, far = said
     entries = "1 entry" if count == 1 else f"{count:,} entries"
-    warnings.warn(
+    warn_user(
         f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which hardly counts "
         "beside it. If that is a code for a missing value, write NaN; if not, clip it or take logarithms.",
         DataWarning,
-        stacklevel=3,
     )

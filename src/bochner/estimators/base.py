@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,10 @@ from torch import Tensor
 
 from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
-from bochner.errors import CollapseWarning
+from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import constraints, latents, likelihoods, plans, saving, training_data, units, warn
 from bochner.estimators.prediction import PredictionMixin
+from bochner.estimators.surroundings import undisturbed
 from bochner.inference import diagnose, trial
 from bochner.inference import encoder as amortised
 from bochner.inference.fit import fit as fit_model
@@ -105,6 +105,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     # -- fitting -----------------------------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @undisturbed
     def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's
         """Fit the model.
 
@@ -193,6 +194,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """
         return self.fit(X, y, **fit_params).embedding_
 
+    @undisturbed
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file, whole or not at all: JSON and tensors, never rows, never code.
 
@@ -239,10 +241,9 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             for view, kernel in zip(fit.posterior, fit.kernels, strict=True)
         }
         if fit.stopped in ("max_iter", "failed"):
-            warnings.warn(
+            warn_user(
                 f"Training stopped after {self.n_iter_} steps before the bound was level. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _set_embedding(self, values: FloatArray, offsets: list[Tensor | None], kept: Tensor) -> None:
@@ -273,7 +274,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
         warn.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:
-            warnings.warn(self.collapse_.advice(), CollapseWarning, stacklevel=3)
+            warn_user(self.collapse_.advice(), CollapseWarning)
 
     @property
     def latent_dims_(self) -> dict[str, tuple[int, ...]]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.estimators.feature_map import FeatureMap
 from bochner.estimators.krein import resolve
+from bochner.estimators.surroundings import undisturbed
 from bochner.features.maclaurin import draw, maclaurin_features
 from bochner.features.spherical import directions, positive_spectrum
 from bochner.kernels.domains import IndefiniteKernel
@@ -91,6 +92,7 @@ class RandomMaclaurin(_SphereMap):
         self.random_state = random_state
         self.device = device
 
+    @undisturbed
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Draw the random signs for as many dimensions as X has columns.
 
@@ -202,6 +204,7 @@ class SphericalFeatures(_SphereMap):
         self.random_state = random_state
         self.device = device
 
+    @undisturbed
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Fit the spectrum and draw the frequencies for as many dimensions as X has columns.
 

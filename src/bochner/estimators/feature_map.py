@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +14,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from torch import Tensor
 
 from bochner import random
-from bochner.errors import DataWarning, InputError
+from bochner.errors import DataWarning, InputError, warn_user
 
 # Entries of the largest array that the exact kernel may build at once.
 _EXACT_ENTRIES = 2**24
@@ -156,7 +155,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _warn(self, n_zero: int) -> None:
         if n_zero:
             text = f"{n_zero} rows have norm zero: they have no place on the sphere, their features are zero."
-            warnings.warn(text, DataWarning, stacklevel=3)
+            warn_user(text, DataWarning)
 
     def _source(self, purpose: str) -> torch.Generator:
         """Return a generator that depends on ``random_state`` and the purpose alone."""

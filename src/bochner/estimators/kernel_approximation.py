@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bochner.errors import InputError
 from bochner.estimators.feature_map import FeatureMap
+from bochner.estimators.surroundings import undisturbed
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
@@ -87,6 +88,7 @@ class FourierFeatures(FeatureMap):
         self.random_state = random_state
         self.device = device
 
+    @undisturbed
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Draw the spectral points for as many dimensions as X has columns.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -12,8 +11,9 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from bochner.errors import DataWarning, InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.feature_map import FeatureMap
+from bochner.estimators.surroundings import undisturbed
 from bochner.features.fourier import fourier_features
 from bochner.inference.krein import fit_gradient
 from bochner.inference.radial import search_start, spectral
@@ -136,6 +136,7 @@ class KreinFeatures(FeatureMap):
         self.random_state = random_state
         self.device = device
 
+    @undisturbed
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Learn the frequencies from a sketch of the rows.
 
@@ -168,7 +169,7 @@ class KreinFeatures(FeatureMap):
         if self.n_components % 2:
             do = f"type n_components={self.n_components + 1}: the last frequency has a cosine of random phase alone"
             text = message("an even n_components, a cosine and a sine each", str(self.n_components), do)
-            warnings.warn(text, DataWarning, stacklevel=2)
+            warn_user(text, DataWarning)
         rows = self._validate(X, reset=True, min_samples=2)
         self._resolve_device()
         self.kernel_ = resolve(self.kernel)

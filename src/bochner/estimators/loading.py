@@ -7,9 +7,11 @@ from pathlib import Path
 from bochner.errors import ModelFileError, message
 from bochner.estimators import lvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.surroundings import undisturbed
 from bochner.inference import files
 
 
+@undisturbed
 def load(path: str | Path) -> LatentVariableEstimator:
     """Load an estimator that was saved.
 

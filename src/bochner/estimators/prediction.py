@@ -17,6 +17,7 @@ from bochner import random
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, warn
 from bochner.estimators.rows import RowsMixin
+from bochner.estimators.surroundings import undisturbed
 from bochner.inference import completion, predict
 from bochner.inference.checkpoint import fingerprint
 from bochner.inference.encoder import Encoder
@@ -50,6 +51,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
 
     # -- latents of rows ---------------------------------------------------------------------------------------
 
+    @undisturbed
     def transform(self, X: ArrayLike, return_std: bool = False, size_factors: Any = None) -> Any:
         """Place rows in latent space.
 
@@ -99,6 +101,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         found = {v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise for v in gaussian}
         return {name: likelihoods.plain_noise(own, self._scales[name]) for name, own in found.items()}
 
+    @undisturbed
     def inverse_transform(self, Z: ArrayLike, return_std: bool = False, interval: float | None = None) -> Any:
         """Decode latents.
 
@@ -131,6 +134,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             out += [self._unscale(limit).astype(dtype) for limit in limits]
         return tuple(out) if len(out) > 1 else out[0]
 
+    @undisturbed
     def impute(self, X: Any, return_std: bool = False, n_draws: int | None = None, size_factors: Any = None) -> Any:
         """Replace every NaN by its posterior mean, or by draws from the posterior.
 
@@ -170,6 +174,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
         return (out, std) if return_std else out
 
+    @undisturbed
     def score(self, X: ArrayLike, y: object = None, size_factors: Any = None) -> float:  # noqa: ARG002 - scikit-learn's
         """Return the mean over rows of log p(observed entries), in nats and original units.
 
@@ -188,6 +193,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         """
         return float(self.score_samples(X, size_factors).mean())
 
+    @undisturbed
     def score_samples(self, X: ArrayLike, size_factors: Any = None) -> NDArray[np.float64]:
         """Return log p(observed entries) of every row, in nats and original units.
 
@@ -212,6 +218,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
         return total
 
+    @undisturbed
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Draw new rows from the fitted model: latents from the prior, noise included.
 
@@ -232,6 +239,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         x = torch.randn(n_samples, self.embedding_.shape[1], generator=source, dtype=torch.float64)
         return self._unscale(predict.sample_at(self._fit.posterior, x, source)).astype(self.embedding_.dtype)
 
+    @undisturbed
     def kernel_matrix(self, Z: ArrayLike, view: str | None = None, exact: bool = True) -> FloatArray:
         """Return a view's learned kernel between latents, original units squared.
 

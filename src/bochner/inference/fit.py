@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.errors import warn_user
 from bochner.inference import landmarks, low_rank
 from bochner.inference.checkpoint import Checkpoint
 from bochner.inference.initialise import FloatArray
@@ -84,7 +84,7 @@ def fit(data: Data, shown: Shown, plan: Plan, stand_in: Data | None = None) -> F
             trainer.rewind()
             checkpoint.write(trainer, {"starts": race.results})
         trainer.restore_best()
-        warnings.warn(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning, stacklevel=3)
+        warn_user(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning)
     model, report = trainer.module, None
     excess = held.excess(functools.partial(_posterior, model, held.data, plan, n_draws=1), _means(model))
     anchors: Anchors | None = None
@@ -139,7 +139,7 @@ def _on_all_rows(
     try:
         landmarks.train_jointly(trained, data, plan)
     except KeyboardInterrupt:
-        warnings.warn("Interrupted: the steps over all rows were cut short.", UserWarning, stacklevel=4)
+        warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
     after, _ = evaluate(trained, data, plan, "joint", n_draws=_JOINT_DRAWS)
     return (trained, {**report, "elbo_joint": after}) if after > before else (placed, report)
 

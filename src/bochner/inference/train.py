@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from bochner.errors import NumericalError, NumericalWarning
+from bochner.errors import NumericalError, NumericalWarning, warn_user
 from bochner.inference.adam import Adam
 
 Objective = Callable[[int], Tensor]
@@ -263,7 +262,7 @@ class Trainer(Generic[Module]):
         self.state.roll_backs += 1
         again = self.state.roll_backs <= _MAX_ROLL_BACKS
         then = f"continuing from step {self.state.step} with half the learning rate" if again else "training stops here"
-        warnings.warn(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning, stacklevel=3)
+        warn_user(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning)
         return again
 
 

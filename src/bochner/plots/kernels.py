@@ -172,7 +172,7 @@ def spectrum(model: Any, view: str | None = None, dims: tuple[int, int] | None =
 def components(kernel: dict[str, FloatArray], name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return shares that sum to 1, means and scales of the components that matter, largest first."""
     weights = kernel.get("proportions", kernel.get("weights"))
-    if weights is None or not {"means", "scales"} <= set(kernel):
+    if weights is None or not {"means", "scales"} <= set(kernel) or np.ndim(kernel["means"]) != 2:
         got = f"the kernel of view {name!r} with {sorted(kernel)}"
         raise InputError(message("a kernel with mixture components", got, "fit SRFLVM or AdvisedRFLVM"))
     share = np.asarray(weights, dtype=float) / np.sum(weights)

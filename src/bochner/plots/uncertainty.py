@@ -28,6 +28,9 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         Left: a line per view with the share of the truth inside intervals of every level; above the diagonal they are
         too wide, below too narrow. Right: the histogram, flat where predictions are right; bars of one standard error.
     """
+    if not hasattr(report, "calibrated"):
+        got, hint = f"a {type(report).__name__}", "call bochner.calibration(model, X) first"
+        raise InputError(message("a CalibrationReport", got, hint))
     left, right = _two(axs)
     left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for i, view in enumerate(report.views.values()):
@@ -70,6 +73,9 @@ def n_components(selection: Any, ax: Axes | None = None) -> Axes:
     Axes
         Log-likelihood of a held-out entry with bars of one standard error of the difference from the best.
     """
+    if not hasattr(selection, "behind_se"):
+        got, hint = f"a {type(selection).__name__}", "call bochner.select_n_components(model, X) first"
+        raise InputError(message("a ComponentSelection", got, hint))
     ax = ax or axes(6.4, 4.0)[0]
     bars = np.asarray(selection.behind_se)
     ax.errorbar(selection.candidates, selection.log_likelihood, bars, fmt="o-", color=COLOURS[0], capsize=4)

@@ -1,0 +1,139 @@
+"""What a program sets for all of torch changes nothing, and warnings are about the line of it that called."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import bochner as bo
+
+X = np.random.default_rng(0).poisson(3.0, size=(24, 5)).astype(float)
+MODELS = {
+    "gaussian": bo.NGMVLVM(init="pca", max_iter=4, random_state=0),
+    "counts": bo.SRFLVM(likelihood="negative_binomial", init="pca", max_iter=4, random_state=0),
+}
+MAPS = {
+    "krein": bo.KreinFeatures(max_iter=2, random_state=0),
+    "fourier": bo.FourierFeatures(random_state=0),
+    "maclaurin": bo.RandomMaclaurin(random_state=0),
+    "spherical": bo.SphericalFeatures(random_state=0),
+}
+
+
+@contextmanager
+def default_device():
+    # no tensor of this device has values: whatever forgets to say where it lies fails
+    torch.set_default_device("meta")
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@contextmanager
+def default_dtype():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+SURROUNDINGS = {
+    "no gradients": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu"),
+    "device": default_device,
+    "dtype": default_dtype,
+}
+
+
+def results(model, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X)
+        holes = X.copy()
+        holes[0, 1] = np.nan
+        model.save(path)
+        loaded = bo.load(path)
+        Z = loaded.transform(X[:6])
+        return [
+            model.embedding_,
+            Z,
+            *loaded.transform(holes[:3], return_std=True),
+            loaded.impute(holes),
+            *loaded.inverse_transform(Z, return_std=True),
+            loaded.score_samples(X),
+            np.array(loaded.score(X)),
+            loaded.sample(3, random_state=0),
+            loaded.kernel_matrix(Z),
+        ]
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_do_what_they_do_alone(name, surroundings, tmp_path):
+    alone = results(MODELS[name], tmp_path / "alone.bochner")
+    with SURROUNDINGS[surroundings]():
+        beside = results(MODELS[name], tmp_path / "beside.bochner")
+    for ours, theirs in zip(alone, beside, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@pytest.mark.parametrize("name", MAPS)
+def test_feature_maps_learn_what_they_learn_alone(name, surroundings):
+    alone = MAPS[name].fit(X).transform(X)
+    with SURROUNDINGS[surroundings]():
+        MAPS[name].fit(X)
+    np.testing.assert_array_equal(MAPS[name].transform(X), alone)
+
+
+def test_the_programs_settings_stand_again_afterwards():
+    with torch.no_grad(), torch.autocast("cpu"):
+        results_of_fit = MAPS["fourier"].fit(X)
+        assert not torch.is_grad_enabled()
+        assert torch.is_autocast_enabled("cpu")
+    assert results_of_fit is MAPS["fourier"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_tensors_are_data_whatever_hangs_on_them(dtype):
+    model = MODELS["gaussian"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = model.fit(X).transform(X)
+        tensor = torch.tensor(X, dtype=dtype, requires_grad=True)
+        np.testing.assert_allclose(model.fit(tensor).transform(tensor), plain, atol=1e-4)
+        decoded = model.inverse_transform(torch.tensor(plain, requires_grad=True))
+    np.testing.assert_allclose(decoded, model.inverse_transform(plain))
+
+
+def _calls(model):
+    rows = np.full((2, 5), np.nan)
+    pipeline = make_pipeline(FunctionTransformer(), clone(model))
+    return {
+        "fit": lambda: clone(model).fit(X),
+        "fit_transform": lambda: clone(model).fit_transform(X),
+        "pipeline": lambda: pipeline.fit(X),
+        "transform": lambda: model.transform(rows),
+        "impute": lambda: model.impute(rows),
+    }
+
+
+@pytest.mark.parametrize("name", ["fit", "fit_transform", "pipeline", "transform", "impute"])
+def test_warnings_are_about_the_line_that_called(name):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = MODELS["gaussian"].fit(X)
+        caught.clear()
+        _calls(model)[name]()
+    assert caught
+    assert {warning.filename for warning in caught} == {__file__}
