@@ -96,6 +96,21 @@ def test_feature_maps_learn_what_they_learn_alone(name, surroundings):
     np.testing.assert_array_equal(MAPS[name].transform(X), alone)
 
 
+def test_choices_and_checks_of_models_are_what_they_are_alone():
+    def found():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            chosen = bo.select_n_components(MODELS["gaussian"], X, [1, 2], fraction=0.3, random_state=0)
+            held = bo.calibration(MODELS["gaussian"].fit(X), X, fraction=0.3, n_draws=20, random_state=0)
+        return chosen.log_likelihood, held.to_json()
+
+    alone = found()
+    with default_device(), torch.no_grad():
+        beside = found()
+    np.testing.assert_array_equal(beside[0], alone[0])
+    assert str(beside[1]) == str(alone[1])
+
+
 def test_the_programs_settings_stand_again_afterwards():
     with torch.no_grad(), torch.autocast("cpu"):
         results_of_fit = MAPS["fourier"].fit(X)

@@ -14,6 +14,7 @@ from bochner.data.dense import dense
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.hide import hide_some
+from bochner.estimators.surroundings import undisturbed
 from bochner.inference import completion
 from bochner.inference.calibration import CalibrationReport, assess, describe
 from bochner.inference.held_out import entry_log_density
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 _NUMBERS = 2**23
 
 
+@undisturbed
 def calibration(
     model: LatentVariableEstimator,
     X: ArrayLike,
@@ -92,6 +94,7 @@ def calibration(
     return CalibrationReport(views, describe(hide, fraction, int(hidden.sum()), counts), n_draws)
 
 
+@undisturbed
 def compare(
     model: LatentVariableEstimator,
     values: FloatArray,

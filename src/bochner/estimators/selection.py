@@ -21,6 +21,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.calibrate import compare
 from bochner.estimators.hide import hide_some
+from bochner.estimators.surroundings import undisturbed
 from bochner.inference import low_rank
 from bochner.inference.calibration import mean_of_rows
 
@@ -81,6 +82,7 @@ class ComponentSelection:
         return "\n".join([*lines, f"Use n_components={self.best}."])
 
 
+@undisturbed
 def select_n_components(
     estimator: LatentVariableEstimator,
     X: Any,
