@@ -89,12 +89,22 @@ def test_a_row_keeps_an_entry_and_nothing_is_hidden_twice():
     assert not hidden[:50].any()
     assert (~hidden & ~np.isnan(X)).any(axis=1).all()
     assert not hidden[np.isnan(X)].any()
-    assert len(np.unique(hide_some(X[50:], columns, "entries", 0.5, np.random.default_rng(1), 3), axis=0)) <= 3
+    wide, all_of_it = np.zeros((50, 17)), {"x": np.arange(17)}
+    assert len(np.unique(hide_some(wide, all_of_it, "entries", 0.5, np.random.default_rng(1), 3), axis=0)) == 3
     views = hide_some(X, columns, "view", 0.1, np.random.default_rng(1))
     assert not views[:50].any()
     assert (views[50:].sum(axis=1) == 2).all()
     assert 50 < views[50:, 0].sum() < 100
     assert (hide_some(X, columns, "b", 0.1, np.random.default_rng(1))[50:] == [False, False, True, True]).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_few_columns_or_rows_have_entries_to_hide_as_well(seed):
+    columns = {"x": np.arange(4)}
+    many = hide_some(np.zeros((2000, 4)), columns, "entries", 0.1, np.random.default_rng(seed), n_patterns=4)
+    np.testing.assert_allclose(many.mean(axis=0), 0.1, atol=0.03)
+    few = hide_some(np.zeros((2, 4)), columns, "entries", 1e-9, np.random.default_rng(seed))
+    assert (few.sum(axis=1) == 1).all()
 
 
 @pytest.mark.parametrize(

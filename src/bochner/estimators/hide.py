@@ -13,6 +13,8 @@ from bochner.errors import InputError, message
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 
+_FEW_COLUMNS = 16
+
 
 def hide_some(
     values: FloatArray,
@@ -36,7 +38,7 @@ def hide_some(
     source : numpy.random.Generator
     n_patterns : int, optional
         Hide entries by so many patterns of columns that rows share, which is cheaper to place than one of each row's
-        own.
+        own; in tables of more than 16 columns.
 
     Returns
     -------
@@ -64,8 +66,12 @@ def hide_some(
 
 def _entries(observed: BoolArray, fraction: float, source: np.random.Generator, n_patterns: int | None) -> BoolArray:
     n, m = observed.shape
-    drawn = source.random((n_patterns or n, m))[np.arange(n) % (n_patterns or n)]
+    # patterns of a few columns are few anyway, and four of them would hide next to nothing
+    n_patterns = n_patterns if n_patterns and m > _FEW_COLUMNS else n
+    drawn = source.random((n_patterns, m))[np.arange(n) % n_patterns]
     hidden = observed & (drawn < fraction)
+    if not hidden.any():  # a handful of rows: one entry of each
+        hidden |= observed & (drawn == np.where(observed, drawn, np.inf).min(axis=1, keepdims=True))
     lost = np.flatnonzero(~(observed & ~hidden).any(axis=1))
     # the entry that was the last to be hidden is shown after all
     hidden[lost, np.where(observed[lost], drawn[lost], -1.0).argmax(axis=1)] = False
