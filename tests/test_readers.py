@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from bochner.data.readers import read, write_csv
 from bochner.errors import InputError
 
 NAN = np.nan
+KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .npz, .npy, .h5ad, .h5mu"
 
 
 @pytest.fixture
@@ -38,6 +41,7 @@ def csv(tmp_path):
         ('"a, b","c"\r\n"1", 2\r\n', [[1, 2]], None, ["a, b", "c"]),
         (b"\xef\xbb\xbfa,b\n1,2\n", [[1, 2]], None, ["a", "b"]),
         ("a,b\n1,inf\n", [[1, np.inf]], None, ["a", "b"]),
+        ("id,a,b\np,True,false\n", [[1, 0]], ["p"], ["a", "b"]),
     ],
 )
 def test_csv_of_every_shape(csv, text, X, rows, columns):
@@ -45,6 +49,25 @@ def test_csv_of_every_shape(csv, text, X, rows, columns):
     np.testing.assert_array_equal(table.X, np.array(X, float))
     assert (table.row_names, table.column_names, table.views, table.labels) == (rows, columns, None, None)
     assert table.X.dtype == np.float64
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv.gz", "T.TSV.GZ"])
+def test_text_may_be_compressed_or_separated_by_tabs(csv, name):
+    text = b"id\ta\tb\np\t1\t2\nq\t3\t\n"
+    path = csv(gzip.compress(text) if name.lower().endswith("gz") else text, name)
+    table = read(path, index="id")
+    np.testing.assert_array_equal(table.X, [[1, 2], [3, NAN]])
+    assert (table.row_names, table.column_names) == (["p", "q"], ["a", "b"])
+    assert list(read(path.parent, index="id").views) == [path.name[:1]]
+
+
+def test_text_that_is_cut_short_or_in_another_encoding_is_named(csv):
+    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 100)
+    for cut in (whole[:-8], whole[:12], b"no gzip at all"):
+        with pytest.raises(InputError, match=r"a readable csv file, got .*c\.csv\.gz"):
+            read(csv(cut, "c.csv.gz"))
+    with pytest.raises(InputError, match=r"Expected text in UTF-8, got .*l\.csv .*Save it as csv UTF-8"):
+        read(csv("größe,a\n1,2\n".encode("latin1"), "l.csv"))
 
 
 def test_index_by_name(csv):
@@ -70,7 +93,7 @@ def test_index_by_name(csv):
         (",a\np,1\n,2\n", None, "a name for every row, got none in line 3 of .*t.csv"),
         ("key,b\n1,2\n", "kez", "an index column 'kez' in .*t.csv, got a header without it. Choose one of 'key'"),
         ("name\np\nq\n", None, "columns of numbers, got row names alone"),
-        (b"a,b\n1,\xff\xfe\n", None, "a readable csv file, got .*t.csv .*utf-8"),
+        (b"a,b\n1,\xff\xfe\n", None, "text in UTF-8, got .*t.csv .*utf-8"),
         ('a,b\n1,"2\n', None, "a readable csv file, got .*t.csv .*unexpected end of data"),
     ],
 )
@@ -186,9 +209,7 @@ def test_missing_and_unknown_files(tmp_path):
         read(tmp_path / "none.csv")
     for name, text in {"t.xls": "t.xls with extension '.xls'", "plain": "plain without extension"}.items():
         (tmp_path / name).write_text("x")
-        with pytest.raises(
-            InputError, match=f"one of .csv, .parquet, .npz, .npy, .h5ad, .h5mu or a folder of them, got .*{text}"
-        ):
+        with pytest.raises(InputError, match=f"one of {KNOWN} or a folder of them, got .*{text}"):
             read(tmp_path / name)
 
 
@@ -216,7 +237,7 @@ def test_folder_without_row_names(csv, tmp_path):
 @pytest.mark.parametrize(
     ("files", "text"),
     [
-        ({}, "files .csv, .parquet, .npz, .npy, .h5ad, .h5mu in .*, got none. Put one file per view there"),
+        ({}, f"files {KNOWN} in .*, got none. Put one file per view there"),
         ({"a.csv": "1\n2\n", "b.csv": "1\n2\n3\n"}, "the same number of rows .*, got 'a': 2, 'b': 3. Name the rows"),
         ({"a.csv": "p,1\nq,2\n", "b.csv": "1\n2\n"}, "row names in every file of .*, as in some, got none for 'b'"),
         ({"a.csv": "p,1\np,2\n", "b.csv": "p,1\n"}, "row names that differ, got 'p' twice in .*a.csv"),

@@ -9,7 +9,7 @@ import numpy as np
 from bochner.cli.data import MODEL_FILE, load_model, parse_by_view
 from bochner.cli.fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column
-from bochner.data.readers import EXTENSIONS, read
+from bochner.data.readers import EXTENSIONS, extension_of, read
 from bochner.data.sparse import extremes
 from bochner.data.table import Table
 from bochner.data.views import check_fit, resolve_views
@@ -21,7 +21,7 @@ def describe(options: FitOptions) -> dict[str, Any]:
     """Describe a model file, the folder of a fit, or data and what a fit with these options would take."""
     path = options.data
     is_model = (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
-    if is_model or (path.is_file() and path.suffix.lower() not in EXTENSIONS):
+    if is_model or (path.is_file() and extension_of(path) not in EXTENSIONS):
         return describe_model(load_model(path))
     table = read(path, options.index, parse_by_view(options.layer, "--layer"))
     estimator = estimator_of(options, table)

@@ -44,7 +44,8 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, 
 Data = Annotated[
     Path,
     typer.Argument(
-        metavar="DATA", help="A .csv, .parquet, .npy, .npz, .h5ad or .h5mu file, or a folder with one file per view."
+        metavar="DATA",
+        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, or a folder with one file per view.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out.")]

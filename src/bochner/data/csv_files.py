@@ -1,12 +1,16 @@
-"""Comma-separated text: reading with exact places in the errors, writing in one step."""
+"""Comma- or tab-separated text, compressed or not: reading with exact places in the errors, writing in one step."""
 
 from __future__ import annotations
 
 import csv
 import difflib
+import gzip
 import os
+import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -15,6 +19,8 @@ from bochner.data.table import Table, unreadable
 from bochner.errors import InputError, message
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+TRUTH = {"true": 1.0, "false": 0.0}
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 Line = tuple[int, list[str]]  # line number in the file, cells
 
 
@@ -22,8 +28,9 @@ def read_csv(path: Path, index: str | None = None) -> Table:
     """Read one csv file.
 
     The first line is a header when a cell beyond the first is no number. Row names are the column `index`, or a
-    first column without a name, or a first column in which no cell is a number. Empty cells, NA and NaN are missing.
-    Separators: comma, semicolon or tab, whichever the first line has most of.
+    first column without a name, or a first column in which no cell is a number. Empty cells, NA and NaN are missing,
+    True and False are 1 and 0. Files whose name ends in .gz are decompressed. Separators: comma, semicolon or tab,
+    whichever the first line has most of.
 
     Parameters
     ----------
@@ -58,12 +65,14 @@ def read_csv(path: Path, index: str | None = None) -> Table:
 
 def _lines(path: Path) -> list[Line]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with _open(path) as file:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
             lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]
-    except (OSError, UnicodeError, csv.Error) as error:
+    except UnicodeError as error:
+        raise InputError(message("text in UTF-8", f"{path} ({error})", "save it as csv UTF-8")) from error
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise unreadable(path, "csv", error) from error
     if not lines:
         raise InputError(message("a file with data", f"the empty file {path}", "check that it was written to its end"))
@@ -75,9 +84,17 @@ def _lines(path: Path) -> list[Line]:
     return lines
 
 
+def _open(path: Path) -> TextIO:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", newline="", encoding="utf-8-sig")
+    return path.open(newline="", encoding="utf-8-sig")
+
+
 def _number(cell: str) -> float | None:
     if cell.lower() in MISSING:
         return float("nan")
+    if cell.lower() in TRUTH:
+        return TRUTH[cell.lower()]
     try:
         return None if "_" in cell else float(cell)  # Python reads 1_000 as a number, no other program does
     except ValueError:
@@ -140,6 +157,8 @@ def _numbers(path: Path, line: Line, key: int | None, header: list[str] | None) 
             name = f" ({header[column]!r})" if header else ""
             got = f"{cell!r} in {path}, line {number}, column {column}{name}"
             do = "write a number, leave the cell empty if it is missing, or name a column of row names with index"
+            if _DECIMAL_COMMA.fullmatch(cell):
+                do = "write decimal points, and thousands without commas"
             raise InputError(message("a number", got, do))
         values.append(value)
     return values

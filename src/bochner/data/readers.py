@@ -1,4 +1,4 @@
-"""Files to tables: csv, parquet, npz, npy, h5ad, h5mu, or a folder with one file per view."""
+"""Files to tables: csv and tsv, parquet, npz, npy, h5ad, h5mu, or a folder with one file per view."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ from bochner.errors import InputError, message
 __all__ = ["Table", "read", "write_csv"]
 
 _ARRAYS: dict[str, Callable[[Path], Table]] = {".npz": read_npz, ".npy": read_npy}
-_NAMED: dict[str, Callable[[Path, str | None], Table]] = {".csv": read_csv, ".parquet": read_parquet}
+_NAMED: dict[str, Callable[[Path, str | None], Table]] = {
+    **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), read_csv),
+    ".parquet": read_parquet,
+}
 _LAYERED: dict[str, Callable[[Path, Any], Table]] = {".h5ad": read_h5ad, ".h5mu": read_h5mu}
 EXTENSIONS = (*_NAMED, *_ARRAYS, *_LAYERED)
+
+
+def extension_of(path: Path) -> str:
+    """Return what the name of a file ends in: one of `EXTENSIONS` where it is one, in lower case."""
+    name = path.name.lower()
+    return next((known for known in EXTENSIONS if name.endswith(known)), path.suffix.lower())
 
 
 def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = None) -> Table:
@@ -29,10 +38,10 @@ def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = No
     Parameters
     ----------
     path : path-like
-        ``.csv``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``, ``.h5mu`` (modalities are views), or a folder of such
-        files: the name of a file without extension is the name of its view. Views are joined by row name where all
-        files have them (rows absent from a file become NaN, in order of first appearance); otherwise all files must
-        have the same number of rows.
+        ``.csv`` or ``.tsv``, also with ``.gz``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``, ``.h5mu`` (modalities are
+        views), or a folder of such files: the name of a file without extension is the name of its view. Views are
+        joined by row name where all files have them (rows absent from a file become NaN, in order of first
+        appearance); otherwise all files must have the same number of rows.
     index : str, optional
         Column of the csv and parquet files that names the rows.
     layer : str, or dict of modality to str, optional
@@ -56,7 +65,7 @@ def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = No
 
 
 def _read_file(path: Path, index: str | None, layer: Any) -> Table:
-    extension = path.suffix.lower()
+    extension = extension_of(path)
     if extension not in EXTENSIONS:
         got = f"{path} with extension {extension!r}" if extension else f"{path} without extension"
         raise InputError(message(f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file"))
@@ -75,20 +84,21 @@ def _read_file(path: Path, index: str | None, layer: Any) -> Table:
 
 
 def _read_folder(folder: Path, index: str | None, layer: Any) -> Table:
-    paths = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in EXTENSIONS and not p.name.startswith(".")]
+    paths = [p for p in sorted(folder.iterdir()) if extension_of(p) in EXTENSIONS and not p.name.startswith(".")]
     if not paths:
         raise InputError(message(f"files {', '.join(EXTENSIONS)} in {folder}", "none", "put one file per view there"))
     tables: dict[str, Table] = {}
     for path in paths:
-        if path.stem in tables:
-            got = f"two files for view {path.stem!r} in {folder}"
+        extension = extension_of(path)
+        view = path.name[: -len(extension)]
+        if view in tables:
+            got = f"two files for view {view!r} in {folder}"
             raise InputError(message("one file per view", got, "rename or remove one of them"))
-        extension = path.suffix.lower()
         named, layered = extension in _NAMED, extension in _LAYERED
-        own = layer.get(path.stem) if isinstance(layer, dict) else layer
+        own = layer.get(view) if isinstance(layer, dict) else layer
         table = _read_file(path, index if named else None, own if layered else None)
         if table.views is not None:
             got = f"{len(table.views)} arrays in {path}"
             raise InputError(message("one array per file of a folder", got, "save each view to its own file"))
-        tables[path.stem] = table
+        tables[view] = table
     return join(tables, f"file of {folder}")
