@@ -70,6 +70,18 @@ def test_text_that_is_cut_short_or_in_another_encoding_is_named(csv):
         read(csv("größe,a\n1,2\n".encode("latin1"), "l.csv"))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_of_whole_numbers_are_written_without_a_point(tmp_path, dtype):
+    X = np.array([[3, 0.5, NAN, 1, -0.0, 2.0**60], [NAN, 2, NAN, -4, 1, 1]], dtype)
+    write_csv(tmp_path / "w.csv", X)
+    cells = [line.split(",") for line in (tmp_path / "w.csv").read_text().splitlines()]
+    assert [cells[0][j] for j in (0, 1, 2, 3, 4)] == ["3", "0.5", "", "1", "-0.0"]
+    assert [cells[1][j] for j in (0, 1, 2, 3, 4)] == ["", "2.0", "", "-4", "1.0"]
+    back = read(tmp_path / "w.csv").X.astype(dtype)
+    np.testing.assert_array_equal(back, X)
+    np.testing.assert_array_equal(np.signbit(back), np.signbit(X))
+
+
 def test_index_by_name(csv):
     path = csv("a,key,b\n1,10,2\n3,11,4\n")
     table = read(path, index="key")

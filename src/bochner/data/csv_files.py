@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bochner.data.columns import FloatArray, listing
 from bochner.data.table import Table, unreadable
@@ -177,7 +178,8 @@ def write_csv(
     ----------
     path : path-like
     matrix : ndarray of float, shape (N, M)
-        Written with the digits its type needs to come back unchanged; NaN becomes an empty cell.
+        Written with the digits its type needs to come back unchanged, columns of whole numbers without a point; NaN
+        becomes an empty cell.
     row_names : sequence of str, shape (N,), optional
     column_names : sequence of str, shape (M,), optional
         Counted (``x0``, ``x1``, ...) when only rows are named, so that `read` knows the names for what they are.
@@ -193,7 +195,7 @@ def write_csv(
     if not target.parent.is_dir():
         raise InputError(message("an existing folder to write to", str(target.parent), "create it first"))
     # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
-    cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
+    cells, whole = matrix if matrix.dtype == np.float64 else matrix.astype(str), _whole(matrix)
     if row_names is not None and column_names is None:
         column_names = [f"x{j}" for j in range(matrix.shape[1])]
     # Same folder, so that the final rename is one atomic step on one file system.
@@ -205,8 +207,21 @@ def write_csv(
                 writer.writerow([*([index_name] if row_names is not None else []), *column_names])
             for i, row in enumerate(cells):
                 missing = np.isnan(matrix[i])
-                values = ["" if missing[j] else value for j, value in enumerate(row.tolist())]
+                values = [
+                    "" if missing[j] else int(matrix[i, j]) if whole[j] else value
+                    for j, value in enumerate(row.tolist())
+                ]
                 writer.writerow([*([row_names[i]] if row_names is not None else []), *values])
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _whole(matrix: FloatArray) -> NDArray[np.bool_]:
+    """Return which columns hold whole numbers, and some, (M,): counts that other programs should read as such."""
+    minus_zero = (matrix == 0) & np.signbit(matrix)
+    with np.errstate(invalid="ignore"):  # inf - inf
+        exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
+    missing = np.isnan(matrix)
+    found: NDArray[np.bool_] = (exact | missing).all(axis=0) & ~missing.all(axis=0)
+    return found
