@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
 from contextlib import contextmanager
 
@@ -152,3 +153,22 @@ def test_warnings_are_about_the_line_that_called(name):
         _calls(model)[name]()
     assert caught
     assert {warning.filename for warning in caught} == {__file__}
+
+
+def _fitted_in_a_fork(n_threads):
+    torch.set_num_threads(n_threads)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        MAPS["fourier"].fit(X)  # nothing that waits for threads
+        MAPS["fourier"].fit(X)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork")
+@pytest.mark.parametrize(("n_threads", "n_warnings"), [(1, 0), (2, 1)])
+def test_a_forked_process_is_told_that_its_threads_are_gone(n_threads, n_warnings):
+    MAPS["fourier"].fit(X)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        caught = pool.apply_async(_fitted_in_a_fork, (n_threads,)).get(timeout=60)
+    assert len(caught) == n_warnings
+    assert all("multiprocessing.get_context('spawn')" in text for text in caught)

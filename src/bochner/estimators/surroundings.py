@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import ParamSpec, TypeVar
 
 import torch
 
+from bochner.errors import warn_user
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+# The process in which estimators ran first.
+_PROCESS: dict[str, int] = {}
+
+
+def _warn_of_fork() -> None:
+    """Warn once in a process forked from one that ran estimators: the threads it has by name do not exist in it."""
+    first = _PROCESS.setdefault("id", os.getpid())
+    if first != os.getpid():
+        _PROCESS["id"] = os.getpid()
+        if torch.get_num_threads() > 1:
+            warn_user(
+                "This process was forked from one that used several threads, and may wait for them for ever. Start it "
+                "with joblib or multiprocessing.get_context('spawn'), or call torch.set_num_threads(1) in it.",
+                RuntimeWarning,
+            )
 
 
 def undisturbed(method: Callable[P, R]) -> Callable[P, R]:
@@ -18,6 +38,7 @@ def undisturbed(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        _warn_of_fork()
         with ExitStack() as settings:
             settings.enter_context(torch.inference_mode(False))
             settings.enter_context(torch.enable_grad())
