@@ -1,4 +1,6 @@
 import gzip
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -80,6 +82,12 @@ def test_columns_of_whole_numbers_are_written_without_a_point(tmp_path, dtype):
     back = read(tmp_path / "w.csv").X.astype(dtype)
     np.testing.assert_array_equal(back, X)
     np.testing.assert_array_equal(np.signbit(back), np.signbit(X))
+
+
+def test_files_are_read_without_torch():
+    # a wrong file is to be refused at once
+    code = "import sys, bochner.data.readers; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_index_by_name(csv):

@@ -30,8 +30,13 @@ class Cholesky:
     jitter: float
 
     def logdet(self) -> Tensor:
-        """Return log det of the factored matrix, shape (...)."""
-        return _log_det_of(self.factor)
+        """Return log det of the factored matrix, shape (...).
+
+        What ``torch.logdet`` is not to be used for: its LU factors, which ``torch.linalg.inv`` takes too, never end for
+        several matrices of some 150 rows with some builds of MKL once ``torch.set_num_threads`` has set several.
+        """
+        logdet: Tensor = 2.0 * torch.diagonal(self.factor, dim1=-2, dim2=-1).log().sum(-1)
+        return logdet
 
     def solve(self, right: Tensor) -> Tensor:
         """Solve A x = right, shapes (..., K, M)."""
@@ -73,20 +78,6 @@ def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Chole
     if not bool(info.any()) and math.isfinite(float(diagonal)):
         return Cholesky(factor, 0.0)
     return _with_jitter(matrix) if exact is None else cholesky(exact())
-
-
-def log_det(matrix: Tensor) -> Tensor:
-    """Return log det of symmetric positive definite matrices, (..., K, K) -> (...).
-
-    By Cholesky factors: those of LU, which ``torch.logdet`` and ``torch.linalg.inv`` take, never end for several
-    matrices of some 150 rows or more with some builds of MKL once ``torch.set_num_threads`` has set several.
-    """
-    return _log_det_of(torch.linalg.cholesky(matrix))
-
-
-def _log_det_of(factor: Tensor) -> Tensor:
-    logarithm: Tensor = 2.0 * torch.diagonal(factor, dim1=-2, dim2=-1).log().sum(-1)
-    return logarithm
 
 
 def plus_diagonal(matrix: Tensor, value: Tensor | float) -> Tensor:

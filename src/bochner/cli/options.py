@@ -48,6 +48,7 @@ Data = Annotated[
         help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, or a folder with one file per view.",
     ),
 ]
+Output = Annotated[Path, typer.Option("--out", metavar="FILE", help="A .csv, .npy or .npz file.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out.")]
 Log = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Append what happens, with the time, to a file: also the bound.")

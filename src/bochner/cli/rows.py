@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from bochner.cli.options import Data, Force, Index, Json, Layer, Log, ModelFile, Seed
+from bochner.cli.options import Data, Force, Index, Json, Layer, Log, ModelFile, Output, Seed
 from bochner.cli.session import session
 
 
 def transform(
     model: ModelFile,
     data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
+    out: Output,
     index: Index = None,
     layer: Layer = None,
     force: Force = False,
@@ -59,7 +59,7 @@ def impute(
 
 def sample(
     model: ModelFile,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file.")],
+    out: Output,
     n_samples: Annotated[int, typer.Option("--n", min=1, help="How many rows.")] = 100,
     seed: Seed = None,
     force: Force = False,

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bochner.data.columns import FloatArray, listing
+from bochner.data.columns import BoolArray, FloatArray, listing
 from bochner.data.table import Table, unreadable
 from bochner.errors import InputError, message
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
-TRUTH = {"true": 1.0, "false": 0.0}
+_WORDS = {**dict.fromkeys(MISSING, float("nan")), "true": 1.0, "false": 0.0}
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 Line = tuple[int, list[str]]  # line number in the file, cells
 
@@ -92,10 +91,9 @@ def _open(path: Path) -> TextIO:
 
 
 def _number(cell: str) -> float | None:
-    if cell.lower() in MISSING:
-        return float("nan")
-    if cell.lower() in TRUTH:
-        return TRUTH[cell.lower()]
+    word = _WORDS.get(cell.lower())
+    if word is not None:
+        return word
     try:
         return None if "_" in cell else float(cell)  # Python reads 1_000 as a number, no other program does
     except ValueError:
@@ -195,7 +193,9 @@ def write_csv(
     if not target.parent.is_dir():
         raise InputError(message("an existing folder to write to", str(target.parent), "create it first"))
     # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
-    cells, whole = matrix if matrix.dtype == np.float64 else matrix.astype(str), _whole(matrix)
+    cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
+    missing = np.isnan(matrix)
+    whole = _whole(matrix, missing)
     if row_names is not None and column_names is None:
         column_names = [f"x{j}" for j in range(matrix.shape[1])]
     # Same folder, so that the final rename is one atomic step on one file system.
@@ -206,9 +206,8 @@ def write_csv(
             if column_names is not None:
                 writer.writerow([*([index_name] if row_names is not None else []), *column_names])
             for i, row in enumerate(cells):
-                missing = np.isnan(matrix[i])
                 values = [
-                    "" if missing[j] else int(matrix[i, j]) if whole[j] else value
+                    "" if missing[i, j] else int(matrix[i, j]) if whole[j] else value
                     for j, value in enumerate(row.tolist())
                 ]
                 writer.writerow([*([row_names[i]] if row_names is not None else []), *values])
@@ -217,11 +216,9 @@ def write_csv(
         part.unlink(missing_ok=True)
 
 
-def _whole(matrix: FloatArray) -> NDArray[np.bool_]:
+def _whole(matrix: FloatArray, missing: BoolArray) -> BoolArray:
     """Return which columns hold whole numbers, and some, (M,): counts that other programs should read as such."""
     minus_zero = (matrix == 0) & np.signbit(matrix)
-    with np.errstate(invalid="ignore"):  # inf - inf
-        exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
-    missing = np.isnan(matrix)
-    found: NDArray[np.bool_] = (exact | missing).all(axis=0) & ~missing.all(axis=0)
+    exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
+    found: BoolArray = (exact | missing).all(axis=0) & ~missing.all(axis=0)
     return found

@@ -1,11 +1,10 @@
-"""Numbers as numpy holds them: tensors taken out of torch, sparse matrices written out where they may be."""
+"""Sparse matrices written out, up to a limit: where missing entries are to join them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from bochner.data.batches import chunks
@@ -14,17 +13,6 @@ from bochner.errors import InputError, message
 # Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a machine.
 LIMIT = 8 * 2**30
 CHUNK_ROWS = 2048
-
-
-def from_torch(X: Any) -> Any:
-    """Return a tensor as an array, without its gradient and on the processor; whatever else as it is.
-
-    Precisions that numpy does not know (bfloat16) become single.
-    """
-    if not isinstance(X, torch.Tensor):
-        return X
-    X = X.detach().cpu()
-    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 
 def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:

@@ -94,7 +94,6 @@ def calibration(
     return CalibrationReport(views, describe(hide, fraction, int(hidden.sum()), counts), n_draws)
 
 
-@undisturbed
 def compare(
     model: LatentVariableEstimator,
     values: FloatArray,

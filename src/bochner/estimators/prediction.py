@@ -174,7 +174,6 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
         return (out, std) if return_std else out
 
-    @undisturbed
     def score(self, X: ArrayLike, y: object = None, size_factors: Any = None) -> float:  # noqa: ARG002 - scikit-learn's
         """Return the mean over rows of log p(observed entries), in nats and original units.
 

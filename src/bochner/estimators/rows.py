@@ -14,7 +14,6 @@ from torch import Tensor
 
 from bochner.data.batches import chunks
 from bochner.data.columns import columns_of
-from bochner.data.dense import from_torch
 from bochner.data.outliers import check_reach
 from bochner.data.sparse import ROWS, canonical, dense_rows
 from bochner.data.views import Scaling, check_finite, check_kind
@@ -53,7 +52,7 @@ class RowsMixin:
     def _validate(self, X: Any, *, reset: bool) -> FloatArray:
         if not reset:
             check_is_fitted(self)
-        X = from_torch(X)
+        X = _from_torch(X)
         check_kind(X)
         values: FloatArray = validate_data(
             self,
@@ -77,7 +76,7 @@ class RowsMixin:
 
     def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
         check_is_fitted(self)
-        Z = from_torch(Z)
+        Z = _from_torch(Z)
         check_kind(Z)
         values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
         if values.shape[1] != self.embedding_.shape[1]:
@@ -125,3 +124,14 @@ class RowsMixin:
         if sp.issparse(values):
             return float(self._log_jacobian(values).sum())
         return float(self._scaling.log_jacobian(np.count_nonzero(~np.isnan(values), axis=0)))
+
+
+def _from_torch(X: Any) -> Any:
+    """Return a tensor as an array, without its gradient and on the processor; whatever else as it is.
+
+    Precisions that numpy does not know (bfloat16) become single.
+    """
+    if not isinstance(X, torch.Tensor):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()

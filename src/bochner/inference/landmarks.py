@@ -160,9 +160,8 @@ def evaluate_anchored(model: LatentVariableModel, data: Data, anchors: Anchors, 
 
 def _log_std(placed: Placement) -> Tensor:
     """Of independent dimensions that match the Laplace approximation best: the precisions are those of its inverse."""
-    precision = cholesky(placed.covariances[:, 0]).inverse()
-    of_dimensions: Tensor = precision.diagonal(dim1=-2, dim2=-1)
-    return -0.5 * of_dimensions.clamp(min=1.0, max=_LEAST_STD**-2).log()
+    precision: Tensor = cholesky(placed.covariances[:, 0]).inverse().diagonal(dim1=-2, dim2=-1)
+    return -0.5 * precision.clamp(min=1.0, max=_LEAST_STD**-2).log()
 
 
 def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:

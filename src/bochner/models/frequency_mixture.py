@@ -14,7 +14,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from bochner.linalg import log_det
+from bochner.linalg import cholesky
 from bochner.models.stick_breaking import StickBreaking
 
 
@@ -159,18 +159,18 @@ class FrequencyMixture:
     def _expected_log_det(self) -> Tensor:
         i = torch.arange(self._dim, dtype=torch.float64, device=self.dof.device)
         digammas = torch.digamma(0.5 * (self.dof[:, None] - i)).sum(1)
-        return digammas + self._dim * math.log(2.0) + log_det(self.scale)
+        return digammas + self._dim * math.log(2.0) + cholesky(self.scale).logdet()
 
     def _kl_centres(self) -> Tensor:
         width2, d = self.prior_width**2, self._dim
         square = (self.centre.square().sum(1) + torch.diagonal(self.centre_cov, dim1=-2, dim2=-1).sum(1)) / width2
-        return 0.5 * (square - d + d * math.log(width2) - log_det(self.centre_cov)).sum()
+        return 0.5 * (square - d + d * math.log(width2) - cholesky(self.centre_cov).logdet()).sum()
 
     def _kl_scales(self) -> Tensor:
         d, nu0 = self._dim, self._dim + 2.0
         prior_rate = nu0 * self.prior_width**2  # W0^-1 = nu0 width^2 I
         trace = prior_rate * torch.diagonal(self.scale, dim1=-2, dim2=-1).sum(1)
-        log_ratio = log_det(self.scale) + d * math.log(prior_rate)  # log |W_k| / |W0|
+        log_ratio = cholesky(self.scale).logdet() + d * math.log(prior_rate)  # log |W_k| / |W0|
         gammas = torch.mvlgamma(torch.full_like(self.dof, 0.5 * nu0), d) - torch.mvlgamma(0.5 * self.dof, d)
         i = torch.arange(d, dtype=torch.float64, device=self.dof.device)
         digammas = torch.digamma(0.5 * (self.dof[:, None] - i)).sum(1)
