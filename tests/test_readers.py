@@ -75,13 +75,18 @@ def test_text_that_is_cut_short_or_in_another_encoding_is_named(csv):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_columns_of_whole_numbers_are_written_without_a_point(tmp_path, dtype):
     X = np.array([[3, 0.5, NAN, 1, -0.0, 2.0**60], [NAN, 2, NAN, -4, 1, 1]], dtype)
-    write_csv(tmp_path / "w.csv", X)
-    cells = [line.split(",") for line in (tmp_path / "w.csv").read_text().splitlines()]
+    write_csv(tmp_path / "w.csv", X, column_names=list("abcdef"))
+    cells = [line.split(",") for line in (tmp_path / "w.csv").read_text().splitlines()[1:]]
     assert [cells[0][j] for j in (0, 1, 2, 3, 4)] == ["3", "0.5", "", "1", "-0.0"]
     assert [cells[1][j] for j in (0, 1, 2, 3, 4)] == ["", "2.0", "", "-4", "1.0"]
     back = read(tmp_path / "w.csv").X.astype(dtype)
     np.testing.assert_array_equal(back, X)
     np.testing.assert_array_equal(np.signbit(back), np.signbit(X))
+    # without names a first line of counted numbers would be taken for them
+    for first in ([NAN, 0.0], [0.0, 1.0]):
+        bare = np.array([first, [2.0, 3.0]], dtype)
+        write_csv(tmp_path / "bare.csv", bare)
+        np.testing.assert_array_equal(read(tmp_path / "bare.csv").X, bare)
 
 
 def test_files_are_read_without_torch():

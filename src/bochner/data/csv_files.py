@@ -176,8 +176,8 @@ def write_csv(
     ----------
     path : path-like
     matrix : ndarray of float, shape (N, M)
-        Written with the digits its type needs to come back unchanged, columns of whole numbers without a point; NaN
-        becomes an empty cell.
+        Written with the digits its type needs to come back unchanged, columns of whole numbers under a name without a
+        point; NaN becomes an empty cell.
     row_names : sequence of str, shape (N,), optional
     column_names : sequence of str, shape (M,), optional
         Counted (``x0``, ``x1``, ...) when only rows are named, so that `read` knows the names for what they are.
@@ -194,10 +194,11 @@ def write_csv(
         raise InputError(message("an existing folder to write to", str(target.parent), "create it first"))
     # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
     cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
-    missing = np.isnan(matrix)
-    whole = _whole(matrix, missing)
     if row_names is not None and column_names is None:
         column_names = [f"x{j}" for j in range(matrix.shape[1])]
+    missing = np.isnan(matrix)
+    # a first line of numbers such as ",0,1" would be read as a header
+    whole = np.zeros(matrix.shape[1], dtype=bool) if column_names is None else _whole(matrix, missing)
     # Same folder, so that the final rename is one atomic step on one file system.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
