@@ -1,9 +1,10 @@
 """How close are the bounds of the likelihoods to the evidence: ``python benchmarks/bounds.py``.
 
-Small models given latents and frequencies: N = 20 rows, M = 4 columns drawn from the model, K = 8 features. The
-evidence, the integral over the weights, is estimated by importance sampling from a Student-like widening of q(A); the
-bounds are ours, with intercepts at the truth. Tables: gap in nats of Polya-gamma, Boehning and Poisson; of the negative
-binomial's two against r; and what groups of columns that share a covariance lose.
+Small models given latents and frequencies: N = 20 rows, M = 4 columns drawn from the model, K = 8
+features. The evidence, the integral over the weights, is estimated by importance sampling from a
+Student-like widening of q(A); the bounds are ours, with intercepts at the truth. Tables: gap in
+nats of Polya-gamma, Boehning and Poisson; of the negative binomial's two against r; and what groups
+of columns that share a covariance lose.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from bochner.objectives.statistics import Block
 from bochner.random import generator
 
 N_ROWS, N_COLUMNS, N_PAIRS = 20, 4, 4
-COLUMNS = {"evidence": ".2f", "evidence_se": ".3f", "bound": ".2f", "gap": ".3f", "grouped_gap": ".3f"}
+COLUMNS = {
+    "evidence": ".2f",
+    "evidence_se": ".3f",
+    "bound": ".2f",
+    "gap": ".3f",
+    "grouped_gap": ".3f",
+}
 DISPERSIONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 
 METHODS: dict[str, tuple[str, Callable[[], LocalLikelihood]]] = {
@@ -42,7 +49,9 @@ METHODS: dict[str, tuple[str, Callable[[], LocalLikelihood]]] = {
 }
 
 
-def evidence(phi: Tensor, y: Tensor, likelihood: LocalLikelihood, mean: Tensor, root: Tensor, n: int) -> Tensor:
+def evidence(
+    phi: Tensor, y: Tensor, likelihood: LocalLikelihood, mean: Tensor, root: Tensor, n: int
+) -> Tensor:
     """Return log weights of n draws of one column's weights from q, half of them widened by 1.5."""
     source = generator(1, "evidence")
     k = phi.shape[1]
@@ -53,12 +62,17 @@ def evidence(phi: Tensor, y: Tensor, likelihood: LocalLikelihood, mean: Tensor, 
     norm = (wide * z).square().sum(1)
     log_q = (
         torch.stack(
-            [half - 0.5 * norm / s**2 - k * torch.tensor(s, dtype=torch.float64).log() for s in (1.0, 1.5)]
+            [
+                half - 0.5 * norm / s**2 - k * torch.tensor(s, dtype=torch.float64).log()
+                for s in (1.0, 1.5)
+            ]
         ).logsumexp(0)
         - root.diagonal().log().sum()
     )
     psi = a @ phi.T
-    return likelihood.log_prob(y.expand_as(psi), psi).detach().sum(1) - 0.5 * a.square().sum(1) - log_q
+    return (
+        likelihood.log_prob(y.expand_as(psi), psi).detach().sum(1) - 0.5 * a.square().sum(1) - log_q
+    )
 
 
 def measure(make: Callable[[], LocalLikelihood], seed: int, quick: bool) -> Mapping[str, Value]:
@@ -73,11 +87,15 @@ def measure(make: Callable[[], LocalLikelihood], seed: int, quick: bool) -> Mapp
     block = Block.encoded(likelihood.draw(phi @ truth, source))
     found: dict[str, float] = {}
     for name, groups in (("own", None), ("grouped", 1)):
-        sites = Sites(likelihood, block.Y, torch.ones_like(block.Y), torch.zeros(N_ROWS).double(), groups)
+        sites = Sites(
+            likelihood, block.Y, torch.ones_like(block.Y), torch.zeros(N_ROWS).double(), groups
+        )
         sites.intercept.zero_()
         sites.centre.zero_()
         with torch.no_grad():
-            found[name] = float(local_evidence(x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12).value)
+            found[name] = float(
+                local_evidence(x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12).value
+            )
             if groups is None:
                 entries = Entries.of(sites, block, None)
                 for _ in range(100):

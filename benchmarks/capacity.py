@@ -1,12 +1,13 @@
 """How many features a model needs: ``python benchmarks/capacity.py``.
 
-The bound, and what it costs, against the number of mixture components Q and of frequencies H per component (heat maps
-as in figures 6 and 7 of paper 000): 1,000 MNIST digits, the S-curve (RBF + Gibbs) and bridges, trained for 300 steps
-from the latents that ``optimise.py`` starts from, as a fit trains: half of the frequencies, at least 25, until the
-learning rate decays. ``elbo`` is the bound of the model as it was trained, with H; ``elbo_100`` has H = 100 for every
-row, so that it compares what was learned, not with how many features it is expressed. Both are means over the same
-32 fresh draws. Seconds are processor time of the training. ``--picture`` draws the heat maps. BOCHNER_DATA names the
-folder with the files.
+The bound, and what it costs, against the number of mixture components Q and of frequencies H per
+component (heat maps as in figures 6 and 7 of paper 000): 1,000 MNIST digits, the S-curve (RBF +
+Gibbs) and bridges, trained for 300 steps from the latents that ``optimise.py`` starts from, as a
+fit trains: half of the frequencies, at least 25, until the learning rate decays. ``elbo`` is the
+bound of the model as it was trained, with H; ``elbo_100`` has H = 100 for every row, so that it
+compares what was learned, not with how many features it is expressed. Both are means over the same
+32 fresh draws. Seconds are processor time of the training. ``--picture`` draws the heat maps.
+BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -38,13 +39,21 @@ LABELLED = {"knn1": ".3f", "knn10": ".3f", "r2": ".3f"}
 DEFAULT = (2, 100)
 
 
-def measure(name: str, n_mixtures: int, n_frequencies: int, seed: int, n_steps: int) -> dict[str, Value]:
+def measure(
+    name: str, n_mixtures: int, n_frequencies: int, seed: int, n_steps: int
+) -> dict[str, Value]:
     """Train with so many features and score."""
     data, plan, latents, truth = problem(name, seed)
     plan = replace(plan, n_mixtures=n_mixtures, n_frequencies=n_frequencies)
     model = model_from(latents, plan.names, plan.kernels, n_mixtures, seed, plan.dtype, plan.device)
     begin = time.process_time()
-    train(model, data, plan, Variant(plan.early_frequencies, n_frequencies, plan.training.decay), n_steps)
+    train(
+        model,
+        data,
+        plan,
+        Variant(plan.early_frequencies, n_frequencies, plan.training.decay),
+        n_steps,
+    )
     seconds = time.process_time() - begin
     bound, error = evaluate(model, data, plan, "score")
     own = score(model, data, plan, truth)
@@ -57,7 +66,9 @@ def jobs(names: tuple[str, ...], seeds: range, n_steps: int, most: int) -> Itera
         for name in names:
             for q in MIXTURES:
                 for h in (h for h in FREQUENCIES if 2 * q * h <= most):
-                    yield Job(name, f"Q={q} H={h}", seed, partial(measure, name, q, h, seed, n_steps))
+                    yield Job(
+                        name, f"Q={q} H={h}", seed, partial(measure, name, q, h, seed, n_steps)
+                    )
 
 
 def grid(rows: list[dict[str, str]], name: str, column: str) -> dict[tuple[int, int], float]:
@@ -107,7 +118,9 @@ def _panel(axis: Any, cells: dict[tuple[int, int], float], title: str, form: str
         text = format(round(values[i, j], int(form[1])) + 0.0, form).replace("-", "\N{MINUS SIGN}")
         axis.text(j, i, text, ha="center", va="center", fontsize=9, color=ink)
     q, h = MIXTURES.index(DEFAULT[0]), FREQUENCIES.index(DEFAULT[1])
-    axis.add_patch(Rectangle((h - 0.48, q - 0.46), 0.96, 0.92, fill=False, edgecolor="#bd1f01", linewidth=2))
+    axis.add_patch(
+        Rectangle((h - 0.48, q - 0.46), 0.96, 0.92, fill=False, edgecolor="#bd1f01", linewidth=2)
+    )
     axis.set_xticks(range(len(FREQUENCIES)), [str(h) for h in FREQUENCIES])
     axis.set_yticks(range(len(MIXTURES)), [str(q) for q in MIXTURES])
     axis.set_xlabel("H, frequencies per component")
@@ -118,12 +131,21 @@ def _panel(axis: Any, cells: dict[tuple[int, int], float], title: str, form: str
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--picture", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "capacity.png")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "capacity.png"
+    )
     own, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=3)
     store = Store("capacity", (*SCORES, *LABELLED), options.quick)
     names = ("bridges",) if options.quick else DATA
-    store.collect(jobs(names, options.seeds, 40 if options.quick else STEPS, 100 if options.quick else MOST_FEATURES))
+    store.collect(
+        jobs(
+            names,
+            options.seeds,
+            40 if options.quick else STEPS,
+            100 if options.quick else MOST_FEATURES,
+        )
+    )
     print(table(store.rows(), {**SCORES, **LABELLED}))
     if own.picture:
         picture(store.rows(), own.out)

@@ -1,8 +1,10 @@
-"""How good is a two-dimensional picture of images, beside other methods: ``python benchmarks/digits.py``.
+"""How good is a two-dimensional picture of images, beside other methods: ``python
+benchmarks/digits.py``.
 
-1,000 MNIST digits (a subset per seed) and 2,000 CIFAR-10 images of five classes (one data set, a model seed per seed),
-D = 2. Labels are used for the k-NN accuracies printed and for no choice. Bound and k-NN of every start are printed
-before and after training, so that copying a start would show. BOCHNER_DATA names the folder with the files.
+1,000 MNIST digits (a subset per seed) and 2,000 CIFAR-10 images of five classes (one data set, a
+model seed per seed), D = 2. Labels are used for the k-NN accuracies printed and for no choice.
+Bound and k-NN of every start are printed before and after training, so that copying a start would
+show. BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -82,18 +84,26 @@ def peer(method: str, seed: int) -> Any:
         from umap import UMAP
 
         return UMAP(random_state=seed, n_jobs=1)  # a seeded UMAP has one thread
-    return {"PCA": PCA(2, random_state=seed), "Isomap": Isomap(), "t-SNE": TSNE(random_state=seed)}[method]
+    return {"PCA": PCA(2, random_state=seed), "Isomap": Isomap(), "t-SNE": TSNE(random_state=seed)}[
+        method
+    ]
 
 
-def embedded(name: str, method: str, seed: int, build: Callable[[], Any]) -> tuple[Any, Array, float]:
-    """Fit after one warm-up of the method; return the fitted estimator, its embedding and its seconds."""
+def embedded(
+    name: str, method: str, seed: int, build: Callable[[], Any]
+) -> tuple[Any, Array, float]:
+    """Fit after one warm-up of the method; return the fitted estimator, its embedding and its
+    seconds.
+    """
     X, _ = data_of(name, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm, model = build(), build()
         if "max_iter" in warm.get_params() and method not in ("t-SNE", "Isomap"):
             warm.set_params(max_iter=8)
-        Z, seconds = timed_warm(method, lambda: model.fit_transform(X), lambda: warm.fit_transform(X[:200]))
+        Z, seconds = timed_warm(
+            method, lambda: model.fit_transform(X), lambda: warm.fit_transform(X[:200])
+        )
     return model, np.asarray(Z), seconds
 
 
@@ -109,12 +119,18 @@ def measure_peer(name: str, method: str, seed: int) -> dict[str, Value]:
 
 
 def measure_ours(name: str, method: str, seed: int, max_iter: int | str) -> dict[str, Value]:
-    """Measure one of our models, and the start it was trained from: the one with the best bound after the race."""
+    """Measure one of our models, and the start it was trained from: the one with the best bound
+    after the race.
+    """
     X, labels = data_of(name, seed)
     model, Z, seconds = embedded(name, method, seed, lambda: ours(method, seed, max_iter))
     won = max(model.starts_, key=lambda s: s["elbo"])
     Z0 = start_of(won["init"], [scaled(X)], model.seed_ + won["index"])
-    bounds = {"start_elbo": won["elbo_start"], "elbo": float(model.elbo_), "elbo_se": float(model.elbo_se_)}
+    bounds = {
+        "start_elbo": won["elbo_start"],
+        "elbo": float(model.elbo_),
+        "elbo_se": float(model.elbo_se_),
+    }
     scores = {**accuracies(Z, labels), "seconds": seconds, **accuracies(Z0, labels, "start_")}
     return {**scores, **bounds, "steps": model.n_iter_, "start": won["init"]}
 
@@ -148,7 +164,9 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[
                 if method in ("PCA", "Isomap", "t-SNE", "UMAP"):
                     yield Job(name, method, seed, partial(measure_peer, name, method, seed))
                 else:
-                    yield Job(name, method, seed, partial(measure_ours, name, method, seed, max_iter))
+                    yield Job(
+                        name, method, seed, partial(measure_ours, name, method, seed, max_iter)
+                    )
 
 
 def main() -> None:
@@ -159,7 +177,9 @@ def main() -> None:
     print(table(store.rows(), SCORES))
     trained = [row for row in store.rows() if row["start"]]
     print("before and after training; start: which one had the best bound after the race")
-    print(table(trained, {**STARTS, "knn1": ".3f", "knn10": ".3f"}, heads=("data", "method", "start")))
+    print(
+        table(trained, {**STARTS, "knn1": ".3f", "knn10": ".3f"}, heads=("data", "method", "start"))
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Does a Dirichlet process kernel find its spectrum, by which gradient in q(z): ``python benchmarks/dirichlet.py``.
+"""Does a Dirichlet process kernel find its spectrum, by which gradient in q(z): ``python
+benchmarks/dirichlet.py``.
 
-Data from a Gaussian process whose spectrum has three components (N = 500, M = 100, D = 2, noise deviation 0.3),
-fitted with T = 20 and H = 100 and the prior Gamma(1, 0.1) of the concentration, mean 10. First with the latents
-known, by every way to estimate what a spectral point gains from a component, each scored by the bound with hard draws
-z ~ q(z), w | z on the same fresh draws; then with the latents learned. Last, S-curves (RBF, RBF + periodic): R² of
-SRFLVM with its defaults, from single starts and from the true latents.
+Data from a Gaussian process whose spectrum has three components (N = 500, M = 100, D = 2, noise
+deviation 0.3), fitted with T = 20 and H = 100 and the prior Gamma(1, 0.1) of the concentration,
+mean 10. First with the latents known, by every way to estimate what a spectral point gains from a
+component, each scored by the bound with hard draws z ~ q(z), w | z on the same fresh draws; then
+with the latents learned. Last, S-curves (RBF, RBF + periodic): R² of SRFLVM with its defaults, from
+single starts and from the true latents.
 """
 
 from __future__ import annotations
@@ -53,7 +55,14 @@ SPECTRUM = {
     "kl": ".0f",
     "seconds": ".1f",
 }
-CURVE = {"r2": ".4f", "elbo": ".0f", "components": ".1f", "alpha": ".2f", "steps": ".0f", "seconds": ".1f"}
+CURVE = {
+    "r2": ".4f",
+    "elbo": ".0f",
+    "components": ".1f",
+    "alpha": ".2f",
+    "steps": ".0f",
+    "seconds": ".1f",
+}
 _SMALL = 1e-4
 
 
@@ -77,11 +86,15 @@ def three_components(seed: int, setting: Setting) -> tuple[Tensor, Tensor, Tenso
     with torch.no_grad():
         K = SpectralMixture(TRUE_WEIGHTS, means, scales)(X)
     factor = torch.linalg.cholesky(K + 1e-8 * torch.eye(len(X), dtype=torch.float64))
-    Y, noise = (torch.randn(setting.n_rows, setting.n_columns, generator=source, dtype=torch.float64) for _ in range(2))
+    Y, noise = (
+        torch.randn(setting.n_rows, setting.n_columns, generator=source, dtype=torch.float64)
+        for _ in range(2)
+    )
     return X, factor @ Y + 0.3 * noise, K
 
 
-# Ways to estimate E[log p(Y | X, W) | z_l = k] up to a number for each l, (H, T): what the block of q(z) needs.
+# Ways to estimate E[log p(Y | X, W) | z_l = k] up to a number for each l, (H, T): what the block of
+# q(z) needs.
 
 
 def _all_points(kernel: DirichletProcessMixture, noise: Tensor, weights: Tensor) -> Frequencies:
@@ -99,10 +112,14 @@ def averaged_features(
     blocks: tuple[Block, ...],
     source: torch.Generator,  # noqa: ARG001 - one signature for all
 ) -> Tensor:
-    """Differentiate the evidence of the averaged features, sqrt(phi_lk / H): a surrogate that is no bound."""
+    """Differentiate the evidence of the averaged features, sqrt(phi_lk / H): a surrogate that is no
+    bound.
+    """
     with torch.enable_grad():
         phi = kernel.phi.clamp(min=_SMALL).requires_grad_()
-        value = view_evidence(x, _all_points(kernel, noise, phi), view.noise_variance.detach(), blocks)
+        value = view_evidence(
+            x, _all_points(kernel, noise, phi), view.noise_variance.detach(), blocks
+        )
         return torch.autograd.grad(value, phi)[0]
 
 
@@ -118,7 +135,9 @@ def relaxed_categorical(
     """Differentiate the evidence under a concrete sample of z instead of a hard one."""
     with torch.enable_grad():
         log_phi = kernel.get_buffer("log_phi").clone().requires_grad_()
-        uniform = torch.rand(log_phi.shape, generator=source, dtype=torch.float64).clamp(1e-12, 1 - 1e-12)
+        uniform = torch.rand(log_phi.shape, generator=source, dtype=torch.float64).clamp(
+            1e-12, 1 - 1e-12
+        )
         relaxed = ((log_phi - (-uniform.log()).log()) / temperature).softmax(1).clamp(min=1e-12)
         points = _all_points(kernel, noise, relaxed)
         value = view_evidence(x, points, view.noise_variance.detach(), blocks)
@@ -136,7 +155,9 @@ def score_function(
     source: torch.Generator,
     n_draws: int = 8,
 ) -> Tensor:
-    """Average the evidence of hard draws by what they chose, each less the mean of the others: unbiased."""
+    """Average the evidence of hard draws by what they chose, each less the mean of the others:
+    unbiased.
+    """
     values, chosen = [], []
     for _ in range(n_draws):
         own = kernel.noise(noise.shape[1], noise.shape[2] - 1, source, "iid")
@@ -169,21 +190,34 @@ def known_latents(seed: int, setting: Setting, gains: Gains) -> dict[str, Value]
 
     between = sweeps(model, data, setting.n_points, "sobol", seed, gains=gains)
     options = Options(setting.max_iter, 0.03, tol=-math.inf)
-    trainer = Trainer(nn.ModuleList(model.views), partial(bound, "train"), Y.numel(), options, between=between)
+    trainer = Trainer(
+        nn.ModuleList(model.views), partial(bound, "train"), Y.numel(), options, between=between
+    )
     _, seconds = timed(trainer.run)
     with torch.no_grad():
-        values = torch.stack([bound("final", i) for i in range(32)]) + latents.kl()  # the latents are no variables
+        values = (
+            torch.stack([bound("final", i) for i in range(32)]) + latents.kl()
+        )  # the latents are no variables
         error = bo.metrics.relative_error(kernel(X).numpy(), K.numpy())
-    found = {"elbo": float(values.mean()), "elbo_se": float(values.std() / 32**0.5), "kernel_error": error}
+    found = {
+        "elbo": float(values.mean()),
+        "elbo_se": float(values.std() / 32**0.5),
+        "kernel_error": error,
+    }
     return {**found, **spectrum_of(kernel, setting), "seconds": seconds}
 
 
 def spectrum_of(kernel: DirichletProcessMixture, setting: Setting) -> dict[str, Value]:
-    """Return how many components hold a point, the largest shares, and what is believed of the concentration."""
+    """Return how many components hold a point, the largest shares, and what is believed of the
+    concentration.
+    """
     values, sticks = kernel.values(), sticks_of(kernel)
     share = values["proportions"]
     largest = dict(zip(("first", "second", "third"), share[:3].tolist(), strict=False))
-    alpha = {"alpha": float(values["concentration"]), "alpha_std": float(sticks.shape.sqrt() / sticks.rate)}
+    alpha = {
+        "alpha": float(values["concentration"]),
+        "alpha_std": float(sticks.shape.sqrt() / sticks.rate),
+    }
     active = int((share * setting.n_points >= 1).sum())
     return {"components": active, **largest, **alpha, "kl": float(kernel_kl(kernel).detach())}
 
@@ -191,14 +225,24 @@ def spectrum_of(kernel: DirichletProcessMixture, setting: Setting) -> dict[str, 
 def learned_latents(seed: int, setting: Setting, start: str) -> dict[str, Value]:
     """Fit everything with the estimator."""
     X, Y, K = three_components(seed, setting)
-    settings = {"n_mixtures": setting.truncation, "n_frequencies": setting.n_points, "max_iter": setting.max_iter}
+    settings = {
+        "n_mixtures": setting.truncation,
+        "n_frequencies": setting.n_points,
+        "max_iter": setting.max_iter,
+    }
     init = X.numpy() if start == "truth" else start
     model = bo.RandomFeatureLVM(
-        kernel=DirichletProcessMixture(prior=PRIOR), init=init, random_state=seed, tol=0.0, **settings
+        kernel=DirichletProcessMixture(prior=PRIOR),
+        init=init,
+        random_state=seed,
+        tol=0.0,
+        **settings,
     )
     _, seconds = timed(lambda: quiet(model, Y.numpy()))
     kernel = model._fit.kernels[0]
-    error = bo.metrics.relative_error(model.kernel_matrix(model.embedding_).astype(np.float64), K.numpy())
+    error = bo.metrics.relative_error(
+        model.kernel_matrix(model.embedding_).astype(np.float64), K.numpy()
+    )
     bound = {"elbo": float(model.elbo_), "elbo_se": float(model.elbo_se_), "kernel_error": error}
     return {**bound, **spectrum_of(kernel, setting), "seconds": seconds}
 
@@ -215,7 +259,9 @@ CURVES = {"RBF": "rbf", "RBF+periodic": "rbf+periodic"}
 
 def curve(name: str, seed: int, setting: Setting, start: str) -> Mapping[str, Value]:
     """Fit SRFLVM to one S-curve view."""
-    data: Bunch = bo.datasets.make_s_curve(setting.n_rows, setting.n_columns, (CURVES[name],), 0.5, seed)
+    data: Bunch = bo.datasets.make_s_curve(
+        setting.n_rows, setting.n_columns, (CURVES[name],), 0.5, seed
+    )
     init: Any = start
     if start == "truth":
         init = data.latent
@@ -227,15 +273,29 @@ def curve(name: str, seed: int, setting: Setting, start: str) -> Mapping[str, Va
         model.set_params(max_iter=setting.max_iter)
     _, seconds = timed(lambda: quiet(model, data.data))
     r2 = bo.metrics.mean_aligned_r2(data.latent, model.embedding_)
-    found = {"components": model.n_active_mixtures_["x"], "alpha": model.concentration_["x"], "steps": model.n_iter_}
+    found = {
+        "components": model.n_active_mixtures_["x"],
+        "alpha": model.concentration_["x"],
+        "steps": model.n_iter_,
+    }
     return {"r2": r2, "elbo": float(model.elbo_), **found, "seconds": seconds}
 
 
 def spectrum_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     """Yield the estimator and local expectations at the true latents, then every other variant."""
     for seed in seeds:
-        yield Job("latents learned", "from the truth", seed, partial(learned_latents, seed, setting, "truth"))
-        yield Job("latents known", "local expectations", seed, partial(known_latents, seed, setting, local_gains))
+        yield Job(
+            "latents learned",
+            "from the truth",
+            seed,
+            partial(learned_latents, seed, setting, "truth"),
+        )
+        yield Job(
+            "latents known",
+            "local expectations",
+            seed,
+            partial(known_latents, seed, setting, local_gains),
+        )
     for seed in seeds:
         for name, gains in VARIANTS.items():
             yield Job("latents known", name, seed, partial(known_latents, seed, setting, gains))

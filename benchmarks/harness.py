@@ -1,4 +1,6 @@
-"""What every benchmark shares: a resumable store of rows, the table printer, the machine line and the clock."""
+"""What every benchmark shares: a resumable store of rows, the table printer, the machine line and
+the clock.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,10 @@ class Store:
         with self.path.open(newline="") as file:
             header = tuple(next(csv.reader(file), ()))
         if header != self.columns:
-            raise SystemExit(f"{self.path.name} has other columns than this script writes: move it away and run again.")
+            raise SystemExit(
+                f"{self.path.name} has other columns than this script writes: move it away and run "
+                "again."
+            )
 
     def rows(self) -> list[dict[str, str]]:
         """Return all rows, as text."""
@@ -76,7 +81,9 @@ class Store:
             writer = csv.DictWriter(file, self.columns, restval="")
             if new:
                 writer.writeheader()
-            writer.writerow({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()})
+            writer.writerow(
+                {name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()}
+            )
 
     def collect(self, jobs: Iterable[Job]) -> None:
         """Measure the jobs whose rows are missing."""
@@ -85,7 +92,11 @@ class Store:
             if (job.data, job.method, str(job.seed)) in done:
                 continue
             load = os.getloadavg()[0]
-            print(f"  {job.data} | {job.method} | seed {job.seed} (load {load:.1f})", file=sys.stderr, flush=True)
+            print(
+                f"  {job.data} | {job.method} | seed {job.seed} (load {load:.1f})",
+                file=sys.stderr,
+                flush=True,
+            )
             key: dict[str, Value] = {"data": job.data, "method": job.method, "seed": job.seed}
             self.append({**key, **job.measure(), **machine(), "load": round(load, 1)})
 
@@ -94,7 +105,12 @@ class Store:
 def machine() -> dict[str, Value]:
     """Return cores, threads, torch version and the float32 peak measured in this run."""
     cores = os.cpu_count() or 1
-    return {"cores": cores, "threads": torch.get_num_threads(), "torch": torch.__version__, "peak_gflops": peak()}
+    return {
+        "cores": cores,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "peak_gflops": peak(),
+    }
 
 
 def peak(size: int = 2048, seconds: float = 3.0) -> float:
@@ -125,15 +141,21 @@ def timed(function: Callable[[], T]) -> tuple[T, float]:
 _warm: set[str] = set()
 
 
-def timed_warm(name: str, function: Callable[[], T], warm_up: Callable[[], object]) -> tuple[T, float]:
-    """Return a result and its seconds, after one untimed call of ``warm_up`` per name and process."""
+def timed_warm(
+    name: str, function: Callable[[], T], warm_up: Callable[[], object]
+) -> tuple[T, float]:
+    """Return a result and its seconds, after one untimed call of ``warm_up`` per name and
+    process.
+    """
     if name not in _warm:
         warm_up()
         _warm.add(name)
     return timed(function)
 
 
-def table(rows: Sequence[Mapping[str, str]], columns: Mapping[str, str], heads: Sequence[str] = KEY[:2]) -> str:
+def table(
+    rows: Sequence[Mapping[str, str]], columns: Mapping[str, str], heads: Sequence[str] = KEY[:2]
+) -> str:
     """Print mean ± standard deviation over seeds.
 
     Parameters
@@ -149,9 +171,14 @@ def table(rows: Sequence[Mapping[str, str]], columns: Mapping[str, str], heads: 
         groups.setdefault(tuple(row[name] for name in heads), []).append(row)
     lines = [[*heads, "n", *columns]]
     for key, group in groups.items():
-        lines.append([*key, str(len(group)), *(_cell([r[c] for r in group], f) for c, f in columns.items())])
+        lines.append(
+            [*key, str(len(group)), *(_cell([r[c] for r in group], f) for c, f in columns.items())]
+        )
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def _cell(texts: Sequence[str], form: str) -> str:
@@ -165,16 +192,25 @@ def _cell(texts: Sequence[str], form: str) -> str:
 def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
     """Parse the options all benchmarks have, and set the number of threads."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="one small seed, into a file of its own")
-    parser.add_argument("--seeds", type=int, default=seeds, help=f"seeds 0 .. n-1 (default {seeds})")
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch and numpy (default 2)")
+    parser.add_argument(
+        "--quick", action="store_true", help="one small seed, into a file of its own"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=seeds, help=f"seeds 0 .. n-1 (default {seeds})"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=2, help="threads of torch and numpy (default 2)"
+    )
     options = parser.parse_args()
     options.seeds = range(1 if options.quick else options.seeds)
     _limit_threads(options.threads)
     busy = os.getloadavg()[0]
     print(machine_line())
     if busy > 0.5:
-        print(f"the machine is busy (load {busy:.1f}): figures hold, times and ratios may not", file=sys.stderr)
+        print(
+            f"the machine is busy (load {busy:.1f}): figures hold, times and ratios may not",
+            file=sys.stderr,
+        )
     return options
 
 

@@ -1,10 +1,11 @@
 """How well are hidden entries restored, beside other imputers: ``python benchmarks/imputation.py``.
 
-1,000 MNIST digits (a subset per seed), 1,965 Frey faces and 2,000 CIFAR-10 images, scaled to [0, 1], with 10, 30 and
-60 % of the entries hidden at random. Mean squared error on the hidden entries and, of our models, on all of them; share
-of the hidden truths inside 90 % intervals; processor seconds of choice, fit and imputation. Where a number of
-dimensions or a rank is chosen, a twentieth of the observed entries is held out for it; truths and labels are never
-seen. ``--pictures FOLDER`` draws restored images of the first seed. BOCHNER_DATA names the folder with the files.
+1,000 MNIST digits (a subset per seed), 1,965 Frey faces and 2,000 CIFAR-10 images, scaled to [0,
+1], with 10, 30 and 60 % of the entries hidden at random. Mean squared error on the hidden entries
+and, of our models, on all of them; share of the hidden truths inside 90 % intervals; processor
+seconds of choice, fit and imputation. Where a number of dimensions or a rank is chosen, a twentieth
+of the observed entries is held out for it; truths and labels are never seen. ``--pictures FOLDER``
+draws restored images of the first seed. BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from bochner.inference import low_rank
 
 Array = NDArray[np.float64]
 
-HIDDEN = {"MNIST": (0.3, 0.6, 0.1), "Brendan": (0.3,), "CIFAR": (0.3, 0.6, 0.1), "bundled digits": (0.3,)}
+HIDDEN = {
+    "MNIST": (0.3, 0.6, 0.1),
+    "Brendan": (0.3,),
+    "CIFAR": (0.3, 0.6, 0.1),
+    "bundled digits": (0.3,),
+}
 RANKS = (2, 5, 10, 15, 20, 30, 40, 60, 80, 100, 120, 160)
 # A few steps of a small model from principal components: restoring entries needs no race of starts.
 PLANE: dict[str, Any] = {"init": "pca", "max_iter": 150, "n_frequencies": 50}
@@ -52,7 +58,11 @@ def truth(name: str, seed: int) -> Array:
     if name == "MNIST":
         rows = np.random.default_rng(seed).choice(70000, 1000, replace=False)
         return bo.datasets.load_mnist(scale=False).data[rows] / 255.0
-    bunch = bo.datasets.load_brendan(scale=False) if name == "Brendan" else bo.datasets.load_cifar10(scale=False)
+    bunch = (
+        bo.datasets.load_brendan(scale=False)
+        if name == "Brendan"
+        else bo.datasets.load_cifar10(scale=False)
+    )
     return np.asarray(bunch.data / 255.0)
 
 
@@ -63,8 +73,12 @@ def hide(X: Array, share: float, seed: int) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def iterative(seed: int) -> Any:
-    """Build scikit-learn's iterative imputer with as many predictors and rounds as end within minutes."""
-    return IterativeImputer(n_nearest_features=20, max_iter=5, random_state=seed, keep_empty_features=True)
+    """Build scikit-learn's iterative imputer with as many predictors and rounds as end within
+    minutes.
+    """
+    return IterativeImputer(
+        n_nearest_features=20, max_iter=5, random_state=seed, keep_empty_features=True
+    )
 
 
 def by_peer(method: str, Y: Array, seed: int) -> Array:
@@ -73,17 +87,27 @@ def by_peer(method: str, Y: Array, seed: int) -> Array:
         mean = np.nanmean(Y, axis=0)
         scale = float(np.sqrt(np.nanmean(np.square(Y - mean))))
         return np.asarray(low_rank.fill((Y - mean) / scale, seed, RANKS) * scale + mean)
-    imputers = {"column mean": SimpleImputer(), "10-NN": KNNImputer(n_neighbors=10), "iterative": iterative(seed)}
+    imputers = {
+        "column mean": SimpleImputer(),
+        "10-NN": KNNImputer(n_neighbors=10),
+        "iterative": iterative(seed),
+    }
     return np.asarray(imputers[method].fit_transform(Y))
 
 
-def by_ours(method: str, Y: Array, seed: int, max_iter: int | None) -> tuple[Array, Array, Array, int]:
-    """Impute with our model; return what is restored, its deviations, reconstructions of all entries, and D."""
+def by_ours(
+    method: str, Y: Array, seed: int, max_iter: int | None
+) -> tuple[Array, Array, Array, int]:
+    """Impute with our model; return what is restored, its deviations, reconstructions of all
+    entries, and D.
+    """
     options = dict(PLANE if method.startswith("D = 2") else SPACE)
     options["max_iter"] = max_iter or options["max_iter"]
     model, dim = bo.NGMVLVM(random_state=seed, **options), 2
     if "held out" in method:
-        found = bo.select_n_components(model, Y, rows="same", fraction=0.05, n_repeats=1, random_state=seed)
+        found = bo.select_n_components(
+            model, Y, rows="same", fraction=0.05, n_repeats=1, random_state=seed
+        )
         print(found, file=sys.stderr, flush=True)
         dim = found.best
     fitted = model.set_params(n_components=dim).fit(Y)
@@ -91,7 +115,9 @@ def by_ours(method: str, Y: Array, seed: int, max_iter: int | None) -> tuple[Arr
     return restored, std, fitted.inverse_transform(fitted.embedding_), dim
 
 
-def measure(name: str, share: float, method: str, seed: int, max_iter: int | None) -> dict[str, Value]:
+def measure(
+    name: str, share: float, method: str, seed: int, max_iter: int | None
+) -> dict[str, Value]:
     """Measure one imputer on one mask."""
     X = truth(name, seed)
     Y, hidden = hide(X, share, seed)
@@ -115,13 +141,19 @@ def measure(name: str, share: float, method: str, seed: int, max_iter: int | Non
 
 
 def jobs(names: tuple[str, ...], seeds: range, max_iter: int | None) -> Iterator[Job]:
-    """Yield all methods on all masks: every cell of the first seed, then all seeds with 30 % hidden, then the rest."""
+    """Yield all methods on all masks: every cell of the first seed, then all seeds with 30 %
+    hidden, then the rest.
+    """
     cells = [(seed, share, name) for seed in seeds for name in names for share in HIDDEN[name]]
-    for seed, share, name in sorted(cells, key=lambda cell: (cell[0] > 0 and cell[1] != 0.3, cell[0], cell[1] != 0.3)):
+    for seed, share, name in sorted(
+        cells, key=lambda cell: (cell[0] > 0 and cell[1] != 0.3, cell[0], cell[1] != 0.3)
+    ):
         for method in METHODS:
             if method not in ONE_CELL or (seed == 0 and share == 0.3):
                 label = f"{name} {share:.0%}"
-                yield Job(label, method, seed, partial(measure, name, share, method, seed, max_iter))
+                yield Job(
+                    label, method, seed, partial(measure, name, share, method, seed, max_iter)
+                )
 
 
 def pictures(folder: Path, max_iter: int | None) -> None:
@@ -141,7 +173,9 @@ def pictures(folder: Path, max_iter: int | None) -> None:
         axes = figure.subplots(len(lines), len(rows))
         for line, (label, images) in zip(axes, lines.items(), strict=True):
             for axis, row in zip(line, rows, strict=True):
-                axis.imshow(np.ma.masked_invalid(images[row].reshape(shape)), cmap="gray", vmin=0, vmax=1)
+                axis.imshow(
+                    np.ma.masked_invalid(images[row].reshape(shape)), cmap="gray", vmin=0, vmax=1
+                )
                 axis.set_facecolor("tab:red")
                 axis.set_xticks([])
                 axis.set_yticks([])

@@ -1,12 +1,14 @@
-"""How well do features approximate indefinite kernels, and what are they worth: ``python benchmarks/krein.py``.
+"""How well do features approximate indefinite kernels, and what are they worth: ``python
+benchmarks/krein.py``.
 
-EEG (without its four spiked rows), spambase and skin, columns scaled to [0, 1], half of the rows for training; the
-polynomial, Hellinger, TL1 and tanh kernels with the parameters of paper 002; M = 2d, 8d, 16d and 32d output columns.
-Every row holds the relative error of the kernel over pairs of 1,000 test rows, the accuracy of a linear SVM on the
-features and the cost of the fit. ``--part taylor`` shows the published inference, ``--part negative`` what the negative
-part is worth, ``--part cost`` what it costs to fit and to transform, ``--part large`` five million rows in bounded
-memory, ``--part picture`` draws true against approximated values. BOCHNER_DATA names the
-folder with the files.
+EEG (without its four spiked rows), spambase and skin, columns scaled to [0, 1], half of the rows
+for training; the polynomial, Hellinger, TL1 and tanh kernels with the parameters of paper 002; M =
+2d, 8d, 16d and 32d output columns. Every row holds the relative error of the kernel over pairs of
+1,000 test rows, the accuracy of a linear SVM on the features and the cost of the fit. ``--part
+taylor`` shows the published inference, ``--part negative`` what the negative part is worth,
+``--part cost`` what it costs to fit and to transform, ``--part large`` five million rows in bounded
+memory, ``--part picture`` draws true against approximated values. BOCHNER_DATA names the folder
+with the files.
 """
 
 from __future__ import annotations
@@ -46,7 +48,13 @@ KERNELS = ("polynomial", "hellinger", "tl1", "tanh")
 WIDTHS = (2, 8, 16, 32)
 PENALTIES = {"squaredhinge__C": [1e-4, 1e-2, 1e0, 1e2, 1e4]}
 COLUMNS = {"error": ".4f", "centred": ".4f", "accuracy": ".4f", "fit_seconds": ".1f"}
-MAPS = ("KreinFeatures", "KreinFeatures spectral", "RandomMaclaurin", "RandomMaclaurin H0/1", "SphericalFeatures")
+MAPS = (
+    "KreinFeatures",
+    "KreinFeatures spectral",
+    "RandomMaclaurin",
+    "RandomMaclaurin H0/1",
+    "SphericalFeatures",
+)
 PEERS = ("Nystroem", "PolynomialCountSketch")
 CLASSIFIED = ("KreinFeatures", "RandomMaclaurin", "SphericalFeatures", "Nystroem")
 _ALL_ROWS = 10_000
@@ -79,20 +87,28 @@ def halves(name: str, seed: int) -> tuple[Array, NDArray[Any], Array, NDArray[An
 
 
 class PositiveOnly(bo.KreinFeatures):
-    """KreinFeatures that does not look at negative eigenvalues: to see what the negative part is worth."""
+    """KreinFeatures that does not look at negative eigenvalues: to see what the negative part is
+    worth.
+    """
 
     def _infer(self, sketch: Any, source: torch.Generator) -> Any:
-        return super()._infer(replace(sketch, eigenvalues=sketch.eigenvalues.clamp(min=0.0)), source)
+        return super()._infer(
+            replace(sketch, eigenvalues=sketch.eigenvalues.clamp(min=0.0)), source
+        )
 
 
 class SignedNystroem(TransformerMixin, BaseEstimator):
-    """scikit-learn's Nystroem, same landmarks, with the signs of the eigenvalues kept: it drops them."""
+    """scikit-learn's Nystroem, same landmarks, with the signs of the eigenvalues kept: it drops
+    them.
+    """
 
     def __init__(self, kernel: str, n_components: int, random_state: int) -> None:
         self.kernel, self.n_components, self.random_state = kernel, n_components, random_state
 
     def fit(self, X: Array, y: Any = None) -> SignedNystroem:  # noqa: ARG002 - scikit-learn's signature
-        self.landmarks_ = X[check_random_state(self.random_state).permutation(len(X))[: self.n_components]]
+        self.landmarks_ = X[
+            check_random_state(self.random_state).permutation(len(X))[: self.n_components]
+        ]
         values, vectors = np.linalg.eigh(pairs(self.kernel, self.landmarks_))
         kept = np.abs(values) > 1e-10 * np.abs(values).max()
         self.signs_ = np.sign(values[kept])
@@ -106,8 +122,9 @@ class SignedNystroem(TransformerMixin, BaseEstimator):
 class SquaredHinge(ClassifierMixin, BaseEstimator):
     """The linear SVM of LinearSVC(dual=False) for two classes, to its minimum by Newton's method.
 
-    1/2 ||w||^2 + C sum max(0, 1 - y f)^2 with an intercept that is penalised too: quadratic while the same rows are
-    within the margin, so that a few dense solves replace hundreds of passes over the rows.
+    1/2 ||w||^2 + C sum max(0, 1 - y f)^2 with an intercept that is penalised too: quadratic while
+    the same rows are within the margin, so that a few dense solves replace hundreds of passes over
+    the rows.
     """
 
     def __init__(self, C: float = 1.0) -> None:
@@ -122,11 +139,16 @@ class SquaredHinge(ClassifierMixin, BaseEstimator):
         for _ in range(100):
             inside = sign * margin < 1
             step, size = (
-                self._solve(Z[inside], sign[inside], None if gram is None else gram[inside][:, inside]) - w,
+                self._solve(
+                    Z[inside], sign[inside], None if gram is None else gram[inside][:, inside]
+                )
+                - w,
                 1.0,
             )
             along = Z @ step
-            while (loss := self._loss(w + size * step, margin + size * along, sign)) > before and size > 1e-6:
+            while (
+                loss := self._loss(w + size * step, margin + size * along, sign)
+            ) > before and size > 1e-6:
                 size *= 0.5
             w, margin = w + size * step, margin + size * along
             if before - loss < 1e-4 * loss:
@@ -136,14 +158,20 @@ class SquaredHinge(ClassifierMixin, BaseEstimator):
         return self
 
     def _solve(self, Z: Array, sign: Array, gram: Array | None) -> Array:
-        """Minimise the quadratic of these rows; from their products where they are fewer than the columns."""
+        """Minimise the quadratic of these rows; from their products where they are fewer than the
+        columns.
+        """
         if len(Z) < Z.shape[1]:
             gram = Z @ Z.T if gram is None else gram
             gram[np.diag_indices(len(Z))] += 1 / (2 * self.C)
-            return np.asarray(Z.T @ cho_solve(cho_factor(gram, overwrite_a=True, check_finite=False), sign))
+            return np.asarray(
+                Z.T @ cho_solve(cho_factor(gram, overwrite_a=True, check_finite=False), sign)
+            )
         square = Z.T @ Z
         square[np.diag_indices(len(square))] += 1 / (2 * self.C)
-        return np.asarray(cho_solve(cho_factor(square, overwrite_a=True, check_finite=False), Z.T @ sign))
+        return np.asarray(
+            cho_solve(cho_factor(square, overwrite_a=True, check_finite=False), Z.T @ sign)
+        )
 
     def _loss(self, w: Array, margin: Array, sign: Array) -> float:
         return float(0.5 * w @ w + self.C * np.square(np.maximum(0, 1 - sign * margin)).sum())
@@ -157,7 +185,11 @@ def pairs(kernel: str, X: Array, Y: Array | None = None) -> Array:
     k = NAMED[kernel]()
     a = k.normalise(torch.from_numpy(np.ascontiguousarray(X)))
     b = a if Y is None else k.normalise(torch.from_numpy(np.ascontiguousarray(Y)))
-    alive = (a != 0).any(1)[:, None] & (b != 0).any(1)[None] if k.domain == "sphere" else torch.tensor(True)
+    alive = (
+        (a != 0).any(1)[:, None] & (b != 0).any(1)[None]
+        if k.domain == "sphere"
+        else torch.tensor(True)
+    )
     return np.asarray((k(a, b) * alive).numpy())
 
 
@@ -191,7 +223,9 @@ def on_domain(method: str, X: Array) -> Array:
 
 
 def errors(model: Any, method: str, kernel: str, X: Array) -> dict[str, Value]:
-    """Return the error over pairs of rows, relative to the kernel's root mean square and to its deviation."""
+    """Return the error over pairs of rows, relative to the kernel's root mean square and to its
+    deviation.
+    """
     F = model.transform(on_domain(method, X))
     signs = np.asarray(getattr(model, "signs_", np.ones(F.shape[1])))
     truth, off = pairs(kernel, X), ~np.eye(len(X), dtype=bool)
@@ -203,30 +237,45 @@ _PENALTY: dict[tuple[str, ...], float] = {}
 
 
 def chooses(n: int) -> NDArray[np.intp]:
-    """Return the rows that choices see: all, or 2,500 of skin's 122,000. Fewer ask for a smaller C than all need."""
+    """Return the rows that choices see: all, or 2,500 of skin's 122,000. Fewer ask for a smaller C
+    than all need.
+    """
     order = np.random.default_rng(0).permutation(n)
     return order if n <= _ALL_ROWS else order[:2500]
 
 
-def accuracy(key: tuple[str, ...], train: tuple[Array, NDArray[Any]], test: tuple[Array, Any]) -> float:
-    """Return the accuracy of a linear SVM; its C by 3-fold cross-validation on training rows of the first seed seen."""
+def accuracy(
+    key: tuple[str, ...], train: tuple[Array, NDArray[Any]], test: tuple[Array, Any]
+) -> float:
+    """Return the accuracy of a linear SVM; its C by 3-fold cross-validation on training rows of the
+    first seed seen.
+    """
     F, y = train
     scaled = make_pipeline(StandardScaler(), SquaredHinge())
     if key not in _PENALTY:
         some = chooses(len(F))
-        _PENALTY[key] = GridSearchCV(scaled, PENALTIES, cv=3).fit(F[some], y[some]).best_params_["squaredhinge__C"]
+        _PENALTY[key] = (
+            GridSearchCV(scaled, PENALTIES, cv=3)
+            .fit(F[some], y[some])
+            .best_params_["squaredhinge__C"]
+        )
     scaled.set_params(squaredhinge__C=_PENALTY[key]).fit(F, y)
     return float(scaled.score(*test))
 
 
-def measure(name: str, kernel: str, width: int, method: str, seed: int, classify: bool) -> dict[str, Value]:
+def measure(
+    name: str, kernel: str, width: int, method: str, seed: int, classify: bool
+) -> dict[str, Value]:
     """Measure one map."""
     X, y, X_test, y_test = halves(name, seed)
     model = build(method, kernel, width * X.shape[1], seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         model, seconds = timed(lambda: model.fit(on_domain(method, X)))
-        found: dict[str, Value] = {**errors(model, method, kernel, X_test[:1000]), "fit_seconds": seconds}
+        found: dict[str, Value] = {
+            **errors(model, method, kernel, X_test[:1000]),
+            "fit_seconds": seconds,
+        }
         if classify:
             maps = (model.transform(on_domain(method, rows)) for rows in (X, X_test))
             train, test = next(maps), next(maps)
@@ -238,14 +287,21 @@ def measure(name: str, kernel: str, width: int, method: str, seed: int, classify
 
 
 def measure_learner(name: str, width: int, method: str, seed: int) -> dict[str, Value]:
-    """Measure a linear SVM on the columns, or on RBF features whose width is tuned by cross-validation."""
+    """Measure a linear SVM on the columns, or on RBF features whose width is tuned by
+    cross-validation.
+    """
     X, y, X_test, y_test = halves(name, seed)
     if method == "linear SVM alone":
         return {"accuracy": accuracy((name, method), (X, y), (X_test, y_test))}
     best = _best_lengthscale(name, width)
-    model = bo.FourierFeatures(bo.kernels.RBF(best), width * X.shape[1], sampling="orthogonal", random_state=seed)
+    model = bo.FourierFeatures(
+        bo.kernels.RBF(best), width * X.shape[1], sampling="orthogonal", random_state=seed
+    )
     train, test = model.fit_transform(X), model.transform(X_test)
-    return {"accuracy": accuracy((name, str(width), method), (train, y), (test, y_test)), "lengthscale": best}
+    return {
+        "accuracy": accuracy((name, str(width), method), (train, y), (test, y_test)),
+        "lengthscale": best,
+    }
 
 
 @functools.cache
@@ -257,7 +313,10 @@ def _best_lengthscale(name: str, width: int) -> float:
     scores = {}
     for factor in (0.03, 0.1, 0.2, 0.5, 1.0, 2.0):
         F = bo.FourierFeatures(
-            bo.kernels.RBF(factor * typical), width * X.shape[1], sampling="orthogonal", random_state=0
+            bo.kernels.RBF(factor * typical),
+            width * X.shape[1],
+            sampling="orthogonal",
+            random_state=0,
         ).fit_transform(X[some])
         scaled = make_pipeline(StandardScaler(), SquaredHinge())
         grid = GridSearchCV(scaled, {"squaredhinge__C": [1e-2, 1.0]}, cv=3).fit(F, y[some])
@@ -265,8 +324,12 @@ def _best_lengthscale(name: str, width: int) -> float:
     return max(scores, key=lambda scale: scores[scale])
 
 
-def jobs(names: tuple[str, ...], widths: tuple[int, ...], seeds: range, methods: tuple[str, ...]) -> Iterator[Job]:
-    """Yield three seeds of everything, then the others from narrow to wide: an interrupted run has whole tables."""
+def jobs(
+    names: tuple[str, ...], widths: tuple[int, ...], seeds: range, methods: tuple[str, ...]
+) -> Iterator[Job]:
+    """Yield three seeds of everything, then the others from narrow to wide: an interrupted run has
+    whole tables.
+    """
     for seed in seeds[:3]:
         for width in widths:
             yield from _jobs(names, width, seed, methods)
@@ -278,7 +341,9 @@ def jobs(names: tuple[str, ...], widths: tuple[int, ...], seeds: range, methods:
 def _jobs(names: tuple[str, ...], width: int, seed: int, methods: tuple[str, ...]) -> Iterator[Job]:
     for name in names:
         for method in LEARNERS:
-            if "RBF" in method or width == WIDTHS[0]:  # the columns alone are the same at every width
+            if (
+                "RBF" in method or width == WIDTHS[0]
+            ):  # the columns alone are the same at every width
                 label = f"{name} {width}d" if "RBF" in method else name
                 yield Job(label, method, seed, partial(measure_learner, name, width, method, seed))
         for kernel, method in itertools.product(KERNELS, methods):
@@ -289,16 +354,27 @@ def _jobs(names: tuple[str, ...], width: int, seed: int, methods: tuple[str, ...
 
 
 def taylor(quick: bool, seeds: range) -> None:
-    """Print the errors of the published inference beside ours, also on a one-dimensional RBF kernel."""
+    """Print the errors of the published inference beside ours, also on a one-dimensional RBF
+    kernel.
+    """
     rows = []
     for seed in seeds:
         x = np.random.default_rng(seed).uniform(-3, 3, (400, 1))
         kernel = bo.kernels.FunctionKernel(one_dimensional)
         for inference in ("gradient", "taylor"):
-            model = bo.KreinFeatures(kernel, 40, inference=inference, random_state=seed).fit(x[:300])
+            model = bo.KreinFeatures(kernel, 40, inference=inference, random_state=seed).fit(
+                x[:300]
+            )
             error = model.approximation_error(x[300:])
             typical = float(model.frequencies_.abs().median())
-            rows.append({"data": "RBF, d = 1", "method": inference, "error": str(error), "typical_w": str(typical)})
+            rows.append(
+                {
+                    "data": "RBF, d = 1",
+                    "method": inference,
+                    "error": str(error),
+                    "typical_w": str(typical),
+                }
+            )
         for name in () if quick else ("eeg", "spambase"):
             X, _, test, _ = halves(name, seed)
             for k in KERNELS:
@@ -306,21 +382,37 @@ def taylor(quick: bool, seeds: range) -> None:
                     warnings.simplefilter("ignore", DataWarning)
                     for size in ("auto", 5):
                         model = bo.KreinFeatures(
-                            k, 2 * X.shape[1], inference="taylor", sketch_size=size, random_state=seed
+                            k,
+                            2 * X.shape[1],
+                            inference="taylor",
+                            sketch_size=size,
+                            random_state=seed,
                         ).fit(X)
                         error = model.approximation_error(test[:1000], relative=True)
                         label = f"taylor, sketch {size}"
-                        rows.append({"data": f"{name} {k} 2d", "method": label, "error": str(error), "typical_w": ""})
+                        rows.append(
+                            {
+                                "data": f"{name} {k} 2d",
+                                "method": label,
+                                "error": str(error),
+                                "typical_w": "",
+                            }
+                        )
     print(table(rows, {"error": ".4f", "typical_w": ".3f"}))
 
 
 def negative_part(seeds: range) -> None:
-    """Print the errors on spambase's Hellinger kernel with a negative part and, all columns positive, without."""
+    """Print the errors on spambase's Hellinger kernel with a negative part and, all columns
+    positive, without.
+    """
     rows = []
     for seed in seeds:
         X, _, test, _ = halves("spambase", seed)
         for width in (2, 8):
-            for method, kind in (("both parts", bo.KreinFeatures), ("positive part alone", PositiveOnly)):
+            for method, kind in (
+                ("both parts", bo.KreinFeatures),
+                ("positive part alone", PositiveOnly),
+            ):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DataWarning)
                     model = kind("hellinger", width * X.shape[1], random_state=seed).fit(X)
@@ -342,16 +434,23 @@ def one_dimensional(A: Array, B: Array) -> Array:
 
 
 def cost() -> None:
-    """Print how fit and transform grow with the rows, and the transform beside its bare products and waves."""
+    """Print how fit and transform grow with the rows, and the transform beside its bare products
+    and waves.
+    """
     source, d, columns = np.random.default_rng(0), 20, 200
     print("rows      fit s   transform s   million rows/s   bare million rows/s")
     for n in (5_000, 50_000, 500_000):
         X = source.uniform(size=(n, d)).astype(np.float32)
-        model, fit_seconds = timed(lambda X=X: bo.KreinFeatures("tl1", columns, random_state=0).fit(X))
+        model, fit_seconds = timed(
+            lambda X=X: bo.KreinFeatures("tl1", columns, random_state=0).fit(X)
+        )
         model.transform(X[:5000])
         seconds = min(timed(lambda X=X, m=model: list(m.iter_transform(X)))[1] for _ in range(3))
         bare_seconds = min(timed(lambda X=X, m=model: bare(X, m.frequencies_))[1] for _ in range(3))
-        print(f"{n:8d}  {fit_seconds:5.1f}  {seconds:10.3f}  {n / seconds / 1e6:14.3f}  {n / bare_seconds / 1e6:18.3f}")
+        print(
+            f"{n:8d}  {fit_seconds:5.1f}  {seconds:10.3f}  {n / seconds / 1e6:14.3f}  "
+            f"{n / bare_seconds / 1e6:18.3f}"
+        )
 
 
 def bare(X: Array, frequencies: torch.Tensor) -> None:
@@ -364,7 +463,9 @@ def bare(X: Array, frequencies: torch.Tensor) -> None:
 
 
 def large(n_rows: int = 5_000_000, d: int = 20) -> None:
-    """Push five million rows through iter_transform from a memory map and print the growth of the resident memory."""
+    """Push five million rows through iter_transform from a memory map and print the growth of the
+    resident memory.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
         mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n_rows, d))
@@ -380,14 +481,22 @@ def large(n_rows: int = 5_000_000, d: int = 20) -> None:
         for block in model.iter_transform(rows, 4096):
             total += float(block[0, 0])
         seconds = time.perf_counter() - begin
-        print(f"{n_rows} rows x {d} to 100 columns: {seconds:.1f} s, {n_rows / seconds / 1e6:.3f} million rows/s")
+        print(
+            f"{n_rows} rows x {d} to 100 columns: {seconds:.1f} s, {n_rows / seconds / 1e6:.3f} "
+            "million rows/s"
+        )
         own = _resident() - before
-        print(f"anonymous memory grew by {own:.0f} MB; peak of the process {_peak():.0f} MB, checksum {total:.3f}")
+        print(
+            f"anonymous memory grew by {own:.0f} MB; peak of the process {_peak():.0f} MB, "
+            f"checksum {total:.3f}"
+        )
         print(f"the output itself would be {n_rows * 100 * 4 / 1e6:.0f} MB")
 
 
 def _resident() -> float:
-    """Anonymous resident memory in MB: pages of the memory map, which the system may drop, do not count."""
+    """Anonymous resident memory in MB: pages of the memory map, which the system may drop, do not
+    count.
+    """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1e3
@@ -426,7 +535,9 @@ def _panel(axis: Any, truth: Array, guess: Array, title: str) -> None:
     error = float(np.sqrt(np.mean((guess - truth) ** 2) / np.mean(truth**2)))
     low, high = truth.min(), truth.max()
     axis.plot([low, high], [low, high], color="0.6", linewidth=1, zorder=1)
-    axis.scatter(truth, guess, s=1.5, alpha=0.25, color="#1f77b4", linewidths=0, rasterized=True, zorder=2)
+    axis.scatter(
+        truth, guess, s=1.5, alpha=0.25, color="#1f77b4", linewidths=0, rasterized=True, zorder=2
+    )
     axis.set_title(f"{title}\nrelative error {error:.2g}", fontsize=10)
     axis.locator_params(nbins=5)
     axis.tick_params(labelsize=8)
@@ -443,20 +554,29 @@ def pivot(rows: list[dict[str, str]], column: str, form: str) -> str:
     for name in dict.fromkeys(key[0] for key in cells):
         found = [cells.get((name, m), []) for m in methods]
         seeds = max(len(values) for values in found)
-        lines.append([name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in found)])
+        lines.append(
+            [name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in found)]
+        )
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
-        "--part", default="tables", choices=["tables", "taylor", "negative", "cost", "large", "picture"]
+        "--part",
+        default="tables",
+        choices=["tables", "taylor", "negative", "cost", "large", "picture"],
     )
     parser.add_argument("--data", nargs="*", default=["eeg", "spambase", "skin"])
     parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
     parser.add_argument("--methods", nargs="*", default=[*MAPS, *PEERS])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "krein.png")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "krein.png"
+    )
     own, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=10)
     if own.part != "tables":

@@ -1,8 +1,9 @@
 """All 70,000 MNIST digits in two dimensions beside UMAP: ``python benchmarks/large.py``.
 
-NG-MVLVM trains on landmarks, places the other rows and takes a few steps over all. k-NN accuracy of landmarks and of
-rows that were placed stand side by side, as does the bound of all rows before and after the joint steps. UMAP runs
-unseeded, because a seeded one has a single thread. Labels are used for accuracies printed and for no choice.
+NG-MVLVM trains on landmarks, places the other rows and takes a few steps over all. k-NN accuracy of
+landmarks and of rows that were placed stand side by side, as does the bound of all rows before and
+after the joint steps. UMAP runs unseeded, because a seeded one has a single thread. Labels are used
+for accuracies printed and for no choice.
 """
 
 from __future__ import annotations
@@ -61,7 +62,11 @@ def measure_ours(n_rows: int, seed: int) -> dict[str, Value]:
         _, seconds = timed_warm("ours", lambda: model.fit(X), lambda: warm.fit(X[:400]))
     first, tenth = correct(model.embedding_, labels, 1), correct(model.embedding_, labels, 10)
     landmarks = np.zeros(len(X), dtype=bool)
-    report = model.landmarks_ or {"n": len(X), "elbo_placed": model.elbo_, "elbo_joint": model.elbo_}
+    report = model.landmarks_ or {
+        "n": len(X),
+        "elbo_placed": model.elbo_,
+        "elbo_joint": model.elbo_,
+    }
     landmarks[choose((), len(X), int(report["n"]), model.seed_).numpy()] = True
     return {
         "knn1": float(first.mean()),
@@ -84,7 +89,9 @@ def measure_umap(n_rows: int, seed: int) -> dict[str, Value]:
         warnings.simplefilter("ignore")
         # a warm-up with as many rows as switch on the approximate neighbour search
         Z, seconds = timed_warm(
-            "umap", lambda: UMAP(n_jobs=2).fit_transform(X), lambda: UMAP(n_jobs=2).fit_transform(X[:5000])
+            "umap",
+            lambda: UMAP(n_jobs=2).fit_transform(X),
+            lambda: UMAP(n_jobs=2).fit_transform(X[:5000]),
         )
     scores: dict[str, Value] = {f"knn{k}": float(correct(Z, labels, k).mean()) for k in (1, 10)}
     return {**scores, "seconds": seconds}
@@ -94,7 +101,9 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     """Yield the fits."""
     n_rows = 7000 if quick else 70_000
     for seed in seeds:
-        yield Job(f"MNIST {n_rows}", "NG-MVLVM, defaults", seed, partial(measure_ours, n_rows, seed))
+        yield Job(
+            f"MNIST {n_rows}", "NG-MVLVM, defaults", seed, partial(measure_ours, n_rows, seed)
+        )
         yield Job(f"MNIST {n_rows}", "UMAP", seed, partial(measure_umap, n_rows, seed))
 
 

@@ -1,11 +1,13 @@
-"""Does every likelihood find the latents and its own parameters: ``python benchmarks/likelihoods.py``.
+"""Does every likelihood find the latents and its own parameters: ``python
+benchmarks/likelihoods.py``.
 
-Views drawn from the model over an S-curve (N = 500, M = 100 each), kernels RBF and RBF + periodic. The noise-free
-values f have the kernel's variance; Gaussian noise has deviation 0.5, log odds are 3 f of ones and f of
-successes in 5 trials, log means are 1 + f, the negative binomial has r = 3. Tables: R² of the latents by likelihood,
-alone and with three kinds of views at once (advisedRFLVM on RBF, SRFLVM on RBF + periodic), the bound, the ceiling of
-both from the true latents, and the learned dispersion. "weak bernoulli": ones with log odds f, of 100 and of 400
-columns: what a start at the truth keeps is what the data can tell.
+Views drawn from the model over an S-curve (N = 500, M = 100 each), kernels RBF and RBF + periodic.
+The noise-free values f have the kernel's variance; Gaussian noise has deviation 0.5, log odds are 3
+f of ones and f of successes in 5 trials, log means are 1 + f, the negative binomial has r = 3.
+Tables: R² of the latents by likelihood, alone and with three kinds of views at once (advisedRFLVM
+on RBF, SRFLVM on RBF + periodic), the bound, the ceiling of both from the true latents, and the
+learned dispersion. "weak bernoulli": ones with log odds f, of 100 and of 400 columns: what a start
+at the truth keeps is what the data can tell.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ KERNELS = ("rbf", "rbf+periodic")
 KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical")
 WEAK, WEAK_COLUMNS = "weak bernoulli", (100, 400)
 MIXED = ("gaussian", "bernoulli", "negative_binomial")
-COLUMNS = {"r2_0": ".3f", "r2_1": ".3f", "r2": ".3f", "elbo": ".0f", "dispersion": ".2f", "steps": ".0f"}
+COLUMNS = {
+    "r2_0": ".3f",
+    "r2_1": ".3f",
+    "r2": ".3f",
+    "elbo": ".0f",
+    "dispersion": ".2f",
+    "steps": ".0f",
+}
 
 
 def draw(kind: str, f: Array, source: np.random.Generator) -> Array:
@@ -40,7 +49,9 @@ def draw(kind: str, f: Array, source: np.random.Generator) -> Array:
         "bernoulli": lambda: source.random(f.shape) < 1.0 / (1.0 + np.exp(-3.0 * f)),
         "weak bernoulli": lambda: source.random(f.shape) < p,
         "binomial": lambda: source.binomial(5, p),
-        "negative_binomial": lambda: source.negative_binomial(DISPERSION, DISPERSION / (DISPERSION + rate)),
+        "negative_binomial": lambda: source.negative_binomial(
+            DISPERSION, DISPERSION / (DISPERSION + rate)
+        ),
         "poisson": lambda: source.poisson(rate),
         # three ordered bins of a noisy value: no model here knows the order
         "categorical": lambda: np.digitize(f + source.logistic(size=f.shape), [-1.0, 1.0]),
@@ -89,7 +100,12 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
             for kinds in (*((kind,) for kind in KINDS), MIXED):
                 for truth in (False, True):
                     name = " + ".join(kinds) + (" from the truth" if truth else "")
-                    yield Job(f"S-curve {kernel}", name, seed, partial(measure, kernel, kinds, truth, seed, quick))
+                    yield Job(
+                        f"S-curve {kernel}",
+                        name,
+                        seed,
+                        partial(measure, kernel, kinds, truth, seed, quick),
+                    )
 
 
 def weak_jobs(seeds: range, quick: bool) -> Iterator[Job]:
@@ -98,7 +114,12 @@ def weak_jobs(seeds: range, quick: bool) -> Iterator[Job]:
         for width in WEAK_COLUMNS:
             for truth in (False, True):
                 name = f"{WEAK}, M = {width}{' from the truth' if truth else ''}"
-                yield Job("S-curve rbf", name, seed, partial(measure, "rbf", (WEAK,), truth, seed, quick, width))
+                yield Job(
+                    "S-curve rbf",
+                    name,
+                    seed,
+                    partial(measure, "rbf", (WEAK,), truth, seed, quick, width),
+                )
 
 
 def main() -> None:

@@ -1,12 +1,14 @@
-"""How good is a two-dimensional map of tables, words and several views: ``python benchmarks/maps.py``.
+"""How good is a two-dimensional map of tables, words and several views: ``python
+benchmarks/maps.py``.
 
-As ``digits.py``, of bridges (214 days × 4 counts, and their logarithms; weekday or weekend), oil (1,000 × 12
-measurements; three flows), 20 words of 2,752 newsgroup documents (three groups) and 2,000 handwritten digits in six
-sets of features, which are six views for our model. Peers see the columns as they are; of the six views, each divided
-by its deviation, side by side. "all columns" is no map but those. ``paper_knn1`` is the best that the papers print for
-their own models of one view. The documents, which stand group by group and of which half have a twin, are shuffled:
-t-SNE and UMAP keep twins in the order of the rows, and so next to their group. No label is used for any choice.
-BOCHNER_DATA names the folder with the files.
+As ``digits.py``, of bridges (214 days × 4 counts, and their logarithms; weekday or weekend), oil
+(1,000 × 12 measurements; three flows), 20 words of 2,752 newsgroup documents (three groups) and
+2,000 handwritten digits in six sets of features, which are six views for our model. Peers see the
+columns as they are; of the six views, each divided by its deviation, side by side. "all columns" is
+no map but those. ``paper_knn1`` is the best that the papers print for their own models of one view.
+The documents, which stand group by group and of which half have a twin, are shuffled: t-SNE and
+UMAP keep twins in the order of the rows, and so next to their group. No label is used for any
+choice. BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -56,20 +58,28 @@ def scaled_of(name: str) -> list[Array]:
     return [views.scaled(view) for view in views.names]
 
 
-def embedded(method: str, build: Callable[[], Any], X: Array, quick: Callable[[Any], Any]) -> tuple[Any, Array, float]:
-    """Fit after one warm-up of the method; return the fitted estimator, its embedding and its seconds."""
+def embedded(
+    method: str, build: Callable[[], Any], X: Array, quick: Callable[[Any], Any]
+) -> tuple[Any, Array, float]:
+    """Fit after one warm-up of the method; return the fitted estimator, its embedding and its
+    seconds.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = build()
         warm = quick(build())
-        Z, seconds = timed_warm(method, lambda: model.fit_transform(X), lambda: warm.fit_transform(X[:150]))
+        Z, seconds = timed_warm(
+            method, lambda: model.fit_transform(X), lambda: warm.fit_transform(X[:150])
+        )
     return model, np.asarray(Z), seconds
 
 
 def measure(name: str, method: str, seed: int, max_iter: int | str) -> dict[str, Value]:
     """Fit one method on one data set."""
     bunch = data_of(name)
-    paper: dict[str, Value] = {"paper_knn1": PAPER[stem]} if (stem := name.partition(",")[0]) in PAPER else {}
+    paper: dict[str, Value] = (
+        {"paper_knn1": PAPER[stem]} if (stem := name.partition(",")[0]) in PAPER else {}
+    )
     if not method.startswith("NG"):
         X = bunch.data if bunch.views is None else np.hstack(scaled_of(name))
         if method == "all columns":
@@ -80,11 +90,21 @@ def measure(name: str, method: str, seed: int, max_iter: int | str) -> dict[str,
     def build() -> Any:
         return bo.NGMVLVM(views=bunch.views, random_state=seed, max_iter=max_iter)
 
-    model, Z, seconds = embedded(method, build, bunch.data, lambda model: model.set_params(max_iter=8))
+    model, Z, seconds = embedded(
+        method, build, bunch.data, lambda model: model.set_params(max_iter=8)
+    )
     won = max(model.starts_, key=lambda s: s["elbo"])
     Z0 = start_of(won["init"], scaled_of(name), model.seed_ + won["index"])
-    scores = {**accuracies(Z, bunch.target), **accuracies(Z0, bunch.target, "start_"), "seconds": seconds}
-    about: dict[str, Value] = {"elbo": float(model.elbo_), "steps": model.n_iter_, "start": won["init"]}
+    scores = {
+        **accuracies(Z, bunch.target),
+        **accuracies(Z0, bunch.target, "start_"),
+        "seconds": seconds,
+    }
+    about: dict[str, Value] = {
+        "elbo": float(model.elbo_),
+        "steps": model.n_iter_,
+        "start": won["init"],
+    }
     return {**scores, **paper, **about}
 
 
@@ -92,13 +112,19 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[
     """Yield all methods on all data, seed by seed."""
     for seed in seeds:
         for name in names:
-            yield from (Job(name, m, seed, partial(measure, name, m, seed, max_iter)) for m in METHODS)
+            yield from (
+                Job(name, m, seed, partial(measure, name, m, seed, max_iter)) for m in METHODS
+            )
 
 
 def main() -> None:
     options = arguments(__doc__)
     store = Store("maps", (*COLUMNS, "start_knn10", "start"), options.quick)
-    names = ("bridges",) if options.quick else ("bridges", "bridges, log", "oil", "newsgroups", "handwritten")
+    names = (
+        ("bridges",)
+        if options.quick
+        else ("bridges", "bridges, log", "oil", "newsgroups", "handwritten")
+    )
     store.collect(jobs(names, options.seeds, 60 if options.quick else "auto"))
     print(table(store.rows(), COLUMNS))
 

@@ -1,10 +1,12 @@
-"""What several views know of each other: ``python benchmarks/multiview.py [--part breast|handwritten|text]``.
+"""What several views know of each other: ``python benchmarks/multiview.py [--part
+breast|handwritten|text]``.
 
-breast: proteins of held-out tumours from mRNA and miRNA, beside ridge regression and partial least squares (100 of 150
-rows are trained on, the seed draws them); subtypes of 70 further rows that have no protein view. handwritten: rows of
-which some of six views are shown, k-NN from every one of the 63 subsets (1,400 rows trained, 600 placed). text: k-NN of
-films, papers and news stories from two or three sparse views, each as its leading 200 singular vectors after tf-idf,
-for all methods alike. Columns of breast and handwritten are standardised by the training rows. Labels are used for the
+breast: proteins of held-out tumours from mRNA and miRNA, beside ridge regression and partial least
+squares (100 of 150 rows are trained on, the seed draws them); subtypes of 70 further rows that have
+no protein view. handwritten: rows of which some of six views are shown, k-NN from every one of the
+63 subsets (1,400 rows trained, 600 placed). text: k-NN of films, papers and news stories from two
+or three sparse views, each as its leading 200 singular vectors after tf-idf, for all methods alike.
+Columns of breast and handwritten are standardised by the training rows. Labels are used for the
 accuracies printed and for no choice. BOCHNER_DATA names the folder with the files.
 """
 
@@ -44,7 +46,11 @@ LOADERS = {
 OURS, DEFAULTS = "NG-MVLVM from PCA", "NG-MVLVM, defaults"
 # One start and at most so many steps: a race of starts costs four times as much.
 SETTINGS: dict[str, Any] = {"init": "pca", "n_frequencies": 50, "max_iter": 600}
-BREAST = (*(f"{OURS}, D = {d}" for d in (2, 5)), f"{OURS}, D chosen", *(f"{DEFAULTS}, D = {d}" for d in (2, 5)))
+BREAST = (
+    *(f"{OURS}, D = {d}" for d in (2, 5)),
+    f"{OURS}, D chosen",
+    *(f"{DEFAULTS}, D = {d}" for d in (2, 5)),
+)
 TEXT = ("PCA", "CCA", "factor analysis", OURS, DEFAULTS)
 CANDIDATES = (1, 2, 3, 5, 8)
 TRAINED, OF_PROTEINS = 1400, 100
@@ -55,17 +61,22 @@ PEER_DIMENSIONS = 10
 def model_of(method: str, views: dict[str, slice], seed: int, quick: bool) -> Any:
     """Build our model."""
     settings = {} if method.startswith(DEFAULTS) else SETTINGS
-    return bo.NGMVLVM(views=views, random_state=seed, **{**settings, **({"max_iter": 60} if quick else {})})
+    return bo.NGMVLVM(
+        views=views, random_state=seed, **{**settings, **({"max_iter": 60} if quick else {})}
+    )
 
 
-def fit(method: str, X: Array, views: dict[str, slice], n_components: int, seed: int, quick: bool) -> Any:
+def fit(
+    method: str, X: Array, views: dict[str, slice], n_components: int, seed: int, quick: bool
+) -> Any:
     """Fit our model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model_of(method, views, seed, quick).set_params(n_components=n_components).fit(X)
 
 
-# -- breast --------------------------------------------------------------------------------------------------------
+# -- breast
+# ---------------------------------------------------------------------------
 
 
 def breast(method: str, seed: int, quick: bool) -> dict[str, Value]:
@@ -73,7 +84,12 @@ def breast(method: str, seed: int, quick: bool) -> dict[str, Value]:
     bunch = bo.datasets.load_breast_tcga()
     proteins = bunch.views["protein"]
     order = np.random.default_rng(seed).permutation(150)
-    X = StandardScaler().fit(bunch.data[order[:OF_PROTEINS]]).transform(bunch.data).astype(np.float64)
+    X = (
+        StandardScaler()
+        .fit(bunch.data[order[:OF_PROTEINS]])
+        .transform(bunch.data)
+        .astype(np.float64)
+    )
     train, test = X[order[:OF_PROTEINS]], X[order[OF_PROTEINS:]]
     if method in ("ridge", "PLS"):
         found, seconds = timed(lambda: peer_proteins(method, train, test, proteins))
@@ -83,7 +99,9 @@ def breast(method: str, seed: int, quick: bool) -> dict[str, Value]:
 
 
 def peer_proteins(method: str, train: Array, test: Array, proteins: slice) -> dict[str, Value]:
-    """Regress the proteins on the other views; strength or components by cross-validation on the training rows."""
+    """Regress the proteins on the other views; strength or components by cross-validation on the
+    training rows.
+    """
     if method == "ridge":
         model: Any = RidgeCV(np.logspace(0, 5, 21))
     else:
@@ -93,10 +111,16 @@ def peer_proteins(method: str, train: Array, test: Array, proteins: slice) -> di
     return {"r2": r2(test[:, proteins], predicted, train[:, proteins])}
 
 
-def our_proteins(method: str, train: Array, test: Array, bunch: Any, seed: int, quick: bool) -> dict[str, Value]:
+def our_proteins(
+    method: str, train: Array, test: Array, bunch: Any, seed: int, quick: bool
+) -> dict[str, Value]:
     """Impute the protein view; coverage of the 90 % intervals beside it."""
     proteins, views = bunch.views["protein"], bunch.views
-    n_components = chosen(train, views, seed, quick) if method.endswith("chosen") else int(method.rsplit(maxsplit=1)[1])
+    n_components = (
+        chosen(train, views, seed, quick)
+        if method.endswith("chosen")
+        else int(method.rsplit(maxsplit=1)[1])
+    )
     model = fit(method, train, views, n_components, seed, quick)
     hidden = test.copy()
     hidden[:, proteins] = np.nan
@@ -127,16 +151,26 @@ def chosen(train: Array, views: dict[str, slice], seed: int, quick: bool) -> int
 
 def r2(true: Array, predicted: Array, train: Array) -> float:
     """R² per protein against the training mean, their mean."""
-    residual, total = ((true - predicted) ** 2).sum(axis=0), ((true - train.mean(axis=0)) ** 2).sum(axis=0)
+    residual, total = (
+        ((true - predicted) ** 2).sum(axis=0),
+        ((true - train.mean(axis=0)) ** 2).sum(axis=0),
+    )
     return float(np.mean(1 - residual / total))
 
 
 def subtypes(method: str, seed: int, quick: bool) -> dict[str, Value]:
-    """Fit all 150 rows, place the 70 that have no proteins, and classify them by their neighbours."""
+    """Fit all 150 rows, place the 70 that have no proteins, and classify them by their
+    neighbours.
+    """
     bunch, n_components = bo.datasets.load_breast_tcga(), int(method.rsplit(maxsplit=1)[1])
     scaler = StandardScaler().fit(bunch.data)
-    X, absent = scaler.transform(bunch.data).astype(np.float64), np.full((len(bunch.y_test), 142), np.nan)
-    rows = scaler.transform(np.hstack([bunch.mrna_test, bunch.mirna_test, absent])).astype(np.float64)
+    X, absent = (
+        scaler.transform(bunch.data).astype(np.float64),
+        np.full((len(bunch.y_test), 142), np.nan),
+    )
+    rows = scaler.transform(np.hstack([bunch.mrna_test, bunch.mirna_test, absent])).astype(
+        np.float64
+    )
     if method.startswith("PCA"):
         seen = slice(0, bunch.views["protein"].start)
         model: Any = PCA(n_components).fit(X[:, seen])
@@ -144,20 +178,31 @@ def subtypes(method: str, seed: int, quick: bool) -> dict[str, Value]:
     else:
         model, seconds = timed(lambda: fit(method, X, bunch.views, n_components, seed, quick))
         Z, new = model.embedding_, model.transform(rows)
-    return {**placed_accuracy(Z, bunch.target, new, bunch.y_test), "components": n_components, "seconds": seconds}
+    return {
+        **placed_accuracy(Z, bunch.target, new, bunch.y_test),
+        "components": n_components,
+        "seconds": seconds,
+    }
 
 
-def placed_accuracy(Z: Array, labels: NDArray[Any], new: Array, truth: NDArray[Any]) -> dict[str, Value]:
+def placed_accuracy(
+    Z: Array, labels: NDArray[Any], new: Array, truth: NDArray[Any]
+) -> dict[str, Value]:
     """Classify placed rows by trained ones."""
-    return {f"knn{k}": float(KNeighborsClassifier(k).fit(Z, labels).score(new, truth)) for k in (1, 10)}
+    return {
+        f"knn{k}": float(KNeighborsClassifier(k).fit(Z, labels).score(new, truth)) for k in (1, 10)
+    }
 
 
-# -- handwritten ---------------------------------------------------------------------------------------------------
+# -- handwritten
+# ---------------------------------------------------------------------------
 
 
 @functools.cache
 def digits(n_components: int, seed: int, quick: bool) -> tuple[Any, ...]:
-    """Fit 1,400 rows; return the model, their labels, the other rows and labels, and the seconds."""
+    """Fit 1,400 rows; return the model, their labels, the other rows and labels, and the
+    seconds.
+    """
     bunch = bo.datasets.load_handwritten()
     order = np.random.default_rng(seed).permutation(2000)
     train, test = (order[:200], order[200:300]) if quick else (order[:TRAINED], order[TRAINED:])
@@ -167,7 +212,9 @@ def digits(n_components: int, seed: int, quick: bool) -> tuple[Any, ...]:
     return model, bunch.target[train], X[test], bunch.target[test], seconds
 
 
-def shown_views(n_components: int, shown: tuple[str, ...], seed: int, quick: bool) -> dict[str, Value]:
+def shown_views(
+    n_components: int, shown: tuple[str, ...], seed: int, quick: bool
+) -> dict[str, Value]:
     """Place rows of which only some views are shown."""
     model, labels, X, truth, seconds = digits(n_components, seed, quick)
     rows = np.full_like(X, np.nan)
@@ -177,19 +224,27 @@ def shown_views(n_components: int, shown: tuple[str, ...], seed: int, quick: boo
     return {**found, "views_shown": len(shown), "components": n_components, "seconds": seconds}
 
 
-# -- text ----------------------------------------------------------------------------------------------------------
+# -- text
+# ---------------------------------------------------------------------------
 
 
 @functools.cache
 def words(name: str) -> tuple[Array, dict[str, slice], NDArray[Any]]:
-    """Return leading singular vectors of every view, each view scaled to unit mean square row, and labels."""
+    """Return leading singular vectors of every view, each view scaled to unit mean square row, and
+    labels.
+    """
     bunch, parts = LOADERS[name](), {}
     for view, columns in bunch.views.items():
         weighed = TfidfTransformer().fit_transform(bunch.data[:, columns].astype(np.float64))
-        leading = TruncatedSVD(min(LEADING, min(weighed.shape) - 1), random_state=0).fit_transform(weighed)
+        leading = TruncatedSVD(min(LEADING, min(weighed.shape) - 1), random_state=0).fit_transform(
+            weighed
+        )
         parts[view] = leading / np.sqrt((leading**2).sum(axis=1).mean())
     stops = np.cumsum([part.shape[1] for part in parts.values()]).tolist()
-    views = {v: slice(stop - part.shape[1], stop) for (v, part), stop in zip(parts.items(), stops, strict=True)}
+    views = {
+        v: slice(stop - part.shape[1], stop)
+        for (v, part), stop in zip(parts.items(), stops, strict=True)
+    }
     return np.hstack(list(parts.values())), views, bunch.target
 
 
@@ -206,31 +261,49 @@ def text(name: str, method: str, n_components: int, seed: int, quick: bool) -> d
 
 
 def peer_embedding(method: str, X: Array, views: dict[str, slice], n_components: int) -> Array:
-    """Embed by a linear method; CCA of several views is the one of maximal variance, whitened components first."""
+    """Embed by a linear method; CCA of several views is the one of maximal variance, whitened
+    components first.
+    """
     if method == "CCA":
-        whitened = [PCA(WHITENED, whiten=True, random_state=0).fit_transform(X[:, own]) for own in views.values()]
+        whitened = [
+            PCA(WHITENED, whiten=True, random_state=0).fit_transform(X[:, own])
+            for own in views.values()
+        ]
         X = np.hstack(whitened)
-    model = FactorAnalysis(n_components, random_state=0) if method == "factor analysis" else PCA(n_components)
+    model = (
+        FactorAnalysis(n_components, random_state=0)
+        if method == "factor analysis"
+        else PCA(n_components)
+    )
     return np.asarray(model.fit_transform(X))
 
 
-# -- tables --------------------------------------------------------------------------------------------------------
+# -- tables
+# ---------------------------------------------------------------------------
 
 
 def jobs(part: str | None, seeds: range, quick: bool) -> Iterator[Job]:
     """Yield what is to be measured, what is quick before what is slow."""
-    for method, seed in itertools.product(("ridge", "PLS", *BREAST), seeds) if part in (None, "breast") else ():
+    for method, seed in (
+        itertools.product(("ridge", "PLS", *BREAST), seeds) if part in (None, "breast") else ()
+    ):
         yield Job("breast proteins", method, seed, partial(breast, method, seed, quick))
         if " = " in method:
             yield Job("breast subtypes", method, seed, partial(subtypes, method, seed, quick))
     for d in (2, PEER_DIMENSIONS) if part in (None, "breast") else ():
-        yield Job("breast subtypes", f"PCA, D = {d}", 0, partial(subtypes, f"PCA, D = {d}", 0, quick))
+        yield Job(
+            "breast subtypes", f"PCA, D = {d}", 0, partial(subtypes, f"PCA, D = {d}", 0, quick)
+        )
     for seed in seeds:
-        for name, method in itertools.product(LOADERS, TEXT) if part in (None, "text") and not quick else ():
+        for name, method in (
+            itertools.product(LOADERS, TEXT) if part in (None, "text") and not quick else ()
+        ):
             if method not in (OURS, DEFAULTS) and seed:
                 continue  # nothing is random in them
             for d in (2, PEER_DIMENSIONS):
-                yield Job(name, f"{method}, D = {d}", seed, partial(text, name, method, d, seed, quick))
+                yield Job(
+                    name, f"{method}, D = {d}", seed, partial(text, name, method, d, seed, quick)
+                )
         names = ("fac", "fou", "kar", "mor", "pix", "zer")
         subsets = [s for n in range(1, 7) for s in itertools.combinations(names, n)]
         for d in (2, 5, 10) if part in (None, "handwritten") else ():
@@ -252,7 +325,11 @@ def main() -> None:
     store.collect(jobs(part, options.seeds, options.quick))
     rows = store.rows()
     print(table([row for row in rows if row["data"] == "breast proteins"], PROTEIN))
-    print(table([row for row in rows if row["data"] == "breast subtypes"], {**SHOWN, "seconds": ".0f"}))
+    print(
+        table(
+            [row for row in rows if row["data"] == "breast subtypes"], {**SHOWN, "seconds": ".0f"}
+        )
+    )
     print(table([row for row in rows if row["data"] in LOADERS], {**SHOWN, "seconds": ".0f"}))
     written = [row for row in rows if row["views_shown"]]
     print("handwritten: mean over all subsets of so many views, then every subset")

@@ -1,9 +1,11 @@
-"""Rows placed per second and how well, with and without the encoder: ``python benchmarks/new_rows.py``.
+"""Rows placed per second and how well, with and without the encoder: ``python
+benchmarks/new_rows.py``.
 
-NG-MVLVM is fitted to 4,000 MNIST digits and places the other 66,000, complete and with 30 % of their entries missing at
-random. Printed: rows placed per second; 10-NN accuracy of the placed rows among the training rows' embedding, beside
-that of training rows among themselves; the mean per row of log p(observed entries | place) + log p(place) at the
-placement, which says which of two placements is better. Labels are used for accuracies printed and for no choice.
+NG-MVLVM is fitted to 4,000 MNIST digits and places the other 66,000, complete and with 30 % of
+their entries missing at random. Printed: rows placed per second; 10-NN accuracy of the placed rows
+among the training rows' embedding, beside that of training rows among themselves; the mean per row
+of log p(observed entries | place) + log p(place) at the placement, which says which of two
+placements is better. Labels are used for accuracies printed and for no choice.
 """
 
 from __future__ import annotations
@@ -23,13 +25,24 @@ from sklearn.neighbors import KNeighborsClassifier
 import bochner as bo
 from bochner.inference.targets import target_for
 
-SCORES = {"rows": ".0f", "rows_per_s": ".0f", "knn10": ".3f", "train_knn10": ".3f", "row_bound": ".2f", "fit_s": ".0f"}
+SCORES = {
+    "rows": ".0f",
+    "rows_per_s": ".0f",
+    "knn10": ".3f",
+    "train_knn10": ".3f",
+    "row_bound": ".2f",
+    "fit_s": ".0f",
+}
 _TRAIN, _MISSING, _BOUND_ROWS = 4000, 0.3, 500
 
 
 @functools.cache
-def data_of(n_train: int, n_new: int, seed: int) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float32]]:
-    """Return pixels in [0, 1] and labels, training rows first, and a uniform draw per entry of the new ones."""
+def data_of(
+    n_train: int, n_new: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[Any], NDArray[np.float32]]:
+    """Return pixels in [0, 1] and labels, training rows first, and a uniform draw per entry of the
+    new ones.
+    """
     bunch = bo.datasets.load_mnist(scale=False)
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(bunch.data))[: n_train + n_new]
@@ -38,7 +51,9 @@ def data_of(n_train: int, n_new: int, seed: int) -> tuple[NDArray[np.float32], N
 
 
 @functools.cache
-def fitted(n_train: int, n_new: int, seed: int, encoder: bool, max_iter: int) -> tuple[bo.NGMVLVM, float]:
+def fitted(
+    n_train: int, n_new: int, seed: int, encoder: bool, max_iter: int
+) -> tuple[bo.NGMVLVM, float]:
     """Return a fitted model and its seconds."""
     X, _, _ = data_of(n_train, n_new, seed)
     model = bo.NGMVLVM(encoder=encoder, max_iter=max_iter, init="pca", random_state=seed)
@@ -58,7 +73,9 @@ def row_bound(model: bo.NGMVLVM, X: NDArray[np.float32], Z: NDArray[np.float32])
     return float(torch.cat(values).mean())
 
 
-def measure(n_train: int, n_new: int, missing: float, seed: int, encoder: bool, max_iter: int) -> dict[str, Value]:
+def measure(
+    n_train: int, n_new: int, missing: float, seed: int, encoder: bool, max_iter: int
+) -> dict[str, Value]:
     """Place the new rows."""
     X, labels, uniform = data_of(n_train, n_new, seed)
     model, seconds = fitted(n_train, n_new, seed, encoder, max_iter)
@@ -84,7 +101,12 @@ def jobs(seeds: range, n_train: int, n_new: int, max_iter: int, n_holes: int) ->
             for encoder in (False, True):
                 name = f"MNIST, {missing:.0%} missing"
                 method = "encoder" if encoder else "search"
-                yield Job(name, method, seed, partial(measure, n_train, count, missing, seed, encoder, max_iter))
+                yield Job(
+                    name,
+                    method,
+                    seed,
+                    partial(measure, n_train, count, missing, seed, encoder, max_iter),
+                )
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
 """Which way of training reaches which bound in what time: ``python benchmarks/optimise.py``.
 
-Every variant trains the default kernel (Q = 2) for 300 steps from the same latents, and is scored by the bound with
-H = 100 on the same fresh draws: 1,000 MNIST digits and the S-curve (RBF + Gibbs) from their t-SNE, bridges from its
-principal components. Steps take ``early`` frequencies a component until the learning rate decays, ``late`` ones then.
-Seconds are processor time of the training alone. No label takes part. BOCHNER_DATA names the folder with the files.
+Every variant trains the default kernel (Q = 2) for 300 steps from the same latents, and is scored
+by the bound with H = 100 on the same fresh draws: 1,000 MNIST digits and the S-curve (RBF + Gibbs)
+from their t-SNE, bridges from its principal components. Steps take ``early`` frequencies a
+component until the learning rate decays, ``late`` ones then. Seconds are processor time of the
+training alone. No label takes part. BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
 
 H, STEPS = 100, 300
-SCORES = {"elbo": ".0f", "elbo_se": ".0f", "seconds": ".1f", "knn1": ".3f", "knn10": ".3f", "r2": ".3f"}
+SCORES = {
+    "elbo": ".0f",
+    "elbo_se": ".0f",
+    "seconds": ".1f",
+    "knn1": ".3f",
+    "knn10": ".3f",
+    "r2": ".3f",
+}
 
 
 @dataclass(frozen=True)
@@ -111,14 +119,18 @@ def problem(name: str, seed: int) -> tuple[Data, Plan, NDArray[np.float64], NDAr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant columns
         data = Views.fit(X, views)
-    plan = plans.make(estimator, data, seed, {view: estimator._kernel_for(view) for view in data.names})
+    plan = plans.make(
+        estimator, data, seed, {view: estimator._kernel_for(view) for view in data.names}
+    )
     scaled = {view: data.scaled(view) for view in data.names}
     rotated, _ = rotate(training_data.blocks(data, scaled, plan), plan.truncation, seed)
     filled = training_data.filled(scaled, seed)
     return rotated, plan, start("pca" if name == "bridges" else "tsne", filled, 2, seed), truth
 
 
-def train(model: LatentVariableModel, data: Data, plan: Plan, variant: Variant, n_steps: int) -> None:
+def train(
+    model: LatentVariableModel, data: Data, plan: Plan, variant: Variant, n_steps: int
+) -> None:
     """Train as a variant says."""
     n_entries = sum(block.n_entries for blocks in data for block in blocks)
     begin = math.ceil(n_steps / (1.0 + variant.decay))
@@ -132,11 +144,15 @@ def train(model: LatentVariableModel, data: Data, plan: Plan, variant: Variant, 
         return torch.stack([elbo(model, data, own).total for own in draws]).mean()
 
     factors = {"latents.mean": variant.means}
-    options = Options(n_steps, variant.learning_rate, -math.inf, decay=variant.decay, factors=factors)
+    options = Options(
+        n_steps, variant.learning_rate, -math.inf, decay=variant.decay, factors=factors
+    )
     Trainer(model, objective, n_entries, options).run()
 
 
-def score(model: LatentVariableModel, data: Data, plan: Plan, truth: NDArray[np.float64]) -> dict[str, Value]:
+def score(
+    model: LatentVariableModel, data: Data, plan: Plan, truth: NDArray[np.float64]
+) -> dict[str, Value]:
     """Return the bound with H = 100, and R² of true latents or the accuracy of neighbours."""
     bound, error = evaluate(model, data, replace(plan, n_frequencies=H), "score")
     Z, own = model.latents.mean.detach().double().numpy(), {"elbo": bound, "elbo_se": error}
@@ -160,7 +176,9 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     for seed in seeds:
         for name in ("bridges",) if quick else ("MNIST", "S-curve", "bridges"):
             for method in list(VARIANTS)[-2:] if quick else VARIANTS:
-                yield Job(name, method, seed, partial(measure, name, method, seed, 60 if quick else STEPS))
+                yield Job(
+                    name, method, seed, partial(measure, name, method, seed, 60 if quick else STEPS)
+                )
 
 
 def main() -> None:

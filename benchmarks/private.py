@@ -1,10 +1,11 @@
 """Are private latents told from shared ones? ``python benchmarks/private.py``.
 
-Three views are smooth functions (Gaussian process draws) of two shared latents; views a and b have one private latent
-each, view c has none, but the model gives it one. Printed: R² of the true latents after the best affine map of the
-learned ones, shared on shared and private on private; what a view's relevance gives to dimensions it should not need
-(c's private one) and cannot see (others' private ones); and the same shared R² of a model without private latents.
-No label and no truth enters the choice between starts.
+Three views are smooth functions (Gaussian process draws) of two shared latents; views a and b have
+one private latent each, view c has none, but the model gives it one. Printed: R² of the true
+latents after the best affine map of the learned ones, shared on shared and private on private; what
+a view's relevance gives to dimensions it should not need (c's private one) and cannot see (others'
+private ones); and the same shared R² of a model without private latents. No label and no truth
+enters the choice between starts.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def data_of(n_rows: int, seed: int) -> tuple[Array, Array, dict[str, Array]]:
 def measure(latent: Any, n_rows: int, max_iter: int, seed: int) -> dict[str, Value]:
     """Fit AdvisedRFLVM with its default starts."""
     X, shared, own = data_of(n_rows, seed)
-    model = bo.AdvisedRFLVM(views=VIEWS, latent=latent, n_frequencies=32, max_iter=max_iter, random_state=seed)
+    model = bo.AdvisedRFLVM(
+        views=VIEWS, latent=latent, n_frequencies=32, max_iter=max_iter, random_state=seed
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, seconds = timed(lambda: model.fit(X))

@@ -1,10 +1,12 @@
 """The report page: its size, and how soon a browser shows it: ``python benchmarks/report.py``.
 
-Every row makes one page: MNIST digits (1,000 and 10,000, two dimensions), the digits of scikit-learn as two views
-(eight dimensions, 28 planes), and breast TCGA from a file to a page by one command, ``bochner fit FILE --report``, in a
-process of its own (a .h5mu file where the reader of those is installed, .npz otherwise). Fits are short: the page is
-measured, not the model. With playwright and Chromium (BOCHNER_CHROMIUM names one) the page is opened three times:
-milliseconds to the first paint and until the map answers, medians; messages on the console that are errors are counted.
+Every row makes one page: MNIST digits (1,000 and 10,000, two dimensions), the digits of
+scikit-learn as two views (eight dimensions, 28 planes), and breast TCGA from a file to a page by
+one command, ``bochner fit FILE --report``, in a process of its own (a .h5mu file where the reader
+of those is installed, .npz otherwise). Fits are short: the page is measured, not the model. With
+playwright and Chromium (BOCHNER_CHROMIUM names one) the page is opened three times: milliseconds to
+the first paint and until the map answers, medians; messages on the console that are errors are
+counted.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ def opened(page: Path) -> dict[str, Value]:
         from playwright.sync_api import sync_playwright
     except ImportError:
         return {}
-    browser = os.environ.get("BOCHNER_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    browser = (
+        os.environ.get("BOCHNER_CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("google-chrome")
+    )
     if browser is None:
         return {}
     paints, readies, errors = [], [], []
@@ -54,12 +60,18 @@ def opened(page: Path) -> dict[str, Value]:
         started = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         for _ in range(OPENED):
             tab = started.new_page(viewport={"width": 1400, "height": 950})
-            tab.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+            tab.on(
+                "console", lambda said: errors.append(said.text) if said.type == "error" else None
+            )
             tab.on("pageerror", lambda error: errors.append(str(error)))
             tab.goto(page.as_uri())
             tab.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
-            paints.append(tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
-            readies.append(tab.evaluate("performance.getEntriesByName('bochner:ready')[0].startTime"))
+            paints.append(
+                tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            )
+            readies.append(
+                tab.evaluate("performance.getEntriesByName('bochner:ready')[0].startTime")
+            )
             tab.close()
         started.close()
     return {
@@ -80,7 +92,13 @@ def measured(model: Any, fit_s: float, X: Any, labels: Any, **options: Any) -> d
         path = Path(folder) / "report.html"
         _, seconds = timed(lambda: bo.report(model, X, labels, path=path, **options))
         size = path.stat().st_size / 1e6
-        return {"fit_s": fit_s, "report_s": seconds, "megabytes": size, "peak_mb": peak(), **opened(path)}
+        return {
+            "fit_s": fit_s,
+            "report_s": seconds,
+            "megabytes": size,
+            "peak_mb": peak(),
+            **opened(path),
+        }
 
 
 def peak(who: int = resource.RUSAGE_SELF) -> float:
@@ -98,7 +116,9 @@ def measure_mnist(n_rows: int, seed: int) -> dict[str, Value]:
 def measure_digits(seed: int) -> dict[str, Value]:
     bunch = bo.datasets.load_digits_halves()
     model, seconds = fitted(bunch.data, 8, seed, views=bunch.views)
-    return measured(model, seconds, bunch.data, bunch.target, shapes={"upper": (4, 8), "lower": (4, 8)})
+    return measured(
+        model, seconds, bunch.data, bunch.target, shapes={"upper": (4, 8), "lower": (4, 8)}
+    )
 
 
 def measure_command(seed: int) -> dict[str, Value]:
@@ -106,9 +126,23 @@ def measure_command(seed: int) -> dict[str, Value]:
     bunch = bo.datasets.load_breast_tcga()
     with tempfile.TemporaryDirectory() as folder:
         file = written(bunch, Path(folder))
-        settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "bochner", "fit", str(file), "--out", f"{folder}/o", "--seed", str(seed)]
-        run = partial(subprocess.run, [*command, *settings, "--report"], check=True, capture_output=True)
+        settings = [
+            part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "bochner",
+            "fit",
+            str(file),
+            "--out",
+            f"{folder}/o",
+            "--seed",
+            str(seed),
+        ]
+        run = partial(
+            subprocess.run, [*command, *settings, "--report"], check=True, capture_output=True
+        )
         _, seconds = timed(run)
         page = Path(folder) / "o" / "report.html"
         size, memory = page.stat().st_size / 1e6, peak(resource.RUSAGE_CHILDREN)
@@ -121,8 +155,13 @@ def written(bunch: Any, folder: Path) -> Path:
     import mudata
     import pandas as pd
 
-    with pd.option_context("future.infer_string", False):  # anndata cannot write the strings that pandas 3 makes
-        parts = {name: anndata.AnnData(np.asarray(bunch.data[:, own], float)) for name, own in bunch.views.items()}
+    with pd.option_context(
+        "future.infer_string", False
+    ):  # anndata cannot write the strings that pandas 3 makes
+        parts = {
+            name: anndata.AnnData(np.asarray(bunch.data[:, own], float))
+            for name, own in bunch.views.items()
+        }
         mudata.MuData(parts).write(folder / "tcga.h5mu")
     return folder / "tcga.h5mu"
 

@@ -1,10 +1,11 @@
 """Does the model find a known latent curve, and how fast: ``python benchmarks/scurve.py``.
 
-Two views drawn from Gaussian processes over an S-curve (N = 500, M = 100 each, noise deviation 0.5). Tables: latents,
-bound and kernels per method, the bound from the true latents being the ceiling; R² against time, by fits of growing
-length; seconds to equal bound beside ``reference.py``, from the same start on the same scaled data in the same run.
-From principal components models have Q = 2 and H = 50; with the defaults and from the true latents H = 100. ``--part
-fits`` makes the first table alone, ``--part layouts`` another of RBF + Gibbs: the bounds that training reaches from the
+Two views drawn from Gaussian processes over an S-curve (N = 500, M = 100 each, noise deviation
+0.5). Tables: latents, bound and kernels per method, the bound from the true latents being the
+ceiling; R² against time, by fits of growing length; seconds to equal bound beside ``reference.py``,
+from the same start on the same scaled data in the same run. From principal components models have Q
+= 2 and H = 50; with the defaults and from the true latents H = 100. ``--part fits`` makes the first
+table alone, ``--part layouts`` another of RBF + Gibbs: the bounds that training reaches from the
 true latents and from each start, beside those of one RBF kernel per view, a line per seed.
 """
 
@@ -42,7 +43,15 @@ MODEL = {"n_mixtures": 2, "n_frequencies": 50}
 TRACE = (25, 50, 100, 200, 400)
 MARGIN = 50.0  # nats the reference may stay below our bound
 
-FITS = {"r2_0": ".4f", "r2_1": ".4f", "r2": ".4f", "elbo": ".0f", "elbo_se": ".1f", "steps": ".0f", "seconds": ".1f"}
+FITS = {
+    "r2_0": ".4f",
+    "r2_1": ".4f",
+    "r2": ".4f",
+    "elbo": ".0f",
+    "elbo_se": ".1f",
+    "steps": ".0f",
+    "seconds": ".1f",
+}
 KERNELS = {f"k{v}{kind}": ".3f" for v in (0, 1) for kind in ("", "_scaled", "_centred")}
 POINTS = {"seconds": ".2f", "bound": ".0f", "r2": ".4f"}
 SPEED = {
@@ -75,14 +84,20 @@ def data_of(name: str, seed: int, setting: Setting) -> Bunch:
 
 @functools.cache
 def scaled_of(name: str, seed: int, setting: Setting) -> tuple[list[Array], float]:
-    """Return the scaled views that the estimators train on, and what their elbo_ holds beyond it."""
+    """Return the scaled views that the estimators train on, and what their elbo_ holds beyond
+    it.
+    """
     data = data_of(name, seed, setting)
     views = Views.fit(data.data, data.views)
-    return [views.scaled(view) for view in views.names], float(views.scaling.log_jacobian(views.observed).sum())
+    return [views.scaled(view) for view in views.names], float(
+        views.scaling.log_jacobian(views.observed).sum()
+    )
 
 
 def fitted(estimator: Any, data: Bunch) -> tuple[Any, float]:
-    """Fit after a warm-up of its class, and return it with its seconds; a fit cut short is no news here."""
+    """Fit after a warm-up of its class, and return it with its seconds; a fit cut short is no news
+    here.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warm = type(estimator)(**{**estimator.get_params(), "max_iter": 8, "init": "auto"})
@@ -96,7 +111,11 @@ def estimator_of(method: str, data: Bunch, seed: int, **others: Any) -> Any:
     kind = bo.AdvisedRFLVM if method.startswith("MV-advised") else bo.NGMVLVM
     if method.endswith("defaults"):
         return kind(**common)
-    return kind(init=data.latent, **common) if method == CEILING else kind(init="pca", **MODEL, **common)
+    return (
+        kind(init=data.latent, **common)
+        if method == CEILING
+        else kind(init="pca", **MODEL, **common)
+    )
 
 
 CEILING = "NG-MVLVM from the truth"
@@ -110,9 +129,11 @@ METHODS = (
 
 
 def kernel_errors(model: Any, data: Bunch) -> dict[str, Value]:
-    """Compare learned and true kernel matrices: as they are, after the best factor, and without constants too.
+    """Compare learned and true kernel matrices: as they are, after the best factor, and without
+    constants too.
 
-    Centring the columns takes constants out of the data, so a model of them need not learn the kernel's constant.
+    Centring the columns takes constants out of the data, so a model of them need not learn the
+    kernel's constant.
     """
     errors: dict[str, Value] = {}
     for v, (view, K) in enumerate(data.kernel_matrices.items()):
@@ -144,7 +165,9 @@ def measure_fit(name: str, method: str, seed: int, setting: Setting) -> dict[str
 
 
 @functools.cache
-def point(name: str, seed: int, setting: Setting, sampling: str, max_iter: int | str) -> tuple[float, float, float]:
+def point(
+    name: str, seed: int, setting: Setting, sampling: str, max_iter: int | str
+) -> tuple[float, float, float]:
     """Return seconds, bound (scaled data) and R² of a whole fit from PCA."""
     data = data_of(name, seed, setting)
     others = {"sampling": sampling, "max_iter": max_iter}
@@ -165,21 +188,37 @@ def reference_trace(name: str, seed: int, setting: Setting) -> reference.Trace:
 
 
 def measure_speed(name: str, seed: int, setting: Setting) -> dict[str, Value]:
-    """Seconds until the bound of our full fit, less the margin, is reached: by ours and by the reference.
+    """Seconds until the bound of our full fit, less the margin, is reached: by ours and by the
+    reference.
 
-    Ours is the quickest of the whole fits of growing length that get there, start, evaluation and placement included;
-    the reference's is its training alone.
+    Ours is the quickest of the whole fits of growing length that get there, start, evaluation and
+    placement included; the reference's is its training alone.
     """
     target = point(name, seed, setting, "sobol", setting.max_iter)[1] - MARGIN
     lengths = (*TRACE, setting.max_iter)
-    seconds, bound, r2 = min(p for n in lengths if (p := point(name, seed, setting, "sobol", n))[1] >= target)
+    seconds, bound, r2 = min(
+        p for n in lengths if (p := point(name, seed, setting, "sobol", n))[1] >= target
+    )
     trace = reference_trace(name, seed, setting)
     there = [i for i, value in enumerate(trace.bounds) if value >= target]
     last = there[0] if there else len(trace.bounds) - 1
     truth = data_of(name, seed, setting).latent
-    ours: dict[str, Value] = {"ours_seconds": seconds, "ours_bound": bound, "ours_r2": r2, "reached": int(bool(there))}
-    ref = {"ref_bound": trace.bounds[last], "ref_r2": bo.metrics.mean_aligned_r2(truth, trace.latents[last])}
-    return {**ours, **ref, "ref_seconds": trace.seconds[last], "ratio": trace.seconds[last] / seconds}
+    ours: dict[str, Value] = {
+        "ours_seconds": seconds,
+        "ours_bound": bound,
+        "ours_r2": r2,
+        "reached": int(bool(there)),
+    }
+    ref = {
+        "ref_bound": trace.bounds[last],
+        "ref_r2": bo.metrics.mean_aligned_r2(truth, trace.latents[last]),
+    }
+    return {
+        **ours,
+        **ref,
+        "ref_seconds": trace.seconds[last],
+        "ratio": trace.seconds[last] / seconds,
+    }
 
 
 LAYOUTS = {"elbo": ".0f", "r2": ".3f", "simple": ".0f", "simple_r2": ".3f"}
@@ -188,7 +227,9 @@ ORIGINS = ("truth", "fold", "tsne", "laplacian", "pca")
 
 @functools.cache
 def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], list[Array]]:
-    """Return latents that training may start at, and bounds and latents once they settled under simple kernels."""
+    """Return latents that training may start at, and bounds and latents once they settled under
+    simple kernels.
+    """
     data, (Ys, _) = data_of("RBF+Gibbs", seed, setting), scaled_of("RBF+Gibbs", seed, setting)
     filled = np.hstack(Ys)
     blocks = tuple((Block.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
@@ -202,7 +243,9 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
 
 
 def measure_layout(origin: str, seed: int, setting: Setting) -> dict[str, Value]:
-    """Train from one layout until the bound no longer rises; print it beside that of simple kernels."""
+    """Train from one layout until the bound no longer rises; print it beside that of simple
+    kernels.
+    """
     data, i = data_of("RBF+Gibbs", seed, setting), ORIGINS.index(origin)
     found, bounds, settled = layouts_of(seed, setting)
     limit = 1600 if setting.max_iter == "auto" else setting.max_iter
@@ -218,10 +261,14 @@ def measure_layout(origin: str, seed: int, setting: Setting) -> dict[str, Value]
 def layout_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     """Yield the starts of every draw of the data."""
     for seed in seeds:
-        yield from (Job("RBF+Gibbs", o, seed, partial(measure_layout, o, seed, setting)) for o in ORIGINS)
+        yield from (
+            Job("RBF+Gibbs", o, seed, partial(measure_layout, o, seed, setting)) for o in ORIGINS
+        )
 
 
-def measure_reference_point(name: str, seed: int, setting: Setting, steps: int) -> Mapping[str, Value]:
+def measure_reference_point(
+    name: str, seed: int, setting: Setting, steps: int
+) -> Mapping[str, Value]:
     """Return where the reference stood after some steps; nothing where it ended before."""
     trace = reference_trace(name, seed, setting)
     if steps not in trace.steps:
@@ -240,7 +287,9 @@ def fit_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     """Yield all methods on all data."""
     for method in METHODS:
         for name in DATA:
-            yield from (Job(name, method, s, partial(measure_fit, name, method, s, setting)) for s in seeds)
+            yield from (
+                Job(name, method, s, partial(measure_fit, name, method, s, setting)) for s in seeds
+            )
 
 
 def trace_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
@@ -258,7 +307,10 @@ def trace_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
 def speed_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     """Yield the comparison with the reference."""
     for name in DATA:
-        yield from (Job(name, "ours / reference", s, partial(measure_speed, name, s, setting)) for s in seeds)
+        yield from (
+            Job(name, "ours / reference", s, partial(measure_speed, name, s, setting))
+            for s in seeds
+        )
 
 
 def gaps(rows: list[dict[str, str]]) -> list[str]:
@@ -267,10 +319,17 @@ def gaps(rows: list[dict[str, str]]) -> list[str]:
     lines = []
     for name in DATA:
         for method in (m for m in METHODS if m != CEILING):
-            own = [r for r in rows if r["data"] == name and r["method"] == method and (name, r["seed"]) in ceiling]
+            own = [
+                r
+                for r in rows
+                if r["data"] == name and r["method"] == method and (name, r["seed"]) in ceiling
+            ]
             below = [ceiling[name, r["seed"]] - float(r["elbo"]) for r in own]
             mean = sum(below) / len(below) if below else math.nan
-            lines.append(f"{name}, {method}: bound below the one from the true latents by {mean:.0f} nats (mean)")
+            lines.append(
+                f"{name}, {method}: bound below the one from the true latents by {mean:.0f} nats "
+                "(mean)"
+            )
     return lines
 
 
@@ -295,7 +354,10 @@ def main() -> None:
     print(table(trace.rows(), POINTS))
     speed = Store("scurve_speed", tuple(SPEED), options.quick)
     speed.collect(speed_jobs(options.seeds, setting))
-    print("seconds to equal bound; where the reference did not get there (reached 0) its ratio is a lower limit")
+    print(
+        "seconds to equal bound; where the reference did not get there (reached 0) its ratio is a "
+        "lower limit"
+    )
     print(table(speed.rows(), SPEED))
 
 

@@ -1,10 +1,11 @@
 """How fast is one training step, and what memory does it need: ``python benchmarks/step.py``.
 
-One view, Q = 2, H = 50 (K = 200), D = 2: draws, bound, gradient. The least work is 4 N K (K + M) operations: both
-products, forward and backward. "bare" is the time of those four products, feature-major, into memory that is already
-there, the faster of all rows at once and of chunks; "sincos" that of the four arrays (P, N) of sines and cosines that
-a value and its gradient need. Memory is what the peak of a fresh process grows by during a step, which takes the
-rows in chunks and computes their features again in the second pass.
+One view, Q = 2, H = 50 (K = 200), D = 2: draws, bound, gradient. The least work is 4 N K (K + M)
+operations: both products, forward and backward. "bare" is the time of those four products,
+feature-major, into memory that is already there, the faster of all rows at once and of chunks;
+"sincos" that of the four arrays (P, N) of sines and cosines that a value and its gradient need.
+Memory is what the peak of a fresh process grows by during a step, which takes the rows in chunks
+and computes their features again in the second pass.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ from bochner.objectives.statistics import Block
 Q, H, D = 2, 50, 2
 P = Q * H
 K = 2 * P
-TIMES = {"ms": ".2f", "gflops": ".0f", "of_peak": ".2f", "bare_ms": ".2f", "sincos_ms": ".2f", "ratio": ".2f"}
+TIMES = {
+    "ms": ".2f",
+    "gflops": ".0f",
+    "of_peak": ".2f",
+    "bare_ms": ".2f",
+    "sincos_ms": ".2f",
+    "ratio": ".2f",
+}
 MEMORY = {"data_mb": ".0f", "features_mb": ".0f", "beyond_mb": ".1f"}
 
 
@@ -126,7 +134,9 @@ def peak_bytes(reset: bool = False) -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if reset:
         switch.write_text("5")
-    return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return 1024 * next(
+        int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")
+    )
 
 
 def memory_of_step(n_rows: int, n_columns: int, n_frequencies: int, threads: int) -> int:
@@ -146,7 +156,11 @@ def measure_memory(n_rows: int, n_columns: int, n_frequencies: int) -> dict[str,
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         beyond = pool.submit(memory_of_step, *task).result()
     features = n_rows * 2 * Q * n_frequencies * 4
-    sizes = {"data_mb": n_rows * n_columns * 4 / 1e6, "features_mb": features / 1e6, "beyond_mb": beyond / 1e6}
+    sizes = {
+        "data_mb": n_rows * n_columns * 4 / 1e6,
+        "features_mb": features / 1e6,
+        "beyond_mb": beyond / 1e6,
+    }
     return {"rows": n_rows, "columns": n_columns, **sizes}
 
 
@@ -168,9 +182,13 @@ def memory_jobs(seeds: range, quick: bool) -> Iterator[Job]:
 
 
 def growth(rows: list[dict[str, str]], value: str, log: bool) -> float:
-    """Return the least-squares slope of a value against N from N = 10,000, of logarithms or as they are."""
+    """Return the least-squares slope of a value against N from N = 10,000, of logarithms or as they
+    are.
+    """
     scale: Callable[[float], float] = math.log if log else float
-    points = [(scale(float(r["rows"])), scale(float(r[value]))) for r in rows if int(r["rows"]) >= 10_000]
+    points = [
+        (scale(float(r["rows"])), scale(float(r[value]))) for r in rows if int(r["rows"]) >= 10_000
+    ]
     if len({x for x, _ in points}) < 2:
         return math.nan
     xs, ys = zip(*points, strict=True)
@@ -190,8 +208,13 @@ def main() -> None:
     print(table(weights.rows(), MEMORY, heads=("method", "rows")))
     for method in dict.fromkeys(r["method"] for r in weights.rows()):
         own = [r for r in weights.rows() if r["method"] == method]
-        ours, features = (1e6 * growth(own, value, log=False) for value in ("beyond_mb", "features_mb"))
-        print(f"{method}: {ours:.0f} bytes a row beyond the data, where a row of features takes {features:.0f}")
+        ours, features = (
+            1e6 * growth(own, value, log=False) for value in ("beyond_mb", "features_mb")
+        )
+        print(
+            f"{method}: {ours:.0f} bytes a row beyond the data, where a row of features takes "
+            f"{features:.0f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""The k-NN table of the SRFLVM paper and its times, on the sets at hand: ``python benchmarks/tables_srflvm.py``.
+"""The k-NN table of the SRFLVM paper and its times, on the sets at hand: ``python
+benchmarks/tables_srflvm.py``.
 
-D = 2, everything at its default. The paper's figure and seconds for the same likelihood stand beside ours. bridges
-(214 x 4 counts), 20 newsgroups, 1,000 MNIST digits (a subset per seed) and 2,000 CIFAR-10 images (one data set, a
-model seed per seed); G-: grey levels in [0, 1], counts as they are; N-: grey levels 0 to 255, counts; B-: whether an
-entry is above half the largest grey level, whether a word occurs, whether a count is above its column's median.
-"bridges, log": the logarithms of the counts, which a Gaussian likelihood is for.
-Counts without a figure in the paper: pbmc3k (2,638 cells, 2,000 variable genes, a sparse matrix; negative binomial with
-size factors, D = 2 and 10) against labels of cell types, beside principal components of log-normalised counts and UMAP
-of fifty of them; congress109 (529 speakers, 1,000 phrases; negative binomial and Poisson with size factors) against
-the party. No label is used for any choice. BOCHNER_DATA names the folder with the files. ``--part paper`` or ``counts``
-for one of the two tables.
+D = 2, everything at its default. The paper's figure and seconds for the same likelihood stand
+beside ours. bridges (214 x 4 counts), 20 newsgroups, 1,000 MNIST digits (a subset per seed) and
+2,000 CIFAR-10 images (one data set, a model seed per seed); G-: grey levels in [0, 1], counts as
+they are; N-: grey levels 0 to 255, counts; B-: whether an entry is above half the largest grey
+level, whether a word occurs, whether a count is above its column's median. "bridges, log": the
+logarithms of the counts, which a Gaussian likelihood is for. Counts without a figure in the paper:
+pbmc3k (2,638 cells, 2,000 variable genes, a sparse matrix; negative binomial with size factors, D =
+2 and 10) against labels of cell types, beside principal components of log-normalised counts and
+UMAP of fifty of them; congress109 (529 speakers, 1,000 phrases; negative binomial and Poisson with
+size factors) against the party. No label is used for any choice. BOCHNER_DATA names the folder with
+the files. ``--part paper`` or ``counts`` for one of the two tables.
 """
 
 from __future__ import annotations
@@ -61,7 +63,14 @@ COLUMNS = {
     "concentration": ".2f",
     "elbo": ".0f",
 }
-COUNTS = {"knn1": ".3f", "knn10": ".3f", "seconds": ".1f", "peak_mb": ".0f", "steps": ".0f", "elbo": ".0f"}
+COUNTS = {
+    "knn1": ".3f",
+    "knn10": ".3f",
+    "seconds": ".1f",
+    "peak_mb": ".0f",
+    "steps": ".0f",
+    "elbo": ".0f",
+}
 _PCA_WIDTH = 50
 
 
@@ -115,11 +124,16 @@ def measure(name: str, method: str, seed: int, max_iter: int | str) -> dict[str,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm = bo.SRFLVM(**{**model.get_params(), "max_iter": 8})
-        Z, seconds = timed_warm(method, lambda: model.fit_transform(X), lambda: warm.fit_transform(X[:200]))
+        Z, seconds = timed_warm(
+            method, lambda: model.fit_transform(X), lambda: warm.fit_transform(X[:200])
+        )
     accuracy = {f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in (1, 10)}
     theirs = PAPER.get((name.removesuffix(", log"), method), ("", ""))
     paper = dict(zip(("paper_knn1", "paper_seconds"), theirs, strict=True))
-    found = {"components": model.n_active_mixtures_["x"], "concentration": model.concentration_["x"]}
+    found = {
+        "components": model.n_active_mixtures_["x"],
+        "concentration": model.concentration_["x"],
+    }
     return {**accuracy, **paper, **found, "seconds": seconds, "elbo": float(model.elbo_)}
 
 
@@ -154,9 +168,13 @@ def _log_normalised(X: Any) -> NDArray[np.float64]:
     return np.log1p(dense * np.median(size) / size)
 
 
-def _embedded(X: Any, method: str, dim: int, seed: int, steps: int | str) -> tuple[NDArray[Any], dict[str, Value]]:
+def _embedded(
+    X: Any, method: str, dim: int, seed: int, steps: int | str
+) -> tuple[NDArray[Any], dict[str, Value]]:
     if method in ("PCA", "UMAP"):
-        whole = PCA(dim if method == "PCA" else _PCA_WIDTH, random_state=seed).fit_transform(_log_normalised(X))
+        whole = PCA(dim if method == "PCA" else _PCA_WIDTH, random_state=seed).fit_transform(
+            _log_normalised(X)
+        )
         if method == "PCA":
             return whole, {}
         from umap import UMAP
@@ -168,12 +186,16 @@ def _embedded(X: Any, method: str, dim: int, seed: int, steps: int | str) -> tup
     return model.embedding_, {"elbo": float(model.elbo_), "steps": int(model.n_iter_)}
 
 
-def measure_counts(load: Callable[[bool], Any], method: str, dim: int, seed: int, quick: bool) -> dict[str, Value]:
+def measure_counts(
+    load: Callable[[bool], Any], method: str, dim: int, seed: int, quick: bool
+) -> dict[str, Value]:
     """Embed counts and score by neighbours; peak memory is that of the process so far."""
     X, labels = load(quick)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (Z, found), seconds = timed(lambda: _embedded(X, method, dim, seed, 20 if quick else "auto"))
+        (Z, found), seconds = timed(
+            lambda: _embedded(X, method, dim, seed, 20 if quick else "auto")
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     accuracy = {f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in (1, 10)}
     return {**accuracy, **found, "seconds": seconds, "peak_mb": peak}
@@ -198,7 +220,11 @@ def main() -> None:
     options = arguments(__doc__)
     if chosen.part != "counts":
         store = Store("tables_srflvm", tuple(COLUMNS), options.quick)
-        names = ("bundled digits",) if options.quick else ("bridges", "bridges, log", "newsgroups", "MNIST", "CIFAR")
+        names = (
+            ("bundled digits",)
+            if options.quick
+            else ("bridges", "bridges, log", "newsgroups", "MNIST", "CIFAR")
+        )
         store.collect(jobs(names, options.seeds, 40 if options.quick else "auto"))
         print(table(store.rows(), COLUMNS))
     if chosen.part != "paper":

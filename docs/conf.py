@@ -1,4 +1,6 @@
-"""Sphinx settings: ``make docs``. Warnings are errors, every example is run, and the site opens offline."""
+"""Sphinx settings: ``make docs``. Warnings are errors, every example is run, and the site opens
+offline.
+"""
 
 import re
 import sys
@@ -27,7 +29,8 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_generated", "_templates"]
 templates_path = ["_templates"]
 nitpicky = True
-# What is not ours has no page here: no inventory is fetched, so that the build needs no network either.
+# What is not ours has no page here: no inventory is fetched, so that the build needs no network
+# either.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!bochner\.).*"),
     (r"py:.*", r"bochner\.(?!kernels|likelihoods|datasets|metrics|plots|features)[a-z_]+\..*"),
@@ -56,7 +59,9 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-html_sidebars = {page: [] for page in ("index", "install", "start", "models", "extend", "gallery/*")}
+html_sidebars = {
+    page: [] for page in ("index", "install", "start", "models", "extend", "gallery/*")
+}
 
 sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),
@@ -82,7 +87,11 @@ reference.write_command_line(HERE / "_generated" / "cli.md")
 
 def of_others(app, what, name, thing, skip, options):
     """Leave out what scikit-learn and torch define: they document it themselves."""
-    return True if (getattr(thing, "__module__", None) or "").startswith(("sklearn.", "torch.")) else None
+    return (
+        True
+        if (getattr(thing, "__module__", None) or "").startswith(("sklearn.", "torch."))
+        else None
+    )
 
 
 def escape_types(app, what, name, thing, options, lines):
@@ -94,7 +103,9 @@ def escape_types(app, what, name, thing, options, lines):
 
 
 def setup(app):
-    """Hook in: what is left out, what is escaped, and the check that pages open without a network."""
+    """Hook in: what is left out, what is escaped, and the check that pages open without a
+    network.
+    """
     app.connect("autodoc-skip-member", of_others)
     app.connect("autodoc-process-docstring", escape_types, priority=100)  # before numpydoc
     offline.connect(app)

@@ -1,4 +1,6 @@
-"""A likelihood of one's own: waiting times y > 0 of mean e^psi, log p(y | psi) = -psi - y e^(-psi)."""
+"""A likelihood of one's own: waiting times y > 0 of mean e^psi, log p(y | psi) = -psi - y
+e^(-psi).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from bochner.likelihoods import Curvatures, LocalLikelihood, Slopes
 
 
 class Exponential(LocalLikelihood):
-    """E e^(-psi) = exp(-mean + variance / 2) for psi ~ N(mean, variance): the bound is the expectation itself."""
+    """E e^(-psi) = exp(-mean + variance / 2) for psi ~ N(mean, variance): the bound is the
+    expectation itself.
+    """
 
     name, support = "exponential", "positive"
 
@@ -28,13 +32,17 @@ class Exponential(LocalLikelihood):
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
         return y.nanmean(0).log()
 
-    def first(self, y: Tensor, mean: Tensor) -> Tensor:  # the first Newton steps start near the data
+    def first(
+        self, y: Tensor, mean: Tensor
+    ) -> Tensor:  # the first Newton steps start near the data
         return torch.maximum(y.log(), mean - 4.0)
 
     def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         return Y.log()
 
-    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
+    def slopes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Slopes:
         ratio = y * (0.5 * variance - mean).exp()
         return Slopes(-mean - ratio, ratio - 1.0, -0.5 * ratio)
 
@@ -42,5 +50,7 @@ class Exponential(LocalLikelihood):
         ratio = y * (0.5 * variance - mean).exp()
         return Curvatures(-ratio, 0.5 * ratio, -0.25 * ratio)
 
-    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+    def products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
         return (torch.ones_like(y), -mean), (y, -(0.5 * variance - mean).exp())

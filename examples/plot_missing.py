@@ -2,9 +2,9 @@
 Rows that lack a view
 =====================
 
-Thirty measurements of 569 tumours come in three groups: the mean, the error and the worst value of ten properties of
-the cells. They are three views here, and a third of the rows lacks one of them, in training too. The model fits what
-there is and predicts the rest, with deviations.
+Thirty measurements of 569 tumours come in three groups: the mean, the error and the worst value of
+ten properties of the cells. They are three views here, and a third of the rows lacks one of them,
+in training too. The model fits what there is and predicts the rest, with deviations.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,8 @@ N_ROWS = 569
 STEPS = 100
 
 # %%
-# Every third row lacks its "worst" values. Columns have different units, so they are standardised first.
+# Every third row lacks its "worst" values. Columns have different units, so they are standardised
+# first.
 
 names = load_breast_cancer().feature_names
 X, y = load_breast_cancer(return_X_y=True)
@@ -31,7 +32,9 @@ seen[lacking, views["worst"]] = np.nan
 # %%
 # No row is dropped and nothing is filled in beforehand.
 
-model = bo.NGMVLVM(n_components=5, views=views, init="pca", max_iter=STEPS, random_state=0).fit(seen)
+model = bo.NGMVLVM(n_components=5, views=views, init="pca", max_iter=STEPS, random_state=0).fit(
+    seen
+)
 full, std = model.impute(seen, return_std=True)
 hidden = np.isnan(seen)
 error, by_means = bo.metrics.rmse(X, full, hidden), bo.metrics.rmse(X, 0 * X, hidden)
@@ -40,7 +43,8 @@ print(f"error of the hidden values: {error:.2f} standard deviations (column mean
 print(f"hidden values inside their 90 % intervals: {100 * inside:.0f} %")
 
 # %%
-# Two of the hidden properties, predicted and true; red rows are malignant, which the model was not told.
+# Two of the hidden properties, predicted and true; red rows are malignant, which the model was not
+# told.
 
 fig, axs = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 for ax, column in zip(axs, (20, 24), strict=False):

@@ -2,8 +2,8 @@
 Two views of digits, and half of each completed
 ===============================================
 
-The upper and the lower half of an image are two views of one digit. A model of both places digits of which it is shown
-the upper half alone, and completes them.
+The upper and the lower half of an image are two views of one digit. A model of both places digits
+of which it is shown the upper half alone, and completes them.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,9 @@ digits = bo.datasets.load_digits_halves()
 upper, lower = digits.views["upper"], digits.views["lower"]
 rows = np.random.default_rng(0).permutation(len(digits.data))
 train, test = digits.data[rows[:N_TRAIN]], digits.data[rows[-300:]]
-model = bo.NGMVLVM(n_components=8, views=digits.views, init="pca", max_iter=STEPS, random_state=0).fit(train)
+model = bo.NGMVLVM(
+    n_components=8, views=digits.views, init="pca", max_iter=STEPS, random_state=0
+).fit(train)
 
 # %%
 # Hide the lower half of rows that were not in training. NaN is missing.

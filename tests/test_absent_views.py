@@ -1,4 +1,6 @@
-"""Rows that lack whole views, in data of two and of three views: wider posteriors, several places, what is needed."""
+"""Rows that lack whole views, in data of two and of three views: wider posteriors, several places,
+what is needed.
+"""
 
 import itertools
 import warnings
@@ -14,7 +16,9 @@ NAMES = ("even", "odd", "more")
 
 @pytest.fixture(scope="module", params=[2, 3])
 def fitted(request):
-    """Latents on a line; the first view is an even function of them, so that it does not know their sign."""
+    """Latents on a line; the first view is an even function of them, so that it does not know their
+    sign.
+    """
     source = np.random.default_rng(0)
     z = source.uniform(-2, 2, size=(N, 1))
     parts = [
@@ -25,11 +29,16 @@ def fitted(request):
     X = np.hstack(parts[: request.param])
     X = X + 0.05 * source.normal(size=X.shape)
     stops = np.cumsum([part.shape[1] for part in parts])
-    views = {name: slice(stop - part.shape[1], stop) for name, part, stop in zip(NAMES, parts, stops, strict=True)}
+    views = {
+        name: slice(stop - part.shape[1], stop)
+        for name, part, stop in zip(NAMES, parts, stops, strict=True)
+    }
     views = {name: views[name] for name in NAMES[: request.param]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(1, views=views, init=z, n_mixtures=1, n_frequencies=16, max_iter=150, random_state=0)
+        model = bo.NGMVLVM(
+            1, views=views, init=z, n_mixtures=1, n_frequencies=16, max_iter=150, random_state=0
+        )
         return model.fit(X), X, views
 
 
@@ -69,7 +78,9 @@ def test_several_plausible_places_are_in_the_deviation_and_in_the_draws(fitted):
     assert np.median(std / np.abs(truth)) == pytest.approx(1.0, abs=0.25)
     draws = model.impute(shown, n_draws=200)[:, rows, column]
     assert np.median(np.minimum((draws > 0).mean(axis=0), (draws < 0).mean(axis=0))) > 0.2
-    assert np.median(np.abs(np.abs(draws) - np.abs(truth))) < 0.15  # and every draw lies on a branch
+    assert (
+        np.median(np.abs(np.abs(draws) - np.abs(truth))) < 0.15
+    )  # and every draw lies on a branch
     if len(signed) > 1:  # the third view tells which
         told = model.impute(without(X, views, ["odd"]), return_std=True)
         assert np.abs(told[0][rows, column] - truth).mean() < 0.2
@@ -79,15 +90,17 @@ def test_several_plausible_places_are_in_the_deviation_and_in_the_draws(fitted):
 def test_one_observed_entry_is_enough_to_be_fitted():
     source = np.random.default_rng(1)
     z = source.normal(size=(40, 1))
-    X = np.hstack([np.sin(z + np.arange(3)), np.cos(z + np.arange(3))]) + 0.1 * source.normal(size=(40, 6))
+    X = np.hstack([np.sin(z + np.arange(3)), np.cos(z + np.arange(3))]) + 0.1 * source.normal(
+        size=(40, 6)
+    )
     X[0, 1:] = np.nan
     X[1:5, :3] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         views = {"a": slice(0, 3), "b": slice(3, 6)}
-        model = bo.NGMVLVM(1, views=views, init="pca", n_mixtures=1, n_frequencies=8, max_iter=60, random_state=0).fit(
-            X
-        )
+        model = bo.NGMVLVM(
+            1, views=views, init="pca", n_mixtures=1, n_frequencies=8, max_iter=60, random_state=0
+        ).fit(X)
     assert np.isfinite(model.embedding_).all()
     assert model.embedding_std_[0] > model.embedding_std_[5:].mean()
     full, std = model.impute(X, return_std=True)
@@ -97,14 +110,20 @@ def test_one_observed_entry_is_enough_to_be_fitted():
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_views_of_many_columns_with_scattered_holes_fit_and_complete(monkeypatch, share):
-    monkeypatch.setattr("bochner.inference.holed_posterior._OWN_NUMBERS", 0)  # covariances averaged over columns
+    monkeypatch.setattr(
+        "bochner.inference.holed_posterior._OWN_NUMBERS", 0
+    )  # covariances averaged over columns
     source = np.random.default_rng(3)
-    X = np.sin(source.normal(size=(90, 2)) @ source.normal(size=(2, 40))) + 0.05 * source.normal(size=(90, 40))
+    X = np.sin(source.normal(size=(90, 2)) @ source.normal(size=(2, 40))) + 0.05 * source.normal(
+        size=(90, 40)
+    )
     Y = np.where(source.random(X.shape) < share, np.nan, X)
     views = {"a": slice(0, 20), "b": slice(20, 40)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(2, views=views, init="pca", n_frequencies=20, max_iter=60, random_state=0).fit(Y[:70])
+        model = bo.NGMVLVM(
+            2, views=views, init="pca", n_frequencies=20, max_iter=60, random_state=0
+        ).fit(Y[:70])
         half = X[70:].copy()
         half[:, 20:] = np.nan
         mean, std = model.impute(half, return_std=True)

@@ -43,7 +43,8 @@ def test_moments_continue_in_the_precision_of_the_parameters():
     for step in range(6):
         if step == 3:
             moments = {
-                i: {k: torch.as_tensor(v).clone() for k, v in s.items()} for i, s in first.state_dict()["state"].items()
+                i: {k: torch.as_tensor(v).clone() for k, v in s.items()}
+                for i, s in first.state_dict()["state"].items()
             }
             first = Adam(again, 0.1)
             first.load_state_dict({"state": moments})

@@ -25,14 +25,26 @@ def _model(likelihood, index, dim=2, private=0):
     source = torch.Generator().manual_seed(0)
     x = torch.randn(N, dim, generator=source, dtype=torch.float64)
     f = x @ torch.randn(dim, M, generator=source, dtype=torch.float64)
-    Y = (f > 0).double() if isinstance(likelihood, Bernoulli) else torch.poisson(f.clamp(max=2).exp(), generator=source)
+    Y = (
+        (f > 0).double()
+        if isinstance(likelihood, Bernoulli)
+        else torch.poisson(f.clamp(max=2).exp(), generator=source)
+    )
     offset = 0.1 * torch.randn(N, generator=source, dtype=torch.float64)
     counts, real = Block.encoded(Y, None, offset), Block.of(f)
     few = counts.take(index)
     sites = Sites(likelihood, few.Y, None, few.offset, 2)
-    kernels = [SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)]
-    own = torch.randn(N, private, generator=source, dtype=torch.float64)  # dimensions that one view does not see
-    dims = [range(dim), [*range(private, dim), *range(dim, dim + private)]] if private else [None, None]
+    kernels = [
+        SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)
+    ]
+    own = torch.randn(
+        N, private, generator=source, dtype=torch.float64
+    )  # dimensions that one view does not see
+    dims = (
+        [range(dim), [*range(private, dim), *range(dim, dim + private)]]
+        if private
+        else [None, None]
+    )
     views = [
         View("counts", kernels[0], likelihood, sites, dims[0]),
         View("real", kernels[1], Gaussian(0.3), None, dims[1]),
@@ -61,13 +73,22 @@ def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, d
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), NegativeBinomial(2.0)])
 def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
-    """Laid at the anchors' q(A) and brought up to date once, the bound is close below its fixed point."""
+    """Laid at the anchors' q(A) and brought up to date once, the bound is close below its fixed
+    point.
+    """
     model, data, anchors = _model(likelihood, torch.arange(0, N, 2))
     whole, _, _ = _model(likelihood, torch.arange(N))
     with torch.no_grad():
         draws = _draws(model)
-        found, limit = anchored_elbo(model, data, anchors, draws), elbo(whole, data, draws, n_sweeps=50).judged
-    assert float(limit) - 0.02 * abs(float(limit)) < float(found) < float(limit) + 1e-3 * abs(float(limit))
+        found, limit = (
+            anchored_elbo(model, data, anchors, draws),
+            elbo(whole, data, draws, n_sweeps=50).judged,
+        )
+    assert (
+        float(limit) - 0.02 * abs(float(limit))
+        < float(found)
+        < float(limit) + 1e-3 * abs(float(limit))
+    )
 
 
 def test_few_columns_at_a_time_change_the_groups_and_little_else(monkeypatch):
@@ -87,14 +108,20 @@ def test_the_posterior_of_all_rows_is_sharper_than_that_of_the_anchors():
     settings = {"n_frequencies": H, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
     every = weights_posterior(model, data, **settings, anchors=anchors)[0].draws[0]
     few = LatentVariableModel(
-        GaussianLatents(model.latents.mean[anchors.index].detach(), model.latents.log_std[anchors.index].detach()),
+        GaussianLatents(
+            model.latents.mean[anchors.index].detach(),
+            model.latents.log_std[anchors.index].detach(),
+        ),
         model.views,
     )
     some = weights_posterior(few, anchors.data, **settings)[0].draws[0]
     size = every.covariance.shape[0]
     assert size == some.covariance.shape[0]
     assert bool(
-        (every.covariance.diagonal(dim1=1, dim2=2).sum(1) < some.covariance.diagonal(dim1=1, dim2=2).sum(1)).all()
+        (
+            every.covariance.diagonal(dim1=1, dim2=2).sum(1)
+            < some.covariance.diagonal(dim1=1, dim2=2).sum(1)
+        ).all()
     )
 
 
@@ -110,5 +137,7 @@ def test_a_bound_without_gradient_is_taken_a_few_columns_at_a_time(monkeypatch):
         assert torch.allclose(update.pull[:, order], same.pull[:, like])
         assert torch.allclose(update.intercept[order], same.intercept[like])
         monkeypatch.setattr(module, "DENSE", N)
-        alone = elbo(model, data, _draws(model))  # every column by itself, with a covariance of its own
+        alone = elbo(
+            model, data, _draws(model)
+        )  # every column by itself, with a covariance of its own
     assert float(alone.total) >= float(whole.total) - 1e-6

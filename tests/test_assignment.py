@@ -51,7 +51,9 @@ def test_gains_are_differences_of_the_evidence(d, n_points):
         others = taken(current, [i for i in range(n_points) if i != left_out])
         without = view_evidence(x, others, NOISE, blocks)
         for c in range(3):
-            value = view_evidence(x, joined(others, taken(candidates, [c])), NOISE, blocks) - without
+            value = (
+                view_evidence(x, joined(others, taken(candidates, [c])), NOISE, blocks) - without
+            )
             torch.testing.assert_close(gains[c, left_out], value, rtol=1e-9, atol=1e-8)
 
 
@@ -66,7 +68,9 @@ def test_a_point_put_back_in_its_own_place_changes_nothing():
 
 
 def test_they_are_the_gradient_of_the_expected_evidence_in_q():
-    """Two points, three components with one frequency each: the expectation is a sum over nine assignments."""
+    """Two points, three components with one frequency each: the expectation is a sum over nine
+    assignments.
+    """
     x, Y = rows(2)
     blocks, book = (Block.of(Y),), points(3, 2, 5)
     book = Frequencies(book.first, None, torch.full((3,), math.sqrt(0.5), dtype=torch.float64))
@@ -81,16 +85,22 @@ def test_they_are_the_gradient_of_the_expected_evidence_in_q():
         local += float((phi[0, a] * phi[1, b]).detach()) * gains.T
     # up to a number for each point, which the simplex does not see
     for i in range(2):
-        torch.testing.assert_close(local[i] - local[i].mean(), gradient[i] - gradient[i].mean(), rtol=1e-9, atol=1e-8)
+        torch.testing.assert_close(
+            local[i] - local[i].mean(), gradient[i] - gradient[i].mean(), rtol=1e-9, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
-    """With one precision for all columns of a group, q(A)'s bound given the sites is a Gaussian evidence."""
+    """With one precision for all columns of a group, q(A)'s bound given the sites is a Gaussian
+    evidence.
+    """
     x, Y = rows(d)
     likelihood = Bernoulli()
     y = (Y > 0).double()
-    sites = Sites(likelihood, y, torch.ones_like(y), torch.zeros(30, dtype=torch.float64), n_groups=2)
+    sites = Sites(
+        likelihood, y, torch.ones_like(y), torch.zeros(30, dtype=torch.float64), n_groups=2
+    )
     source = torch.Generator().manual_seed(2)
     weight = 0.1 + torch.rand(30, 2, generator=source, dtype=torch.float64)
     sites.precision.copy_(weight[:, sites.group_of])

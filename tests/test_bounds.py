@@ -9,7 +9,12 @@ import torch
 
 from bochner import random
 from bochner.errors import InputError
-from bochner.features.bounds import error_allowed, frequencies_needed, published_bound, sharper_bound
+from bochner.features.bounds import (
+    error_allowed,
+    frequencies_needed,
+    published_bound,
+    sharper_bound,
+)
 from bochner.features.fourier import fourier_features
 from bochner.kernels.stationary import RBF
 
@@ -21,7 +26,9 @@ def test_published_formula_in_the_papers_letters():
     n, length, c, q, norm, eps = 10, 80_000, 0.5, 2, 5.0, 0.1
     exponent = -3 * eps**2 * length / (2 * n * c * (6 * norm + 3 * n * c * math.sqrt(q) + 8 * eps))
     assert 0.01 < n * math.exp(exponent) < 1
-    assert published_bound(eps, **SETTING) == pytest.approx(n * math.exp(exponent), rel=1e-12, abs=0)
+    assert published_bound(eps, **SETTING) == pytest.approx(
+        n * math.exp(exponent), rel=1e-12, abs=0
+    )
 
 
 def test_sharper_formula_is_matrix_bernstein():
@@ -80,9 +87,13 @@ def test_the_frequencies_needed_keep_their_promise():
     with torch.no_grad():
         K = kernel(x)
         norm = float(torch.linalg.matrix_norm(K, 2))
-        needed = frequencies_needed(0.3 * norm, probability=0.1, n_rows=8, weights=[1.0], spectral_norm=norm)
+        needed = frequencies_needed(
+            0.3 * norm, probability=0.1, n_rows=8, weights=[1.0], spectral_norm=norm
+        )
         for s in range(100):
-            f = fourier_features(x, kernel.frequencies(kernel.noise(needed, 2, random.generator(s, "w"), "iid")))
+            f = fourier_features(
+                x, kernel.frequencies(kernel.noise(needed, 2, random.generator(s, "w"), "iid"))
+            )
             errors.append(float(torch.linalg.matrix_norm(f.T @ f - K, 2)))
     assert sum(e >= 0.3 * norm for e in errors) <= 20
     assert max(errors) > 0.03 * norm, "not vacuous by orders of magnitude"
@@ -91,7 +102,9 @@ def test_the_frequencies_needed_keep_their_promise():
 def test_a_probability_is_inside_zero_and_one():
     for probability in (0.0, 1.0, math.nan):
         with pytest.raises(InputError, match=r"probability must lie inside \(0, 1\), got"):
-            frequencies_needed(0.1, probability=probability, n_rows=8, weights=[1.0], spectral_norm=1.0)
+            frequencies_needed(
+                0.1, probability=probability, n_rows=8, weights=[1.0], spectral_norm=1.0
+            )
 
 
 def test_the_bounds_are_public():

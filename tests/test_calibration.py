@@ -1,4 +1,6 @@
-"""Calibration: the report on constructed ranks, then models of every likelihood on rows drawn from themselves."""
+"""Calibration: the report on constructed ranks, then models of every likelihood on rows drawn from
+themselves.
+"""
 
 import json
 import warnings
@@ -19,7 +21,8 @@ N, M = 120, 8
 VIEWS = {"a": slice(0, 4), "b": slice(4, M)}
 
 
-# -- the report ------------------------------------------------------------------------------------------------
+# -- the report
+# ---------------------------------------------------------------------------
 
 
 def report(pit, n_columns=4):
@@ -38,7 +41,9 @@ def test_uniform_ranks_are_calibrated_and_shares_are_shares():
     assert view.pit.shape == (N_BINS,)
     for level, share in view.coverage.items():
         # rows are independent here and so are entries: the binomial error
-        assert view.coverage_se[level] == pytest.approx(np.sqrt(share * (1 - share) / 4000), rel=0.1)
+        assert view.coverage_se[level] == pytest.approx(
+            np.sqrt(share * (1 - share) / 4000), rel=0.1
+        )
         assert abs(share - level) < 4 * view.coverage_se[level]
     assert (view.n_entries, view.n_rows) == (4000, 1000)
 
@@ -46,12 +51,23 @@ def test_uniform_ranks_are_calibrated_and_shares_are_shares():
 @pytest.mark.parametrize(
     ("warp", "text"),
     [
-        (lambda u: 0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** 0.5, "hold 25 ± 1 %: too narrow."),
-        (lambda u: 0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** 2.0, "hold 71 ± 1 %: too wide."),
-        (lambda u: u**2, "at 33 ± 0 % of its predictive distribution on average: predictions too high."),
+        (
+            lambda u: 0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** 0.5,
+            "hold 25 ± 1 %: too narrow.",
+        ),
+        (
+            lambda u: 0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** 2.0,
+            "hold 71 ± 1 %: too wide.",
+        ),
+        (
+            lambda u: u**2,
+            "at 33 ± 0 % of its predictive distribution on average: predictions too high.",
+        ),
         (np.sqrt, "at 66 ± 0 % of its predictive distribution on average: predictions too low."),
         (
-            lambda u: np.where(u < 0.1, u / 4, np.where(u > 0.9, 1 - (1 - u) / 4, 0.5 + (u - 0.5) * 0.6)),
+            lambda u: np.where(
+                u < 0.1, u / 4, np.where(u > 0.9, 1 - (1 - u) / 4, 0.5 + (u - 0.5) * 0.6)
+            ),
             "heavier tails",
         ),
     ],
@@ -72,13 +88,17 @@ def test_columns_that_differ_are_said_where_their_mean_is_right():
 
 def test_the_error_of_a_mean_counts_rows_not_entries():
     source = np.random.default_rng(0)
-    means = [mean_of_rows(np.repeat(source.random(50), 20), np.repeat(np.arange(50), 20)) for _ in range(400)]
+    means = [
+        mean_of_rows(np.repeat(source.random(50), 20), np.repeat(np.arange(50), 20))
+        for _ in range(400)
+    ]
     z = [(mean - 0.5) / error for mean, error in means]
     assert np.std(z) == pytest.approx(1.0, abs=0.12)
     assert mean_of_rows(np.array([1.0, 0.0]), np.array([3, 3])) == (0.5, np.inf)
 
 
-# -- hiding ----------------------------------------------------------------------------------------------------
+# -- hiding
+# ---------------------------------------------------------------------------
 
 
 def test_a_row_keeps_an_entry_and_nothing_is_hidden_twice():
@@ -90,18 +110,29 @@ def test_a_row_keeps_an_entry_and_nothing_is_hidden_twice():
     assert (~hidden & ~np.isnan(X)).any(axis=1).all()
     assert not hidden[np.isnan(X)].any()
     wide, all_of_it = np.zeros((50, 17)), {"x": np.arange(17)}
-    assert len(np.unique(hide_some(wide, all_of_it, "entries", 0.5, np.random.default_rng(1), 3), axis=0)) == 3
+    assert (
+        len(
+            np.unique(
+                hide_some(wide, all_of_it, "entries", 0.5, np.random.default_rng(1), 3), axis=0
+            )
+        )
+        == 3
+    )
     views = hide_some(X, columns, "view", 0.1, np.random.default_rng(1))
     assert not views[:50].any()
     assert (views[50:].sum(axis=1) == 2).all()
     assert 50 < views[50:, 0].sum() < 100
-    assert (hide_some(X, columns, "b", 0.1, np.random.default_rng(1))[50:] == [False, False, True, True]).all()
+    assert (
+        hide_some(X, columns, "b", 0.1, np.random.default_rng(1))[50:] == [False, False, True, True]
+    ).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_few_columns_or_rows_have_entries_to_hide_as_well(seed):
     columns = {"x": np.arange(4)}
-    many = hide_some(np.zeros((2000, 4)), columns, "entries", 0.1, np.random.default_rng(seed), n_patterns=4)
+    many = hide_some(
+        np.zeros((2000, 4)), columns, "entries", 0.1, np.random.default_rng(seed), n_patterns=4
+    )
     np.testing.assert_allclose(many.mean(axis=0), 0.1, atol=0.03)
     few = hide_some(np.zeros((2, 4)), columns, "entries", 1e-9, np.random.default_rng(seed))
     assert (few.sum(axis=1) == 1).all()
@@ -110,17 +141,29 @@ def test_a_few_columns_or_rows_have_entries_to_hide_as_well(seed):
 @pytest.mark.parametrize(
     ("hide", "fraction", "text"),
     [
-        ("everything", 0.1, r"Expected hide= 'entries', 'view' or one of \['a'\], got 'everything'. Correct it."),
+        (
+            "everything",
+            0.1,
+            r"Expected hide= 'entries', 'view' or one of \['a'\], got 'everything'. Correct it.",
+        ),
         ("entries", 1.5, r"Expected fraction between 0 and 1, got 1.5. Give a share such as 0.1."),
-        ("view", 0.1, r"Expected rows with several entries \(hide='view': views\), got rows of which nothing can"),
+        (
+            "view",
+            0.1,
+            r"Expected rows with several entries \(hide='view': views\), got rows of which nothing "
+            r"can",
+        ),
     ],
 )
 def test_what_cannot_be_hidden_is_said(hide, fraction, text):
     with pytest.raises(InputError, match=text):
-        hide_some(np.zeros((3, 2)), {"a": np.array([0, 1])}, hide, fraction, np.random.default_rng(0))
+        hide_some(
+            np.zeros((3, 2)), {"a": np.array([0, 1])}, hide, fraction, np.random.default_rng(0)
+        )
 
 
-# -- models ----------------------------------------------------------------------------------------------------
+# -- models
+# ---------------------------------------------------------------------------
 
 
 def smooth(source, n=N, m=M, dim=2):
@@ -147,7 +190,14 @@ def data(kind, n=N, m=M):
 def fit(X, kind="gaussian", **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        common = {"views": VIEWS, "n_mixtures": 1, "n_frequencies": 8, "max_iter": 40, "init": "pca", "random_state": 0}
+        common = {
+            "views": VIEWS,
+            "n_mixtures": 1,
+            "n_frequencies": 8,
+            "max_iter": 40,
+            "init": "pca",
+            "random_state": 0,
+        }
         return bo.NGMVLVM(likelihood=kind, **{**common, **settings}).fit(X)
 
 
@@ -160,12 +210,17 @@ def fitted(request):
 def test_on_rows_of_the_model_itself_intervals_hold_what_they_say(fitted, hide):
     _, model = fitted
     n = 400 if hide == "entries" else 250
-    found = bo.calibration(model, model.sample(n, random_state=1), hide=hide, fraction=0.2, n_draws=99, random_state=0)
+    found = bo.calibration(
+        model, model.sample(n, random_state=1), hide=hide, fraction=0.2, n_draws=99, random_state=0
+    )
     assert set(found.views) == {"a", "b"}
     for view in found.views.values():
         for level, share in view.coverage.items():
-            # placement is a Laplace approximation, completion of views an empirical one: each may cost a little
-            assert abs(share - level) < 4 * view.coverage_se[level] + (0.01 if hide == "entries" else 0.03)
+            # placement is a Laplace approximation, completion of views an empirical one: each may
+            # cost a little
+            assert abs(share - level) < 4 * view.coverage_se[level] + (
+                0.01 if hide == "entries" else 0.03
+            )
         assert abs(view.pit_mean - 0.5) < 4 * view.pit_mean_se + 0.01
         assert np.isfinite(view.log_likelihood)
 
@@ -182,7 +237,8 @@ def test_deviations_agree_with_the_draws(fitted):
         return
     mean, std = (array[missing] for array in model.impute(X, return_std=True))
     z = (draws.mean(axis=0) - mean) / (std / np.sqrt(n))
-    # 1 of the draws' own noise, and a twentieth of a deviation because means average over few places
+    # 1 of the draws' own noise, and a twentieth of a deviation because means average over few
+    # places
     assert np.sqrt(np.mean(z**2)) < np.sqrt(1.2**2 + n * 0.05**2)
     # of single entries, because counts have tails that 400 draws do not fill
     assert np.median(draws.var(axis=0) / std**2) == pytest.approx(1.0, abs=0.15)
@@ -193,7 +249,11 @@ def test_densities_of_all_values_sum_to_one(fitted):
     X = data(kind)[:3]
     shown = X.copy()
     shown[:, 2:] = np.nan
-    values = np.unique(X) if kind == "categorical" else np.arange({"bernoulli": 2, "binomial": 6}.get(kind, 400))
+    values = (
+        np.unique(X)
+        if kind == "categorical"
+        else np.arange({"bernoulli": 2, "binomial": 6}.get(kind, 400))
+    )
     step = 1.0
     if kind == "gaussian":
         values, step = np.linspace(-12, 12, 2001), 24 / 2000
@@ -203,8 +263,13 @@ def test_densities_of_all_values_sum_to_one(fitted):
     for value in values:
         truth = [torch.full_like(y, float(value)) for y in rows]
         total = total + step * entry_log_density(model._fit.posterior, latents, truth).exp()
-    known = [0 if kind == "categorical" and len(np.unique(data(kind)[:, j])) < len(values) else 1 for j in range(M)]
-    torch.testing.assert_close(total[:, np.array(known) == 1], torch.ones(3, sum(known)).double(), rtol=2e-3, atol=0.0)
+    known = [
+        0 if kind == "categorical" and len(np.unique(data(kind)[:, j])) < len(values) else 1
+        for j in range(M)
+    ]
+    torch.testing.assert_close(
+        total[:, np.array(known) == 1], torch.ones(3, sum(known)).double(), rtol=2e-3, atol=0.0
+    )
 
 
 def test_the_density_is_in_the_units_of_the_data():
@@ -212,7 +277,9 @@ def test_the_density_is_in_the_units_of_the_data():
     few = {"n_draws": 20, "random_state": 0}
     one, other = (bo.calibration(fit(c * X), c * X, **few).views["a"] for c in (1.0, 10.0))
     assert other.log_likelihood == pytest.approx(one.log_likelihood - np.log(10.0), abs=0.02)
-    np.testing.assert_allclose(list(other.coverage.values()), list(one.coverage.values()), atol=0.02)
+    np.testing.assert_allclose(
+        list(other.coverage.values()), list(one.coverage.values()), atol=0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,11 +306,16 @@ def test_absent_views_are_predicted_with_intervals_that_hold():
     f = smooth(source, n=500, m=12)
     X = f + 0.3 * source.normal(size=f.shape)
     X[:60, :4] = np.nan  # absent at fit as well
-    model = fit(X[:300], views={"a": slice(0, 4), "b": slice(4, 8), "c": slice(8, 12)}, max_iter=150)
+    model = fit(
+        X[:300], views={"a": slice(0, 4), "b": slice(4, 8), "c": slice(8, 12)}, max_iter=150
+    )
     found = bo.calibration(model, X[300:], hide="view", n_draws=99, random_state=0)
     assert "whole views: a of " in str(found)
     for view in found.views.values():
-        assert all(abs(s - level) < 4 * view.coverage_se[level] + 0.04 for level, s in view.coverage.items())
+        assert all(
+            abs(s - level) < 4 * view.coverage_se[level] + 0.04
+            for level, s in view.coverage.items()
+        )
 
 
 def test_the_report_is_repeatable_and_travels_as_json():
@@ -255,6 +327,8 @@ def test_the_report_is_repeatable_and_travels_as_json():
     assert json.loads(json.dumps(plain)) == json.loads(json.dumps(again.to_json()))
     assert set(plain["views"]["a"]["coverage"]) == {"0.5", "0.8", "0.95"}
     assert plain["calibrated"] is found.calibrated
-    assert f"Calibration on {plain['hidden']}: share of the truth in central intervals" in str(found)
+    assert f"Calibration on {plain['hidden']}: share of the truth in central intervals" in str(
+        found
+    )
     with pytest.raises(InputError, match=r"Expected n_draws of at least 2, got 1. Ask for 200."):
         bo.calibration(model, X, n_draws=1)

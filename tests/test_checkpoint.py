@@ -16,7 +16,13 @@ from bochner.inference import files, race
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-SETTINGS = {"n_frequencies": 6, "n_mixtures": 1, "max_iter": 24, "init": ["pca", "random"], "random_state": 3}
+SETTINGS = {
+    "n_frequencies": 6,
+    "n_mixtures": 1,
+    "max_iter": 24,
+    "init": ["pca", "random"],
+    "random_state": 3,
+}
 
 
 def _data(n: int = 30, m: int = 6, seed: int = 0):
@@ -26,7 +32,9 @@ def _data(n: int = 30, m: int = 6, seed: int = 0):
 
 
 def _interrupt_at(monkeypatch, step: int):
-    """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to undo it."""
+    """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to
+    undo it.
+    """
     original = race.draw
 
     def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
@@ -65,7 +73,11 @@ def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(tmp_path, mon
 
 
 def test_blocks_are_continued_too(tmp_path, monkeypatch):
-    path, X, settings = tmp_path / "fit.ckpt", _data(), {**SETTINGS, "n_mixtures": 3, "max_iter": 34}
+    path, X, settings = (
+        tmp_path / "fit.ckpt",
+        _data(),
+        {**SETTINGS, "n_mixtures": 3, "max_iter": 34},
+    )
     whole = SRFLVM(**settings).fit(X)
     undo = _interrupt_at(monkeypatch, 25)
     with pytest.warns(UserWarning, match="Interrupted"):
@@ -73,12 +85,16 @@ def test_blocks_are_continued_too(tmp_path, monkeypatch):
     undo()
     continued = SRFLVM(**settings, checkpoint=path).fit(X)
     np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
-    np.testing.assert_array_equal(continued.kernels_["x"]["proportions"], whole.kernels_["x"]["proportions"])
+    np.testing.assert_array_equal(
+        continued.kernels_["x"]["proportions"], whole.kernels_["x"]["proportions"]
+    )
     assert len(whole.block_history_["step"]) == 3
     np.testing.assert_array_equal(continued.block_history_["alpha"], whole.block_history_["alpha"])
 
 
-def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothing(tmp_path, monkeypatch):
+def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothing(
+    tmp_path, monkeypatch
+):
     path, X, written = tmp_path / "fit.ckpt", _data(), []
     plain = NGMVLVM(**SETTINGS).fit(X)
     original = checkpoint_module.Checkpoint.maybe
@@ -142,7 +158,9 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path, monkeypatch
     _interrupted(path, monkeypatch)
     change, settings = OTHERS[what]
     model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
-    with pytest.raises(InputError, match=r"fit.ckpt, which belongs to other data or settings\. Delete it or name"):
+    with pytest.raises(
+        InputError, match=r"fit.ckpt, which belongs to other data or settings\. Delete it or name"
+    ):
         model.fit(change(_data()))
     assert path.exists()  # refusing is not deleting
 
@@ -156,7 +174,9 @@ def test_a_checkpoint_of_another_kernel_is_refused(tmp_path, monkeypatch):
 
 def test_the_same_numbers_with_holes_elsewhere_are_other_data(tmp_path, monkeypatch):
     path, X = tmp_path / "fit.ckpt", _data()
-    X[:, 3:] = X[0, 3:]  # the second view is the same in every row: only the mask tells the two apart
+    X[:, 3:] = X[
+        0, 3:
+    ]  # the second view is the same in every row: only the mask tells the two apart
     first, second = X.copy(), X.copy()
     first[4, 3:], second[9, 3:] = np.nan, np.nan
     views = {"a": slice(0, 3), "b": slice(3, 6)}
@@ -175,14 +195,18 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, monkeypatch):
     whole = path.read_bytes()
     for length in (0, 5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ModelFileError, match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short"):
+        with pytest.raises(
+            ModelFileError, match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short"
+        ):
             NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 
 
 def test_a_model_is_no_checkpoint(tmp_path):
     path = tmp_path / "model"
     NGMVLVM(**SETTINGS).fit(_data()).save(path)
-    with pytest.raises(ModelFileError, match="Expected a bochner checkpoint file, got a model file"):
+    with pytest.raises(
+        ModelFileError, match="Expected a bochner checkpoint file, got a model file"
+    ):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 
 
@@ -194,7 +218,9 @@ def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, monkeypatch):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     header["schema"] += 1
     save_file(tensors, path, metadata={"bochner": json.dumps(header)})
-    with pytest.raises(ModelFileError, match=r"schema 1 or older, got schema 2 in fit\.ckpt.*pgrade"):
+    with pytest.raises(
+        ModelFileError, match=r"schema 1 or older, got schema 2 in fit\.ckpt.*pgrade"
+    ):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 
 
@@ -211,7 +237,9 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch, functi
 
     with monkeypatch.context() as patch:
         patch.setattr(files if function == "save_file" else os, function, crash)
-        with pytest.raises(InputError, match=r"Expected a place to write to, got .*No space left on device"):
+        with pytest.raises(
+            InputError, match=r"Expected a place to write to, got .*No space left on device"
+        ):
             files.write(path, {"a": torch.zeros(3)}, {"kind": "checkpoint", "schema": 1})
     tensors, _ = files.read(path, "checkpoint", 1)
     assert torch.equal(tensors["a"], torch.ones(3))
@@ -221,6 +249,8 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch, functi
 def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatch):
     path = tmp_path / "nowhere" / "fit.ckpt"
     undo = _interrupt_at(monkeypatch, 0)
-    with pytest.raises(InputError, match=r"Expected a place to write to, got .*nowhere.*Choose another path"):
+    with pytest.raises(
+        InputError, match=r"Expected a place to write to, got .*nowhere.*Choose another path"
+    ):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
     undo()

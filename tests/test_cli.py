@@ -17,7 +17,16 @@ from bochner.cli.align import read_rows
 from bochner.cli.data import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 
-SMALL = ["--set", "n_components=1", "--set", "n_frequencies=8", "--set", "n_init=1", "--set", "max_iter=12"]
+SMALL = [
+    "--set",
+    "n_components=1",
+    "--set",
+    "n_frequencies=8",
+    "--set",
+    "n_init=1",
+    "--set",
+    "max_iter=12",
+]
 GENES, PROTEINS = ["g0", "g1", "g2", "g3"], ["cd3", "cd4"]
 
 
@@ -46,7 +55,10 @@ def write(path, columns, rows, matrix, key="cell"):
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([key, *columns])
-        writer.writerows([row, *("" if np.isnan(v) else v for v in own)] for row, own in zip(rows, matrix, strict=True))
+        writer.writerows(
+            [row, *("" if np.isnan(v) else v for v in own)]
+            for row, own in zip(rows, matrix, strict=True)
+        )
     return path
 
 
@@ -83,21 +95,35 @@ def fitted(tmp_path_factory, folder):
     return out, replied("fit", folder, "--out", out, "--index", "cell", "--seed", 1, *SMALL)
 
 
-# -- what works ------------------------------------------------------------------------------------------------
+# -- what works
+# ------------------------------------------------------------------------------------------------
 
 
 def test_fit_writes_model_embedding_and_pictures(fitted, rows):
     out, reply = fitted
     assert {"model", "elbo", "elbo_se", "n_iter", "converged", "seconds", "files"} <= set(reply)
-    assert (reply["model"], reply["n_iter"], reply["converged"], reply["seed"]) == ("ng-mvlvm", 12, False, 1)
-    assert {path.name for path in out.iterdir()} == {"model.bochner", "embedding.csv", "bound.png", "latent.png"}
+    assert (reply["model"], reply["n_iter"], reply["converged"], reply["seed"]) == (
+        "ng-mvlvm",
+        12,
+        False,
+        1,
+    )
+    assert {path.name for path in out.iterdir()} == {
+        "model.bochner",
+        "embedding.csv",
+        "bound.png",
+        "latent.png",
+    }
     table = cells(out / "embedding.csv")
     assert table[0] == ["cell", "z0", "z0_std"]
     assert [row[0] for row in table[1:]] == rows
     model = bo.load(out / "model.bochner")
     np.testing.assert_array_equal([float(row[1]) for row in table[1:]], model.embedding_[:, 0])
     assert list(model.feature_names_in_) == [*GENES, *PROTEINS]
-    assert {view: own.tolist() for view, own in model._columns.items()} == {"genes": [0, 1, 2, 3], "proteins": [4, 5]}
+    assert {view: own.tolist() for view, own in model._columns.items()} == {
+        "genes": [0, 1, 2, 3],
+        "proteins": [4, 5],
+    }
     assert model.get_params()["checkpoint"] is None
 
 
@@ -108,7 +134,9 @@ def test_transform_gives_what_the_estimator_gives(fitted, folder, tmp_path, matr
     arrays = np.load(tmp_path / "z.npz")
     np.testing.assert_array_equal(arrays["mean"], bo.load(out / "model.bochner").embedding_)
     assert arrays["row_names"].tolist() == [f"r{i}" for i in range(24)]
-    replied("transform", out / "model.bochner", folder, "--out", tmp_path / "z.npy", "--index", "cell")
+    replied(
+        "transform", out / "model.bochner", folder, "--out", tmp_path / "z.npy", "--index", "cell"
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy")[:, :1], arrays["mean"])
 
 
@@ -171,17 +199,23 @@ def test_rows_reach_the_model_from_any_kind_of_file(fitted, tmp_path, matrix, ro
     replied("transform", fitted[0], path, "--out", tmp_path / "z.npy")
     expected = np.hstack([np.full((24, 4), np.nan), matrix[:, 4:]])
     found = np.load(tmp_path / "z.npy")
-    np.testing.assert_array_equal(found[:, 0], bo.load(fitted[0] / "model.bochner").transform(expected)[:, 0])
+    np.testing.assert_array_equal(
+        found[:, 0], bo.load(fitted[0] / "model.bochner").transform(expected)[:, 0]
+    )
 
 
 def test_calibrate_says_whether_intervals_hold(fitted, folder, tmp_path, matrix):
     out, _ = fitted
     picture = tmp_path / "c.png"
-    reply = replied("calibrate", out, folder, "--index", "cell", "--hide", "view", "--seed", 3, "--out", picture)
+    reply = replied(
+        "calibrate", out, folder, "--index", "cell", "--hide", "view", "--seed", 3, "--out", picture
+    )
     model = bo.load(out / "model.bochner")
     X = read_rows(model, folder, "cell").X
     expected = bo.calibration(model, X, hide="view", random_state=3).to_json()
-    assert reply == json.loads(json.dumps({**expected, "file": str(picture)}).replace("NaN", "null"))
+    assert reply == json.loads(
+        json.dumps({**expected, "file": str(picture)}).replace("NaN", "null")
+    )
     assert picture.read_bytes()[:4] == b"\x89PNG"
     shown = run("calibrate", out, folder, "--index", "cell", "--fraction", "0.3")
     assert shown.exit_code == 0
@@ -192,9 +226,15 @@ def test_calibrate_says_whether_intervals_hold(fitted, folder, tmp_path, matrix)
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--hide", "rna"), "Expected hide= 'entries', 'view' or one of ['genes', 'proteins'], got 'rna'"),
+        (
+            ("--hide", "rna"),
+            "Expected hide= 'entries', 'view' or one of ['genes', 'proteins'], got 'rna'",
+        ),
         (("--fraction", "2"), "Expected fraction between 0 and 1, got 2.0"),
-        (("--out", "c.pdf"), "Expected an output file .png, got c.pdf with extension '.pdf'. Rename it."),
+        (
+            ("--out", "c.pdf"),
+            "Expected an output file .png, got c.pdf with extension '.pdf'. Rename it.",
+        ),
     ],
 )
 def test_what_calibrate_cannot_do_is_bad_input(fitted, folder, options, text):
@@ -203,7 +243,12 @@ def test_what_calibrate_cannot_do_is_bad_input(fitted, folder, options, text):
 
 def test_info_of_a_model_and_of_data(fitted, folder):
     model = replied("info", fitted[0])
-    assert (model["model"], model["rows"], model["columns"], model["n_components"]) == ("NGMVLVM", 24, 6, 1)
+    assert (model["model"], model["rows"], model["columns"], model["n_components"]) == (
+        "NGMVLVM",
+        24,
+        6,
+        1,
+    )
     assert model["views"]["proteins"]["columns"] == 2
     assert model["collapse"]["advice"]
     assert model["parameters"]["max_iter"] == 12
@@ -216,13 +261,35 @@ def test_info_of_a_model_and_of_data(fitted, folder):
 
 def test_fit_reads_views_models_and_settings(tmp_path, matrix):
     np.save(tmp_path / "X.npy", matrix)
-    arguments = ["--view", "a=0:4", "--view", "b=4,5", "--likelihood", "a=gaussian", *SMALL, "--set", "kernel=rbf"]
-    done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", "--model", "random-feature-lvm", *arguments)
+    arguments = [
+        "--view",
+        "a=0:4",
+        "--view",
+        "b=4,5",
+        "--likelihood",
+        "a=gaussian",
+        *SMALL,
+        "--set",
+        "kernel=rbf",
+    ]
+    done = run(
+        "fit",
+        tmp_path / "X.npy",
+        "--out",
+        tmp_path / "o",
+        "--model",
+        "random-feature-lvm",
+        *arguments,
+    )
     assert done.exit_code == 0, done.stderr
     assert "Warning: Training stopped after 12 steps" in done.stderr
     assert "random-feature-lvm" in done.stdout
     model = bo.load(tmp_path / "o" / "model.bochner")
-    assert (type(model).__name__, model.kernel, list(model._columns)) == ("RandomFeatureLVM", "rbf", ["a", "b"])
+    assert (type(model).__name__, model.kernel, list(model._columns)) == (
+        "RandomFeatureLVM",
+        "rbf",
+        ["a", "b"],
+    )
 
 
 def test_the_demo_takes_its_options(tmp_path, monkeypatch):
@@ -260,7 +327,8 @@ def test_parsing():
         parse_by_view(["gaussian", "a=gaussian"], "--likelihood")
 
 
-# -- what is refused -------------------------------------------------------------------------------------------
+# -- what is refused
+# -------------------------------------------------------------------------------------------
 
 BAD_TEXT = {
     "a,b\n1,2\n3,inf\n4,5\n": r"inf in view 'x', row 1, column 1 \('b'\)",
@@ -335,9 +403,15 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
     good = (fitted[0] / "model.bochner").read_bytes()
     out = ["--out", tmp_path / "z.csv"]
     assert "no file at" in refused("transform", tmp_path / "none.bochner", folder, *out)
-    for name, content in {"cut": good[: len(good) // 2], "text": b"not a model", "empty": b""}.items():
+    for name, content in {
+        "cut": good[: len(good) // 2],
+        "text": b"not a model",
+        "empty": b"",
+    }.items():
         (tmp_path / name).write_bytes(content)
-        assert f"got {name}, which is not one or is cut short" in refused("impute", tmp_path / name, folder, *out)
+        assert f"got {name}, which is not one or is cut short" in refused(
+            "impute", tmp_path / name, folder, *out
+        )
         assert "is cut short" in refused("info", tmp_path / name)
     from bochner.inference import files
 
@@ -366,11 +440,15 @@ def test_rows_with_other_columns_are_refused(fitted, tmp_path, matrix, rows, nam
 def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
     out = ["--out", tmp_path / "z.csv"]
     np.save(tmp_path / "five.npy", matrix[:, :5])
-    assert "6 columns, as at the fit, got 5" in refused("transform", fitted[0], tmp_path / "five.npy", *out)
+    assert "6 columns, as at the fit, got 5" in refused(
+        "transform", fitted[0], tmp_path / "five.npy", *out
+    )
     np.savez(tmp_path / "views.npz", genes=matrix[:, :4], lipids=matrix[:, 4:])
     assert "got a view 'lipids'" in refused("transform", fitted[0], tmp_path / "views.npz", *out)
     np.savez(tmp_path / "width.npz", genes=matrix[:, :3], proteins=matrix[:, 4:])
-    assert "4 columns in view 'genes', got 3" in refused("transform", fitted[0], tmp_path / "width.npz", *out)
+    assert "4 columns in view 'genes', got 3" in refused(
+        "transform", fitted[0], tmp_path / "width.npz", *out
+    )
     folder = tmp_path / "swapped"
     folder.mkdir()
     write(folder / "proteins.csv", ["cd4", "cd3"], ["r"], matrix[:1, 4:])
@@ -383,7 +461,11 @@ def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
 
 
 def test_outputs_that_cannot_be_written_are_refused_first(fitted, folder, tmp_path):
-    for name, text in {"z.txt": "extension '.txt'", "z": "without extension", "no/z.csv": "an existing folder"}.items():
+    for name, text in {
+        "z.txt": "extension '.txt'",
+        "z": "without extension",
+        "no/z.csv": "an existing folder",
+    }.items():
         assert text in refused("transform", fitted[0], folder, "--out", tmp_path / name)
     same = tmp_path / "z.csv"
     assert "two files" in refused("impute", fitted[0], folder, "--out", same, "--std", same)
@@ -396,7 +478,8 @@ def test_warnings_are_lines(tmp_path, matrix):
     done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *SMALL)
     lines = [line for line in done.stderr.splitlines() if "Constant columns are kept" in line]
     assert lines == [
-        "Warning: Constant columns are kept, they tell nothing about the rows: column 2 of view 'x'.",
+        "Warning: Constant columns are kept, they tell nothing about the rows: column 2 of view "
+        "'x'.",
     ]
 
 
@@ -418,11 +501,14 @@ def test_a_fault_of_ours_is_called_one(monkeypatch, fitted):
     assert done.exit_code == 1
     assert "Traceback" in done.stderr
     assert "a fault of bochner" in done.stderr
-    monkeypatch.setattr(info, "describe", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(
+        info, "describe", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     assert run("info", fitted[0]).exit_code == 130
 
 
-# -- the process -----------------------------------------------------------------------------------------------
+# -- the process
+# -----------------------------------------------------------------------------------------------
 
 # SIGTERM at the end of a known step: where a real one lands is a matter of luck.
 KILLED = """
@@ -454,10 +540,16 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
     assert reply["interrupted"] is True
     assert "To continue: bochner fit" in killed.stderr
     assert killed.stderr.rstrip().endswith("--resume")
-    assert {"checkpoint.ckpt", "seed.json", "model.bochner"} <= {path.name for path in (tmp_path / "killed").iterdir()}
+    assert {"checkpoint.ckpt", "seed.json", "model.bochner"} <= {
+        path.name for path in (tmp_path / "killed").iterdir()
+    }
 
-    assert "add --resume to continue it, or --force to start anew" in refused(*fit, tmp_path / "killed")
-    assert "belongs to other data or settings" in refused(*fit, tmp_path / "killed", "--resume", "--set", "tol=0.5")
+    assert "add --resume to continue it, or --force to start anew" in refused(
+        *fit, tmp_path / "killed"
+    )
+    assert "belongs to other data or settings" in refused(
+        *fit, tmp_path / "killed", "--resume", "--set", "tol=0.5"
+    )
     # The seed was not given: the run to continue knows it.
     replied(*fit, tmp_path / "killed", "--resume")
     replied(*fit, tmp_path / "whole", "--seed", reply["seed"])
@@ -467,7 +559,9 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
     assert not (tmp_path / "killed" / "seed.json").exists()
 
 
-def test_an_interruption_before_training_says_that_nothing_is_there_to_continue(tmp_path, matrix, monkeypatch):
+def test_an_interruption_before_training_says_that_nothing_is_there_to_continue(
+    tmp_path, matrix, monkeypatch
+):
     np.save(tmp_path / "X.npy", matrix)
 
     def interrupt(*arguments, **options):
@@ -507,6 +601,9 @@ def test_the_command_runs_as_a_process():
 
 
 def test_help_and_usage():
-    assert all(name in run("--help").stdout for name in ("demo", "fit", "transform", "impute", "calibrate", "info"))
+    assert all(
+        name in run("--help").stdout
+        for name in ("demo", "fit", "transform", "impute", "calibrate", "info")
+    )
     assert run("fit").exit_code == 2
     assert run("fit", "x.csv", "--out", "o", "--model", "pca").exit_code == 2

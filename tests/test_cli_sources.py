@@ -45,7 +45,9 @@ def server(tmp_path):
     shared.mkdir()
     (shared / "table.csv").write_bytes(CONTENT)
     Server.asked = []
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, directory=str(shared))) as own:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Server, directory=str(shared))
+    ) as own:
         thread = threading.Thread(target=own.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{own.server_port}"
@@ -80,7 +82,11 @@ def test_a_file_is_downloaded_once_and_checked(server, manifest, out, monkeypatc
     arguments = ("fetch", "good", "--manifest", manifest, "--out", out)
     monkeypatch.setenv("BOCHNER_DATA_URL", server + "/")
     reply = replied(*arguments)
-    assert (reply["downloaded"], reply["bytes"], reply["file"]) == (True, len(CONTENT), str(out / "table.csv"))
+    assert (reply["downloaded"], reply["bytes"], reply["file"]) == (
+        True,
+        len(CONTENT),
+        str(out / "table.csv"),
+    )
     assert (out / "table.csv").read_bytes() == CONTENT
     assert replied(*arguments, "--from", "http://127.0.0.1:1")["downloaded"] is False
     assert Server.asked == ["/table.csv"]
@@ -118,9 +124,15 @@ def test_what_cannot_be_fetched(manifest, out, tmp_path, monkeypatch):
     assert "the name of a data set, got 'nothing'. Choose from absent, cut" in refused(
         "fetch", "nothing", "--manifest", manifest, "--out", out
     )
-    assert "give --from URL, or set BOCHNER_DATA_URL" in refused("fetch", "oil", "--out", out).replace("Give", "give")
-    assert "Give --out DIR, or set BOCHNER_DATA" in refused("fetch", "oil", "--from", "http://127.0.0.1:1")
-    assert "http, https or file, got ftp://" in refused("fetch", "ftp", "--manifest", manifest, "--out", out)
+    assert "give --from URL, or set BOCHNER_DATA_URL" in refused(
+        "fetch", "oil", "--out", out
+    ).replace("Give", "give")
+    assert "Give --out DIR, or set BOCHNER_DATA" in refused(
+        "fetch", "oil", "--from", "http://127.0.0.1:1"
+    )
+    assert "http, https or file, got ftp://" in refused(
+        "fetch", "ftp", "--manifest", manifest, "--out", out
+    )
     bad = tmp_path / "bad.json"
     for text, expected in {
         "{": "a manifest in JSON",
@@ -132,7 +144,9 @@ def test_what_cannot_be_fetched(manifest, out, tmp_path, monkeypatch):
 
 
 def test_every_data_set_has_a_checksum_and_real_files_have_it(monkeypatch):
-    assert {logic.CHECKSUMS[file] for file in logic.known().values()} <= set(logic.CHECKSUMS.values())
+    assert {logic.CHECKSUMS[file] for file in logic.known().values()} <= set(
+        logic.CHECKSUMS.values()
+    )
     folder = os.environ.get("BOCHNER_DATA")
     if not folder:
         pytest.skip("BOCHNER_DATA names no folder with the real files")
@@ -140,7 +154,8 @@ def test_every_data_set_has_a_checksum_and_real_files_have_it(monkeypatch):
     assert logic.fetch(source, Path(folder)) == (Path(folder) / "oil.npz", False)
 
 
-# -- bench -----------------------------------------------------------------------------------------------------
+# -- bench
+# ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -148,7 +163,9 @@ def checkout(tmp_path, monkeypatch):
     scripts = tmp_path / "benchmarks"
     scripts.mkdir()
     (scripts / "harness.py").write_text("")
-    (scripts / "sums.py").write_text("import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n")
+    (scripts / "sums.py").write_text(
+        "import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n"
+    )
     (scripts / "broken.py").write_text("def main(): raise SystemExit(3)\nmain()\n")
     (scripts / "README.md").write_text("# Figures\n\n## other.py\n\nno\n\n## sums.py\n\nsum 4\n")
     monkeypatch.setattr(bench, "folder", lambda: scripts)
@@ -160,8 +177,15 @@ def test_a_benchmark_is_run_and_shown_beside_what_was_published(checkout):
     assert (reply["output"], reply["published"]) == ("sum 3 --quick\n", "sum 4")
     assert reply["command"] == "python benchmarks/sums.py --quick"
     shown = run("bench", "sums").stdout
-    assert shown.index("Measured now") < shown.index("sum 3") < shown.index("Published") < shown.index("sum 4")
-    assert "the name of a benchmark, got 'nothing'. Choose from broken, sums" in refused("bench", "nothing")
+    assert (
+        shown.index("Measured now")
+        < shown.index("sum 3")
+        < shown.index("Published")
+        < shown.index("sum 4")
+    )
+    assert "the name of a benchmark, got 'nothing'. Choose from broken, sums" in refused(
+        "bench", "nothing"
+    )
     failed = run("bench", "broken")
     assert failed.exit_code == 1
     assert "ended with exit code 3" in failed.stderr
@@ -176,9 +200,19 @@ def test_a_benchmark_needs_a_checkout(tmp_path, monkeypatch):
     assert bench.published(Path(__file__).parents[1] / "benchmarks" / "README.md", "step")
 
 
-# -- logs, force, completion, help, estimates ------------------------------------------------------------------
+# -- logs, force, completion, help, estimates
+# ---------------------------------------------------------------------------
 
-SMALL = ["--set", "n_components=1", "--set", "n_frequencies=8", "--set", "n_init=1", "--set", "max_iter=3"]
+SMALL = [
+    "--set",
+    "n_components=1",
+    "--set",
+    "n_frequencies=8",
+    "--set",
+    "n_init=1",
+    "--set",
+    "max_iter=3",
+]
 
 
 @pytest.fixture
@@ -195,9 +229,13 @@ def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
     assert "Training stopped after 3 steps" in text
     assert "step 1, elbo" in text
     assert "done: {'model': 'ng-mvlvm'" in text
-    assert refused("transform", tmp_path / "o", tmp_path / "no.npy", "--out", tmp_path / "z.csv", "--log", log)
+    assert refused(
+        "transform", tmp_path / "o", tmp_path / "no.npy", "--out", tmp_path / "z.csv", "--log", log
+    )
     assert "no.npy, which does not exist" in log.read_text()[len(text) :]
-    assert refused("info", data, "--log", tmp_path / "no" / "l.log").endswith("No such file or directory")
+    assert refused("info", data, "--log", tmp_path / "no" / "l.log").endswith(
+        "No such file or directory"
+    )
 
 
 def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypatch):
@@ -206,7 +244,9 @@ def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypat
     z = tmp_path / "z.npy"
     z.write_text("mine")
     for command in ("transform", "impute"):
-        assert "z.npy, which exists. Add --force to replace it, or rename" in refused(command, out, data, "--out", z)
+        assert "z.npy, which exists. Add --force to replace it, or rename" in refused(
+            command, out, data, "--out", z
+        )
     assert z.read_text() == "mine"
     std = ("--std", z, "--out", tmp_path / "full.npy")
     assert "which exists" in refused("impute", out, data, *std)
@@ -222,7 +262,9 @@ def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypat
 
 
 def test_an_estimate_before_the_fit(data, tmp_path):
-    found = replied("info", data, *SMALL, "--set", "n_mixtures=1", "--view", "a=0:1", "--view", "b=1:4")["estimate"]
+    found = replied(
+        "info", data, *SMALL, "--set", "n_mixtures=1", "--view", "a=0:1", "--view", "b=1:4"
+    )["estimate"]
     K = 2 * 8
     assert found["operations_per_step"] == 4 * 20 * K * (K + 1) + 4 * 20 * K * (K + 3)
     assert found["gflops"] > 0
@@ -240,13 +282,19 @@ def test_completion_of_the_shell(monkeypatch):
 
     from bochner.cli import app
 
-    env = {"_BOCHNER_COMPLETE": "complete_bash", "COMP_WORDS": "bochner fit x.csv --model ng", "COMP_CWORD": "4"}
+    env = {
+        "_BOCHNER_COMPLETE": "complete_bash",
+        "COMP_WORDS": "bochner fit x.csv --model ng",
+        "COMP_CWORD": "4",
+    }
     done = CliRunner().invoke(app, [], prog_name="bochner", env=env)
     assert done.stdout.split() == ["ng-mvlvm"]
     assert "--show-completion" in run("--help").stdout
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "transform", "impute", "info", "fetch", "bench"])
+@pytest.mark.parametrize(
+    "command", ["demo", "fit", "transform", "impute", "info", "fetch", "bench"]
+)
 def test_every_command_has_json_a_log_and_an_example(command):
     text = " ".join(run(command, "--help").stdout.split())
     assert "--json" in text

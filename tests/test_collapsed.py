@@ -1,4 +1,6 @@
-"""The collapsed bound equals the dense density, its gradient plain autograd, chunked or not, in D = 1, 2, 3."""
+"""The collapsed bound equals the dense density, its gradient plain autograd, chunked or not, in D =
+1, 2, 3.
+"""
 
 import pytest
 import torch
@@ -13,7 +15,9 @@ from bochner.objectives.statistics import Block, statistics
 from bochner.random import generator
 
 
-def _problem(dim: int, paired: bool, n: int = 23, m: int = 5, n_frequencies: int = 3, seed: int = 0):
+def _problem(
+    dim: int, paired: bool, n: int = 23, m: int = 5, n_frequencies: int = 3, seed: int = 0
+):
     source = generator(seed, "test", dim)
     kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(n_frequencies, dim, source, "iid")).detach()
@@ -24,7 +28,9 @@ def _problem(dim: int, paired: bool, n: int = 23, m: int = 5, n_frequencies: int
 
 def _naive(x: Tensor, f: Frequencies, Y: Tensor, s2: Tensor) -> Tensor:
     phi = fourier_features(x, f)
-    normal = MultivariateNormal(torch.zeros(len(x), dtype=x.dtype), phi.T @ phi + s2 * torch.eye(len(x), dtype=x.dtype))
+    normal = MultivariateNormal(
+        torch.zeros(len(x), dtype=x.dtype), phi.T @ phi + s2 * torch.eye(len(x), dtype=x.dtype)
+    )
     return normal.log_prob(Y.T).sum()
 
 
@@ -38,8 +44,12 @@ def _leaves(x: Tensor, f: Frequencies, s2: Tensor) -> list[Tensor]:
 def test_woodbury_and_dense_forms_are_the_normal_density(dim, paired):
     x, f, Y, s2 = _problem(dim, paired)
     phi, expected = fourier_features(x, f), _naive(x, f, Y, s2)
-    torch.testing.assert_close(evidence(statistics(phi, Y), s2).value, expected, rtol=1e-12, atol=1e-10)
-    torch.testing.assert_close(dense_evidence(phi, Block.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10)
+    torch.testing.assert_close(
+        evidence(statistics(phi, Y), s2).value, expected, rtol=1e-12, atol=1e-10
+    )
+    torch.testing.assert_close(
+        dense_evidence(phi, Block.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("n_frequencies", [3, 20])  # K = 12 < N = 23 < K = 80: both forms
@@ -63,7 +73,11 @@ def test_chunked_gradient_is_the_full_gradient_with_missing_rows(chunk_rows):
     slow_value = _naive(x[rows], f, Y[rows], s2)
     fast_value = view_evidence(x, f, s2, blocks, chunk_rows=chunk_rows)
     torch.testing.assert_close(fast_value, slow_value, rtol=1e-12, atol=1e-9)
-    for a, b in zip(torch.autograd.grad(fast_value, leaves), torch.autograd.grad(slow_value, leaves), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(fast_value, leaves),
+        torch.autograd.grad(slow_value, leaves),
+        strict=True,
+    ):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
 
 
@@ -75,7 +89,9 @@ def test_scattered_holes_are_integrated_out_exactly():
         rows = seen[:, m].nonzero()[:, 0]
         blocks.append(Block.of(Y[rows][:, [m]], rows, torch.tensor([m])))
         expected = expected + _naive(x[rows], f, Y[rows][:, [m]], s2)
-    torch.testing.assert_close(view_evidence(x, f, s2, tuple(blocks)), expected, rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(
+        view_evidence(x, f, s2, tuple(blocks)), expected, rtol=1e-12, atol=1e-9
+    )
 
 
 def test_statistics_add():
@@ -97,12 +113,21 @@ def test_adding_statistics_over_processes_gives_the_same_value_and_gradient():
     gradients = []
     for mine, other in ((0, 1), (1, 0)):
         rows = halves[mine]
-        value = view_evidence(x, f, s2, (Block.of(Y[rows], rows),), reduce=lambda s, o=other: s + parts[o])
+        value = view_evidence(
+            x, f, s2, (Block.of(Y[rows], rows),), reduce=lambda s, o=other: s + parts[o]
+        )
         torch.testing.assert_close(value, whole)
         gradients.append(torch.autograd.grad(value, leaves))
     expected = torch.autograd.grad(whole, leaves)
-    for i in (0, 1, 2, 4):  # every process sees the whole noise gradient, and its own rows' share of the others
-        torch.testing.assert_close(gradients[0][i] + gradients[1][i], expected[i], rtol=1e-8, atol=1e-9)
+    for i in (
+        0,
+        1,
+        2,
+        4,
+    ):  # every process sees the whole noise gradient, and its own rows' share of the others
+        torch.testing.assert_close(
+            gradients[0][i] + gradients[1][i], expected[i], rtol=1e-8, atol=1e-9
+        )
     torch.testing.assert_close(gradients[0][3], expected[3])
 
 

@@ -1,4 +1,6 @@
-"""One noise variance per column: both forms against the normal density, the posterior, placement, the estimators."""
+"""One noise variance per column: both forms against the normal density, the posterior, placement,
+the estimators.
+"""
 
 import logging
 import math
@@ -54,11 +56,14 @@ def _naive(x, f, Y, noise):
     total = torch.zeros((), dtype=torch.float64)
     for m in range(Y.shape[1]):
         covariance = phi.T @ phi + noise[m] * torch.eye(len(x), dtype=x.dtype)
-        total = total + MultivariateNormal(torch.zeros(len(x), dtype=x.dtype), covariance).log_prob(Y[:, m])
+        total = total + MultivariateNormal(torch.zeros(len(x), dtype=x.dtype), covariance).log_prob(
+            Y[:, m]
+        )
     return total
 
 
-# -- the bound ---------------------------------------------------------------------------------------------------
+# -- the bound
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("paired", [False, True])
@@ -68,14 +73,19 @@ def test_both_forms_are_the_normal_density(dim, paired):
     phi, expected, block = fourier_features(x, f), _naive(x, f, Y, noise), Block.of(Y)
     own = column_evidence(statistics(phi, Y, block.squares), noise)
     torch.testing.assert_close(own[0], expected, rtol=1e-12, atol=1e-10)
-    torch.testing.assert_close(column_dense_evidence(phi, block, noise)[0], expected, rtol=1e-12, atol=1e-10)
+    torch.testing.assert_close(
+        column_dense_evidence(phi, block, noise)[0], expected, rtol=1e-12, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_equal_noises_are_the_noise_of_a_view(dim):
     x, f, Y, _ = _problem(dim)
     one, phi, block = torch.tensor(0.3, dtype=torch.float64), fourier_features(x, f), Block.of(Y)
-    single, many = evidence(statistics(phi, Y), one), evidence(statistics(phi, Y, block.squares), one.expand(5))
+    single, many = (
+        evidence(statistics(phi, Y), one),
+        evidence(statistics(phi, Y, block.squares), one.expand(5)),
+    )
     torch.testing.assert_close(many.value, single.value)
     torch.testing.assert_close(many.d_gram, single.d_gram)
     torch.testing.assert_close(many.d_cross, single.d_cross)
@@ -94,7 +104,9 @@ def test_closed_form_gradient_is_that_of_plain_autograd(dim, n_frequencies):
     leaves = [t.requires_grad_() for t in (x, f.first, f.second, f.amplitude, noise)]
     slow = torch.autograd.grad(_naive(x, f, Y, noise), leaves)
     for chunk in (7, 100):
-        fast = torch.autograd.grad(view_evidence(x, f, noise, (Block.of(Y),), chunk_rows=chunk), leaves)
+        fast = torch.autograd.grad(
+            view_evidence(x, f, noise, (Block.of(Y),), chunk_rows=chunk), leaves
+        )
         for a, b in zip(fast, slow, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-8)
 
@@ -102,7 +114,11 @@ def test_closed_form_gradient_is_that_of_plain_autograd(dim, n_frequencies):
 def test_columns_that_miss_different_rows_have_their_own_noise_and_gradient():
     x, f, Y, noise = _problem(2, n=40)
     noise.requires_grad_()
-    parts = [([0, 3], torch.arange(30)), ([1], torch.arange(5, 40)), ([2, 4], torch.arange(0, 40, 2))]
+    parts = [
+        ([0, 3], torch.arange(30)),
+        ([1], torch.arange(5, 40)),
+        ([2, 4], torch.arange(0, 40, 2)),
+    ]
     blocks = tuple(Block.of(Y[rows][:, own], rows, torch.tensor(own)) for own, rows in parts)
     expected = sum(_naive(x[rows], f, Y[rows][:, own], noise[own]) for own, rows in parts)
     value = view_evidence(x, f, noise, blocks)
@@ -114,7 +130,10 @@ def test_columns_that_miss_different_rows_have_their_own_noise_and_gradient():
 def test_statistics_of_processes_add_with_the_squares_of_columns():
     x, f, Y, noise = _problem(2)
     phi, block = fourier_features(x, f), Block.of(Y)
-    parts = [statistics(phi[:, rows], Y[rows], Y[rows].square().sum(0)) for rows in (slice(0, 9), slice(9, None))]
+    parts = [
+        statistics(phi[:, rows], Y[rows], Y[rows].square().sum(0))
+        for rows in (slice(0, 9), slice(9, None))
+    ]
     both = evidence(parts[0] + parts[1], noise)
     torch.testing.assert_close(both.value, evidence(statistics(phi, Y, block.squares), noise).value)
 
@@ -126,11 +145,14 @@ def test_single_precision_agrees():
     assert abs(float(single - exact)) < 1e-5 * abs(float(exact))
 
 
-# -- after the fit -----------------------------------------------------------------------------------------------
+# -- after the fit
+# ---------------------------------------------------------------------------
 
 
 def _by_hand(dim, n=60):
-    """A view with noise per column beside its columns as views of their own, which need no new mathematics."""
+    """A view with noise per column beside its columns as views of their own, which need no new
+    mathematics.
+    """
     x, f, Y, noise = _problem(dim, n=n)
     phi = fourier_features(x, f)
     values, vectors = torch.linalg.eigh(phi @ phi.T)
@@ -142,7 +164,9 @@ def _by_hand(dim, n=60):
     view = ViewPosterior("a", (Draw(f, mean, vectors[None], scales),), group, likelihood)
     columns = []
     for m in range(5):
-        inverse = torch.linalg.inv(phi @ phi.T + noise[m] * torch.eye(phi.shape[0], dtype=phi.dtype))
+        inverse = torch.linalg.inv(
+            phi @ phi.T + noise[m] * torch.eye(phi.shape[0], dtype=phi.dtype)
+        )
         draw = Draw(f, inverse @ phi @ Y[:, [m]], inverse[None])
         columns.append(ViewPosterior(f"c{m}", (draw,), group[:1], Gaussian(float(noise[m]))))
     return view, columns, x, Y
@@ -156,7 +180,10 @@ def test_prediction_and_placement_are_those_of_one_view_per_column(dim):
     split = [y[:, [m]] for m in range(5)]
     for own, other in zip(decode([view], x[:7]), decode(columns, x[:7]), strict=True):
         torch.testing.assert_close(own, other)
-    rows, point = torch.arange(4), torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64)
+    rows, point = (
+        torch.arange(4),
+        torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64),
+    )
     for shared in (True, False):
         one, many = target_for([view], [y], dim, shared), target_for(columns, split, dim, shared)
         for own, other in zip(one.evaluate(point, rows), many.evaluate(point, rows), strict=True):
@@ -175,10 +202,16 @@ def test_the_posterior_of_the_weights_is_that_of_each_column():
     options = {"n_frequencies": 3, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
     (found,) = weights_posterior(model, ((Block.of(Y),),), **options)
     phi, noise = found.draws[0].features(x), view.likelihood.noise_variance
-    new = found.draws[0].features(torch.randn(6, 2, generator=generator(3, "new"), dtype=torch.float64))
+    new = found.draws[0].features(
+        torch.randn(6, 2, generator=generator(3, "new"), dtype=torch.float64)
+    )
     for m in range(5):
-        inverse = torch.linalg.inv(phi.T @ phi + noise[m] * torch.eye(phi.shape[1], dtype=phi.dtype))
-        torch.testing.assert_close(found.draws[0].mean[:, m], inverse @ phi.T @ Y[:, m], rtol=1e-6, atol=1e-8)
+        inverse = torch.linalg.inv(
+            phi.T @ phi + noise[m] * torch.eye(phi.shape[1], dtype=phi.dtype)
+        )
+        torch.testing.assert_close(
+            found.draws[0].mean[:, m], inverse @ phi.T @ Y[:, m], rtol=1e-6, atol=1e-8
+        )
         spread = torch.einsum("nk,kl,nl->n", new, inverse, new)
         own = found.draws[0].spread(new, found.group_of)[:, m]
         torch.testing.assert_close(own, spread, rtol=1e-6, atol=1e-8)
@@ -195,8 +228,13 @@ def test_noise_per_column_finds_the_noisy_columns_and_its_file_keeps_them(tmp_pa
     X = 3.0 * (clean + true * rng.normal(size=clean.shape))
     X[5, 2] = np.nan
     with caplog.at_level(logging.INFO, logger="bochner"):
-        model = AdvisedRFLVM(**{**QUICK, "n_frequencies": 16, "max_iter": 400}, noise="column").fit(X)
-    assert "view 'x': noise per column, so that training sees all columns and rotates none away" in caplog.text
+        model = AdvisedRFLVM(**{**QUICK, "n_frequencies": 16, "max_iter": 400}, noise="column").fit(
+            X
+        )
+    assert (
+        "view 'x': noise per column, so that training sees all columns and rotates none away"
+        in caplog.text
+    )
     found = np.sqrt(model.noise_variance_["x"]) / 3.0
     assert found.shape == (8,)
     assert np.corrcoef(np.log(found), np.log(true))[0, 1] > 0.9
@@ -213,7 +251,9 @@ def test_noise_per_column_finds_the_noisy_columns_and_its_file_keeps_them(tmp_pa
 
 
 def test_rotation_leaves_views_with_noise_per_column_alone():
-    Y = torch.randn(200, 2, dtype=torch.float64, generator=generator(0, "y")) @ torch.ones(2, 50, dtype=torch.float64)
+    Y = torch.randn(200, 2, dtype=torch.float64, generator=generator(0, "y")) @ torch.ones(
+        2, 50, dtype=torch.float64
+    )
     data = ((Block.of(Y),),)
     assert rotate(data, 0.0, 0, [Gaussian()])[0][0][0].Y.shape[1] < 50
     assert rotate(data, 0.0, 0, [Gaussian([0.3] * 50)])[0][0][0] is data[0][0]
@@ -230,7 +270,10 @@ def test_a_constant_column_has_the_least_noise_and_no_more():
 
 
 def test_dirichlet_process_kernels_have_one_noise_per_view():
-    text = r"Expected noise='view' with Dirichlet process kernels, got noise='column'\. Leave noise='view', or fit Adv"
+    text = (
+        r"Expected noise='view' with Dirichlet process kernels, got noise='column'\. Leave "
+        r"noise='view', or fit Adv"
+    )
     with pytest.raises(InputError, match=text):
         SRFLVM(**QUICK, noise="column").fit(np.random.default_rng(0).normal(size=(20, 4)))
 
@@ -238,11 +281,15 @@ def test_dirichlet_process_kernels_have_one_noise_per_view():
 def test_wide_views_of_own_noise_stand_beside_counts():
     source = np.random.default_rng(0)
     psi = np.sin(source.normal(size=(8, 2)) @ source.normal(size=(2, 14)))
-    X = np.hstack([psi[:, :12], source.poisson(np.exp(psi[:, 12:]))])  # more columns than rows: stand-ins would rotate
+    X = np.hstack(
+        [psi[:, :12], source.poisson(np.exp(psi[:, 12:]))]
+    )  # more columns than rows: stand-ins would rotate
     views = {"real": slice(0, 12), "counts": slice(12, 14)}
     options = {"init": "pca", "max_iter": 3, "n_frequencies": 5, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(1, views=views, likelihood={"counts": "poisson"}, noise="column", **options).fit(X)
+        model = bo.NGMVLVM(
+            1, views=views, likelihood={"counts": "poisson"}, noise="column", **options
+        ).fit(X)
     assert model.noise_variance_["real"].shape == (12,)
     assert np.isfinite(model.embedding_).all()

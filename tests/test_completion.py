@@ -1,4 +1,6 @@
-"""Completion of whole views: the mixture's moments, its draws, and the choice between it and the row's modes."""
+"""Completion of whole views: the mixture's moments, its draws, and the choice between it and the
+row's modes.
+"""
 
 import math
 
@@ -19,7 +21,9 @@ NAN = float("nan")
 
 
 def _views(dim: int, s2: float, n: int = 120, m: int = 6):
-    """Two views of the same latents, their weights conditioned on data drawn from the model, and those data."""
+    """Two views of the same latents, their weights conditioned on data drawn from the model, and
+    those data.
+    """
     source = generator(3, "completion", dim)
     x = torch.randn(n, dim, generator=source, dtype=torch.float64)
     views, data = [], []
@@ -46,7 +50,8 @@ def test_a_hidden_view_is_the_tempered_mixture_over_the_candidates(dim):
     made, (own, noise) = views[0].draws[0], decode(views[1:], x)
     phi = made.features(x)
     expected = -0.5 * (
-        torch.cdist(a[:4], phi @ made.mean).square() / 0.1 + 6 * made.spread(phi, views[0].group_of)[:, 0]
+        torch.cdist(a[:4], phi @ made.mean).square() / 0.1
+        + 6 * made.spread(phi, views[0].group_of)[:, 0]
     )
     weights = (0.25 * expected).softmax(1)
     torch.testing.assert_close(mean[:, 6:], weights @ own)
@@ -84,16 +89,19 @@ def test_draws_have_the_moments_of_the_mixture_and_share_one_latent():
     z = (draws.mean(0) - mean)[:, 6:] / (variance[:, 6:] / n).sqrt()
     assert float(z.abs().max()) < 5
     torch.testing.assert_close(draws.var(0)[:, 6:], variance[:, 6:], rtol=0.2, atol=0.0)
-    assert torch.equal(draw_rows(views, mixture, rows, 2, seed=1), draw_rows(views, mixture, rows, 2, seed=1))
+    assert torch.equal(
+        draw_rows(views, mixture, rows, 2, seed=1), draw_rows(views, mixture, rows, 2, seed=1)
+    )
 
 
-def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():
+def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():  # noqa: E501
     views, x, data = _views(1, 1e-4)
     assert (
         learn(views, x, x[None], data, seed=0)["b"].exponent is None
     )  # rows lie between the candidates: Newton's steps find them
     views, x, (a, b) = _views(2, 0.01, n=300)
-    # what the views share is seen through something of view a's own that its noise does not account for
+    # what the views share is seen through something of view a's own that its noise does not account
+    # for
     own = 0.5 * torch.randn(300, 1, generator=generator(7, "own"), dtype=torch.float64)
     low = learn(views, x, x[None], [a + own, b], seed=0)["b"].exponent
     assert low is not None
@@ -108,7 +116,9 @@ def test_variances_of_mixtures_survive_means_that_are_large_beside_them():
     weights = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
     m, v = mixed_moments(weights, mean, variance)
     torch.testing.assert_close(m[:, 0] - 1e9, torch.tensor([0.5, 0.0], dtype=torch.float64))
-    torch.testing.assert_close(v[:, 0], torch.tensor([0.2501, 0.0001], dtype=torch.float64), rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(
+        v[:, 0], torch.tensor([0.2501, 0.0001], dtype=torch.float64), rtol=1e-6, atol=0.0
+    )
 
 
 def test_one_view_has_nothing_to_choose_and_views_never_seen_together_get_one():

@@ -14,7 +14,9 @@ from bochner.data.dense import dense
 from bochner.data.readers import read
 from bochner.errors import InputError
 
-pytestmark = pytest.mark.filterwarnings("ignore:Training stopped", "ignore::bochner.errors.CollapseWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Training stopped", "ignore::bochner.errors.CollapseWarning"
+)
 SMALL = {"n_components": 1, "n_frequencies": 8, "n_init": 1, "max_iter": 8, "random_state": 0}
 NAN = np.nan
 
@@ -23,7 +25,8 @@ def frame(matrix, rows, columns):
     return pd.DataFrame(np.asarray(matrix), index=list(rows), columns=list(columns))
 
 
-# -- stack -----------------------------------------------------------------------------------------------------
+# -- stack
+# ---------------------------------------------------------------------------
 
 
 def test_frames_are_joined_by_their_index():
@@ -34,7 +37,9 @@ def test_frames_are_joined_by_their_index():
     expected = frame([[1, 2, NAN], [3, 4, 30], [NAN, NAN, 10.0]], "abc", ["g1", "g2", "cd3"])
     pd.testing.assert_frame_equal(X, expected)
     back = bo.unstack(X, views)
-    pd.testing.assert_frame_equal(back["protein"].dropna().sort_index(ascending=False), protein, check_like=False)
+    pd.testing.assert_frame_equal(
+        back["protein"].dropna().sort_index(ascending=False), protein, check_like=False
+    )
 
 
 def test_labels_stay_what_they_are_and_equal_names_are_told_apart():
@@ -46,7 +51,9 @@ def test_labels_stay_what_they_are_and_equal_names_are_told_apart():
 
 
 def test_arrays_lists_and_sparse_matrices_share_their_rows():
-    X, views = bo.stack({"a": np.ones((2, 2), np.float32), "b": [[1], [2]], "c": sp.eye_array(2, format="csc")})
+    X, views = bo.stack(
+        {"a": np.ones((2, 2), np.float32), "b": [[1], [2]], "c": sp.eye_array(2, format="csc")}
+    )
     assert views == {"a": slice(0, 2), "b": slice(2, 3), "c": slice(3, 5)}
     np.testing.assert_array_equal(X, [[1, 1, 1, 1, 0], [1, 1, 2, 0, 1]])
     assert X.dtype == np.float64
@@ -71,19 +78,40 @@ def test_complex_views_become_two_and_one_again():
 @pytest.mark.parametrize(
     ("views", "text"),
     [
-        ({"a": frame(np.ones((3, 1)), "ppq", "v")}, "row names that differ in view 'a', got 'p' more than once"),
-        ({"a": frame(np.ones((1, 2)), "p", "vv")}, "column names that differ in view 'a', got 'v' more than once"),
-        ({"a": np.ones((2, 1)), "b": np.ones((3, 1))}, "the same number of rows in every view, got 'a': 2, 'b': 3"),
+        (
+            {"a": frame(np.ones((3, 1)), "ppq", "v")},
+            "row names that differ in view 'a', got 'p' more than once",
+        ),
+        (
+            {"a": frame(np.ones((1, 2)), "p", "vv")},
+            "column names that differ in view 'a', got 'v' more than once",
+        ),
+        (
+            {"a": np.ones((2, 1)), "b": np.ones((3, 1))},
+            "the same number of rows in every view, got 'a': 2, 'b': 3",
+        ),
         (
             {"a": frame([[1.0]], "p", "v"), "b": np.ones((1, 1))},
             "row names in every view, as in some, got none for 'b'",
         ),
-        ({"a": frame([["x"]], "p", "v")}, r"numbers, got the text 'x' in row 0, column 0 \('v'\) of view 'a'"),
-        ({"a": np.array([[1, "x"]], dtype=object)}, "numbers, got the text 'x' in row 0, column 1 of view 'a'"),
+        (
+            {"a": frame([["x"]], "p", "v")},
+            r"numbers, got the text 'x' in row 0, column 0 \('v'\) of view 'a'",
+        ),
+        (
+            {"a": np.array([[1, "x"]], dtype=object)},
+            "numbers, got the text 'x' in row 0, column 1 of view 'a'",
+        ),
         ({"a": np.array([["x"]])}, "real numbers, got the type <U1 in view 'a'"),
-        ({"a": pd.DataFrame({"t": pd.to_datetime(["2020-01-01"])})}, r"got the type datetime64.*column 0 \('t'\)"),
+        (
+            {"a": pd.DataFrame({"t": pd.to_datetime(["2020-01-01"])})},
+            r"got the type datetime64.*column 0 \('t'\)",
+        ),
         ({"a": pd.DataFrame({"t": pd.Categorical([1, 2])})}, "got the type category"),
-        ({"h": np.ones((1, 1)) * 1j, "h.imag": np.ones((1, 1))}, "view names that differ in the views, got 'h.imag'"),
+        (
+            {"h": np.ones((1, 1)) * 1j, "h.imag": np.ones((1, 1))},
+            "view names that differ in the views, got 'h.imag'",
+        ),
         ({"a": np.ones(3)}, "a two-dimensional array"),
         ({}, "got an empty dict"),
         ([np.ones((2, 2))], "got list. Name the views"),
@@ -99,7 +127,9 @@ def test_a_sparse_matrix_is_written_out_up_to_a_limit(monkeypatch):
     np.testing.assert_array_equal(dense(X, "X"), X.toarray())
     assert dense(X, "X", np.float32).dtype == np.float32
     monkeypatch.setattr("bochner.data.dense.LIMIT", 1000)
-    with pytest.raises(InputError, match=r"got 5,000 × 7 entries \(0.0 GiB\) in view 'X'. Choose fewer columns"):
+    with pytest.raises(
+        InputError, match=r"got 5,000 × 7 entries \(0.0 GiB\) in view 'X'. Choose fewer columns"
+    ):
         bo.stack({"X": X})
 
 
@@ -108,11 +138,15 @@ def test_a_missing_package_is_named_with_the_command(monkeypatch):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
     monkeypatch.setattr(extras.importlib, "import_module", absent)
-    with pytest.raises(InputError, match=r"package mudata \(reads h5mu files\).*Run: pip install 'bochner\[anndata\]'"):
+    with pytest.raises(
+        InputError,
+        match=r"package mudata \(reads h5mu files\).*Run: pip install 'bochner\[anndata\]'",
+    ):
         extras.require("mudata", "reads h5mu files")
 
 
-# -- names through an estimator --------------------------------------------------------------------------------
+# -- names through an estimator
+# ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +166,9 @@ def test_names_are_kept_and_reordered_columns_are_refused(table):
     assert not full.isna().any().any()
     out = model.set_output(transform="pandas").transform(X)
     assert (out.index.tolist(), out.columns.tolist()) == (X.index.tolist(), ["ngmvlvm0"])
-    with pytest.raises(ValueError, match="Feature names must be in the same order as they were in fit"):
+    with pytest.raises(
+        ValueError, match="Feature names must be in the same order as they were in fit"
+    ):
         model.transform(X[X.columns[::-1]])
     with pytest.raises(ValueError, match="Feature names unseen at fit time"):
         model.transform(X.rename(columns={"c0": "other"}))
@@ -145,7 +181,9 @@ def test_a_sparse_X_is_what_it_stands_for(table):
     plain, model = bo.NGMVLVM(**SMALL).fit(X), bo.NGMVLVM(**SMALL).fit(sp.csr_array(X))
     # sums over stored entries round differently
     np.testing.assert_allclose(model.embedding_, plain.embedding_, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(model.transform(sp.coo_array(X)), model.embedding_, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        model.transform(sp.coo_array(X)), model.embedding_, rtol=0, atol=1e-6
+    )
     counts = sp.csr_matrix(np.random.default_rng(0).poisson(2.0, (30, 5)))
     model = bo.NGMVLVM(likelihood="poisson", **SMALL).fit(counts)
     assert np.isfinite(model.embedding_).all()
@@ -160,15 +198,21 @@ def test_new_categories_are_refused_at_transform(table):
     views = {"x": list(table.columns), "k": ["k"]}
     model = bo.NGMVLVM(views=views, likelihood={"k": "categorical"}, **SMALL).fit(X)
     X.loc["r2", "k"] = 7
-    with pytest.raises(InputError, match=r"categories seen in training in view 'k'.*got 7 in row 2, column 6 \('k'\)"):
+    with pytest.raises(
+        InputError,
+        match=r"categories seen in training in view 'k'.*got 7 in row 2, column 6 \('k'\)",
+    ):
         model.transform(X)
 
 
-# -- parquet ---------------------------------------------------------------------------------------------------
+# -- parquet
+# ---------------------------------------------------------------------------
 
 
 def test_parquet_files(tmp_path):
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'bochner[parquet]'")
+    pytest.importorskip(
+        "pyarrow", reason="pyarrow is not installed: pip install 'bochner[parquet]'"
+    )
     X = frame([[1.0, NAN], [3.0, 4.0]], ["p", "q"], ["a", "b"])
     X.to_parquet(tmp_path / "named.parquet")
     X.reset_index(drop=True).to_parquet(tmp_path / "plain.parquet")
@@ -178,17 +222,22 @@ def test_parquet_files(tmp_path):
         assert (found.row_names, found.column_names) == (rows, ["a", "b"])
         np.testing.assert_array_equal(found.X, X.to_numpy())
     assert read(tmp_path / "column.parquet", index="id").row_names == ["p", "q"]
-    with pytest.raises(InputError, match=r"an index column 'name' in .*column.parquet, got columns 'id', 'a', 'b'"):
+    with pytest.raises(
+        InputError, match=r"an index column 'name' in .*column.parquet, got columns 'id', 'a', 'b'"
+    ):
         read(tmp_path / "column.parquet", index="name")
     pd.DataFrame({"a": [1.0], "t": ["u"]}).to_parquet(tmp_path / "text.parquet")
-    with pytest.raises(InputError, match=r"numbers, got the text 'u' in row 0, column 1 \('t'\) of .*text.parquet"):
+    with pytest.raises(
+        InputError, match=r"numbers, got the text 'u' in row 0, column 1 \('t'\) of .*text.parquet"
+    ):
         read(tmp_path / "text.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"no parquet at all")
     with pytest.raises(InputError, match=r"a readable parquet file, got .*bad.parquet"):
         read(tmp_path / "bad.parquet")
 
 
-# -- AnnData and MuData ----------------------------------------------------------------------------------------
+# -- AnnData and MuData
+# ---------------------------------------------------------------------------
 
 anndata = None
 with warnings.catch_warnings():
@@ -216,7 +265,9 @@ def names(values):
 
 def annotated(table, as_sparse=False):
     X = table.to_numpy()
-    adata = anndata.AnnData(sp.csr_matrix(X) if as_sparse else X, obs=names(table.index), var=names(table.columns))
+    adata = anndata.AnnData(
+        sp.csr_matrix(X) if as_sparse else X, obs=names(table.index), var=names(table.columns)
+    )
     adata.var["chosen"] = np.arange(table.shape[1]) < 4
     adata.obs["size"] = np.linspace(1, 2, len(table))
     return adata
@@ -227,7 +278,10 @@ def unpaired(table):
     """Two modalities that share 20 of 30 rows, which the second has in another order."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rna, protein = annotated(table.iloc[:25, :4]), annotated(table.iloc[:4:-1, 4:], as_sparse=True)
+        rna, protein = (
+            annotated(table.iloc[:25, :4]),
+            annotated(table.iloc[:4:-1, 4:], as_sparse=True),
+        )
         return mudata.MuData({"rna": rna, "protein": protein})
 
 
@@ -258,7 +312,8 @@ def test_keys_that_exist_are_kept(table):
     adata.obsm["X_bochner"] = np.zeros((30, 1))
     wrong = {**SMALL, "max_iter": -1}  # a fit would refuse it: the key is looked at first
     with pytest.raises(
-        InputError, match=r"free keys in adata, got obsm\['X_bochner'\] from before. Write overwrite=True"
+        InputError,
+        match=r"free keys in adata, got obsm\['X_bochner'\] from before. Write overwrite=True",
     ):
         bo.fit_anndata(adata, **wrong)
     assert not adata.obsm["X_bochner"].any()
@@ -273,19 +328,28 @@ def test_layers_masks_representations_and_subsets(table, tmp_path):
     adata = annotated(table, as_sparse=True)
     adata.layers["twice"] = 2 * table.to_numpy()
     adata.obsm["X_pca"] = table.to_numpy()[:, :3]
-    assert bo.fit_anndata(adata, "advised-rflvm", layer="twice", mask_var="chosen", **SMALL).n_features_in_ == 4
+    assert (
+        bo.fit_anndata(
+            adata, "advised-rflvm", layer="twice", mask_var="chosen", **SMALL
+        ).n_features_in_
+        == 4
+    )
     expected = bo.AdvisedRFLVM(**SMALL).fit(2 * table.iloc[:, :4]).embedding_
     np.testing.assert_array_equal(adata.obsm["X_bochner"], expected)
     assert json.loads(adata.uns["bochner"]["source"]) == {"layer": "twice", "mask_var": "chosen"}
     estimator = bo.NGMVLVM(**SMALL)
     assert bo.fit_anndata(adata, estimator, use_rep="X_pca", overwrite=True) is estimator
-    np.testing.assert_array_equal(adata.obsm["X_bochner"], bo.NGMVLVM(**SMALL).fit(table.iloc[:, :3]).embedding_)
+    np.testing.assert_array_equal(
+        adata.obsm["X_bochner"], bo.NGMVLVM(**SMALL).fit(table.iloc[:, :3]).embedding_
+    )
     del adata.obsm["X_bochner"], adata.obsm["X_bochner_std"], adata.uns["bochner"]
     adata.layers["dense"] = table.to_numpy()
     adata.write_h5ad(tmp_path / "a.h5ad")
     backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
     bo.fit_anndata(backed, **SMALL)
-    np.testing.assert_array_equal(backed.obsm["X_bochner"], bo.NGMVLVM(**SMALL).fit(table).embedding_)
+    np.testing.assert_array_equal(
+        backed.obsm["X_bochner"], bo.NGMVLVM(**SMALL).fit(table).embedding_
+    )
     part = adata[:20]
     with pytest.warns(Warning, match="initializing view as actual"):
         bo.fit_anndata(part, **SMALL)
@@ -298,9 +362,13 @@ def test_counts_with_size_factors(table):
     counts = np.random.default_rng(0).poisson(np.exp(1 + table)).astype(np.float32)
     adata = annotated(table)
     adata.layers["counts"] = sp.csr_matrix(counts)
-    model = bo.fit_anndata(adata, layer="counts", likelihood="poisson", size_factors="size", **SMALL)
+    model = bo.fit_anndata(
+        adata, layer="counts", likelihood="poisson", size_factors="size", **SMALL
+    )
     assert model.likelihood_ == {"x": "poisson"}
-    direct = bo.NGMVLVM(likelihood="poisson", **SMALL).fit(counts.astype(float), size_factors=adata.obs["size"])
+    direct = bo.NGMVLVM(likelihood="poisson", **SMALL).fit(
+        counts.astype(float), size_factors=adata.obs["size"]
+    )
     np.testing.assert_array_equal(model.embedding_, direct.embedding_)
     assert adata.uns["bochner"]["likelihoods"] == ["poisson"]
 
@@ -310,13 +378,19 @@ def test_counts_with_size_factors(table):
     ("options", "text"),
     [
         ({"layer": "counts"}, "'counts' in adata.layers, got an empty one. Leave out layer"),
-        ({"mask_var": "highly"}, "'highly' in adata.var, got 'chosen'. Choose mask_var from 'chosen'"),
+        (
+            {"mask_var": "highly"},
+            "'highly' in adata.var, got 'chosen'. Choose mask_var from 'chosen'",
+        ),
         ({"mask_var": [True]}, "mask_var of 6 booleans"),
         ({"use_rep": "X_pca"}, "'X_pca' in adata.obsm"),
         ({"use_rep": "X_pca", "layer": "counts"}, "use_rep alone"),
         ({"size_factors": "depth"}, "'depth' in adata.obs, got 'size'"),
         ({"n_componentz": 2}, "parameters of NGMVLVM, got unknown 'n_componentz'"),
-        ({"estimator": "pca"}, "one of ng-mvlvm, advised-rflvm, random-feature-lvm, srflvm, got 'pca'"),
+        (
+            {"estimator": "pca"},
+            "one of ng-mvlvm, advised-rflvm, random-feature-lvm, srflvm, got 'pca'",
+        ),
         ({"estimator": 3}, "got an object of type int"),
     ],
 )
@@ -333,7 +407,9 @@ def test_an_anndata_without_data_or_with_repeated_names(table):
         bo.fit_anndata(empty)
     twice = annotated(table)
     twice.obs_names = ["p", "p", *twice.obs_names[2:]]
-    with pytest.raises(InputError, match=r"row names that differ in adata.obs_names, got 'p' more than once"):
+    with pytest.raises(
+        InputError, match=r"row names that differ in adata.obs_names, got 'p' more than once"
+    ):
         bo.fit_anndata(twice)
 
 
@@ -350,7 +426,9 @@ def test_fit_mudata_takes_rows_that_a_modality_lacks(unpaired, table, tmp_path):
     unpaired.write(tmp_path / "m.h5mu")
     back = mudata.read_h5mu(tmp_path / "m.h5mu")
     np.testing.assert_array_equal(back.obsm["X_bochner_std"], model.embedding_std_)
-    with pytest.raises(InputError, match=r"got obsm\['X_bochner'\], obsm\['X_bochner_std'\], uns\['bochner'\]"):
+    with pytest.raises(
+        InputError, match=r"got obsm\['X_bochner'\], obsm\['X_bochner_std'\], uns\['bochner'\]"
+    ):
         bo.fit_mudata(back, **SMALL)
     read_back = read(tmp_path / "m.h5mu")
     assert (read_back.views, read_back.row_names) == (views, X.index.tolist())
@@ -366,7 +444,9 @@ def test_a_choice_of_modalities_leaves_other_rows_open(unpaired):
 
 @needs_anndata
 def test_what_fit_mudata_refuses(unpaired, table):
-    with pytest.raises(InputError, match=r"modalities of mdata, got no 'lipids'. Choose from rna, protein"):
+    with pytest.raises(
+        InputError, match=r"modalities of mdata, got no 'lipids'. Choose from rna, protein"
+    ):
         bo.fit_mudata(unpaired, modalities=["lipids"])
     with pytest.raises(InputError, match=r"'counts' in mdata\['protein'\].layers"):
         bo.fit_mudata(unpaired, layer={"protein": "counts"})
@@ -375,7 +455,9 @@ def test_what_fit_mudata_refuses(unpaired, table):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         apart = mudata.MuData({"a": annotated(table.iloc[:10]), "b": annotated(table.iloc[10:])})
-    with pytest.raises(InputError, match=r"share rows, got none in common \('a' has 'r0', 'b' has 'r10'\)"):
+    with pytest.raises(
+        InputError, match=r"share rows, got none in common \('a' has 'r0', 'b' has 'r10'\)"
+    ):
         bo.fit_mudata(apart)
 
 

@@ -1,4 +1,6 @@
-"""Block coordinate ascent as a general piece: order, records, and closed-form blocks that never lower the bound."""
+"""Block coordinate ascent as a general piece: order, records, and closed-form blocks that never
+lower the bound.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_exact_blocks_climb_to_the_optimum():
 def test_the_bound_is_recorded_after_every_block_in_order():
     _, ascent = quadratic()
     history = ascent.run(2)
-    assert [(sweep, name) for sweep, name, _ in history] == [(n, f"x{i}") for n in (0, 1) for i in range(3)]
+    assert [(sweep, name) for sweep, name, _ in history] == [
+        (n, f"x{i}") for n in (0, 1) for i in range(3)
+    ]
 
 
 def test_blocks_of_a_sweep_share_what_depends_on_its_number():

@@ -10,17 +10,23 @@ from bochner.datasets.load import RECIPES
 from bochner.datasets.make import KERNELS
 from bochner.errors import InputError
 
-needs_data = pytest.mark.skipif("BOCHNER_DATA" not in os.environ, reason="BOCHNER_DATA names no folder of data sets")
+needs_data = pytest.mark.skipif(
+    "BOCHNER_DATA" not in os.environ, reason="BOCHNER_DATA names no folder of data sets"
+)
 
 
 def test_s_curve_shapes_and_seed():
-    one = datasets.make_s_curve(60, [3, 5, 2], ("rbf", "gibbs", "rbf+periodic"), noise=0.1, random_state=0)
+    one = datasets.make_s_curve(
+        60, [3, 5, 2], ("rbf", "gibbs", "rbf+periodic"), noise=0.1, random_state=0
+    )
     assert one.data.shape == (60, 10)
     assert one.views == {"view_0": slice(0, 3), "view_1": slice(3, 8), "view_2": slice(8, 10)}
     assert len(one.feature_names) == 10
     np.testing.assert_allclose(one.latent.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(one.latent.std(0), 1)
-    again = datasets.make_s_curve(60, [3, 5, 2], ("rbf", "gibbs", "rbf+periodic"), noise=0.1, random_state=0)
+    again = datasets.make_s_curve(
+        60, [3, 5, 2], ("rbf", "gibbs", "rbf+periodic"), noise=0.1, random_state=0
+    )
     np.testing.assert_array_equal(one.data, again.data)
     assert not np.array_equal(datasets.make_s_curve(60, 2).data, datasets.make_s_curve(60, 2).data)
     assert "noise deviation 0.1" in one.DESCR
@@ -31,7 +37,9 @@ def test_s_curve_takes_kernel_objects():
 
     named = datasets.make_s_curve(30, 4, ("rbf+periodic",), random_state=0)
     built = datasets.make_s_curve(30, 4, (Sum([RBF(), Periodic(2.0)]),), random_state=0)
-    np.testing.assert_allclose(built.kernel_matrices["view_0"], named.kernel_matrices["view_0"], atol=1e-12)
+    np.testing.assert_allclose(
+        built.kernel_matrices["view_0"], named.kernel_matrices["view_0"], atol=1e-12
+    )
     np.testing.assert_allclose(built.data, named.data, atol=1e-6)
     assert "kernels Sum, noise" in built.DESCR
 
@@ -40,9 +48,9 @@ def test_s_curve_follows_the_position():
     made = datasets.make_s_curve(300, 2, random_state=1)
     # scikit-learn's curve is (sin t, sign(t)(cos t − 1)): a smooth function of the position
     t = made.target
-    assert metrics.aligned_r2(made.latent, np.column_stack([np.sin(t), np.sign(t) * (np.cos(t) - 1)])) == pytest.approx(
-        1
-    )
+    assert metrics.aligned_r2(
+        made.latent, np.column_stack([np.sin(t), np.sign(t) * (np.cos(t) - 1)])
+    ) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -59,7 +67,8 @@ def test_kernels_are_what_they_say(kernel):
     assert K[3, 17] == pytest.approx(
         {"rbf": rbf, "gibbs": gibbs, "periodic": periodic, "rbf+periodic": rbf + periodic}[kernel]
     )
-    # 4,000 draws have this covariance: every entry within 5 standard errors and a little more for the 820 looked at
+    # 4,000 draws have this covariance: every entry within 5 standard errors and a little more for
+    # the 820 looked at
     C = K + 0.09 * np.eye(40)
     error = np.sqrt((C**2 + np.outer(np.diag(C), np.diag(C))) / 4000)
     assert np.abs((made.data @ made.data.T / 4000 - C) / error).max() < 5
@@ -68,7 +77,11 @@ def test_kernels_are_what_they_say(kernel):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"kernels": "rbf"}, "kernels from 'rbf', 'gibbs', 'periodic', 'rbf.periodic', or of bochner.kernels, one per"),
+        (
+            {"kernels": "rbf"},
+            "kernels from 'rbf', 'gibbs', 'periodic', 'rbf.periodic', or of bochner.kernels, one "
+            "per",
+        ),
         ({"kernels": ("rbf", "cosine")}, r"got \('rbf', 'cosine'\)"),
         ({"kernels": ()}, r"one per view, got \(\)"),
         ({"n_samples": 1}, "n_samples of at least 2, got 1"),
@@ -93,12 +106,19 @@ def test_digits_in_two_halves():
 
 def test_absent_folder_and_file(monkeypatch, tmp_path):
     monkeypatch.delenv("BOCHNER_DATA", raising=False)
-    with pytest.raises(InputError, match=r"BOCHNER_DATA, got none. Set BOCHNER_DATA to the folder that holds oil.npz"):
+    with pytest.raises(
+        InputError,
+        match=r"BOCHNER_DATA, got none. Set BOCHNER_DATA to the folder that holds oil.npz",
+    ):
         datasets.load_oil()
     monkeypatch.setenv("BOCHNER_DATA", str(tmp_path))
-    with pytest.raises(InputError, match=r"the file mnist.npz in BOCHNER_DATA=.*, got no such file. Put mnist.npz"):
+    with pytest.raises(
+        InputError, match=r"the file mnist.npz in BOCHNER_DATA=.*, got no such file. Put mnist.npz"
+    ):
         datasets.load_mnist()
-    with pytest.raises(InputError, match="words as one of content, with_stop, raw, large, got 'all'"):
+    with pytest.raises(
+        InputError, match="words as one of content, with_stop, raw, large, got 'all'"
+    ):
         datasets.load_newsgroups("all")
 
 
@@ -114,7 +134,10 @@ def test_loaders_on_small_files(monkeypatch, tmp_path):
     content, cites = sp.random(4, 6, 0.5, format="csr", random_state=0), sp.eye(4, format="csr")
     parts = {}
     for name, view in {"content": content, "cites": cites}.items():
-        parts |= {f"{name}__{part}": getattr(view, part) for part in ("data", "indices", "indptr", "shape")}
+        parts |= {
+            f"{name}__{part}": getattr(view, part)
+            for part in ("data", "indices", "indptr", "shape")
+        }
     np.savez(tmp_path / "mv_citeseer.npz", y=np.arange(4), **parts)
     found = datasets.load_citeseer()
     assert sp.issparse(found.data)

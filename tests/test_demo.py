@@ -39,8 +39,12 @@ def test_the_keys_are_those_of_the_api(result):
 
 def test_the_files_are_there_and_can_be_read(result):
     out, values = result
-    assert {path.name for path in out.iterdir()} == {path.rsplit("/", 1)[-1] for path in values["files"]}
-    assert {"latent.png", "completions.png", "bound.png", "kernels.png"} <= {path.name for path in out.iterdir()}
+    assert {path.name for path in out.iterdir()} == {
+        path.rsplit("/", 1)[-1] for path in values["files"]
+    }
+    assert {"latent.png", "completions.png", "bound.png", "kernels.png"} <= {
+        path.name for path in out.iterdir()
+    }
     model = bo.load(out / "model.bochner")
     rows = list(csv.reader((out / "embedding.csv").open()))
     assert rows[0] == ["z0", "z1", "z0_std", "z1_std"]

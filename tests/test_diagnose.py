@@ -1,11 +1,18 @@
-"""Collapse: the report on constructed posteriors, and the linear kernel's exact answers against optimisation."""
+"""Collapse: the report on constructed posteriors, and the linear kernel's exact answers against
+optimisation.
+"""
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
 
-from bochner.inference.diagnose import collapse, linear_latent_variances, linear_noise_variance, relevance
+from bochner.inference.diagnose import (
+    collapse,
+    linear_latent_variances,
+    linear_noise_variance,
+    relevance,
+)
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
@@ -13,20 +20,25 @@ from bochner.likelihoods.gaussian import Gaussian
 N = 9
 
 
-# -- the linear GPLVM: log p(Y | X) = -M/2 (log|XX' + s2 I| + tr (XX' + s2 I)^-1 YY'/M) -----------------------------
+# -- the linear GPLVM: log p(Y | X) = -M/2 (log|XX' + s2 I| + tr (XX' + s2 I)^-1 YY'/M)
+# -----------------------------
 
 
 def _problem(dim: int, m: int = 30, seed: int = 0):
     rng = np.random.default_rng(seed)
     strengths = np.array([2.0, 1.2, 0.7])[:dim]
-    Y = (rng.normal(size=(N, dim)) * strengths) @ rng.normal(size=(dim, m)) + 0.5 * rng.normal(size=(N, m))
+    Y = (rng.normal(size=(N, dim)) * strengths) @ rng.normal(size=(dim, m)) + 0.5 * rng.normal(
+        size=(N, m)
+    )
     S = Y @ Y.T / m
     values, vectors = np.linalg.eigh(S)
     return S, values[::-1], vectors[:, ::-1]
 
 
 def _optimum(S, dim: int, s2: float | None, m: int | None = None, seed: int = 0):
-    """Maximise the log likelihood per column (m given: the log posterior over m) in X, and in s2 when it is None."""
+    """Maximise the log likelihood per column (m given: the log posterior over m) in X, and in s2
+    when it is None.
+    """
 
     def negative(theta):
         theta = torch.tensor(theta, requires_grad=True)
@@ -43,7 +55,11 @@ def _optimum(S, dim: int, s2: float | None, m: int | None = None, seed: int = 0)
     for _ in range(3):
         start = np.append(rng.normal(size=N * dim), -1.0)
         found = minimize(
-            negative, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000, "ftol": 1e-15, "gtol": 1e-9}
+            negative,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 3000, "ftol": 1e-15, "gtol": 1e-9},
         )
         best = found if best is None or found.fun < best.fun else best
     X = best.x[: N * dim].reshape(N, dim)
@@ -93,7 +109,9 @@ def test_maximum_a_posteriori_latents_are_those_of_the_optimiser(dim, m):
     s2 = 0.3
     XX, _, _ = _optimum(S, dim, s2, m=m)
     variances = linear_latent_variances(values, s2, dim, n_columns=m)
-    assert (variances < linear_latent_variances(values, s2, dim) + 1e-12).all()  # the prior only shrinks
+    assert (
+        variances < linear_latent_variances(values, s2, dim) + 1e-12
+    ).all()  # the prior only shrinks
     np.testing.assert_allclose(XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=5e-4)
 
 
@@ -101,7 +119,9 @@ def test_maximum_a_posteriori_latents_are_those_of_the_optimiser(dim, m):
 @pytest.mark.parametrize("s2", [0.05, 0.4, 2.0])
 def test_the_prior_collapses_directions_up_to_its_threshold_and_no_further(s2, m):
     threshold = s2 * (1.0 + s2 / m)
-    at, above = linear_latent_variances(np.array([threshold * (1 - 1e-9), threshold * (1 + 1e-6)]), s2, 2, m)[::-1]
+    at, above = linear_latent_variances(
+        np.array([threshold * (1 - 1e-9), threshold * (1 + 1e-6)]), s2, 2, m
+    )[::-1]
     assert at == 0.0
     assert above > 0.0
 
@@ -112,7 +132,8 @@ def test_eigenvalues_may_come_in_any_order():
     assert linear_noise_variance(values, 2) == pytest.approx(0.15)
 
 
-# -- the report --------------------------------------------------------------------------------------------------
+# -- the report
+# --------------------------------------------------------------------------------------------------
 
 
 def _posterior(dim: int, dead: tuple[int, ...], n: int = 300):
@@ -123,7 +144,9 @@ def _posterior(dim: int, dead: tuple[int, ...], n: int = 300):
     return mean, std
 
 
-@pytest.mark.parametrize(("dim", "dead"), [(1, ()), (2, ()), (2, (1,)), (3, (0,)), (3, (0, 2)), (1, (0,))])
+@pytest.mark.parametrize(
+    ("dim", "dead"), [(1, ()), (2, ()), (2, (1,)), (3, (0,)), (3, (0, 2)), (1, (0,))]
+)
 def test_dead_dimensions_are_found_and_the_advice_names_them(dim, dead):
     mean, std = _posterior(dim, dead)
     report = collapse(mean, std, {"a": 0.2})
@@ -133,7 +156,10 @@ def test_dead_dimensions_are_found_and_the_advice_names_them(dim, dead):
     np.testing.assert_allclose(report.variance_ratio, (std**2).mean(axis=0))
     if dead:
         keep = max(dim - len(dead), 1)
-        assert f"Latent dimensions {list(dead)} carry nothing: fit with n_components={keep}" in report.advice()
+        assert (
+            f"Latent dimensions {list(dead)} carry nothing: fit with n_components={keep}"
+            in report.advice()
+        )
     else:
         assert report.advice() == "No collapse: every dimension and every view carries signal."
     assert report.advice() in str(report)
@@ -145,7 +171,8 @@ def test_a_view_of_noise_alone_is_named():
     assert report.collapsed
     assert report.dead == ()
     assert report.advice() == (
-        "View 'bad' is explained as noise alone: check its columns, or raise n_components or max_iter."
+        "View 'bad' is explained as noise alone: check its columns, or raise n_components or "
+        "max_iter."
     )
 
 
@@ -182,7 +209,9 @@ def test_relevance_is_that_of_finite_differences(dim):
     for d in range(dim):
         shift = step * torch.eye(dim, dtype=torch.float64)[d]
         slopes = [(mean(x + shift, w.mean) - mean(x - shift, w.mean)) / (2 * step) for w in draws]
-        expected[d] = sum(float(s.square().sum()) for s in slopes) * float(x[:, d].var(unbiased=False))
+        expected[d] = sum(float(s.square().sum()) for s in slopes) * float(
+            x[:, d].var(unbiased=False)
+        )
     found = relevance([view], x)
     assert found.shape == (1, dim)
     np.testing.assert_allclose(found[0], expected / expected.sum(), rtol=1e-6)

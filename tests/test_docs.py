@@ -1,4 +1,6 @@
-"""The documentation: every page is reached, every public name has its place and its words, every code block runs."""
+"""The documentation: every page is reached, every public name has its place and its words, every
+code block runs.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,15 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Written by the build itself.
 GENERATED = {"gallery/index", "api/index"}
-# Undocumented, unknown or misplaced parameters, parameters without a type, returned values that nothing describes.
+# Undocumented, unknown or misplaced parameters, parameters without a type, returned values that
+# nothing describes.
 FAULTS = {"GL06", "GL08", "PR01", "PR02", "PR03", "PR04", "PR10", "RT01", "SS01", "SS03", "YD01"}
 # Of other libraries' base classes.
 INHERITED = ("Module", "BaseEstimator", "TransformerMixin", "object")
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# -- pages
+# ---------------------------------------------------------------------------
 
 
 def reached(page: str, seen: set[str]) -> set[str]:
@@ -60,7 +64,8 @@ def test_links_between_pages_and_to_pictures_lead_somewhere():
     assert not broken
 
 
-# -- code --------------------------------------------------------------------------------------------------------------
+# -- code
+# ---------------------------------------------------------------------------
 
 
 def small(code: str) -> str:
@@ -74,7 +79,9 @@ CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
 OWN_TEST = {page for page in PAGES if (ROOT / "tests" / f"test_docs_{page}.py").exists()}
 
 
-@pytest.mark.parametrize("page", [name for name, text in CODE.items() if BLOCK.search(text) and name not in OWN_TEST])
+@pytest.mark.parametrize(
+    "page", [name for name, text in CODE.items() if BLOCK.search(text) and name not in OWN_TEST]
+)
 def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": page}
@@ -94,17 +101,25 @@ def test_parts_of_ones_own_are_shown_from_the_files_that_the_laws_test():
         assert len(body) < 40
 
 
-# -- the reference -----------------------------------------------------------------------------------------------------
+# -- the reference
+# ---------------------------------------------------------------------------
 
 
 def test_every_public_name_is_in_the_reference(tmp_path):
     reference.write_api(tmp_path)
     listed = set()
     for page in tmp_path.glob("*.rst"):
-        for module, table in re.findall(r"currentmodule:: (\S+)\n\n(.*?)(?=\n\S|\Z)", page.read_text(), re.DOTALL):
-            listed |= {f"{module}.{name}" for name in re.findall(r"^   (\w+)$", table, re.MULTILINE)}
+        for module, table in re.findall(
+            r"currentmodule:: (\S+)\n\n(.*?)(?=\n\S|\Z)", page.read_text(), re.DOTALL
+        ):
+            listed |= {
+                f"{module}.{name}" for name in re.findall(r"^   (\w+)$", table, re.MULTILINE)
+            }
         if page.stem == "index":
-            listed |= {f"bochner.{name}" for name in re.findall(r"^   (\w+)$", page.read_text(), re.MULTILINE)}
+            listed |= {
+                f"bochner.{name}"
+                for name in re.findall(r"^   (\w+)$", page.read_text(), re.MULTILINE)
+            }
     assert {f"bochner.{name}" for name in bo.__all__} <= listed
     assert set(reference.names()) <= listed
 
@@ -127,7 +142,9 @@ def test_the_command_line_page_has_every_option(tmp_path):
 
 
 def methods(cls: type) -> list[str]:
-    """Public methods by the class that defines them first: overriding ones need not repeat what their base says."""
+    """Public methods by the class that defines them first: overriding ones need not repeat what
+    their base says.
+    """
     found = []
     for name, thing in inspect.getmembers(cls, inspect.isfunction):
         owners = [c for c in cls.__mro__ if name in vars(c)]
@@ -148,7 +165,9 @@ def documented() -> list[str]:
 
 
 def built_by_fields(name: str) -> bool:
-    """Fields of dataclasses are documented as attributes; abstract bases pass on what their children document."""
+    """Fields of dataclasses are documented as attributes; abstract bases pass on what their
+    children document.
+    """
     module, _, last = name.rpartition(".")
     thing = getattr(sys.modules.get(module), last, None)
     return dataclasses.is_dataclass(thing) or inspect.isabstract(thing)
@@ -167,7 +186,10 @@ def test_docstrings_name_parameters_and_returned_values():
 
 
 def test_a_page_that_fetches_something_is_found():
-    local = '<link rel="stylesheet" href="_static/a.css"><script src="../b.js"></script><a href="https://x.org">x</a>'
+    local = (
+        '<link rel="stylesheet" href="_static/a.css"><script src="../b.js"></script><a '
+        'href="https://x.org">x</a>'
+    )
     assert offline.remote_parts(local) == []
     assert offline.remote_parts('<script src="https://cdn.example/m.js"></script>')
     assert offline.remote_parts('<img alt="" src="//example.org/a.png">')

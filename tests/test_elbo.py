@@ -1,4 +1,6 @@
-"""The bound is a bound, symmetric in its views, keyed, and its gradient is right, in D = 1, 2, 3."""
+"""The bound is a bound, symmetric in its views, keyed, and its gradient is right, in D = 1, 2,
+3.
+"""
 
 import math
 
@@ -33,13 +35,18 @@ def _data(n: int, m: int, seed: int = 1) -> Tensor:
     return torch.randn(n, m, generator=generator(seed, "data"), dtype=torch.float64)
 
 
-# -- a lower bound of the evidence -------------------------------------------------------------------------------
+# -- a lower bound of the evidence
+# ---------------------------------------------------------------------------
 
 
 def _log_density(features: Tensor, Y: Tensor, s2: float) -> Tensor:
-    """log N(Y; 0, Phi Phi^T + s2 I) for a batch of features (S, N, K): independent of the code under test."""
+    """log N(Y; 0, Phi Phi^T + s2 I) for a batch of features (S, N, K): independent of the code
+    under test.
+    """
     covariance = features @ features.transpose(1, 2) + s2 * torch.eye(Y.shape[0], dtype=Y.dtype)
-    normal = torch.distributions.MultivariateNormal(torch.zeros(Y.shape[0], dtype=Y.dtype), covariance)
+    normal = torch.distributions.MultivariateNormal(
+        torch.zeros(Y.shape[0], dtype=Y.dtype), covariance
+    )
     return sum(normal.log_prob(Y[:, j]) for j in range(Y.shape[1]))  # type: ignore[return-value]
 
 
@@ -50,8 +57,12 @@ def _features(x: Tensor, w1: Tensor, w2: Tensor | None, amplitude: Tensor) -> Te
     return torch.cat([amplitude * cosines, amplitude * sines], dim=2)  # type: ignore[operator]
 
 
-def _evidence(model: LatentVariableModel, Y: Tensor, n_frequencies: int, n_samples: int) -> tuple[float, float]:
-    """log E[p(Y | X, W)] over X ~ N(0, I) and W ~ p(W), and its standard error, by plain sampling."""
+def _evidence(
+    model: LatentVariableModel, Y: Tensor, n_frequencies: int, n_samples: int
+) -> tuple[float, float]:
+    """log E[p(Y | X, W)] over X ~ N(0, I) and W ~ p(W), and its standard error, by plain
+    sampling.
+    """
     source, view = generator(9, "evidence"), model.views[0]
     n, dim = model.latents.mean.shape
     x = torch.randn(n_samples, n, dim, generator=source, dtype=torch.float64)
@@ -62,7 +73,11 @@ def _evidence(model: LatentVariableModel, Y: Tensor, n_frequencies: int, n_sampl
         q = view.kernel.n_mixtures
 
         def split(w: Tensor) -> Tensor:
-            return w.reshape(q, n_samples, n_frequencies, -1).transpose(0, 1).reshape(n_samples, q * n_frequencies, -1)
+            return (
+                w.reshape(q, n_samples, n_frequencies, -1)
+                .transpose(0, 1)
+                .reshape(n_samples, q * n_frequencies, -1)
+            )
 
         amplitude = split(f.amplitude[:, None])[:, :, 0] * math.sqrt(n_samples)
         w2 = None if f.second is None else split(f.second)
@@ -85,7 +100,10 @@ def test_the_mean_bound_lies_below_the_log_evidence(dim, kernel):
     assert error < 0.1
     with torch.no_grad():
         values = torch.stack(
-            [elbo(model, ((Block.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)).total for i in range(700)]
+            [
+                elbo(model, ((Block.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)).total
+                for i in range(700)
+            ]
         )
     mean, se = float(values.mean()), float(values.std()) / math.sqrt(len(values))
     assert mean < evidence + 3 * math.hypot(se, error)
@@ -93,16 +111,22 @@ def test_the_mean_bound_lies_below_the_log_evidence(dim, kernel):
 
 
 @pytest.mark.parametrize("dim", [1, 2])
-def test_at_the_prior_the_bound_is_the_mean_log_density_and_jensens_gap_is_its_distance_to_the_evidence(dim):
+def test_at_the_prior_the_bound_is_the_mean_log_density_and_jensens_gap_is_its_distance_to_the_evidence(  # noqa: E501
+    dim,
+):
     n, n_frequencies = 4, 2
     model, Y = _model(dim, n, std=1.0), _data(n, 2)
     with torch.no_grad():
         model.latents.mean.zero_()
         assert float(model.latents.kl()) == pytest.approx(0.0, abs=1e-12)
         values = torch.stack(
-            [elbo(model, ((Block.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)).total for i in range(1500)]
+            [
+                elbo(model, ((Block.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)).total
+                for i in range(1500)
+            ]
         )
-    # the draws of the bound are then draws from the prior: their log mean exp is the evidence itself
+    # the draws of the bound are then draws from the prior: their log mean exp is the evidence
+    # itself
     log_mean = float(values.logsumexp(0)) - math.log(len(values))
     ratios = (values - values.max()).exp()
     se = float(ratios.std() / ratios.mean()) / math.sqrt(len(values))
@@ -119,7 +143,8 @@ def test_the_divergence_is_that_of_torch(dim):
     torch.testing.assert_close(latents.kl(), expected)
 
 
-# -- views -------------------------------------------------------------------------------------------------------
+# -- views
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -129,7 +154,9 @@ def test_the_bound_is_the_sum_over_views_minus_the_divergence(dim):
     bound = elbo(model, ((Block.of(Ya),), (Block.of(Yb),)), draws)
     x = model.latents.mean + model.latents.log_std.exp() * draws.latents
     parts = [
-        view_evidence(x, view.kernel.frequencies(noise), view.likelihood.noise_variance, (Block.of(Y),))
+        view_evidence(
+            x, view.kernel.frequencies(noise), view.likelihood.noise_variance, (Block.of(Y),)
+        )
         for view, noise, Y in zip(model.views, draws.spectra, (Ya, Yb), strict=True)
     ]
     torch.testing.assert_close(bound.total, parts[0] + parts[1] - model.latents.kl())
@@ -142,7 +169,9 @@ def test_the_order_of_views_does_not_matter(dim):
     values = []
     for names in ("abc", "cab", "bca"):
         model = _model(dim, 9, tuple(names))
-        bound = elbo(model, tuple((Block.of(Y[v]),) for v in names), draw(model, 4, "sobol", 0, "train", 3))
+        bound = elbo(
+            model, tuple((Block.of(Y[v]),) for v in names), draw(model, 4, "sobol", 0, "train", 3)
+        )
         (bound.total).backward()
         values.append((bound.total.detach(), model.latents.mean.grad))
     for value, gradient in values[1:]:
@@ -152,7 +181,11 @@ def test_the_order_of_views_does_not_matter(dim):
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_the_order_of_rows_with_their_draws_does_not_matter(dim):
-    model, Y, order = _model(dim, 9), _data(9, 3), torch.randperm(9, generator=generator(0, "order"))
+    model, Y, order = (
+        _model(dim, 9),
+        _data(9, 3),
+        torch.randperm(9, generator=generator(0, "order")),
+    )
     draws = draw(model, 4, "iid", 0, "train", 0)
     before = elbo(model, ((Block.of(Y),),), draws).total
     with torch.no_grad():
@@ -182,13 +215,17 @@ def test_a_row_whose_view_is_masked_is_dropped_from_that_view_only(dim):
     rows, draws = torch.tensor([0, 2, 3, 7]), draw(model, 4, "iid", 0, "train", 0)
     bound = elbo(model, ((Block.of(Ya),), (Block.of(Yb[rows], rows),)), draws)
     x = model.latents.sample(draws.latents)
-    f, s2 = model.views[1].kernel.frequencies(draws.spectra[1]), model.views[1].likelihood.noise_variance
+    f, s2 = (
+        model.views[1].kernel.frequencies(draws.spectra[1]),
+        model.views[1].likelihood.noise_variance,
+    )
     torch.testing.assert_close(bound.views[1], view_evidence(x[rows], f, s2, (Block.of(Yb[rows]),)))
     full = elbo(model, ((Block.of(Ya),), (Block.of(Yb),)), draws)
     assert torch.equal(bound.views[0], full.views[0])
 
 
-# -- draws -------------------------------------------------------------------------------------------------------
+# -- draws
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sampling", ["iid", "orthogonal", "sobol"])
@@ -210,12 +247,22 @@ def test_draws_are_a_function_of_their_key(sampling):
 def test_noise_of_a_row_does_not_depend_on_how_rows_are_cut_nor_on_how_many_there_are():
     n = 2 * ROWS_PER_BLOCK + 37
     whole = row_noise(n, 2, 3, "train/latents", 4)
-    for cut in (1, 100, ROWS_PER_BLOCK - 1, ROWS_PER_BLOCK, ROWS_PER_BLOCK + 1, 2 * ROWS_PER_BLOCK, n - 1):
+    for cut in (
+        1,
+        100,
+        ROWS_PER_BLOCK - 1,
+        ROWS_PER_BLOCK,
+        ROWS_PER_BLOCK + 1,
+        2 * ROWS_PER_BLOCK,
+        n - 1,
+    ):
         head = row_noise(cut, 2, 3, "train/latents", 4)
         tail = row_noise(n - cut, 2, 3, "train/latents", 4, start=cut)
         assert torch.equal(torch.cat([head, tail]), whole)
     few, many = _model(2, 5), _model(2, 50)
-    assert torch.equal(draw(few, 4, "iid", 0, "train", 0).latents, draw(many, 4, "iid", 0, "train", 0).latents[:5])
+    assert torch.equal(
+        draw(few, 4, "iid", 0, "train", 0).latents, draw(many, 4, "iid", 0, "train", 0).latents[:5]
+    )
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 4, 9, 100])
@@ -227,7 +274,8 @@ def test_the_bound_does_not_depend_on_chunks(chunk_rows):
     torch.testing.assert_close(cut, whole, rtol=1e-12, atol=1e-10)
 
 
-# -- gradient ----------------------------------------------------------------------------------------------------
+# -- gradient
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_frequencies", [2, 8])  # K = 8 < N = 11 < K = 32: both forms
@@ -250,4 +298,6 @@ def test_the_gradient_is_that_of_finite_differences(dim, kernel, n_frequencies):
                 parameter.add_(sign * step * direction)
                 sides.append(float(elbo(model, data, draws).total))
                 parameter.sub_(sign * step * direction)
-        np.testing.assert_allclose((sides[0] - sides[1]) / (2 * step), slope, rtol=1e-5, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            (sides[0] - sides[1]) / (2 * step), slope, rtol=1e-5, atol=1e-5, err_msg=name
+        )

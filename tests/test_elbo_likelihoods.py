@@ -1,4 +1,6 @@
-"""Whole models with views that are not Gaussian: below the evidence, indifferent to the order of views, keyed."""
+"""Whole models with views that are not Gaussian: below the evidence, indifferent to the order of
+views, keyed.
+"""
 
 from __future__ import annotations
 
@@ -35,41 +37,60 @@ def _model(names: tuple[str, ...], dim: int):
         data.append((Block.encoded(likelihood.encode(Y)),))
     start = row_noise(N, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture() for _ in names]
-    model = model_from(start, names, kernels, 2, 0, torch.float64, torch.device("cpu"), likelihoods, tuple(data))
+    model = model_from(
+        start, names, kernels, 2, 0, torch.float64, torch.device("cpu"), likelihoods, tuple(data)
+    )
     with torch.no_grad():
         model.latents.log_std.fill_(math.log(0.4))
     return model, tuple(data)
 
 
 def _evidence(model, block: Block, n_frequencies: int, n_samples: int) -> tuple[float, float]:
-    """log E p(Y | X, W, A) over the prior of X, W and A, and its standard error, by plain sampling."""
+    """log E p(Y | X, W, A) over the prior of X, W and A, and its standard error, by plain
+    sampling.
+    """
     source, view = generator(9, "evidence"), model.views[0]
     dim = model.n_components
     x = torch.randn(n_samples, N, dim, generator=source, dtype=torch.float64)
     with torch.no_grad():
-        f = view.kernel.frequencies(view.kernel.noise(n_frequencies * n_samples, dim, source, "iid"))
+        f = view.kernel.frequencies(
+            view.kernel.noise(n_frequencies * n_samples, dim, source, "iid")
+        )
         q = view.kernel.n_mixtures
 
         def split(w):
-            return w.reshape(q, n_samples, n_frequencies, -1).transpose(0, 1).reshape(n_samples, q * n_frequencies, -1)
+            return (
+                w.reshape(q, n_samples, n_frequencies, -1)
+                .transpose(0, 1)
+                .reshape(n_samples, q * n_frequencies, -1)
+            )
 
         amplitude = split(f.amplitude[:, None])[:, :, 0] * math.sqrt(n_samples)
         phi = _features(x, split(f.first), None, amplitude[:, None, :])
-        a = torch.randn(n_samples, phi.shape[2], block.Y.shape[1], generator=source, dtype=torch.float64)
+        a = torch.randn(
+            n_samples, phi.shape[2], block.Y.shape[1], generator=source, dtype=torch.float64
+        )
         psi = phi @ a + view.sites.intercept
         entries = view.likelihood.log_prob(block.Y.expand_as(psi), psi)
         log_p = (entries if block.seen is None else entries * block.seen).sum((1, 2))
     ratios = (log_p - log_p.max()).exp()
-    return float(log_p.max() + ratios.mean().log()), float(ratios.std() / ratios.mean() / math.sqrt(n_samples))
+    return float(log_p.max() + ratios.mean().log()), float(
+        ratios.std() / ratios.mean() / math.sqrt(n_samples)
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("name", ["bernoulli", "binomial", "negative_binomial", "poisson", "categorical"])
+@pytest.mark.parametrize(
+    "name", ["bernoulli", "binomial", "negative_binomial", "poisson", "categorical"]
+)
 def test_the_mean_bound_lies_below_the_log_evidence(name, dim):
     model, data = _model((name,), dim)
     model.views[0].sites.intercept.copy_(model.views[0].sites.centre)
     with torch.no_grad():
-        values = [float(elbo(model, data, draw(model, 2, "iid", 3, "law", i), n_sweeps=4).total) for i in range(60)]
+        values = [
+            float(elbo(model, data, draw(model, 2, "iid", 3, "law", i), n_sweeps=4).total)
+            for i in range(60)
+        ]
     evidence, error = _evidence(model, data[0][0], 2, 30_000)
     mean, spread = float(np.mean(values)), float(np.std(values)) / math.sqrt(len(values))
     assert mean < evidence + 4 * math.hypot(error, spread)
@@ -92,8 +113,20 @@ def test_column_budgets_are_keyed_and_unbiased_in_the_long_run():
     likelihood = Bernoulli()
     data = ((Block.encoded(Y),),)
     start = model.latents.mean.detach().numpy()
-    model = model_from(start, ("a",), [SpectralMixture()], 1, 0, torch.float64, torch.device("cpu"), [likelihood], data)
-    model.views[0].sites.n_groups = None  # a covariance each: groups would be shared by fewer columns in a batch
+    model = model_from(
+        start,
+        ("a",),
+        [SpectralMixture()],
+        1,
+        0,
+        torch.float64,
+        torch.device("cpu"),
+        [likelihood],
+        data,
+    )
+    model.views[
+        0
+    ].sites.n_groups = None  # a covariance each: groups would be shared by fewer columns in a batch
     regroup(model)
     gaps = []
     for step in range(60):

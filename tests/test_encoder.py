@@ -1,4 +1,6 @@
-"""The encoder: keyed, masks and all, kept in files; placements that start from it are no worse, and its page runs."""
+"""The encoder: keyed, masks and all, kept in files; placements that start from it are no worse, and
+its page runs.
+"""
 
 import numpy as np
 import pytest
@@ -33,7 +35,9 @@ def _data(n, dim=2, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     X, _ = _data(150)
-    return AdvisedRFLVM(views=VIEWS, n_frequencies=16, max_iter=150, init="pca", random_state=0, encoder=True).fit(X)
+    return AdvisedRFLVM(
+        views=VIEWS, n_frequencies=16, max_iter=150, init="pca", random_state=0, encoder=True
+    ).fit(X)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -49,7 +53,9 @@ def test_guesses_follow_the_latents_also_of_rows_with_holes(dim):
     ]
     assert errors[0] < 0.6  # the prior alone: 1
     assert errors[1] < 0.8
-    assert torch.isfinite(made.guess([torch.full((2, 6), torch.nan), torch.full((2, 4), torch.nan)])).all()
+    assert torch.isfinite(
+        made.guess([torch.full((2, 6), torch.nan), torch.full((2, 4), torch.nan)])
+    ).all()
 
 
 def test_it_is_keyed_by_the_seed_and_survives_as_tensors():
@@ -100,7 +106,9 @@ def test_a_wrong_guess_does_no_harm(fitted):
             return super().guess(rows) + 5.0
 
     wrong = Wrong(**vars(fitted._encoder))
-    found, right = (place(fitted._fit.posterior, fitted._candidates, rows, encoder=e) for e in (wrong, None))
+    found, right = (
+        place(fitted._fit.posterior, fitted._candidates, rows, encoder=e) for e in (wrong, None)
+    )
     assert float(((found.mean - right.mean).norm(dim=1) < 1e-4).double().mean()) > 0.9
 
 
@@ -119,6 +127,12 @@ def test_categories_are_guessed_from_as_their_likelihood_encodes_them():
     psi = np.sin(source.normal(size=(60, 2)) @ source.normal(size=(2, 6)))
     X = np.hstack([psi, np.digitize(psi[:, :3], [-0.4, 0.4])])
     views, likelihood = {"real": slice(0, 6), "kinds": slice(6, 9)}, {"kinds": "categorical"}
-    options = {"encoder": True, "init": "pca", "max_iter": 10, "n_frequencies": 8, "random_state": 0}
+    options = {
+        "encoder": True,
+        "init": "pca",
+        "max_iter": 10,
+        "n_frequencies": 8,
+        "random_state": 0,
+    }
     model = bo.NGMVLVM(2, views=views, likelihood=likelihood, **options).fit(X)
     assert np.isfinite(model.transform(X[:5])).all()

@@ -1,4 +1,6 @@
-"""The estimators' contract (API.md): attributes, units, names, missing data, scores, seeds, messages."""
+"""The estimators' contract (API.md): attributes, units, names, missing data, scores, seeds,
+messages.
+"""
 
 import copy
 import pickle
@@ -34,10 +36,14 @@ NAMES = [f"c{j}" for j in range(9)]
 
 
 def _data(n: int = 60, m: int = 9, dim: int = 2, seed: int = 0):
-    rng = np.random.default_rng(7)  # the weights are those of every sample: seeds give other rows of one model
+    rng = np.random.default_rng(
+        7
+    )  # the weights are those of every sample: seeds give other rows of one model
     weights, shift = rng.normal(size=(dim, m)), rng.normal(size=m)
     rng = np.random.default_rng(seed)
-    return 2.0 + 3.0 * (np.sin(rng.normal(size=(n, dim)) @ weights + shift) + 0.1 * rng.normal(size=(n, m)))
+    return 2.0 + 3.0 * (
+        np.sin(rng.normal(size=(n, dim)) @ weights + shift) + 0.1 * rng.normal(size=(n, m))
+    )
 
 
 def _frame(X):
@@ -58,7 +64,8 @@ def fitted():
         return NGMVLVM(**SMALL, views=VIEWS).fit(_data())
 
 
-# -- attributes and outputs --------------------------------------------------------------------------------------
+# -- attributes and outputs
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("views", [None, VIEWS])
@@ -94,8 +101,16 @@ def test_outputs_follow_the_precision_of_X_not_of_the_computation(dtype, compute
     X[0, :5] = np.nan
     model = NGMVLVM(**QUICK, views=VIEWS, dtype=computed).fit(X)
     Z = model.transform(X)
-    outputs = [*model.transform(X, return_std=True), *model.impute(X, return_std=True), model.impute(X, n_draws=2)]
-    outputs += [*model.inverse_transform(Z, return_std=True), model.kernel_matrix(Z, "a"), model.sample(2)]
+    outputs = [
+        *model.transform(X, return_std=True),
+        *model.impute(X, return_std=True),
+        model.impute(X, n_draws=2),
+    ]
+    outputs += [
+        *model.inverse_transform(Z, return_std=True),
+        model.kernel_matrix(Z, "a"),
+        model.sample(2),
+    ]
     outputs += [model.embedding_, model.embedding_std_, model.fit_transform(X)]
     assert {out.dtype for out in outputs} == {np.dtype(dtype)}
     assert model.transform(np.ones((2, 9), dtype=int)).dtype == np.float64
@@ -103,10 +118,15 @@ def test_outputs_follow_the_precision_of_X_not_of_the_computation(dtype, compute
 
 def test_several_starts_are_raced_and_the_best_goes_on():
     rng = np.random.default_rng(0)
-    model = NGMVLVM(**{**SMALL, "init": ["pca", "random", rng.normal(size=(60, 2))], "n_init": 4}).fit(_data())
+    model = NGMVLVM(
+        **{**SMALL, "init": ["pca", "random", rng.normal(size=(60, 2))], "n_init": 4}
+    ).fit(_data())
     assert [start["init"] for start in model.starts_] == ["pca", "random", "array", "pca"]
     assert [start["steps"] for start in model.starts_] == [15] * 4
-    assert all(np.isfinite(start["elbo"]) and start["elbo"] > start["elbo_start"] for start in model.starts_)
+    assert all(
+        np.isfinite(start["elbo"]) and start["elbo"] > start["elbo_start"]
+        for start in model.starts_
+    )
     best = max(model.starts_, key=lambda start: start["elbo"])
     pca = NGMVLVM(**SMALL).fit(_data())
     assert pca.starts_[0]["elbo_start"] == pytest.approx(model.starts_[0]["elbo_start"], rel=1e-9)
@@ -136,12 +156,22 @@ def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, e
     monkeypatch.setattr(race, "draw", draw)
     model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
     assert model.n_frequencies_ == n_frequencies
-    assert [seen[step] for step in range(30)] == [early] * 15 + [n_frequencies] * 15  # the decay takes as many steps
+    assert [seen[step] for step in range(30)] == [early] * 15 + [
+        n_frequencies
+    ] * 15  # the decay takes as many steps
 
 
-@pytest.mark.parametrize("others", [{"likelihood": "poisson"}, {"kernel": DirichletProcessMixture()}])
-def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_throughout(monkeypatch, others):
-    counts, seen, original = np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float), set(), race.draw
+@pytest.mark.parametrize(
+    "others", [{"likelihood": "poisson"}, {"kernel": DirichletProcessMixture()}]
+)
+def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_throughout(
+    monkeypatch, others
+):
+    counts, seen, original = (
+        np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float),
+        set(),
+        race.draw,
+    )
 
     def draw(model, count, sampling, seed, purpose, step, budget=None):
         seen.add(count)
@@ -154,7 +184,9 @@ def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_through
 
 def test_the_bound_is_in_original_units():
     X = _data()
-    plain, scaled = (NGMVLVM(**SMALL).fit(data) for data in (X, 8.0 * X))  # a power of two: no rounding
+    plain, scaled = (
+        NGMVLVM(**SMALL).fit(data) for data in (X, 8.0 * X)
+    )  # a power of two: no rounding
     jacobian = -X.size * np.log(8.0)
     assert scaled.elbo_ == pytest.approx(plain.elbo_ + jacobian, rel=1e-9)
     np.testing.assert_allclose(scaled.elbo_history_, plain.elbo_history_ + jacobian, rtol=1e-9)
@@ -166,12 +198,17 @@ def test_the_bound_is_in_original_units():
     np.testing.assert_array_equal(scaled.embedding_, Z)
     np.testing.assert_allclose(scaled.kernel_matrix(Z), 64.0 * plain.kernel_matrix(Z))
     np.testing.assert_allclose(scaled.inverse_transform(Z), 8.0 * plain.inverse_transform(Z))
-    np.testing.assert_allclose(scaled.inverse_transform(Z, True)[1], 8.0 * plain.inverse_transform(Z, True)[1])
-    np.testing.assert_allclose(scaled.sample(3, random_state=0), 8.0 * plain.sample(3, random_state=0))
+    np.testing.assert_allclose(
+        scaled.inverse_transform(Z, True)[1], 8.0 * plain.inverse_transform(Z, True)[1]
+    )
+    np.testing.assert_allclose(
+        scaled.sample(3, random_state=0), 8.0 * plain.sample(3, random_state=0)
+    )
 
 
 def test_the_bound_lies_below_what_the_fitted_model_says_of_its_own_rows(fitted):
-    # score conditions on the weights learned from these rows, so that its sum exceeds any bound on log p(X)
+    # score conditions on the weights learned from these rows, so that its sum exceeds any bound on
+    # log p(X)
     assert fitted.elbo_ + 3 * fitted.elbo_se_ < fitted.score(_data()) * 60
 
 
@@ -182,7 +219,8 @@ def test_the_bound_rises():
     assert model.elbo_ == pytest.approx(np.mean(model.elbo_history_[-10:]), abs=20)
 
 
-# -- names and containers ----------------------------------------------------------------------------------------
+# -- names and containers
+# ---------------------------------------------------------------------------
 
 
 def test_frames_in_names_kept_views_by_name():
@@ -191,7 +229,9 @@ def test_frames_in_names_kept_views_by_name():
     np.testing.assert_array_equal(by_name.feature_names_in_, NAMES)
     by_slice = NGMVLVM(**QUICK, views=VIEWS).fit(X.to_numpy())
     np.testing.assert_array_equal(by_name.embedding_, by_slice.embedding_)
-    with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
+    with pytest.raises(
+        ValueError, match="feature names should match those that were passed during fit"
+    ):
         by_name.transform(X[NAMES[::-1]])
 
 
@@ -203,7 +243,9 @@ def test_set_output_wraps_latents_and_leaves_deviations_alone():
     assert list(Z.columns) == list(model.get_feature_names_out()) == ["ngmvlvm0", "ngmvlvm1"]
     assert list(Z.index) == list(X.index)
     np.testing.assert_array_equal(Z.to_numpy(), model.embedding_)
-    assert isinstance(NGMVLVM(**QUICK).set_output(transform="pandas").fit_transform(X), pd.DataFrame)
+    assert isinstance(
+        NGMVLVM(**QUICK).set_output(transform="pandas").fit_transform(X), pd.DataFrame
+    )
     wrapped, std = model.transform(X, return_std=True)
     assert isinstance(wrapped, pd.DataFrame)
     assert isinstance(std, np.ndarray)
@@ -216,7 +258,8 @@ def test_it_works_in_a_pipeline():
     assert np.isfinite(pipeline.score(X))
 
 
-# -- missing data ------------------------------------------------------------------------------------------------
+# -- missing data
+# ---------------------------------------------------------------------------
 
 
 def _holes(X, seed: int = 3):
@@ -282,14 +325,19 @@ def test_draws_of_completions_have_the_mean_and_the_deviation_that_impute_states
     np.testing.assert_array_equal(fitted.impute(X, n_draws=2), fitted.impute(X, n_draws=2))
     mean, std = fitted.impute(X, return_std=True)
     z = (draws.mean(axis=0) - mean)[missing] / (std[missing] / np.sqrt(n))
-    # the mean is that of the expected features, the draws' of the features: equal up to the Monte Carlo error
+    # the mean is that of the expected features, the draws' of the features: equal up to the Monte
+    # Carlo error
     assert np.sqrt(np.mean(z**2)) < 2.0
     np.testing.assert_allclose(draws.std(axis=0)[missing], std[missing], rtol=0.35)
 
 
-@pytest.mark.parametrize("call", [{"n_draws": 0}, {"n_draws": -1}, {"n_draws": 2, "return_std": True}])
+@pytest.mark.parametrize(
+    "call", [{"n_draws": 0}, {"n_draws": -1}, {"n_draws": 2, "return_std": True}]
+)
 def test_draws_and_deviations_exclude_each_other(fitted, call):
-    with pytest.raises(InputError, match="n_draws must be a positive number and goes without return_std"):
+    with pytest.raises(
+        InputError, match="n_draws must be a positive number and goes without return_std"
+    ):
         fitted.impute(_data(3), **call)
 
 
@@ -313,10 +361,13 @@ def test_placement_does_not_depend_on_the_other_rows(fitted):
     X = _holes(_data(12, seed=5))
     together = fitted.transform(X)
     for i in (0, 1, 2, 11):
-        np.testing.assert_allclose(fitted.transform(X[i : i + 1])[0], together[i], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            fitted.transform(X[i : i + 1])[0], together[i], rtol=1e-6, atol=1e-8
+        )
 
 
-# -- densities and samples ---------------------------------------------------------------------------------------
+# -- densities and samples
+# ---------------------------------------------------------------------------
 
 
 def test_score_is_the_mean_of_the_rows_scores(fitted):
@@ -353,7 +404,9 @@ def test_shifting_the_data_shifts_what_is_predicted():
     plain, moved = NGMVLVM(**settings).fit(X), NGMVLVM(**settings).fit(X + shift)
     np.testing.assert_allclose(moved.embedding_, plain.embedding_, atol=1e-5)
     Z = plain.embedding_[:5]
-    np.testing.assert_allclose(moved.inverse_transform(Z), plain.inverse_transform(Z) + shift, atol=1e-4)
+    np.testing.assert_allclose(
+        moved.inverse_transform(Z), plain.inverse_transform(Z) + shift, atol=1e-4
+    )
 
 
 def test_inverse_transform_reconstructs_and_its_deviation_covers(fitted):
@@ -382,13 +435,18 @@ def test_samples_have_the_shape_the_seed_and_the_moments_of_the_model(fitted):
 def test_kernel_matrix_is_the_kernel_and_the_features_approach_it(fitted):
     Z = fitted.embedding_[:20]
     for view in VIEWS:
-        exact, features = fitted.kernel_matrix(Z, view=view), fitted.kernel_matrix(Z, view=view, exact=False)
+        exact, features = (
+            fitted.kernel_matrix(Z, view=view),
+            fitted.kernel_matrix(Z, view=view, exact=False),
+        )
         assert exact.shape == features.shape == (20, 20)
         np.testing.assert_allclose(exact, exact.T)
         assert np.linalg.eigvalsh(exact).min() > -1e-8 * np.trace(exact)
         assert not np.array_equal(exact, features)
         assert np.linalg.norm(features - exact) < 0.4 * np.linalg.norm(exact)
-    with pytest.raises(InputError, match=r"Expected view= one of \['a', 'b'\], got None\. Name a view"):
+    with pytest.raises(
+        InputError, match=r"Expected view= one of \['a', 'b'\], got None\. Name a view"
+    ):
         fitted.kernel_matrix(Z)
     with pytest.raises(InputError, match=r"got 'c'\. Name a view"):
         fitted.kernel_matrix(Z, view="c")
@@ -400,17 +458,23 @@ def test_relevance_finds_the_dimension_that_a_view_does_not_use():
     both = np.sin(Z @ rng.normal(size=(2, 8))) + 0.05 * rng.normal(size=(120, 8))
     first = np.sin(Z[:, :1] @ rng.normal(size=(1, 8))) + 0.05 * rng.normal(size=(120, 8))
     views = {"both": slice(0, 8), "first": slice(8, 16)}
-    model = NGMVLVM(**{**SMALL, "max_iter": 150, "init": Z}, views=views).fit(np.hstack([both, first]))
+    model = NGMVLVM(**{**SMALL, "max_iter": 150, "init": Z}, views=views).fit(
+        np.hstack([both, first])
+    )
     np.testing.assert_allclose(model.relevance_.sum(axis=1), 1.0)
     assert model.relevance_[1, 1] < 0.1  # the second view does not see the second dimension
     assert model.relevance_[0].min() > 0.2
 
 
-# -- what is said of a fit ---------------------------------------------------------------------------------------
+# -- what is said of a fit
+# ---------------------------------------------------------------------------
 
 
 def test_too_few_steps_are_said_and_enough_are_not():
-    with pytest.warns(ConvergenceWarning, match=r"Training stopped after 8 steps before the bound was level\. Raise"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"Training stopped after 8 steps before the bound was level\. Raise",
+    ):
         model = NGMVLVM(**QUICK).fit(_data())
     assert model.converged_ is False
     with warnings.catch_warnings():
@@ -423,7 +487,10 @@ def test_too_few_steps_are_said_and_enough_are_not():
 @pytest.mark.parametrize("shape", [(4, 9), (60, 2)])
 def test_more_dimensions_than_the_rank_are_said(shape):
     limit = min(shape[0] - 1, shape[1])
-    with pytest.warns(DataWarning, match=rf"n_components={limit + 1} is above the rank the data can have \({limit}\)"):
+    with pytest.warns(
+        DataWarning,
+        match=rf"n_components={limit + 1} is above the rank the data can have \({limit}\)",
+    ):
         NGMVLVM(limit + 1, **QUICK).fit(_data(*shape))
 
 
@@ -442,7 +509,8 @@ def test_constant_columns_are_kept_and_said():
     np.testing.assert_allclose(model.inverse_transform(model.embedding_)[:, 4], 3.5, atol=0.5)
 
 
-# -- seeds, order, copies ----------------------------------------------------------------------------------------
+# -- seeds, order, copies
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", CLASSES)
@@ -461,7 +529,12 @@ def test_no_global_state_is_touched(init):
     X = _holes(_data())
     np.random.seed(5)
     torch.manual_seed(5)
-    before = np.random.get_state()[1].copy(), torch.get_rng_state(), torch.get_default_dtype(), torch.get_num_threads()
+    before = (
+        np.random.get_state()[1].copy(),
+        torch.get_rng_state(),
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+    )
     model = NGMVLVM(**{**QUICK, "init": init, "random_state": 0}).fit(X)
     model.transform(X)
     model.impute(X, n_draws=2)
@@ -479,7 +552,9 @@ def test_the_order_of_views_does_not_matter_beyond_rounding():
     assert list(ba.noise_variance_) == ["b", "a"]
     assert ab.elbo_ == pytest.approx(ba.elbo_, abs=1e-4)
     np.testing.assert_allclose(ab.embedding_, ba.embedding_, atol=1e-4)
-    np.testing.assert_allclose(ab.inverse_transform(ab.embedding_), ba.inverse_transform(ab.embedding_), atol=1e-3)
+    np.testing.assert_allclose(
+        ab.inverse_transform(ab.embedding_), ba.inverse_transform(ab.embedding_), atol=1e-3
+    )
     new = _holes(_data(6, seed=1))
     np.testing.assert_allclose(ab.score_samples(new), ba.score_samples(new), atol=1e-3)
 
@@ -488,13 +563,22 @@ def test_columns_of_a_view_may_lie_anywhere():
     X, order = _data(), np.array([7, 0, 5, 1, 8, 2, 6, 3, 4])
     where = np.argsort(order)
     views = {"a": where[:5].tolist(), "b": where[5:].tolist()}
-    apart, together = NGMVLVM(**QUICK, views=views).fit(X[:, order]), NGMVLVM(**QUICK, views=VIEWS).fit(X)
+    apart, together = (
+        NGMVLVM(**QUICK, views=views).fit(X[:, order]),
+        NGMVLVM(**QUICK, views=VIEWS).fit(X),
+    )
     np.testing.assert_allclose(apart.embedding_, together.embedding_, atol=1e-6)
     holes = _holes(_data(6, seed=1))
     Z = together.embedding_
-    np.testing.assert_allclose(apart.inverse_transform(Z), together.inverse_transform(Z)[:, order], atol=1e-5)
-    np.testing.assert_allclose(apart.sample(5, random_state=0), together.sample(5, random_state=0)[:, order], atol=1e-5)
-    for one, other in zip(apart.impute(holes[:, order], True), together.impute(holes, True), strict=True):
+    np.testing.assert_allclose(
+        apart.inverse_transform(Z), together.inverse_transform(Z)[:, order], atol=1e-5
+    )
+    np.testing.assert_allclose(
+        apart.sample(5, random_state=0), together.sample(5, random_state=0)[:, order], atol=1e-5
+    )
+    for one, other in zip(
+        apart.impute(holes[:, order], True), together.impute(holes, True), strict=True
+    ):
         np.testing.assert_allclose(one, other[:, order], atol=1e-5)
 
 
@@ -545,7 +629,8 @@ def test_fit_leaves_X_alone_and_can_be_repeated():
     assert model.n_features_in_ == 7
 
 
-# -- bad input ---------------------------------------------------------------------------------------------------
+# -- bad input
+# ---------------------------------------------------------------------------
 
 
 def _with(value, row=2, column=6):
@@ -566,14 +651,23 @@ BAD_DATA = {
         r"finite numbers or NaN \(missing\), got inf in view 'b', row 2, column 6\. Correct",
     ),
     "minus inf": (lambda: _with(-np.inf), "got -inf in view 'b', row 2, column 6"),
-    "no entry in a column": (lambda: _only_nan(columns=6), "only NaN in column 6 of view 'b'. Drop the column"),
+    "no entry in a column": (
+        lambda: _only_nan(columns=6),
+        "only NaN in column 6 of view 'b'. Drop the column",
+    ),
     "no entry in a row": (lambda: _only_nan(rows=4), "only NaN in row 4. Drop the row"),
-    "no entry in a view": (lambda: _only_nan(columns=slice(5, 9)), "data in view 'b', got NaN in every entry"),
+    "no entry in a view": (
+        lambda: _only_nan(columns=slice(5, 9)),
+        "data in view 'b', got NaN in every entry",
+    ),
     "one sample": (lambda: _data()[:1], "1 sample"),
     "no sample": (lambda: _data()[:0], "0 sample"),
     "one dimension": (lambda: _data()[0], "Expected 2D array, got 1D array instead"),
     "three dimensions": (lambda: _data()[None], "Found array with dim 3"),
-    "complex": (lambda: _data() + 1j, "Complex data not supported. Pass real and imaginary parts as columns of two"),
+    "complex": (
+        lambda: _data() + 1j,
+        "Complex data not supported. Pass real and imaginary parts as columns of two",
+    ),
     "text": (lambda: np.where(np.eye(60, 9) > 0, "n/a", "1").astype(object), "the text 'n/a'"),
     "dates": (lambda: np.zeros((60, 9), dtype="datetime64[s]"), "got dates or time differences"),
     "too few columns": (lambda: _data()[:, :7], r"slice\(5, 9\), which reaches column 9"),
@@ -582,7 +676,9 @@ BAD_DATA = {
 
 @pytest.mark.parametrize("what", BAD_DATA)
 def test_bad_data_are_refused_before_training(what, monkeypatch):
-    monkeypatch.setattr("bochner.estimators.base.fit_model", lambda *_: pytest.fail("training began"))
+    monkeypatch.setattr(
+        "bochner.estimators.base.fit_model", lambda *_: pytest.fail("training began")
+    )
     make, text = BAD_DATA[what]
     with pytest.raises(ValueError, match=text):
         NGMVLVM(**QUICK, views=VIEWS).fit(make())
@@ -591,15 +687,23 @@ def test_bad_data_are_refused_before_training(what, monkeypatch):
 def test_text_in_a_frame_is_named():
     X = _frame(_data()).astype(object)
     X.loc["row3", "c6"] = "n/a"
-    with pytest.raises(InputError, match=r"Expected numbers, got the text 'n/a' in row 3, column 6 \('c6'\)"):
+    with pytest.raises(
+        InputError, match=r"Expected numbers, got the text 'n/a' in row 3, column 6 \('c6'\)"
+    ):
         NGMVLVM(**QUICK).fit(X)
 
 
 BAD_VIEWS = {
     "a list": ([slice(0, 9)], "The 'views' parameter of NGMVLVM must be"),
     "empty": ({}, "Expected at least one view, got an empty dict"),
-    "overlap": ({"a": slice(0, 6), "b": slice(5, 9)}, "views that do not overlap, got column 5 in both 'a' and 'b'"),
-    "gap": ({"a": slice(0, 4), "b": slice(5, 9)}, "every column of X in a view, got column 4 in no view"),
+    "overlap": (
+        {"a": slice(0, 6), "b": slice(5, 9)},
+        "views that do not overlap, got column 5 in both 'a' and 'b'",
+    ),
+    "gap": (
+        {"a": slice(0, 4), "b": slice(5, 9)},
+        "every column of X in a view, got column 4 in no view",
+    ),
     "names without names": ({"a": ["c1"]}, "got the name 'c1' for an X without column names"),
     "beyond": ({"a": slice(0, 5), "b": [5, 6, 7, 9]}, "view 'b' to stay within X, got column 9"),
     "a number": ({"a": slice(0, 8), "b": 8}, r"write \[8\] for a single column|Write \[8\]"),
@@ -652,33 +756,63 @@ def test_every_parameter_has_a_value_that_is_refused(name):
 
 def test_no_parameter_is_left_out():
     assert set(BAD_PARAMETERS) | {"views"} == set(NGMVLVM().get_params())
-    assert set(RandomFeatureLVM().get_params()) - set(NGMVLVM().get_params()) == {"kernel", "inference"}
+    assert set(RandomFeatureLVM().get_params()) - set(NGMVLVM().get_params()) == {
+        "kernel",
+        "inference",
+    }
 
 
 BAD_TOGETHER = {
-    "likelihood of no view": ({"likelihood": {"c": "gaussian"}}, r"likelihood for views \['a', 'b'\], got 'c'"),
-    "likelihood unknown": ({"likelihood": {"a": "cauchy"}}, "for view 'a', got 'cauchy'. Correct the name"),
-    "init of another shape": ({"init": np.zeros((60, 3))}, r"init of shape \(60, 2\), got shape \(60, 3\)"),
-    "init not finite": ({"init": np.full((60, 2), np.nan)}, "Expected a finite init, got NaN or inf"),
+    "likelihood of no view": (
+        {"likelihood": {"c": "gaussian"}},
+        r"likelihood for views \['a', 'b'\], got 'c'",
+    ),
+    "likelihood unknown": (
+        {"likelihood": {"a": "cauchy"}},
+        "for view 'a', got 'cauchy'. Correct the name",
+    ),
+    "init of another shape": (
+        {"init": np.zeros((60, 3))},
+        r"init of shape \(60, 2\), got shape \(60, 3\)",
+    ),
+    "init not finite": (
+        {"init": np.full((60, 2), np.nan)},
+        "Expected a finite init, got NaN or inf",
+    ),
     "init list": (
         {"init": ["pca", "umap"]},
         r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got",
     ),
     "no init": (
         {"init": []},
-        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got \[\]",
+        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got "
+        r"\[\]",
     ),
-    "device": ({"device": "abacus"}, "Expected a torch device, got 'abacus'.*use 'auto', 'cpu' or 'cuda'|Use 'auto'"),
+    "device": (
+        {"device": "abacus"},
+        "Expected a torch device, got 'abacus'.*use 'auto', 'cpu' or 'cuda'|Use 'auto'",
+    ),
     "kernel": ({"kernel": "wavelet"}, "'kernel' parameter of RandomFeatureLVM must be"),
     "inference": ({"inference": "mcmc"}, "'inference' parameter of RandomFeatureLVM must be"),
-    "kernel of one view": ({"kernel": {"a": "rbf"}}, r"Expected a kernel for view 'b', got kernels for \['a'\]"),
-    "kernel unknown": ({"kernel": {"a": "rbf", "b": "wavelet"}}, "Expected kernel from .*, got 'wavelet'"),
-    "kernel of other dimensions": ({"kernel": kernels.RBF(lengthscale=[1.0, 1.0, 1.0])}, "lengthscale is for 3 dim"),
+    "kernel of one view": (
+        {"kernel": {"a": "rbf"}},
+        r"Expected a kernel for view 'b', got kernels for \['a'\]",
+    ),
+    "kernel unknown": (
+        {"kernel": {"a": "rbf", "b": "wavelet"}},
+        "Expected kernel from .*, got 'wavelet'",
+    ),
+    "kernel of other dimensions": (
+        {"kernel": kernels.RBF(lengthscale=[1.0, 1.0, 1.0])},
+        "lengthscale is for 3 dim",
+    ),
 }
 
 
 def test_a_start_on_the_scale_of_other_embeddings_is_named():
-    with pytest.warns(DataWarning, match=r"init has a deviation of 30, .* Divide the array by 30\.") as caught:
+    with pytest.warns(
+        DataWarning, match=r"init has a deviation of 30, .* Divide the array by 30\."
+    ) as caught:
         NGMVLVM(**{**QUICK, "init": 30.0 * np.tile([[-1.0], [1.0]], (30, 2))}).fit(_data())
     assert next(w for w in caught if "deviation of 30" in str(w.message)).filename == __file__
 
@@ -692,14 +826,18 @@ def test_parameters_that_do_not_fit_the_data_are_refused(what):
 
 def test_bad_rows_after_the_fit_are_refused(fitted):
     for method in (fitted.transform, fitted.impute, fitted.score, fitted.score_samples):
-        with pytest.raises(ValueError, match="X has 8 features, but NGMVLVM is expecting 9 features as input"):
+        with pytest.raises(
+            ValueError, match="X has 8 features, but NGMVLVM is expecting 9 features as input"
+        ):
             method(_data()[:, :8])
         with pytest.raises(InputError, match="got inf in view 'b', row 2, column 6"):
             method(_with(np.inf))
         with pytest.raises(InputError, match="Complex data not supported"):
             method(_data() * 1j)
     for method in (fitted.inverse_transform, fitted.kernel_matrix):
-        with pytest.raises(InputError, match=r"Expected Z with 2 columns \(latent dimensions\), got 3 columns"):
+        with pytest.raises(
+            InputError, match=r"Expected Z with 2 columns \(latent dimensions\), got 3 columns"
+        ):
             method(np.zeros((4, 3)))
         with pytest.raises(ValueError, match="Z contains NaN"):
             method(np.full((4, 2), np.nan))

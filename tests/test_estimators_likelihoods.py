@@ -1,4 +1,6 @@
-"""Views that are not Gaussian through the estimators: every method, units, messages, files, size factors."""
+"""Views that are not Gaussian through the estimators: every method, units, messages, files, size
+factors.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ def fitted(request):
 
 
 def _possible(kind: str, values: np.ndarray) -> bool:
-    allowed = {"bernoulli": {0.0, 1.0}, "categorical": {-10.0, 0.0, 10.0}, "binomial": set(range(6))}
+    allowed = {
+        "bernoulli": {0.0, 1.0},
+        "categorical": {-10.0, 0.0, 10.0},
+        "binomial": set(range(6)),
+    }
     if kind in allowed:
         return set(np.unique(values)) <= allowed[kind]
     return bool((values >= 0).all() and (values == np.floor(values)).all())
@@ -134,7 +140,10 @@ def test_several_kinds_of_views_share_their_latents_and_predict_each_other():
     X = np.hstack([_data(kind, seed) for seed, kind in enumerate(kinds)])
     views = {kind: slice(M * i, M * (i + 1)) for i, kind in enumerate(kinds)}
     model = _fit(
-        X, views=views, likelihood={"bernoulli": "bernoulli", "negative_binomial": NegativeBinomial()}, max_iter=100
+        X,
+        views=views,
+        likelihood={"bernoulli": "bernoulli", "negative_binomial": NegativeBinomial()},
+        max_iter=100,
     )
     assert model.likelihood_ == dict(zip(kinds, kinds, strict=True))
     assert set(model.noise_variance_) == {"gaussian"}
@@ -154,7 +163,9 @@ def test_counts_in_the_thousands_are_told_apart_by_their_own_curvature():
     rate = np.exp(8.0 + 0.5 * _latent() @ source.normal(size=(2, 8)))
     counts = source.negative_binomial(200, 200 / (200 + rate)).astype(float)
     tilted = _fit(counts, likelihood="negative_binomial", max_iter=150)
-    assert tilted._fit.posterior[0].likelihood.bound == "tilted"  # what "auto" is for counts so large
+    assert (
+        tilted._fit.posterior[0].likelihood.bound == "tilted"
+    )  # what "auto" is for counts so large
     loose = _fit(counts, likelihood=NegativeBinomial(bound="polya-gamma"), max_iter=150)
     assert tilted.elbo_ > loose.elbo_ + 0.3 * counts.size
     assert bo.metrics.mean_aligned_r2(_latent(), tilted.embedding_) > 0.9
@@ -224,7 +235,8 @@ def test_a_stopped_fit_continues_to_the_same_result(tmp_path, monkeypatch):
     assert continued.elbo_ == whole.elbo_
 
 
-# -- size factors ----------------------------------------------------------------------------------------------------
+# -- size factors
+# ---------------------------------------------------------------------------
 
 
 def _deep() -> tuple[np.ndarray, np.ndarray]:
@@ -260,7 +272,10 @@ def test_size_factors_that_cannot_be_are_named():
     bad = depth.copy()
     bad[4] = 0.0
     for factors, text in (
-        (depth[:-1], rf"Expected {N} size factors for view 'x', one per row, got shape \({N - 1},\)"),
+        (
+            depth[:-1],
+            rf"Expected {N} size factors for view 'x', one per row, got shape \({N - 1},\)",
+        ),
         (bad, "Expected positive size factors for view 'x', got 0 in row 4"),
         ({"y": depth}, r"Expected size_factors for views of counts \['x'\], got 'y'"),
     ):
@@ -270,7 +285,8 @@ def test_size_factors_that_cannot_be_are_named():
         bo.NGMVLVM(**COMMON).fit(X, size_factors=depth)
 
 
-# -- bad input -------------------------------------------------------------------------------------------------------
+# -- bad input
+# ---------------------------------------------------------------------------
 
 
 def test_unknown_size_factors_of_training_rows_are_named_unless_they_lack_the_view():
@@ -279,24 +295,49 @@ def test_unknown_size_factors_of_training_rows_are_named_unless_they_lack_the_vi
     factors = np.ones(N)
     factors[[4, 7]] = np.nan
     kinds = {"rna": "poisson"}
-    want = r"a size factor for every training row of view 'rna', got NaN in row 4. Give the row's factor"
+    want = (
+        r"a size factor for every training row of view 'rna', got NaN in row 4. Give the row's "
+        r"factor"
+    )
     with pytest.raises(InputError, match=want):
         bo.NGMVLVM(views=views, likelihood=kinds, max_iter=2).fit(X, size_factors=factors)
     X[[4, 7], :M] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(views=views, likelihood=kinds, **{**COMMON, "max_iter": 2}).fit(X, size_factors=factors)
+        model = bo.NGMVLVM(views=views, likelihood=kinds, **{**COMMON, "max_iter": 2}).fit(
+            X, size_factors=factors
+        )
     assert np.isfinite(model.embedding_).all()
 
 
 @pytest.mark.parametrize(
     ("likelihood", "value", "text"),
     [
-        ("bernoulli", 2.0, "Expected zeros and ones in view 'x' (likelihood 'bernoulli'), got 2 in row 3, column 1"),
-        ("poisson", -1.0, "Expected counts (whole numbers of at least 0) in view 'x' (likelihood 'poisson'), got -1"),
-        ("negative_binomial", 0.5, "(likelihood 'negative_binomial'), got 0.5 in row 3, column 1 ('b')"),
-        (Binomial(5), 6.0, "Expected counts of at most n_trials in view 'x' (likelihood 'binomial'), got 6 in row 3"),
-        (Categorical([[-10.0, 0.0, 10.0]] * M), 3.0, "Expected categories seen in training in view 'x'"),
+        (
+            "bernoulli",
+            2.0,
+            "Expected zeros and ones in view 'x' (likelihood 'bernoulli'), got 2 in row 3, column 1",  # noqa: E501
+        ),
+        (
+            "poisson",
+            -1.0,
+            "Expected counts (whole numbers of at least 0) in view 'x' (likelihood 'poisson'), got -1",  # noqa: E501
+        ),
+        (
+            "negative_binomial",
+            0.5,
+            "(likelihood 'negative_binomial'), got 0.5 in row 3, column 1 ('b')",
+        ),
+        (
+            Binomial(5),
+            6.0,
+            "Expected counts of at most n_trials in view 'x' (likelihood 'binomial'), got 6 in row 3",  # noqa: E501
+        ),
+        (
+            Categorical([[-10.0, 0.0, 10.0]] * M),
+            3.0,
+            "Expected categories seen in training in view 'x'",
+        ),
     ],
 )
 def test_impossible_values_are_named_by_view_row_column_and_value(likelihood, value, text):
@@ -326,11 +367,17 @@ def test_degenerate_columns_stay_finite():
     counts[5, 1] = 1e6
     for X, kind in ((binary, "bernoulli"), (counts, "poisson"), (counts, "negative_binomial")):
         model = _fit(X, likelihood=kind, max_iter=60)
-        for part in (model.elbo_, model.embedding_, model.inverse_transform(model.embedding_), model.score(X)):
+        for part in (
+            model.elbo_,
+            model.embedding_,
+            model.inverse_transform(model.embedding_),
+            model.score(X),
+        ):
             assert np.isfinite(part).all()
 
 
-# -- auto ------------------------------------------------------------------------------------------------------------
+# -- auto
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -341,7 +388,11 @@ def test_degenerate_columns_stay_finite():
         (np.abs(_data("gaussian")), "gaussian", "fractions"),
         (np.random.default_rng(0).poisson(3.0, (200, 5)) * 1.0, "poisson", "variance is"),
         (_data("negative_binomial"), "negative_binomial", "variance is"),
-        (np.random.default_rng(0).integers(0, 6, (200, 5)).clip(0, 4) * 1.0, "gaussian", "pile up at the largest, 4"),
+        (
+            np.random.default_rng(0).integers(0, 6, (200, 5)).clip(0, 4) * 1.0,
+            "gaussian",
+            "pile up at the largest, 4",
+        ),
     ],
 )
 def test_auto_chooses_by_the_values(X, name, reason):
@@ -382,7 +433,9 @@ def test_poisson_counts_far_more_scattered_than_poisson_keep_the_bound_finite(cl
     X = source.poisson(np.exp(psi) * source.gamma(0.3, 1 / 0.3, size=psi.shape)).astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = cls(2, likelihood="poisson", init="pca", n_frequencies=16, max_iter=120, random_state=0).fit(X)
+        model = cls(
+            2, likelihood="poisson", init="pca", n_frequencies=16, max_iter=120, random_state=0
+        ).fit(X)
     columns_alone = scipy.stats.poisson.logpmf(X, X.mean(axis=0)).sum()
     assert np.isfinite(model.elbo_history_).all()
     assert model.elbo_ > columns_alone

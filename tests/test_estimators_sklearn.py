@@ -15,15 +15,19 @@ SMALL = {"max_iter": 5, "n_mixtures": 1, "n_frequencies": 4, "n_init": 1, "n_com
 CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, SRFLVM]
 TWO = {"first": slice(0, 1), "rest": slice(1, None)}
 ESTIMATORS = [cls(**SMALL, views=views) for views in (None, TWO) for cls in CLASSES]
-ESTIMATORS.append(SRFLVM(**{**SMALL, "n_mixtures": 3, "max_iter": 11}))  # long enough for a sweep over its blocks
+ESTIMATORS.append(
+    SRFLVM(**{**SMALL, "n_mixtures": 3, "max_iter": 11})
+)  # long enough for a sweep over its blocks
 
-# With two views only. The check takes an error whose text has "n_features=1"; ours names the view without a column.
+# With two views only. The check takes an error whose text has "n_features=1"; ours names the view
+# without a column.
 EXPECTED_FAILURES = {"check_fit2d_1feature": "two views need two columns"}
 
 
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
-    # What the checks look at does not depend on how well the bound is known; hundreds of fits are faster so.
+    # What the checks look at does not depend on how well the bound is known; hundreds of fits are
+    # faster so.
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
     monkeypatch.setattr(fit, "_POSTERIOR_DRAWS", 2)
     monkeypatch.setattr(fit, "_LATENT_DRAWS", 2)
@@ -31,11 +35,13 @@ def _few_draws(monkeypatch):
 
 
 @parametrize_with_checks(
-    ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED_FAILURES if estimator.views else {}
+    ESTIMATORS,
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES if estimator.views else {},
 )
 def test_scikit_learn_check(estimator, check):
     with warnings.catch_warnings():
-        # Five steps are no training, and the checks' data are small, constant or of low rank on purpose.
+        # Five steps are no training, and the checks' data are small, constant or of low rank on
+        # purpose.
         for category in (ConvergenceWarning, CollapseWarning, DataWarning):
             warnings.simplefilter("ignore", category)
         check(estimator)

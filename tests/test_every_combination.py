@@ -1,4 +1,6 @@
-"""Law: whatever options, views, holes and dimensions are combined, a model fits, places, completes and stays finite."""
+"""Law: whatever options, views, holes and dimensions are combined, a model fits, places, completes
+and stays finite.
+"""
 
 import warnings
 
@@ -15,7 +17,13 @@ LIKELIHOODS = {
     "bits": "bernoulli",
     "kinds": "categorical",
 }
-SETS = (("real",), ("real", "other"), ("counts",), ("real", "counts"), ("real", "counts", "bits", "kinds"))
+SETS = (
+    ("real",),
+    ("real", "other"),
+    ("counts",),
+    ("real", "counts"),
+    ("real", "counts", "bits", "kinds"),
+)
 CLASSES = (bo.NGMVLVM, bo.AdvisedRFLVM, bo.SRFLVM)
 # noise per column is for Gaussian views, and not for Dirichlet process kernels
 CHOICES = [
@@ -42,7 +50,9 @@ def _views():
 def _joined(names):
     parts = [_views()[name] for name in names]
     stops = np.cumsum([part.shape[1] for part in parts])
-    return np.hstack(parts), {n: slice(s - p.shape[1], s) for n, p, s in zip(names, parts, stops, strict=True)}
+    return np.hstack(parts), {
+        n: slice(s - p.shape[1], s) for n, p, s in zip(names, parts, stops, strict=True)
+    }
 
 
 @pytest.mark.parametrize(("cls", "noise", "names"), CHOICES)
@@ -69,7 +79,12 @@ def test_it_fits_places_and_completes(cls, noise, names, dim, landmarks, holes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two steps do not converge
         model.fit(Y)
-        found = [model.embedding_, model.transform(new), *model.impute(new, return_std=True), model.score_samples(new)]
+        found = [
+            model.embedding_,
+            model.transform(new),
+            *model.impute(new, return_std=True),
+            model.score_samples(new),
+        ]
         found += [model.inverse_transform(model.embedding_[:3]), model.sample(3, random_state=0)]
     for array in found:
         assert np.isfinite(np.asarray(array, dtype=float)).all()

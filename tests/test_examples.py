@@ -31,8 +31,14 @@ def resized(program: str, sizes: dict[str, Any]) -> CodeType:
     tree = ast.parse(path.read_text())
     left = dict(sizes)
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id in left:
-            node.value = ast.copy_location(ast.parse(repr(left.pop(node.targets[0].id)), mode="eval").body, node.value)
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id in left
+        ):
+            node.value = ast.copy_location(
+                ast.parse(repr(left.pop(node.targets[0].id)), mode="eval").body, node.value
+            )
     assert not left, f"{program} has no constants {sorted(left)}"
     return compile(ast.fix_missing_locations(tree), str(path), "exec")
 

@@ -37,7 +37,9 @@ def test_a_batch_has_the_evidence_of_each_model(blocks):
 def test_gradients_of_a_batch_are_those_of_differences(blocks, n_features):
     features = normal(2, n_features, 16, seed=2).requires_grad_()
     noise = torch.tensor([0.2, 0.7], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda phi, s2: batched_evidence(phi, s2, blocks), (features, noise))
+    assert torch.autograd.gradcheck(
+        lambda phi, s2: batched_evidence(phi, s2, blocks), (features, noise)
+    )
 
 
 def test_columns_that_were_rotated_away_still_count():
@@ -45,14 +47,19 @@ def test_columns_that_were_rotated_away_still_count():
     turned = Y @ torch.linalg.svd(Y)[2].mT
     whole = batched_evidence(features, torch.ones(1, dtype=torch.float64), (Block.of(Y),))
     least = Block(turned[:, :4], None, torch.arange(6), float(Y.square().sum()))
-    assert float(batched_evidence(features, torch.ones(1, dtype=torch.float64), (least,))) < float(whole)
+    assert float(batched_evidence(features, torch.ones(1, dtype=torch.float64), (least,))) < float(
+        whole
+    )
     all_of_it = Block(turned, None, torch.arange(6), float(Y.square().sum()))
     same = batched_evidence(features, torch.ones(1, dtype=torch.float64), (all_of_it,))
     assert float(same) == pytest.approx(float(whole), rel=1e-12)
 
 
 def test_models_of_a_batch_do_not_know_of_each_other():
-    data, latents = ((Block.of(normal(20, 4)),), (Block.of(normal(20, 3, seed=1)),)), normal(2, 20, 2, seed=2)
+    data, latents = (
+        ((Block.of(normal(20, 4)),), (Block.of(normal(20, 3, seed=1)),)),
+        normal(2, 20, 2, seed=2),
+    )
     ends, ones = [], torch.ones(2, 2, dtype=torch.float64)
     for others in (latents, torch.stack([latents[0], 3.0 * latents[1]])):
         models = SimpleModels(others, data, Layout(1, (1, 0)), (1.0, 2.0))
@@ -74,8 +81,14 @@ def test_equal_models_have_equal_bounds_but_frequencies_of_their_own():
 
 
 def test_a_view_does_not_see_what_its_layout_hides():
-    data, latents = ((Block.of(normal(20, 4)),), (Block.of(normal(20, 3, seed=1)),)), normal(1, 20, 2, seed=2)
-    models, ones = SimpleModels(latents, data, Layout(1, (1, 0))), torch.ones(1, 2, dtype=torch.float64)
+    data, latents = (
+        ((Block.of(normal(20, 4)),), (Block.of(normal(20, 3, seed=1)),)),
+        normal(1, 20, 2, seed=2),
+    )
+    models, ones = (
+        SimpleModels(latents, data, Layout(1, (1, 0))),
+        torch.ones(1, 2, dtype=torch.float64),
+    )
     models.evidence(ones, 0, "test", 0, 8).sum().backward()
     assert models.mean.grad[..., 1].abs().max() > 0
     hidden = SimpleModels(latents, (data[0],), Layout(1, (0, 1)))
@@ -96,11 +109,15 @@ def test_folding_straightens_what_principal_components_leave_crossed():
     data = make_s_curve(150, 40, ("rbf", "rbf"), 0.3, 1)
     Y = (data.data - data.data.mean(0)) / data.data.std()
     left, values, _ = np.linalg.svd(Y, full_matrices=False)
-    wide = torch.tensor(left[:, :5] * values[:5] / (left[:, 0] * values[0]).std(), dtype=torch.float32)
+    wide = torch.tensor(
+        left[:, :5] * values[:5] / (left[:, 0] * values[0]).std(), dtype=torch.float32
+    )
     halves = tuple((Block.of(torch.tensor(part, dtype=torch.float32)),) for part in np.hsplit(Y, 2))
     folded = fold(wide, 2, halves, 0, 400).double().numpy()
     assert folded.shape == (150, 2)
-    assert mean_aligned_r2(data.latent, folded) > max(0.9, mean_aligned_r2(data.latent, wide[:, :2].numpy()))
+    assert mean_aligned_r2(data.latent, folded) > max(
+        0.9, mean_aligned_r2(data.latent, wide[:, :2].numpy())
+    )
 
 
 def test_data_without_noise_can_be_folded():
@@ -115,4 +132,6 @@ def test_data_without_noise_can_be_folded():
         models.log_variance.fill_(8.0)
         models.log_std.fill_(-6.0)
     assert bool(torch.isfinite(models.bounds(ones, 0)).all())
-    assert bool(torch.isfinite(fold((left[:, :4] * values[:4]) / 10.0, 2, ((Block.of(Y),),), 0, 60)).all())
+    assert bool(
+        torch.isfinite(fold((left[:, :4] * values[:4]) / 10.0, 2, ((Block.of(Y),),), 0, 60)).all()
+    )

@@ -57,7 +57,9 @@ def test_gradcheck(paired):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_pull_back_is_the_gradient_of_the_naive_formula(shape, paired):
     x, first, second, amplitude = arguments(shape, paired)
-    upstream = torch.randn(2 * shape[2], shape[0], generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    upstream = torch.randn(
+        2 * shape[2], shape[0], generator=torch.Generator().manual_seed(9), dtype=torch.float64
+    )
     leaves = [t for t in (x, first, second, amplitude) if t is not None]
     expected = torch.autograd.grad(naive(x, first, second, amplitude), leaves, upstream)
     with torch.no_grad():
@@ -71,18 +73,25 @@ def test_pull_back_is_the_gradient_of_the_naive_formula(shape, paired):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_stationary_map_is_the_paired_one_with_equal_partners(shape):
     x, first, _, amplitude = arguments(shape, False)
-    upstream = torch.randn(2 * shape[2], shape[0], generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    upstream = torch.randn(
+        2 * shape[2], shape[0], generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
     stationary = fourier_features(x, Frequencies(first, None, amplitude))
     paired = fourier_features(x, Frequencies(first, first, 0.5 * amplitude))
     torch.testing.assert_close(stationary, paired)
     for leaf in (x, first, amplitude):
-        one, other = (torch.autograd.grad(f, leaf, upstream, retain_graph=True)[0] for f in (stationary, paired))
+        one, other = (
+            torch.autograd.grad(f, leaf, upstream, retain_graph=True)[0]
+            for f in (stationary, paired)
+        )
         torch.testing.assert_close(one, other)
 
 
 def test_amplitudes_of_zero_give_no_nan():
     x, first, second, amplitude = arguments((3, 2, 4), True)
-    features = fourier_features(x, Frequencies(first, second, torch.zeros_like(amplitude).requires_grad_()))
+    features = fourier_features(
+        x, Frequencies(first, second, torch.zeros_like(amplitude).requires_grad_())
+    )
     features.sum().backward()
     assert torch.isfinite(x.grad).all()
     assert (x.grad == 0).all()
@@ -92,7 +101,9 @@ def test_rows_precision_decides():
     x, first, second, amplitude = arguments((3, 2, 4), True)
     features = fourier_features(x.float(), Frequencies(first, second, amplitude))
     assert features.dtype == torch.float32
-    torch.testing.assert_close(features.double(), naive(x, first, second, amplitude), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        features.double(), naive(x, first, second, amplitude), atol=1e-5, rtol=0
+    )
     features.sum().backward()
     assert first.grad.dtype == torch.float64
 

@@ -1,4 +1,6 @@
-"""The Gaussian mixture over frequencies: its closed-form blocks never lower its bound and match hand-made cases."""
+"""The Gaussian mixture over frequencies: its closed-form blocks never lower its bound and match
+hand-made cases.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,18 @@ def test_every_block_raises_the_bound(d):
     assert (steps > -1e-9).all()
     assert values[-1] > values[0] + 1.0
     counts = mixture.responsibilities.sum(0).sort(descending=True).values
-    assert counts[:2].sum() > 0.75 * counts.sum(), "two clusters: the other components nearly die out"
+    assert counts[:2].sum() > 0.75 * counts.sum(), (
+        "two clusters: the other components nearly die out"
+    )
 
 
 @pytest.mark.parametrize("name", ["centre", "centre_cov", "scale", "dof"])
 def test_updates_are_stationary_points(name):
     mixture, known = start(2)
     mixture = mixture.update(known)
-    mixture = mixture.update_centres(known) if name.startswith("centre") else mixture.update_scales(known)
+    mixture = (
+        mixture.update_centres(known) if name.startswith("centre") else mixture.update_scales(known)
+    )
     free = getattr(mixture, name).clone().requires_grad_()
     (gradient,) = torch.autograd.grad(replace(mixture, **{name: free}).bound(known), free)
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-7, rtol=0)
@@ -96,4 +102,6 @@ def test_prior_pulls_as_the_mixture_says():
     precision, pull = mixture.pulled()
     phi = mixture.responsibilities[3]
     torch.testing.assert_close(precision[3], sum(phi[k] * mixture.precision[k] for k in range(4)))
-    torch.testing.assert_close(pull[3], sum(phi[k] * mixture.precision[k] @ mixture.centre[k] for k in range(4)))
+    torch.testing.assert_close(
+        pull[3], sum(phi[k] * mixture.precision[k] @ mixture.centre[k] for k in range(4))
+    )

@@ -1,4 +1,6 @@
-"""Data with holes: how columns are divided, how starts are filled, what the weights are given them."""
+"""Data with holes: how columns are divided, how starts are filled, what the weights are given
+them.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +25,8 @@ def _random_mask(n, m, share=0.3, seed=0):
     return np.random.default_rng(seed).random((n, m)) >= share
 
 
-# -- columns -----------------------------------------------------------------------------------------------------
+# -- columns
+# ---------------------------------------------------------------------------
 
 
 def test_few_patterns_are_blocks_and_many_are_one_group():
@@ -54,7 +57,8 @@ def test_clearly_different_patterns_are_different_groups():
     assert len(similar(_random_mask(200, 60))) == 1
 
 
-# -- starts ------------------------------------------------------------------------------------------------------
+# -- starts
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rank", [2, 5])
@@ -84,7 +88,8 @@ def test_complete_data_are_returned_as_they_are():
     assert low_rank.fill(values, 0) is values
 
 
-# -- weights -----------------------------------------------------------------------------------------------------
+# -- weights
+# ---------------------------------------------------------------------------
 
 
 def _problem(dim, n=40, m=6):
@@ -142,7 +147,8 @@ def test_holes_are_completed_by_their_posterior_means():
     assert full.seen is None
 
 
-# -- landmarks ---------------------------------------------------------------------------------------------------
+# -- landmarks
+# ---------------------------------------------------------------------------
 
 
 def test_landmarks_keep_holes_and_see_every_column():
@@ -157,7 +163,8 @@ def test_landmarks_keep_holes_and_see_every_column():
     assert take(data, index, 40)[0][0].sizes == (3, 3)
 
 
-# -- a whole fit -------------------------------------------------------------------------------------------------
+# -- a whole fit
+# ---------------------------------------------------------------------------
 
 QUICK = {"n_mixtures": 1, "n_frequencies": 8, "init": "pca", "max_iter": 60, "random_state": 0}
 
@@ -183,7 +190,8 @@ def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(holed_curve
     assert again.elbo_ == model.elbo_
 
 
-# -- completing the training rows --------------------------------------------------------------------------------
+# -- completing the training rows
+# ---------------------------------------------------------------------------
 
 
 def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, monkeypatch):
@@ -196,10 +204,14 @@ def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, mo
     changed = X.copy()
     changed[0, ~np.isnan(X[0])] += 1.0
     for rows in (X, X[:7], changed):
-        for one, other in zip(model.impute(rows, return_std=True), fresh.impute(rows, return_std=True), strict=True):
+        for one, other in zip(
+            model.impute(rows, return_std=True), fresh.impute(rows, return_std=True), strict=True
+        ):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     calls = []
-    monkeypatch.setattr(completion, "place", lambda *arguments: calls.append(arguments) or place(*arguments))
+    monkeypatch.setattr(
+        completion, "place", lambda *arguments: calls.append(arguments) or place(*arguments)
+    )
     model.impute(X)
     assert not calls
     model.impute(changed)
@@ -210,8 +222,18 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
     X = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float64)
     data = Views.fit(X)
     few, many = (make(NGMVLVM(d), data, 0, {"x": NextGenSpectralMixture()}) for d in (2, 104))
-    assert (few.n_frequencies, few.early_frequencies, few.starts) == (100, 50, ("pca", "fold", "laplacian", "tsne"))
+    assert (few.n_frequencies, few.early_frequencies, few.starts) == (
+        100,
+        50,
+        ("pca", "fold", "laplacian", "tsne"),
+    )
     assert (many.n_frequencies, many.early_frequencies, many.starts) == (130, 130, ("pca",))
     assert (few.sampling, many.sampling) == ("sobol", "orthogonal")
-    assert (few.truncation, many.truncation) == (0.05, 0.0)  # dimensions without data would collapse
-    assert make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).sampling == "iid"
+    assert (few.truncation, many.truncation) == (
+        0.05,
+        0.0,
+    )  # dimensions without data would collapse
+    assert (
+        make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).sampling
+        == "iid"
+    )

@@ -34,27 +34,46 @@ def product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 # kernel, and the same thing written for two rows on the domain
-EXAMPLES: dict[type[IndefiniteKernel], list[tuple[IndefiniteKernel, Callable[[Tensor, Tensor], float]]]] = {
-    Polynomial: [(Polynomial(), lambda x, y: (1 + x @ y) ** 10), (Polynomial(3), lambda x, y: (1 + x @ y) ** 3)],
-    DotProductSeries: [(DotProductSeries([0.5, -1.0, 2.0]), lambda x, y: 0.5 - x @ y + 2 * (x @ y) ** 2)],
+EXAMPLES: dict[
+    type[IndefiniteKernel], list[tuple[IndefiniteKernel, Callable[[Tensor, Tensor], float]]]
+] = {
+    Polynomial: [
+        (Polynomial(), lambda x, y: (1 + x @ y) ** 10),
+        (Polynomial(3), lambda x, y: (1 + x @ y) ** 3),
+    ],
+    DotProductSeries: [
+        (DotProductSeries([0.5, -1.0, 2.0]), lambda x, y: 0.5 - x @ y + 2 * (x @ y) ** 2)
+    ],
     Hellinger: [(Hellinger(), lambda x, y: math.sqrt(x @ y))],
     Tanh: [
         (Tanh(), lambda x, y: math.tanh(1 + x @ y / len(x))),
         (Tanh(2.0, -0.5), lambda x, y: math.tanh(-0.5 + 2 * x @ y)),
     ],
-    GeodesicGaussian: [(GeodesicGaussian(0.7), lambda x, y: math.exp(-0.7 * math.acos(min(1.0, x @ y)) ** 2))],
+    GeodesicGaussian: [
+        (GeodesicGaussian(0.7), lambda x, y: math.exp(-0.7 * math.acos(min(1.0, x @ y)) ** 2))
+    ],
     TL1: [
         (TL1(), lambda x, y: max(0.7 * len(x) - float((x - y).abs().sum()), 0.0)),
         (TL1(0.4), lambda x, y: max(0.4 - float((x - y).abs().sum()), 0.0)),
     ],
     FunctionKernel: [
         (FunctionKernel(product), lambda x, y: float(x @ y)),
-        (FunctionKernel(lambda a, b: min(a[0], b[0]), pairwise=True), lambda x, y: float(min(x[0], y[0]))),
+        (
+            FunctionKernel(lambda a, b: min(a[0], b[0]), pairwise=True),
+            lambda x, y: float(min(x[0], y[0])),
+        ),
         (FunctionKernel(product, domain="sphere"), lambda x, y: float(x @ y)),
     ],
 }
-CASES = [(kernel, formula, d) for d in (1, 2, 3) for rows in EXAMPLES.values() for kernel, formula in rows]
-over_cases = pytest.mark.parametrize(("kernel", "formula", "d"), CASES, ids=lambda v: getattr(v, "__name__", None))
+CASES = [
+    (kernel, formula, d)
+    for d in (1, 2, 3)
+    for rows in EXAMPLES.values()
+    for kernel, formula in rows
+]
+over_cases = pytest.mark.parametrize(
+    ("kernel", "formula", "d"), CASES, ids=lambda v: getattr(v, "__name__", None)
+)
 
 
 def rows(n: int, d: int, seed: int = 0) -> Tensor:
@@ -86,12 +105,18 @@ def test_kernel_matrix_is_its_formula(kernel, formula, d):
     assert kernel(x.float(), y.float()).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("kernel", "d"), [(kernel, d) for kernel, _, d in CASES if kernel.radial], ids=repr)
+@pytest.mark.parametrize(
+    ("kernel", "d"), [(kernel, d) for kernel, _, d in CASES if kernel.radial], ids=repr
+)
 def test_radial_kernels_depend_on_the_distance_alone(kernel, d):
     # the same distance in other places: rotate all rows
-    rotation = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))[0]
+    rotation = torch.linalg.qr(
+        torch.randn(d, d, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    )[0]
     x = kernel.normalise(rows(6, d))
-    torch.testing.assert_close(kernel(x @ rotation, x @ rotation), kernel(x, x), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        kernel(x @ rotation, x @ rotation), kernel(x, x), atol=1e-6, rtol=1e-6
+    )
 
 
 def test_special_cases():
@@ -109,7 +134,12 @@ def test_special_cases():
 
 def test_what_is_definite_and_what_is_not():
     x = rows(150, 3, 4)
-    for kernel, definite in ((Polynomial(), True), (Hellinger(), False), (Tanh(2.0), False), (TL1(1.0), False)):
+    for kernel, definite in (
+        (Polynomial(), True),
+        (Hellinger(), False),
+        (Tanh(2.0), False),
+        (TL1(1.0), False),
+    ):
         points = kernel.normalise(x)
         values = torch.linalg.eigvalsh(kernel(points, points))
         assert (float(values[0]) > -1e-8 * float(values[-1])) is definite, kernel
@@ -124,7 +154,10 @@ def test_normalisation():
 
 
 REJECTED: dict[type[IndefiniteKernel], list[tuple[dict[str, object], str]]] = {
-    Polynomial: [({"degree": 0}, "Expected degree as a positive integer, got 0"), ({"degree": 2.5}, "got 2.5")],
+    Polynomial: [
+        ({"degree": 0}, "Expected degree as a positive integer, got 0"),
+        ({"degree": 2.5}, "got 2.5"),
+    ],
     DotProductSeries: [
         ({"coefficients": []}, r"Expected at least one finite coefficient, got \[\]"),
         ({"coefficients": [1.0, math.nan]}, "got .1.0, nan."),
@@ -135,15 +168,25 @@ REJECTED: dict[type[IndefiniteKernel], list[tuple[dict[str, object], str]]] = {
         ({"offset": math.inf}, "Expected offset as a finite number, got inf"),
     ],
     GeodesicGaussian: [({"gamma": -1.0}, "Expected gamma as a positive number, got -1.0")],
-    TL1: [({"tau": 0.0}, "Expected tau as a positive number or None, got 0.0. Choose tau=None for 0.7 d")],
+    TL1: [
+        (
+            {"tau": 0.0},
+            "Expected tau as a positive number or None, got 0.0. Choose tau=None for 0.7 d",
+        )
+    ],
     FunctionKernel: [
         ({"function": 3}, "Expected function as a callable, got int"),
-        ({"function": product, "domain": "torus"}, "Expected domain as 'any', 'sphere' or 'cube', got 'torus'"),
+        (
+            {"function": product, "domain": "torus"},
+            "Expected domain as 'any', 'sphere' or 'cube', got 'torus'",
+        ),
     ],
 }
 
 
-@pytest.mark.parametrize(("cls", "params", "match"), [(c, p, m) for c, found in REJECTED.items() for p, m in found])
+@pytest.mark.parametrize(
+    ("cls", "params", "match"), [(c, p, m) for c, found in REJECTED.items() for p, m in found]
+)
 def test_wrong_parameters_are_refused(cls, params, match):
     with pytest.raises(InputError, match=match):
         cls(**params)
@@ -152,10 +195,15 @@ def test_wrong_parameters_are_refused(cls, params, match):
 def test_rows_outside_the_domain_are_named():
     x = torch.full((3, 2), 0.5)
     x[1, 0] = 1.25
-    with pytest.raises(InputError, match=r"between 0 and 1 for TL1, got 1.25 in row 1, column 0. Put MinMaxScaler"):
+    with pytest.raises(
+        InputError, match=r"between 0 and 1 for TL1, got 1.25 in row 1, column 0. Put MinMaxScaler"
+    ):
         TL1().normalise(x)
     y = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
-    with pytest.raises(InputError, match=r"non-negative products .* got -1 \(entry 0, 1 of the products\). Scale the"):
+    with pytest.raises(
+        InputError,
+        match=r"non-negative products .* got -1 \(entry 0, 1 of the products\). Scale the",
+    ):
         Hellinger()(y, y)
 
 
@@ -168,7 +216,11 @@ def test_rows_outside_the_domain_are_named():
             r"shape \(3, 2\), got \(\). Return one value per pair .* pairwise=True",
         ),
         (lambda A, B: (A @ B.T).T, False, r"matrix of shape \(3, 2\), got \(2, 3\)"),
-        (lambda A, B: A @ B.T + np.nan, False, "Expected finite kernel values, got NaN or infinity"),
+        (
+            lambda A, B: A @ B.T + np.nan,
+            False,
+            "Expected finite kernel values, got NaN or infinity",
+        ),
         (lambda a, b: math.inf, True, "Expected finite kernel values, got NaN or infinity"),
     ],
 )
@@ -184,7 +236,9 @@ def test_parameters_can_be_cloned_and_changed(kernel, formula, d):
     assert copy is not kernel
     assert copy.get_params() == kernel.get_params()
     assert repr(copy).startswith(type(kernel).__name__)
-    with pytest.raises(InputError, match=f"{type(kernel).__name__} has no parameter 'colour'. It has:"):
+    with pytest.raises(
+        InputError, match=f"{type(kernel).__name__} has no parameter 'colour'. It has:"
+    ):
         copy.set_params(colour=1)
 
 

@@ -71,7 +71,8 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize(
-    ("name", "dim"), [(name, dim) for name in STARTS for dim in (1, 2, 3, 5) if (name, dim) != ("tsne", 5)]
+    ("name", "dim"),
+    [(name, dim) for name in STARTS for dim in (1, 2, 3, 5) if (name, dim) != ("tsne", 5)],
 )
 @pytest.mark.parametrize("what", DEGENERATE)
 def test_degenerate_data_give_a_finite_start_that_separates_latents(what, name, dim):
@@ -101,14 +102,19 @@ def test_t_sne_keeps_the_neighbours_that_two_principal_components_lose():
 
 
 def test_t_sne_in_many_dimensions_is_refused():
-    text = r"Expected n_components of at most 3 for init='tsne', got n_components=4\. Choose another init"
+    text = (
+        r"Expected n_components of at most 3 for init='tsne', got n_components=4\. Choose "
+        r"another init"
+    )
     with pytest.raises(InputError, match=text):
         start("tsne", _data(), 4, 0)
 
 
 def test_an_unknown_start_is_named():
     with pytest.raises(
-        InputError, match=r"Unknown start 'umap'\. Use one of \['pca', 'laplacian', 'isomap', 'tsne', 'random'\] or an"
+        InputError,
+        match=r"Unknown start 'umap'\. Use one of \['pca', 'laplacian', 'isomap', 'tsne', "
+        r"'random'\] or an",
     ):
         start("umap", _data(), 2, 0)
 
@@ -117,7 +123,8 @@ def test_a_model_is_built_at_its_start():
     latents = start("pca", _data(), 2, 0)
     kernels = [NextGenSpectralMixture(), NextGenSpectralMixture()]
     models = [
-        model_from(latents, ("a", "b"), kernels, 3, seed, torch.float32, torch.device("cpu")) for seed in (0, 0, 1)
+        model_from(latents, ("a", "b"), kernels, 3, seed, torch.float32, torch.device("cpu"))
+        for seed in (0, 0, 1)
     ]
     assert models[0].latents.mean.dtype == torch.float32
     np.testing.assert_allclose(models[0].latents.mean.detach(), latents, rtol=1e-6, atol=1e-6)

@@ -1,4 +1,6 @@
-"""FourierFeatures: scikit-learn's contract, the kernel it approximates, tensors, and its messages."""
+"""FourierFeatures: scikit-learn's contract, the kernel it approximates, tensors, and its
+messages.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,15 @@ def X() -> np.ndarray:
 def expected_failures(estimator: FourierFeatures) -> dict[str, str]:
     if isinstance(estimator.kernel, str):
         return {}
-    return {"check_estimators_overwrite_params": "torch pickles addresses: a copy of a kernel has another joblib hash"}
+    return {
+        "check_estimators_overwrite_params": "torch pickles addresses: a copy of a kernel has "
+        "another joblib hash"
+    }
 
 
 @parametrize_with_checks(
-    [FourierFeatures(), FourierFeatures(kernel=Matern(), sampling="sobol")], expected_failed_checks=expected_failures
+    [FourierFeatures(), FourierFeatures(kernel=Matern(), sampling="sobol")],
+    expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -46,9 +52,13 @@ def test_scikit_learn_contract(estimator, check):
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_inner_products_approach_scikit_learns_rbf(X, sampling):
-    features = FourierFeatures(RBF(0.7), n_components=2**14, sampling=sampling, random_state=0).fit_transform(X)
+    features = FourierFeatures(
+        RBF(0.7), n_components=2**14, sampling=sampling, random_state=0
+    ).fit_transform(X)
     # 5 standard deviations of the mean of H = 2^13 cosines
-    np.testing.assert_allclose(features @ features.T, rbf_kernel(X, gamma=0.5 / 0.7**2), atol=5 / np.sqrt(2 * 2**13))
+    np.testing.assert_allclose(
+        features @ features.T, rbf_kernel(X, gamma=0.5 / 0.7**2), atol=5 / np.sqrt(2 * 2**13)
+    )
 
 
 def test_error_is_the_rmse_over_pairs_of_different_rows(X):
@@ -57,7 +67,9 @@ def test_error_is_the_rmse_over_pairs_of_different_rows(X):
     off = ~np.eye(len(X), dtype=bool)
     rmse = np.sqrt(np.mean((features @ features.T - exact)[off] ** 2))
     assert model.approximation_error(X) == pytest.approx(rmse, rel=1e-9)
-    assert model.approximation_error(X, relative=True) == pytest.approx(rmse / np.sqrt(np.mean(exact[off] ** 2)))
+    assert model.approximation_error(X, relative=True) == pytest.approx(
+        rmse / np.sqrt(np.mean(exact[off] ** 2))
+    )
 
 
 def test_error_does_not_depend_on_the_blocks(X, monkeypatch):
@@ -71,7 +83,9 @@ def test_structured_samplings_have_smaller_errors(X):
     errors = {
         sampling: np.mean(
             [
-                FourierFeatures("rbf", 128, sampling=sampling, random_state=s).fit(X).approximation_error(X)
+                FourierFeatures("rbf", 128, sampling=sampling, random_state=s)
+                .fit(X)
+                .approximation_error(X)
                 for s in range(20)
             ]
         )
@@ -82,14 +96,21 @@ def test_structured_samplings_have_smaller_errors(X):
 
 
 def test_non_stationary_kernels_are_approximated(X):
-    kernel = NextGenSpectralMixture([1.0], [[0.5, 0.0]], [[0.0, 0.5]], [[1.0, 0.5]], [[0.5, 1.0]], [0.3])
+    kernel = NextGenSpectralMixture(
+        [1.0], [[0.5, 0.0]], [[0.0, 0.5]], [[1.0, 0.5]], [[0.5, 1.0]], [0.3]
+    )
     assert FourierFeatures(kernel, 2**13, random_state=0).fit(X).approximation_error(X) < 0.02
 
 
 @pytest.mark.parametrize("n_components", [1, 3])
 def test_odd_numbers_of_columns_are_unbiased(X, n_components):
-    kernel = NextGenSpectralMixture([1.0], [[0.5, 0.0]], [[0.0, 0.5]], [[1.0, 0.5]], [[0.5, 1.0]], [0.3])
-    draws = [FourierFeatures(kernel, n_components, random_state=s).fit_transform(X[:4]) for s in range(600)]
+    kernel = NextGenSpectralMixture(
+        [1.0], [[0.5, 0.0]], [[0.0, 0.5]], [[1.0, 0.5]], [[0.5, 1.0]], [0.3]
+    )
+    draws = [
+        FourierFeatures(kernel, n_components, random_state=s).fit_transform(X[:4])
+        for s in range(600)
+    ]
     assert draws[0].shape == (4, n_components)
     grams = np.stack([draw @ draw.T for draw in draws])
     exact = kernel(torch.tensor(X[:4])).detach().numpy()
@@ -107,7 +128,9 @@ def test_a_learned_kernel_is_approximated_as_it_is_now(X):
     assert model.approximation_error(X) == pytest.approx(expected.approximation_error(X))
     with torch.no_grad():
         kernel.log_lengthscale.fill_(0.0)
-    assert model.approximation_error(X) == pytest.approx(expected.approximation_error(X)), "fit must copy the kernel"
+    assert model.approximation_error(X) == pytest.approx(expected.approximation_error(X)), (
+        "fit must copy the kernel"
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -140,7 +163,9 @@ def test_chunks_are_the_whole(X, tmp_path):
     np.testing.assert_allclose(np.concatenate(chunks), model.transform(X), rtol=1e-12)
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_allclose(np.concatenate(list(model.iter_transform(mapped, 7))), model.transform(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.concatenate(list(model.iter_transform(mapped, 7))), model.transform(X), rtol=1e-12
+    )
     tensors = list(model.iter_transform(torch.tensor(X), 20))
     np.testing.assert_allclose(torch.cat(tensors).numpy(), model.transform(X), rtol=1e-12)
 
@@ -148,7 +173,9 @@ def test_chunks_are_the_whole(X, tmp_path):
 def test_frames_and_output_containers(X):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = FourierFeatures(n_components=4, random_state=0).set_output(transform="pandas").fit(frame)
+    model = (
+        FourierFeatures(n_components=4, random_state=0).set_output(transform="pandas").fit(frame)
+    )
     assert list(model.transform(frame).columns) == [f"fourierfeatures{i}" for i in range(4)]
     assert sum(len(c) for c in model.iter_transform(frame, 7)) == len(frame)
 
@@ -165,7 +192,9 @@ def test_same_seed_same_features_and_no_global_state(X):
 
 def test_pickled_and_cloned(X):
     model = FourierFeatures(MIXTURE, n_components=12, random_state=0).fit(X)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(X), model.transform(X))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).transform(X), model.transform(X)
+    )
     fresh = clone(model)
     assert fresh.kernel is not model.kernel
     np.testing.assert_array_equal(fresh.fit(X).transform(X), model.transform(X))
@@ -173,8 +202,12 @@ def test_pickled_and_cloned(X):
 
 def test_kernel_parameters_can_be_searched(X):
     y = (X[:, 0] ** 2 + X[:, 1] ** 2 > 1.2).astype(int)
-    pipe = make_pipeline(FourierFeatures(RBF(), n_components=60, random_state=0), RidgeClassifier(alpha=1e-2))
-    search = GridSearchCV(pipe, {"fourierfeatures__kernel__lengthscale": [0.01, 1.0]}, cv=3).fit(X, y)
+    pipe = make_pipeline(
+        FourierFeatures(RBF(), n_components=60, random_state=0), RidgeClassifier(alpha=1e-2)
+    )
+    search = GridSearchCV(pipe, {"fourierfeatures__kernel__lengthscale": [0.01, 1.0]}, cv=3).fit(
+        X, y
+    )
     assert search.best_params_ == {"fourierfeatures__kernel__lengthscale": 1.0}
     assert "lengthscale=1.0" in repr(search.best_estimator_)
 
@@ -185,10 +218,19 @@ def test_kernel_parameters_can_be_searched(X):
         ({"kernel": "cubic"}, "'kernel' parameter of FourierFeatures must be"),
         ({"kernel": Gibbs()}, "must have a spectral density, got Gibbs"),
         ({"kernel": SpectralMixture()}, "SpectralMixture has no values for weights, means, scales"),
-        ({"kernel": SpectralSum([RBF(), SpectralMixture()])}, "SpectralMixture has no values for weights"),
+        (
+            {"kernel": SpectralSum([RBF(), SpectralMixture()])},
+            "SpectralMixture has no values for weights",
+        ),
         ({"kernel": RBF([1.0, 2.0, 3.0])}, "lengthscale is for 3 dimensions, got points of 2"),
-        ({"kernel": SpectralMixture([1.0], [[0.0]], [[1.0]])}, "means is for 1 dimensions, got points of 2"),
-        ({"kernel": MIXTURE, "n_components": 100}, r"multiple of 6 .* got 100. Type n_components=102"),
+        (
+            {"kernel": SpectralMixture([1.0], [[0.0]], [[1.0]])},
+            "means is for 1 dimensions, got points of 2",
+        ),
+        (
+            {"kernel": MIXTURE, "n_components": 100},
+            r"multiple of 6 .* got 100. Type n_components=102",
+        ),
         ({"n_components": 0}, "'n_components' parameter of FourierFeatures must be"),
         ({"sampling": "halton"}, "'sampling' parameter of FourierFeatures must be"),
         ({"random_state": "x"}, "'random_state' parameter of FourierFeatures must be"),

@@ -1,4 +1,6 @@
-"""Kernels against independent formulas: scikit-learn, scipy, and the special cases that must coincide."""
+"""Kernels against independent formulas: scikit-learn, scipy, and the special cases that must
+coincide.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,18 @@ def close(one: Tensor, other: Tensor | np.ndarray, atol: float = 1e-12) -> None:
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
 def test_matern_is_scikit_learns(d, nu):
     x, lengthscale = points(8, d), np.linspace(0.5, 1.5, d)
-    close(exact(Matern(lengthscale, nu, 2.0), x), 2.0 * reference.Matern(lengthscale, nu=nu)(x.numpy()))
+    close(
+        exact(Matern(lengthscale, nu, 2.0), x),
+        2.0 * reference.Matern(lengthscale, nu=nu)(x.numpy()),
+    )
 
 
 @DIMENSIONS
 def test_rbf_is_scikit_learns(d):
     x, y, lengthscale = points(8, d), points(5, d, 1), np.linspace(0.5, 1.5, d)
-    close(exact(RBF(lengthscale, 2.0), x, y), 2.0 * reference.RBF(lengthscale)(x.numpy(), y.numpy()))
+    close(
+        exact(RBF(lengthscale, 2.0), x, y), 2.0 * reference.RBF(lengthscale)(x.numpy(), y.numpy())
+    )
 
 
 def test_periodic_is_scikit_learns_and_sums_over_dimensions():
@@ -64,16 +71,22 @@ def test_periodic_spectrum_is_discrete():
     weights = special.ive(order, 1 / scale**2)  # e^(-1/l^2) I_n(1/l^2)
     assert weights.sum() == pytest.approx(1.0)
     delta = (x - x.T).numpy()[..., None]
-    close(exact(Periodic(period, scale), x), (weights * np.cos(2 * np.pi * order * delta / period)).sum(-1))
+    close(
+        exact(Periodic(period, scale), x),
+        (weights * np.cos(2 * np.pi * order * delta / period)).sum(-1),
+    )
 
 
 @pytest.mark.parametrize("lengthscale", [0.25, 0.8, 3.0])
 def test_periodic_features_carry_the_ratio_to_what_they_were_drawn_from(lengthscale):
-    """Drawn from one lengthscale, right for another: the mean of cos(w delta) under the weights is the kernel."""
+    """Drawn from one lengthscale, right for another: the mean of cos(w delta) under the weights is
+    the kernel.
+    """
     kernel, x = Periodic(1.3, 0.5, 1.5), points(6, 2)
     with torch.no_grad():
         kernel.log_lengthscale.fill_(math.log(lengthscale))
-        # quantiles of a fine regular grid instead of random draws: the sum over harmonics is then nearly exact
+        # quantiles of a fine regular grid instead of random draws: the sum over harmonics is then
+        # nearly exact
         u = (torch.arange(400, dtype=torch.float64) + 0.5) / 400
         noise = torch.special.ndtri(torch.cartesian_prod(u, u))[None]
         f = kernel.frequencies(noise)
@@ -86,35 +99,59 @@ def test_periodic_features_carry_the_ratio_to_what_they_were_drawn_from(lengthsc
 @DIMENSIONS
 def test_bivariate_mixture_is_its_spectral_integral(d):
     """The four pairs of means and their mirror images, integrated in closed form one by one."""
-    x, (m1, m2), s, rho, weight = points(7, d), points(2, d, 1), 0.3 + points(1, d, 2).abs()[0], 0.4, 1.3
+    x, (m1, m2), s, rho, weight = (
+        points(7, d),
+        points(2, d, 1),
+        0.3 + points(1, d, 2).abs()[0],
+        0.4,
+        1.3,
+    )
     total = torch.zeros(7, 7, dtype=torch.float64)
     for a in (m1, m2):
         for b in (m1, m2):
             wave = ((x @ a)[:, None] - (x @ b)[None, :]).cos()
             square = (x * s).square().sum(1)
-            total += 2 / 8 * wave * (-0.5 * (square[:, None] + square - 2 * rho * (x * s) @ (x * s).T)).exp()
-    close(exact(BivariateSpectralMixture([weight], m1[None], m2[None], s[None], [rho]), x), weight * total)
+            total += (
+                2
+                / 8
+                * wave
+                * (-0.5 * (square[:, None] + square - 2 * rho * (x * s) @ (x * s).T)).exp()
+            )
+    close(
+        exact(BivariateSpectralMixture([weight], m1[None], m2[None], s[None], [rho]), x),
+        weight * total,
+    )
 
 
 def test_bivariate_mixture_needs_its_conditions():
     """What the constructor refuses would indeed not be a covariance."""
     x = torch.linspace(-2, 2, 30, dtype=torch.float64)
-    negative = (-0.5 * (x[:, None] ** 2 + x**2 + 2 * 0.5 * x[:, None] * x)).exp()  # rho = -1/2, equal scales
+    negative = (
+        -0.5 * (x[:, None] ** 2 + x**2 + 2 * 0.5 * x[:, None] * x)
+    ).exp()  # rho = -1/2, equal scales
     assert torch.linalg.eigvalsh(negative).min() < -0.1
-    unequal = (-0.5 * (x[:, None] ** 2 + 4 * x**2 - 2 * 0.5 * 2 * x[:, None] * x)).exp()  # sigma2 = 2 sigma1
+    unequal = (
+        -0.5 * (x[:, None] ** 2 + 4 * x**2 - 2 * 0.5 * 2 * x[:, None] * x)
+    ).exp()  # sigma2 = 2 sigma1
     assert (unequal - unequal.T).abs().max() > 0.1
 
 
 @DIMENSIONS
 def test_matern_one_half_is_the_exponential(d):
     x = points(8, d)
-    close(exact(Matern(0.7, 0.5), x), torch.exp(-torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") / 0.7))
+    close(
+        exact(Matern(0.7, 0.5), x),
+        torch.exp(-torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") / 0.7),
+    )
 
 
 @DIMENSIONS
 def test_spectral_mixture_with_one_centred_component_is_rbf(d):
     x, lengthscale = points(8, d), np.linspace(0.5, 1.5, d)
-    close(exact(SpectralMixture([2.0], np.zeros((1, d)), 1.0 / lengthscale[None]), x), exact(RBF(lengthscale, 2.0), x))
+    close(
+        exact(SpectralMixture([2.0], np.zeros((1, d)), 1.0 / lengthscale[None]), x),
+        exact(RBF(lengthscale, 2.0), x),
+    )
 
 
 @DIMENSIONS
@@ -157,7 +194,8 @@ def test_matern_frequencies_are_one_multivariate_student(d, sampling, nu):
     noises = [kernel.noise(8, d, source, sampling) for _ in range(500)]
     assert noises[0].shape == (1, 8, d + round(2 * nu))
     first = torch.stack([kernel.frequencies(noise).first[0] for noise in noises]).detach().numpy()
-    # |w|^2 lengthscale^2 / D is F(D, 2 nu) for one shared chi-square; margins are Student-t with 2 nu degrees
+    # |w|^2 lengthscale^2 / D is F(D, 2 nu) for one shared chi-square; margins are Student-t with 2
+    # nu degrees
     assert stats.kstest(0.25 * (first**2).sum(1) / d, "f", args=(d, 2 * nu)).pvalue > 1e-3
     assert stats.kstest(0.5 * first[:, -1], "t", args=(2 * nu,)).pvalue > 1e-3
 
@@ -179,7 +217,9 @@ def test_orthogonal_matern_directions_are_orthogonal():
     gram = noise[:, :3] @ noise[:, :3].T
     close(gram, torch.diag(gram.diagonal()))
     lengths = noise[:, 3:] @ noise[:, 3:].T
-    assert (lengths - torch.diag(lengths.diagonal())).abs().max() > 0.1, "the chi-square columns stay independent"
+    assert (lengths - torch.diag(lengths.diagonal())).abs().max() > 0.1, (
+        "the chi-square columns stay independent"
+    )
 
 
 @DIMENSIONS
@@ -210,7 +250,9 @@ def test_gibbs_with_the_square_root_is_not_positive_in_two_dimensions():
     t = 3 * np.pi * (np.random.default_rng(0).random(400) - 0.5)
     curve = torch.tensor(np.stack([np.sin(t), np.sign(t) * (np.cos(t) - 1)], axis=1))
     lengths = (-0.5 * curve.norm(dim=1)).exp()
-    ratio = 2 * lengths[:, None] * lengths[None, :] / (lengths[:, None] ** 2 + lengths[None, :] ** 2)
+    ratio = (
+        2 * lengths[:, None] * lengths[None, :] / (lengths[:, None] ** 2 + lengths[None, :] ** 2)
+    )
     right = exact(Gibbs(), curve)
     assert torch.linalg.eigvalsh(right).min() > -1e-10
     assert torch.linalg.eigvalsh(right / ratio.sqrt()).min() < -0.01, "the printed form"
@@ -272,10 +314,14 @@ def test_in_many_dimensions_mixtures_start_smooth_enough_and_span_what_is_linear
     own = kernel().initial(2, d, torch.Generator().manual_seed(1))
     values = own(x).detach()
     apart = values[~torch.eye(200, dtype=torch.bool)] / values.diagonal().mean()
-    assert float(apart.min()) > 0.3  # with the scales of few dimensions it is the kernel of noise: 0
+    assert (
+        float(apart.min()) > 0.3
+    )  # with the scales of few dimensions it is the kernel of noise: 0
     noise = own.noise(math.ceil(1.25 * d), d, torch.Generator().manual_seed(2), "sobol")
     phi = fourier_features(x, own.frequencies(noise).detach()).T
     w = torch.randn(d, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     target = x @ w / w.norm()
-    ridge = phi @ torch.linalg.solve(phi.T @ phi + 1e-3 * torch.eye(phi.shape[1], dtype=phi.dtype), phi.T @ target)
+    ridge = phi @ torch.linalg.solve(
+        phi.T @ phi + 1e-3 * torch.eye(phi.shape[1], dtype=phi.dtype), phi.T @ target
+    )
     assert float((ridge - target).square().mean()) < 0.15

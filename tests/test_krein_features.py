@@ -1,4 +1,6 @@
-"""KreinFeatures and its comparators: scikit-learn's contract, unbiasedness, tensors, and their messages."""
+"""KreinFeatures and its comparators: scikit-learn's contract, unbiasedness, tensors, and their
+messages.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from bochner.estimators.krein import KreinFeatures
 from bochner.kernels.indefinite import TL1, DotProductSeries, Hellinger, Polynomial, Tanh
 
 QUICK = {"n_components": 8, "max_iter": 10}
-MAPS = [KreinFeatures(**QUICK), RandomMaclaurin(n_components=12), SphericalFeatures(n_components=12)]
+MAPS = [
+    KreinFeatures(**QUICK),
+    RandomMaclaurin(n_components=12),
+    SphericalFeatures(n_components=12),
+]
 over_maps = pytest.mark.parametrize("model", MAPS, ids=lambda m: type(m).__name__)
 
 
@@ -52,7 +58,10 @@ def kernel_of(features: np.ndarray, signs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kernel", ["polynomial", "hellinger", "tl1", "tanh", "geodesic_gaussian"])
 def test_signed_products_approach_the_kernel(X, kernel):
     model = KreinFeatures(kernel, 30, random_state=0).fit(X)
-    F, exact = model.transform(X), model.kernel_(*2 * (model.kernel_.normalise(torch.tensor(X)),)).numpy()
+    F, exact = (
+        model.transform(X),
+        model.kernel_(*2 * (model.kernel_.normalise(torch.tensor(X)),)).numpy(),
+    )
     off = ~np.eye(len(X), dtype=bool)
     rmse = np.sqrt(np.mean((kernel_of(F, model.signs_.numpy()) - exact)[off] ** 2))
     scale = np.sqrt(np.mean(exact[off] ** 2))
@@ -66,7 +75,9 @@ def test_signed_products_approach_the_kernel(X, kernel):
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_features_are_unbiased_for_the_fitted_kernel(inference, d):
     rows = np.random.default_rng(d).uniform(0.1, 1, size=(40, d))
-    model = KreinFeatures("geodesic_gaussian", 8, inference=inference, max_iter=10, random_state=0).fit(rows)
+    model = KreinFeatures(
+        "geodesic_gaussian", 8, inference=inference, max_iter=10, random_state=0
+    ).fit(rows)
     source, grams = torch.Generator().manual_seed(0), []
     for _ in range(400):
         model.frequencies_ = model.posterior_.draw(source)
@@ -74,7 +85,9 @@ def test_features_are_unbiased_for_the_fitted_kernel(inference, d):
     draws, fitted = np.stack(grams), model.fitted_kernel(rows[:5])
     error, standard_error = np.abs(draws.mean(0) - fitted), draws.std(0) / len(draws) ** 0.5
     assert (error <= 5 * standard_error + 1e-9).all(), (error / (standard_error + 1e-12)).max()
-    np.testing.assert_allclose(model.fitted_kernel(rows[:5], rows[5:8]), model.fitted_kernel(rows[:8])[:5, 5:])
+    np.testing.assert_allclose(
+        model.fitted_kernel(rows[:5], rows[5:8]), model.fitted_kernel(rows[:8])[:5, 5:]
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -84,7 +97,12 @@ def test_maclaurin_features_are_unbiased(d, low):
     kernel = DotProductSeries([0.5, 1.0, 0.0, 2.0])
     draws = np.stack(
         [
-            kernel_of(RandomMaclaurin(kernel, d + 4, exact_low_degrees=low, random_state=s).fit_transform(rows), 1.0)
+            kernel_of(
+                RandomMaclaurin(kernel, d + 4, exact_low_degrees=low, random_state=s).fit_transform(
+                    rows
+                ),
+                1.0,
+            )
             for s in range(400)
         ]
     )
@@ -104,7 +122,10 @@ def test_maclaurin_error_falls_with_the_root_of_the_columns(X):
 
 def test_spherical_features_fit_a_definite_kernel(X):
     gaussian = bo.kernels.GeodesicGaussian(0.5)
-    few, many = (SphericalFeatures(gaussian, k, random_state=0).fit(X).approximation_error(X) for k in (64, 4096))
+    few, many = (
+        SphericalFeatures(gaussian, k, random_state=0).fit(X).approximation_error(X)
+        for k in (64, 4096)
+    )
     assert many < 0.3 * few
     assert many < 0.03
 
@@ -129,7 +150,10 @@ def test_negative_part_is_there_where_the_sketch_shows_it(X):
 
 @pytest.mark.parametrize("n_components", [1, 7])
 def test_odd_numbers_of_columns_are_unbiased_and_warned_about(X, n_components):
-    match = rf"even n_components, a cosine and a sine each, got {n_components}. Type n_components={n_components + 1}:"
+    match = (
+        rf"even n_components, a cosine and a sine each, got {n_components}. Type "
+        rf"n_components={n_components + 1}:"
+    )
     with pytest.warns(DataWarning, match=match):
         model = KreinFeatures(Tanh(3.0), n_components, max_iter=5, random_state=0).fit(X)
     assert model.transform(X).shape == (60, n_components)
@@ -190,13 +214,17 @@ def test_chunks_are_the_whole(X, model, tmp_path):
     np.testing.assert_allclose(np.concatenate(chunks), fitted.transform(X), rtol=1e-12)
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_allclose(np.concatenate(list(fitted.iter_transform(mapped, 7))), fitted.transform(X), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.concatenate(list(fitted.iter_transform(mapped, 7))), fitted.transform(X), rtol=1e-12
+    )
 
 
 @over_maps
 def test_same_seed_same_features_and_no_global_state(X, model):
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    first, again, other = (clone(model).set_params(random_state=s).fit_transform(X) for s in (3, 3, 4))
+    first, again, other = (
+        clone(model).set_params(random_state=s).fit_transform(X) for s in (3, 3, 4)
+    )
     np.testing.assert_array_equal(first, again)
     assert not np.allclose(first, other)
     assert torch.equal(before, torch.get_rng_state())
@@ -221,7 +249,9 @@ def test_rows_of_norm_zero_become_zero_features_and_one_warning(X, model):
     X[[3, 40]] = 0.0
     fitted = clone(model).set_params(random_state=0)
     fitted.fit(X)
-    with pytest.warns(DataWarning, match="2 rows have norm zero: .* their features are zero") as caught:
+    with pytest.warns(
+        DataWarning, match="2 rows have norm zero: .* their features are zero"
+    ) as caught:
         features = fitted.transform(X)
     assert len(caught) == 1
     assert not features[[3, 40]].any()
@@ -237,7 +267,9 @@ def test_rows_of_norm_zero_become_zero_features_and_one_warning(X, model):
 
 def test_kernel_parameters_can_be_searched_in_a_pipeline(X):
     y = (X[:, 0] * X[:, 1] > 0.25).astype(int)
-    pipe = make_pipeline(MinMaxScaler(clip=True), KreinFeatures(TL1(), random_state=0, **QUICK), RidgeClassifier())
+    pipe = make_pipeline(
+        MinMaxScaler(clip=True), KreinFeatures(TL1(), random_state=0, **QUICK), RidgeClassifier()
+    )
     search = GridSearchCV(pipe, {"kreinfeatures__kernel__tau": [1e-3, 2.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"kreinfeatures__kernel__tau": 2.0}
 
@@ -266,8 +298,14 @@ def not_symmetric(A, B):
         ({"sketch_size": "all"}, "'sketch_size' parameter of KreinFeatures must be"),
         ({"kernel": "cubic"}, "'kernel' parameter of KreinFeatures must be"),
         ({"kernel": not_symmetric}, "Expected a symmetric kernel, got k"),
-        ({"kernel": lambda A, B: np.ones(3)}, r"Expected a kernel matrix of shape \(48, 48\), got \(3,\)"),
-        ({"kernel": lambda A, B: A @ B.T, "inference": "spectral"}, "known spectrum for inference='spectral'"),
+        (
+            {"kernel": lambda A, B: np.ones(3)},
+            r"Expected a kernel matrix of shape \(48, 48\), got \(3,\)",
+        ),
+        (
+            {"kernel": lambda A, B: A @ B.T, "inference": "spectral"},
+            "known spectrum for inference='spectral'",
+        ),
         ({"inference": "magic"}, "'inference' parameter of KreinFeatures must be"),
         ({"n_mixtures": 0}, "'n_mixtures' parameter of KreinFeatures must be"),
         ({"max_iter": 0}, "'max_iter' parameter of KreinFeatures must be"),
@@ -283,12 +321,24 @@ def test_wrong_parameters_say_what_to_type(X, params, match):
 @pytest.mark.parametrize(
     ("model", "match"),
     [
-        (RandomMaclaurin(Tanh()), "a kernel with Maclaurin coefficients, got Tanh. Use Polynomial or DotProductSeries"),
-        (RandomMaclaurin(DotProductSeries([1.0, -2.0])), "none is negative, got -2 for degree 1. Use KreinFeatures"),
+        (
+            RandomMaclaurin(Tanh()),
+            "a kernel with Maclaurin coefficients, got Tanh. Use Polynomial or DotProductSeries",
+        ),
+        (
+            RandomMaclaurin(DotProductSeries([1.0, -2.0])),
+            "none is negative, got -2 for degree 1. Use KreinFeatures",
+        ),
         (RandomMaclaurin(DotProductSeries([0.0])), "none is negative, got zeros only"),
-        (RandomMaclaurin(n_components=4, exact_low_degrees=True), "got 4. Type n_components=5 or more, or exact_low"),
+        (
+            RandomMaclaurin(n_components=4, exact_low_degrees=True),
+            "got 4. Type n_components=5 or more, or exact_low",
+        ),
         (RandomMaclaurin("tanh"), "'kernel' parameter of RandomMaclaurin must be"),
-        (SphericalFeatures(TL1()), "a kernel of the distance on the sphere, got TL1. Use KreinFeatures"),
+        (
+            SphericalFeatures(TL1()),
+            "a kernel of the distance on the sphere, got TL1. Use KreinFeatures",
+        ),
         (SphericalFeatures("tl1"), "'kernel' parameter of SphericalFeatures must be"),
         (SphericalFeatures(n_gaussians=0), "'n_gaussians' parameter of SphericalFeatures must be"),
     ],
@@ -305,7 +355,9 @@ def test_wrong_rows_are_refused(X):
     with pytest.raises(InputError, match=r"entries between 0 and 1 for TL1, got 1\.5 in row"):
         clone(model).set_params(sketch_size=60).fit(outside)
     model.fit(X)
-    with pytest.raises(InputError, match=r"got 1.5 in row 4, column 1. Put MinMaxScaler\(clip=True\)"):
+    with pytest.raises(
+        InputError, match=r"got 1.5 in row 4, column 1. Put MinMaxScaler\(clip=True\)"
+    ):
         model.transform(outside)
     signed = X - 0.5
     with pytest.raises(InputError, match="Expected non-negative products <x, y> for Hellinger"):
@@ -314,7 +366,9 @@ def test_wrong_rows_are_refused(X):
     nothing[0] = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
-        with pytest.raises(InputError, match=r"at least 2 rows of a norm above zero, got 1\. Check the data"):
+        with pytest.raises(
+            InputError, match=r"at least 2 rows of a norm above zero, got 1\. Check the data"
+        ):
             KreinFeatures(**QUICK).fit(nothing)
     for one in (X[:1], torch.tensor(X[:1])):
         with pytest.raises(ValueError, match="1 sample"):
@@ -337,5 +391,7 @@ def test_unfitted_maps_and_wrong_chunks_are_refused(X, model):
 
 
 def test_public_names():
-    for name, where in itertools.product(("KreinFeatures", "RandomMaclaurin", "SphericalFeatures"), (bo, bo.__all__)):
+    for name, where in itertools.product(
+        ("KreinFeatures", "RandomMaclaurin", "SphericalFeatures"), (bo, bo.__all__)
+    ):
         assert name in where if isinstance(where, list) else hasattr(where, name)

@@ -1,4 +1,6 @@
-"""Fitting signed frequencies: closed-form expectations, pair sums without pairs, decomposition, the inferences."""
+"""Fitting signed frequencies: closed-form expectations, pair sums without pairs, decomposition, the
+inferences.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,18 @@ from bochner.inference.sketch import Sketch, decompose
 from bochner.inference.taylor import fit_taylor, pull_matrix
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import TL1, GeodesicGaussian, Hellinger, Polynomial, Tanh
-from bochner.models.signed_frequencies import GaussianFrequencies, RadialFrequencies, SignedFrequencies
-from bochner.objectives.krein import curvature, expected_squared_error, gaussian_entropy, residuals, squared_error
+from bochner.models.signed_frequencies import (
+    GaussianFrequencies,
+    RadialFrequencies,
+    SignedFrequencies,
+)
+from bochner.objectives.krein import (
+    curvature,
+    expected_squared_error,
+    gaussian_entropy,
+    residuals,
+    squared_error,
+)
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -65,7 +77,10 @@ def test_sums_over_rows_are_sums_over_pairs(d):
     torch.testing.assert_close(curvature(x, w), by_pairs)
     target = normal(7, 7, seed=2)
     by_pairs = sum(
-        (1 - target[i, j]) * torch.outer(x[i] - x[j], x[i] - x[j]) for i in range(7) for j in range(7) if i != j
+        (1 - target[i, j]) * torch.outer(x[i] - x[j], x[i] - x[j])
+        for i in range(7)
+        for j in range(7)
+        if i != j
     )
     symmetric = 0.5 * (target + target.T)
     torch.testing.assert_close(pull_matrix(x, symmetric), by_pairs)
@@ -84,10 +99,15 @@ def test_residuals_leave_the_diagonal_out():
 @pytest.mark.parametrize("n", [2, 6, 300])
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_half_of_the_pairs_gives_the_error_of_all_and_its_gradients(d, n, dtype):
-    """The blocked sums equal the plain matrix of residuals and what differentiates it: 300 rows are two blocks."""
+    """The blocked sums equal the plain matrix of residuals and what differentiates it: 300 rows are
+    two blocks.
+    """
     x, root = normal(n, d).to(dtype), normal(n, n, seed=3)
     target = (root + root.T).to(dtype)
-    w, factor = normal(5, d, seed=1).to(dtype).requires_grad_(), normal(5, seed=2).to(dtype).requires_grad_()
+    w, factor = (
+        normal(5, d, seed=1).to(dtype).requires_grad_(),
+        normal(5, seed=2).to(dtype).requires_grad_(),
+    )
     plain = residuals(x, target, w, factor).square().sum()
     gradients = torch.autograd.grad(plain, (w, factor))
     total, *found = squared_error(x, target, w.detach(), factor.detach())
@@ -95,7 +115,9 @@ def test_half_of_the_pairs_gives_the_error_of_all_and_its_gradients(d, n, dtype)
     assert total == pytest.approx(float(plain.detach()), rel=precision)
     for mine, exact in zip(found, gradients, strict=True):
         assert mine.dtype == dtype
-        torch.testing.assert_close(mine, exact, rtol=precision, atol=precision * float(exact.abs().max()))
+        torch.testing.assert_close(
+            mine, exact, rtol=precision, atol=precision * float(exact.abs().max())
+        )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -104,15 +126,22 @@ def test_whitened_steps_change_all_phases_alike(d):
     phases = torch.cov((x @ whitening(x).T).T).reshape(d, d)
     size = x.var(0)
     torch.testing.assert_close(
-        torch.diagonal(phases).sort().values, (size / (size + 0.01 * size.mean())).sort().values, atol=0.05, rtol=0
+        torch.diagonal(phases).sort().values,
+        (size / (size + 0.01 * size.mean())).sort().values,
+        atol=0.05,
+        rtol=0,
     )
     assert float((phases - torch.diag(torch.diagonal(phases))).abs().max()) < 1e-9
-    assert bool(torch.isfinite(whitening(torch.ones(5, d, dtype=torch.float64))).all()), "equal rows"
+    assert bool(torch.isfinite(whitening(torch.ones(5, d, dtype=torch.float64))).all()), (
+        "equal rows"
+    )
 
 
 def test_entropy():
     variance = uniform(3, 2) + 0.1
-    expected = torch.distributions.Normal(torch.zeros(3, 2).double(), variance.sqrt()).entropy().sum()
+    expected = (
+        torch.distributions.Normal(torch.zeros(3, 2).double(), variance.sqrt()).entropy().sum()
+    )
     torch.testing.assert_close(gaussian_entropy(variance), expected)
 
 
@@ -128,7 +157,9 @@ def test_decomposition_returns_the_matrix():
     assert float(torch.linalg.eigvalsh(parts.positive)[0]) > 0
     assert float(torch.linalg.eigvalsh(parts.negative)[0]) > 0
     assert parts.shift == pytest.approx(-1.1 * float(torch.linalg.eigvalsh(matrix)[0]))
-    known = Sketch.of(FunctionKernel(lambda A, B: A @ np.diag([1.0, -0.5]) @ B.T), normal(12, 2), normal(2, 2))
+    known = Sketch.of(
+        FunctionKernel(lambda A, B: A @ np.diag([1.0, -0.5]) @ B.T), normal(12, 2), normal(2, 2)
+    )
     assert known.negative_mass == pytest.approx(
         float(-known.eigenvalues[known.eigenvalues < 0].sum() / known.eigenvalues.abs().sum())
     )
@@ -151,7 +182,10 @@ def sketch(kernel, n: int = 120, d: int = 3, seed: int = 0) -> Sketch:
 
 def test_asymmetric_functions_are_named():
     kernel = FunctionKernel(lambda A, B: A @ B.T + np.arange(len(A))[:, None])
-    with pytest.raises(InputError, match=r"a symmetric kernel, got k\(x_\d+, x_\d+\) = .* Give a symmetric function"):
+    with pytest.raises(
+        InputError,
+        match=r"a symmetric kernel, got k\(x_\d+, x_\d+\) = .* Give a symmetric function",
+    ):
         sketch(kernel)
 
 
@@ -159,10 +193,16 @@ def test_asymmetric_functions_are_named():
 
 DISTRIBUTIONS = {
     "gaussian": lambda d: GaussianFrequencies(
-        torch.tensor([0.7, 0.4]).double(), torch.tensor([1.0, -1.0]).double(), normal(2, d), uniform(2, d)
+        torch.tensor([0.7, 0.4]).double(),
+        torch.tensor([1.0, -1.0]).double(),
+        normal(2, d),
+        uniform(2, d),
     ),
     "full": lambda d: GaussianFrequencies(
-        torch.tensor([0.7, 0.4]).double(), torch.tensor([1.0, -1.0]).double(), normal(2, d), normal(2, d, d).tril()
+        torch.tensor([0.7, 0.4]).double(),
+        torch.tensor([1.0, -1.0]).double(),
+        normal(2, d),
+        normal(2, d, d).tril(),
     ),
     "radial": lambda d: RadialFrequencies(
         torch.tensor([0.7, 0.4]).double(),
@@ -183,7 +223,9 @@ def test_draws_are_unbiased_for_the_kernel(name, d):
     found, x = DISTRIBUTIONS[name](d), normal(4, d, seed=5)
     source = random.generator(0, "law")
     factor, delta = found.weight * found.sign, x[:, None] - x[None]
-    draws = torch.stack([torch.einsum("hd,ijd->ijh", found.draw(source), delta).cos() @ factor for _ in range(3000)])
+    draws = torch.stack(
+        [torch.einsum("hd,ijd->ijh", found.draw(source), delta).cos() @ factor for _ in range(3000)]
+    )
     error = (draws.mean(0) - found.kernel(x, x)).abs()
     assert (error <= 5 * draws.std(0) / len(draws) ** 0.5 + 1e-12).all()
 
@@ -209,7 +251,9 @@ def test_positive_spectrum_finds_a_gaussian():
     values = (-2.0 * distances.square()).exp()
     radii, mass = positive_spectrum(values, distances, 5)
     assert bool((mass >= 0).all())
-    torch.testing.assert_close(direction_mean(distances[:, None] * radii, 5) @ mass, values, atol=2e-3, rtol=0)
+    torch.testing.assert_close(
+        direction_mean(distances[:, None] * radii, 5) @ mass, values, atol=2e-3, rtol=0
+    )
 
 
 # The inferences
@@ -219,26 +263,35 @@ def error_of(found: SignedFrequencies, check: Sketch) -> float:
     x = check.held_out
     off = ~torch.eye(len(x), dtype=torch.bool)
     return float(
-        ((found.kernel(x, x) - check.held_target)[off].square().sum() / check.held_target[off].square().sum()).sqrt()
+        (
+            (found.kernel(x, x) - check.held_target)[off].square().sum()
+            / check.held_target[off].square().sum()
+        ).sqrt()
     )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize(
-    "kernel", [Hellinger(), TL1(), GeodesicGaussian(2.0), FunctionKernel(rbf)], ids=lambda k: type(k).__name__
+    "kernel",
+    [Hellinger(), TL1(), GeodesicGaussian(2.0), FunctionKernel(rbf)],
+    ids=lambda k: type(k).__name__,
 )
 def test_gradient_inference_approximates_and_climbs(kernel, d):
     known, source = sketch(kernel, d=d), random.generator(0, "fit")
     fit = fit_gradient(known, search_start(known, 12, source), 3, 60, source)
     assert error_of(fit.frequencies, known) < 0.06
     assert fit.history[-1]["elbo"] > fit.history[0]["elbo"]
-    assert fit.history[-1]["error"] < max(fit.history[0]["error"], 1.1e-6), "down to the floor of the noise"
+    assert fit.history[-1]["error"] < max(fit.history[0]["error"], 1.1e-6), (
+        "down to the floor of the noise"
+    )
     assert fit.noise_variance > 0
     assert len(fit.mixtures) == (2 if known.negative_mass > 0 else 1)
 
 
 def test_gradient_inference_stops_when_rows_held_out_no_longer_gain():
-    """One plane wave is soon as good as it gets for raw products; a hard kernel takes every iteration."""
+    """One plane wave is soon as good as it gets for raw products; a hard kernel takes every
+    iteration.
+    """
     source, known = random.generator(0, "fit"), sketch(FunctionKernel(lambda A, B: A @ B.T), d=1)
     assert fit_gradient(known, search_start(known, 1, source), 1, 100, source).n_iter < 100
     known = sketch(FunctionKernel(rbf), d=3)
@@ -248,7 +301,9 @@ def test_gradient_inference_stops_when_rows_held_out_no_longer_gain():
 
 
 def test_gradient_inference_finds_kernels_that_hardly_vary():
-    """Their error is small against their deviation too: the first noise is a share of the variance."""
+    """Their error is small against their deviation too: the first noise is a share of the
+    variance.
+    """
     known, source = sketch(Tanh(0.01), d=3), random.generator(0, "fit")
     found = fit_gradient(known, search_start(known, 12, source), 3, 100, source).frequencies
     held = known.held_target[~torch.eye(len(known.held_out), dtype=torch.bool)]
@@ -266,13 +321,19 @@ def test_gradient_inference_finds_what_a_mixture_made():
     known, source = sketch(FunctionKernel(waves), d=2), random.generator(0, "fit")
     found = fit_gradient(known, search_start(known, 2, source), 2, 200, source).frequencies
     order = found.weight.argsort(descending=True)
-    torch.testing.assert_close(found.weight[order], torch.tensor([1.5, 0.5]).double(), atol=0.01, rtol=0)
-    mean = found.mean[order] * torch.sign((found.mean[order] * torch.tensor(w)).sum(1, keepdim=True))
+    torch.testing.assert_close(
+        found.weight[order], torch.tensor([1.5, 0.5]).double(), atol=0.01, rtol=0
+    )
+    mean = found.mean[order] * torch.sign(
+        (found.mean[order] * torch.tensor(w)).sum(1, keepdim=True)
+    )
     torch.testing.assert_close(mean, torch.tensor(w), atol=0.02, rtol=0)
 
 
 @pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize("kernel", [Polynomial(4), GeodesicGaussian(2.0), Hellinger()], ids=lambda k: type(k).__name__)
+@pytest.mark.parametrize(
+    "kernel", [Polynomial(4), GeodesicGaussian(2.0), Hellinger()], ids=lambda k: type(k).__name__
+)
 def test_spectral_inference_uses_the_radial_spectrum(kernel, d):
     known = sketch(kernel, d=d)
     found = spectral(kernel, known, 500)
@@ -297,13 +358,16 @@ def test_cosine_series_is_the_tl1_kernel():
 def test_spectral_inference_refuses_unknown_spectra():
     kernel = FunctionKernel(rbf)
     with pytest.raises(
-        InputError, match=r"known spectrum for inference='spectral', got FunctionKernel\. Use 'gradient'"
+        InputError,
+        match=r"known spectrum for inference='spectral', got FunctionKernel\. Use 'gradient'",
     ):
         spectral(kernel, sketch(kernel), 4)
 
 
 def test_published_inference_pulls_the_wrong_way():
-    """MATH.md section 5: on a one-dimensional RBF kernel its frequencies end near 0 and its error is large."""
+    """MATH.md section 5: on a one-dimensional RBF kernel its frequencies end near 0 and its error
+    is large.
+    """
     x = 6 * uniform(150, 1) - 3
     kernel = FunctionKernel(rbf)
     known, source = Sketch.of(kernel, x[:120], x[120:]), random.generator(0, "fit")
@@ -328,7 +392,10 @@ def test_published_inference_fits_both_parts():
 @pytest.mark.parametrize("n_frequencies", [1, 2, 7])
 def test_starts_have_the_asked_number(n_frequencies):
     known, source = sketch(Hellinger()), random.generator(0, "fit")
-    for found in (search_start(known, n_frequencies, source), radial_frequencies(known, n_frequencies)):
+    for found in (
+        search_start(known, n_frequencies, source),
+        radial_frequencies(known, n_frequencies),
+    ):
         assert found.draw(source).shape == (n_frequencies, 3)
         assert bool((found.weight > 0).all())
         assert int((found.sign > 0).sum()) >= 1

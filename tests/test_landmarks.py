@@ -57,7 +57,14 @@ def test_rows_keep_their_entries_and_their_holes():
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-QUICK = {"n_components": 1, "n_mixtures": 1, "n_frequencies": 8, "init": "pca", "max_iter": 60, "random_state": 0}
+QUICK = {
+    "n_components": 1,
+    "n_mixtures": 1,
+    "n_frequencies": 8,
+    "init": "pca",
+    "max_iter": 60,
+    "random_state": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +73,12 @@ def curve():
 
 
 def test_a_fit_on_landmarks_places_every_row_and_says_what_the_joint_steps_gained(curve):
-    model = NGMVLVM(**{**QUICK, "n_components": 2, "max_iter": 150}, views=curve.views, landmarks=150).fit(curve.data)
-    whole = NGMVLVM(**{**QUICK, "n_components": 2, "max_iter": 150}, views=curve.views, landmarks=None).fit(curve.data)
+    model = NGMVLVM(
+        **{**QUICK, "n_components": 2, "max_iter": 150}, views=curve.views, landmarks=150
+    ).fit(curve.data)
+    whole = NGMVLVM(
+        **{**QUICK, "n_components": 2, "max_iter": 150}, views=curve.views, landmarks=None
+    ).fit(curve.data)
     assert model.embedding_.shape == (400, 2)
     np.testing.assert_array_equal(model.embedding_, model.transform(curve.data))
     report = model.landmarks_
@@ -77,7 +88,9 @@ def test_a_fit_on_landmarks_places_every_row_and_says_what_the_joint_steps_gaine
     assert model.elbo_ > whole.elbo_ - 500
     assert model.elbo_ == pytest.approx(report["elbo_joint"], abs=500)
     assert whole.landmarks_ is None
-    assert NGMVLVM(**QUICK, landmarks=400).fit(curve.data[:50]).landmarks_ is None  # more than there are rows
+    assert (
+        NGMVLVM(**QUICK, landmarks=400).fit(curve.data[:50]).landmarks_ is None
+    )  # more than there are rows
 
 
 def test_landmarks_take_missing_views_holes_and_arrays_as_starts(curve):
@@ -94,7 +107,9 @@ def test_landmarks_take_missing_views_holes_and_arrays_as_starts(curve):
 
 def test_wide_views_are_truncated_in_training_only():
     rng = np.random.default_rng(0)
-    X = np.sin(rng.normal(size=(80, 2)) @ rng.normal(size=(2, 300))) + 0.1 * rng.normal(size=(80, 300))
+    X = np.sin(rng.normal(size=(80, 2)) @ rng.normal(size=(2, 300))) + 0.1 * rng.normal(
+        size=(80, 300)
+    )
     exact, less = (NGMVLVM(**QUICK, truncation=share).fit(X) for share in (0.0, "auto"))
     (nothing,), (something,) = exact.dropped_.values(), less.dropped_.values()
     assert nothing < 1e-5
@@ -108,7 +123,11 @@ def test_wide_views_are_truncated_in_training_only():
 def test_views_that_are_not_gaussian_have_landmarks_too(kind):
     source = np.random.default_rng(0)
     f = source.normal(size=(60, 2)) @ source.normal(size=(2, 6))
-    X = {"poisson": source.poisson(np.exp(f)), "bernoulli": f > 0, "categorical": np.digitize(f, [-1, 1])}[kind]
+    X = {
+        "poisson": source.poisson(np.exp(f)),
+        "bernoulli": f > 0,
+        "categorical": np.digitize(f, [-1, 1]),
+    }[kind]
     X = X.astype(float)
     X[:5, :3] = np.nan  # a view that some rows lack
     views = {"seen in part": slice(0, 3), "whole": slice(3, 6)}
@@ -122,10 +141,14 @@ def test_views_that_are_not_gaussian_have_landmarks_too(kind):
     assert model.elbo_ > whole.elbo_ - 0.2 * abs(whole.elbo_)
 
 
-@pytest.mark.parametrize("bad", [{"landmarks": 1}, {"landmarks": "all"}, {"truncation": 1.0}, {"truncation": -0.1}])
+@pytest.mark.parametrize(
+    "bad", [{"landmarks": 1}, {"landmarks": "all"}, {"truncation": 1.0}, {"truncation": -0.1}]
+)
 def test_values_that_make_no_sense_are_refused(bad, curve):
     name = next(iter(bad))
-    with pytest.raises((InputError, ValueError), match=f"The '{name}' parameter of NGMVLVM must be"):
+    with pytest.raises(
+        (InputError, ValueError), match=f"The '{name}' parameter of NGMVLVM must be"
+    ):
         NGMVLVM(**QUICK, **bad).fit(curve.data)
 
 

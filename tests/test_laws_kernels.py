@@ -1,4 +1,6 @@
-"""Laws 1, 2 and 8 for every kernel: a concrete kernel that is not among the examples fails the suite."""
+"""Laws 1, 2 and 8 for every kernel: a concrete kernel that is not among the examples fails the
+suite.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def next_gen(d: int) -> NextGenSpectralMixture:
 
 
 def dirichlet(d: int) -> DirichletProcessMixture:
-    means, scales = spectral_mixture(d).get_params()["means"], spectral_mixture(d).get_params()["scales"]
+    means, scales = (
+        spectral_mixture(d).get_params()["means"],
+        spectral_mixture(d).get_params()["scales"],
+    )
     return DirichletProcessMixture([0.7, 0.3, 0.0], [*means, means[0]], [*scales, scales[1]], 1.4)
 
 
@@ -72,8 +77,15 @@ def bivariate(d: int) -> BivariateSpectralMixture:
 
 EXAMPLES: dict[type[Kernel], Callable[[int], list[Kernel]]] = {
     RBF: lambda d: [RBF(), RBF(per_dimension(d, 0.7, 1.4), 2.0)],
-    Matern: lambda d: [Matern(nu=0.5), Matern(0.8, 1.5, 1.7), Matern(per_dimension(d, 0.7, 1.4), 2.5)],
-    Periodic: lambda d: [Periodic(1.3, 0.8, 1.5), Periodic(per_dimension(d, 1.0, 2.0), per_dimension(d, 1.0, 0.7))],
+    Matern: lambda d: [
+        Matern(nu=0.5),
+        Matern(0.8, 1.5, 1.7),
+        Matern(per_dimension(d, 0.7, 1.4), 2.5),
+    ],
+    Periodic: lambda d: [
+        Periodic(1.3, 0.8, 1.5),
+        Periodic(per_dimension(d, 1.0, 2.0), per_dimension(d, 1.0, 0.7)),
+    ],
     Gibbs: lambda d: [Gibbs(), Gibbs(0.7, 0.8, 1.6)],
     SpectralMixture: lambda d: [spectral_mixture(d)],
     NextGenSpectralMixture: lambda d: [next_gen(d)],
@@ -90,7 +102,9 @@ EXAMPLES: dict[type[Kernel], Callable[[int], list[Kernel]]] = {
 CASES = [(kernel, d) for d in DIMENSIONS for build in EXAMPLES.values() for kernel in build(d)]
 SPECTRAL = [(kernel, d) for kernel, d in CASES if isinstance(kernel, SpectralKernel)]
 
-over_kernels = pytest.mark.parametrize(("kernel", "d"), CASES, ids=lambda v: getattr(v, "_get_name", lambda: None)())
+over_kernels = pytest.mark.parametrize(
+    ("kernel", "d"), CASES, ids=lambda v: getattr(v, "_get_name", lambda: None)()
+)
 over_spectral = pytest.mark.parametrize(
     ("kernel", "d"), SPECTRAL, ids=lambda v: getattr(v, "_get_name", lambda: None)()
 )
@@ -104,15 +118,22 @@ def concrete(cls: type) -> Iterator[type]:
 
 
 def points(n: int, d: int, seed: int = 0) -> Tensor:
-    return 0.8 * torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.3
+    return (
+        0.8 * torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        + 0.3
+    )
 
 
 @torch.no_grad()
-def grams(kernel: SpectralKernel, x: Tensor, n_frequencies: int, n_draws: int, sampling: str = "iid") -> Tensor:
+def grams(
+    kernel: SpectralKernel, x: Tensor, n_frequencies: int, n_draws: int, sampling: str = "iid"
+) -> Tensor:
     """Return (n_draws, N, N) inner products of independently drawn features."""
     source = random.generator(0, "law", n_frequencies)
     features = [
-        fourier_features(x, kernel.frequencies(kernel.noise(n_frequencies, x.shape[1], source, sampling)))
+        fourier_features(
+            x, kernel.frequencies(kernel.noise(n_frequencies, x.shape[1], source, sampling))
+        )
         for _ in range(n_draws)
     ]
     return torch.stack([f.T @ f for f in features])
@@ -171,20 +192,30 @@ def test_features_are_differentiable_in_every_parameter(kernel, d):
     names, values = zip(*kernel.named_parameters(), strict=True)
 
     def features(*parameters: Tensor) -> Tensor:
-        f = torch.func.functional_call(_Points(kernel), dict(zip(names, parameters, strict=True)), (noise,))
+        f = torch.func.functional_call(
+            _Points(kernel), dict(zip(names, parameters, strict=True)), (noise,)
+        )
         return fourier_features(x, f)
 
     assert torch.autograd.gradcheck(features, values)
-    for gradient in torch.autograd.grad(features(*values).square()[:, :2].sum(0).diff(), values, allow_unused=True):
+    for gradient in torch.autograd.grad(
+        features(*values).square()[:, :2].sum(0).diff(), values, allow_unused=True
+    ):
         assert gradient is not None
 
 
 class _Points(torch.nn.Module):
-    """Spectral points as a forward pass, so that functional_call can replace the kernel's parameters."""
+    """Spectral points as a forward pass, so that functional_call can replace the kernel's
+    parameters.
+    """
 
     def __init__(self, kernel: SpectralKernel) -> None:
         super().__init__()
-        self._modules, self._parameters, self._kernel = kernel._modules, kernel._parameters, [kernel]
+        self._modules, self._parameters, self._kernel = (
+            kernel._modules,
+            kernel._parameters,
+            [kernel],
+        )
 
     def forward(self, noise: Tensor):
         return self._kernel[0].frequencies(noise)
@@ -201,7 +232,12 @@ def epsilon_at(bound: Callable[..., float], probability: float, **setting: objec
 @pytest.mark.parametrize("bound", [published_bound, sharper_bound])
 @pytest.mark.parametrize(
     ("kernel", "weights"),
-    [(RBF(0.8), [1.0]), (Matern(nu=0.5), [1.0]), (spectral_mixture(2), [0.7, 0.4]), (next_gen(2), [0.8, 0.5])],
+    [
+        (RBF(0.8), [1.0]),
+        (Matern(nu=0.5), [1.0]),
+        (spectral_mixture(2), [0.7, 0.4]),
+        (next_gen(2), [0.8, 0.5]),
+    ],
     ids=["rbf", "matern", "sm", "ng-sm"],
 )
 def test_approximation_bound_holds_where_it_says_something(bound, kernel, weights):
@@ -249,7 +285,9 @@ def test_closed_form_is_differentiable(kernel, d):
     names, values = zip(*kernel.named_parameters(), strict=True)
 
     def matrix(x: Tensor, *parameters: Tensor) -> Tensor:
-        return torch.func.functional_call(kernel, dict(zip(names, parameters, strict=True)), (x, points(2, d, 1)))
+        return torch.func.functional_call(
+            kernel, dict(zip(names, parameters, strict=True)), (x, points(2, d, 1))
+        )
 
     assert torch.autograd.gradcheck(matrix, (x, *values))
     same = torch.zeros(3, d, dtype=torch.float64, requires_grad=True)
@@ -273,7 +311,9 @@ def test_rows_precision_decides(kernel, d):
 def test_copies_are_equal_and_independent(kernel, d):
     x = points(4, d)
     before = exact(kernel, x)
-    assert all(value is kernel.get_params()[name] for name, value in kernel.get_params(deep=False).items())
+    assert all(
+        value is kernel.get_params()[name] for name, value in kernel.get_params(deep=False).items()
+    )
     for copied in (clone(kernel), copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
         assert type(copied) is type(kernel)
         assert copied.stationary == kernel.stationary
@@ -297,7 +337,13 @@ def test_start_keeps_what_was_given(kernel, d):
 
 
 MIXTURE = {"weights": [1.0, 0.5], "means": [[0.0], [1.0]], "scales": [[1.0], [2.0]]}
-PAIRS = {"weights": [1.0], "means1": [[0.0]], "means2": [[1.0]], "scales1": [[1.0]], "scales2": [[2.0]]}
+PAIRS = {
+    "weights": [1.0],
+    "means1": [[0.0]],
+    "means2": [[1.0]],
+    "scales1": [[1.0]],
+    "scales2": [[2.0]],
+}
 PAIRS["correlations"] = [0.5]
 BIVARIATE = {**PAIRS, "scales": [[1.0]]}
 del BIVARIATE["scales1"], BIVARIATE["scales2"]
@@ -306,7 +352,10 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
     RBF: [
         ({"lengthscale": 0.0}, "lengthscale must be positive and finite, got 0.0"),
         ({"lengthscale": [1.0, -2.0]}, "lengthscale must be positive and finite, got -2.0"),
-        ({"lengthscale": [[1.0]]}, r"lengthscale must be a number or one number per dimension, got shape \(1, 1\)"),
+        (
+            {"lengthscale": [[1.0]]},
+            r"lengthscale must be a number or one number per dimension, got shape \(1, 1\)",
+        ),
         ({"variance": math.inf}, "variance must be positive and finite, got inf"),
         ({"variance": [1.0, 2.0]}, r"variance must be a number, got shape \(2,\)"),
     ],
@@ -328,10 +377,16 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
     ],
     SpectralMixture: [
         ({**MIXTURE, "weights": [1.0, 0.0]}, "weights must be positive and finite, got 0.0"),
-        ({**MIXTURE, "weights": [1.0]}, r"weights must have shape \(2,\) \(mixtures first\), got \(1,\)"),
+        (
+            {**MIXTURE, "weights": [1.0]},
+            r"weights must have shape \(2,\) \(mixtures first\), got \(1,\)",
+        ),
         ({**MIXTURE, "means": [[0.0], [math.nan]]}, "means must be finite"),
         ({**MIXTURE, "scales": [[1.0], [-1.0]]}, "scales must be positive and finite, got -1.0"),
-        ({**MIXTURE, "scales": [[1.0]]}, r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)"),
+        (
+            {**MIXTURE, "scales": [[1.0]]},
+            r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)",
+        ),
         ({"weights": [1.0]}, "Give all of weights, means, scales or none of them: means is None"),
         ({"means": [[1.0]]}, "Give all of weights, means, scales or none of them: weights is None"),
     ],
@@ -347,7 +402,10 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
     ],
     BivariateSpectralMixture: [
         ({**BIVARIATE, "weights": [-1.0]}, "weights must be positive and finite, got -1.0"),
-        ({**BIVARIATE, "weights": [1.0, 1.0]}, r"weights must have shape \(1,\) \(mixtures first\), got \(2,\)"),
+        (
+            {**BIVARIATE, "weights": [1.0, 1.0]},
+            r"weights must have shape \(1,\) \(mixtures first\), got \(2,\)",
+        ),
         ({**BIVARIATE, "means1": [[math.inf]]}, "means1 must be finite"),
         ({**BIVARIATE, "means2": [[0.0, 1.0]]}, r"means2 must have shape \(1, 1\)"),
         ({**BIVARIATE, "scales": [[0.0]]}, "scales must be positive and finite, got 0.0"),
@@ -369,10 +427,19 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
         ),
         ({**PROCESS, "means": [[0.0], [math.inf]]}, "means must be finite"),
         ({**PROCESS, "scales": [[0.0], [1.0]]}, "scales must be positive and finite, got 0.0"),
-        ({**PROCESS, "scales": [[1.0]]}, r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)"),
-        ({"means": [[1.0]]}, r"Give all of proportions, means, scales or none of them: only \['means'\] are given"),
+        (
+            {**PROCESS, "scales": [[1.0]]},
+            r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)",
+        ),
+        (
+            {"means": [[1.0]]},
+            r"Give all of proportions, means, scales or none of them: only \['means'\] are given",
+        ),
         ({**PROCESS, "variance": 0.0}, "variance must be positive and finite, got 0.0"),
-        ({**PROCESS, "prior": (1.0, 0.0)}, "prior must be two positive numbers, shape and rate of a Gamma"),
+        (
+            {**PROCESS, "prior": (1.0, 0.0)},
+            "prior must be two positive numbers, shape and rate of a Gamma",
+        ),
         ({"n_points": 0}, "n_points must be at least 1, got 0"),
     ],
     Cauchy: [
@@ -386,13 +453,17 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
     ],
     SpectralSum: [
         ({"kernels": []}, "kernels must be a list of at least one SpectralKernel"),
-        ({"kernels": [RBF(), Gibbs()]}, "kernels must hold SpectralKernel objects, got Gibbs. Use Sum"),
+        (
+            {"kernels": [RBF(), Gibbs()]},
+            "kernels must hold SpectralKernel objects, got Gibbs. Use Sum",
+        ),
     ],
 }
 
 
 @pytest.mark.parametrize(
-    ("cls", "params", "match"), [(cls, params, match) for cls, rows in REJECTED.items() for params, match in rows]
+    ("cls", "params", "match"),
+    [(cls, params, match) for cls, rows in REJECTED.items() for params, match in rows],
 )
 def test_wrong_parameters_are_refused(cls, params, match):
     with pytest.raises(InputError, match=match):
@@ -401,7 +472,11 @@ def test_wrong_parameters_are_refused(cls, params, match):
 
 @pytest.mark.parametrize("cls", EXAMPLES)
 def test_every_parameter_has_a_rejected_value(cls):
-    usual = {SpectralMixture: MIXTURE, NextGenSpectralMixture: PAIRS, BivariateSpectralMixture: BIVARIATE}
+    usual = {
+        SpectralMixture: MIXTURE,
+        NextGenSpectralMixture: PAIRS,
+        BivariateSpectralMixture: BIVARIATE,
+    }
     usual = {**usual, DirichletProcessMixture: PROCESS}.get(cls, {})
     refused = {n for params, _ in REJECTED[cls] for n, v in params.items() if v is not usual.get(n)}
     assert refused == set(inspect.signature(cls).parameters)
@@ -409,10 +484,15 @@ def test_every_parameter_has_a_rejected_value(cls):
 
 @over_kernels
 def test_unknown_parameters_and_wrong_dimensions_are_refused(kernel, d):
-    with pytest.raises(InputError, match=f"{type(kernel).__name__} has no parameter 'colour'. It has:"):
+    with pytest.raises(
+        InputError, match=f"{type(kernel).__name__} has no parameter 'colour'. It has:"
+    ):
         copy.deepcopy(kernel).set_params(colour=1)
     per_dimension_scales = any(p.ndim for p in kernel.parameters())
-    if isinstance(kernel, RBF | Matern | Periodic | BivariateSpectralMixture) and per_dimension_scales:
+    if (
+        isinstance(kernel, RBF | Matern | Periodic | BivariateSpectralMixture)
+        and per_dimension_scales
+    ):
         with pytest.raises(InputError, match=f"is for {d} dimensions, got points of 7"):
             kernel(points(3, 7))
     if isinstance(kernel, SpectralKernel) and per_dimension_scales:

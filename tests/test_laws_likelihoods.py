@@ -1,4 +1,6 @@
-"""Law 3 for every likelihood: a concrete likelihood that is not among the examples fails the suite."""
+"""Law 3 for every likelihood: a concrete likelihood that is not among the examples fails the
+suite.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from torch import Tensor
 import bochner.likelihoods
 from bochner.errors import InputError
 from bochner.inference.persistence import likelihood_from_json, likelihood_to_json
-from bochner.likelihoods import Bernoulli, Binomial, Categorical, Gaussian, NegativeBinomial, Poisson
+from bochner.likelihoods import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+)
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
@@ -27,7 +36,9 @@ from exponential_likelihood import Exponential
 COUNTS = torch.arange(0, 1500, dtype=torch.float64)
 POSITIVE = torch.logspace(-7, 4, 4001, dtype=torch.float64)
 # likelihood, every value y can take for one column of psi, and values of y to check bounds at
-EXAMPLES: dict[type[LocalLikelihood], list[tuple[Callable[[], LocalLikelihood], Tensor, list[float]]]] = {
+EXAMPLES: dict[
+    type[LocalLikelihood], list[tuple[Callable[[], LocalLikelihood], Tensor, list[float]]]
+] = {
     Bernoulli: [
         (Bernoulli, COUNTS[:2], [0.0, 1.0]),
         (lambda: Bernoulli(bound="bohning"), COUNTS[:2], [0.0, 1.0]),
@@ -44,14 +55,22 @@ EXAMPLES: dict[type[LocalLikelihood], list[tuple[Callable[[], LocalLikelihood], 
     ],
     Poisson: [(Poisson, COUNTS, [0.0, 1.0, 40.0])],
     Categorical: [(lambda: Categorical([[0.0, 1.0]]), COUNTS[:2], [0.0, 1.0])],
-    Exponential: [(Exponential, POSITIVE, [0.01, 1.0, 30.0])],  # the documentation's likelihood of one's own
+    Exponential: [
+        (Exponential, POSITIVE, [0.01, 1.0, 30.0])
+    ],  # the documentation's likelihood of one's own
 }
-CASES = [pytest.param(*case, id=f"{cls.__name__}{i}") for cls, own in EXAMPLES.items() for i, case in enumerate(own)]
+CASES = [
+    pytest.param(*case, id=f"{cls.__name__}{i}")
+    for cls, own in EXAMPLES.items()
+    for i, case in enumerate(own)
+]
 PSI = torch.linspace(-4.0, 3.0, 8, dtype=torch.float64)
 
 
 def measure(values: Tensor) -> Tensor:
-    """What a sum over values weighs each with, shape (values, 1): 1 for whole numbers, the trapezoidal rule else."""
+    """What a sum over values weighs each with, shape (values, 1): 1 for whole numbers, the
+    trapezoidal rule else.
+    """
     if bool((values == values.round()).all()):
         return torch.ones_like(values)[:, None]
     step = torch.nn.functional.pad(values.diff(), (1, 1))
@@ -73,7 +92,8 @@ def test_every_likelihood_is_among_the_examples():
     assert not missing, f"add {sorted(c.__name__ for c in missing)} to EXAMPLES"
 
 
-# -- densities -----------------------------------------------------------------------------------------------------
+# -- densities
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("make", "values", "some"), CASES)
@@ -104,7 +124,9 @@ def test_categories_sum_to_one_in_any_number():
     for k, value in enumerate([3.0, 1.0, 7.0, 2.0]):
         sticks = likelihood.encode(torch.full((5, 1), value, dtype=torch.float64))
         log_p = torch.where(
-            sticks.isnan(), torch.zeros(()).double(), likelihood.log_prob(torch.nan_to_num(sticks), psi)
+            sticks.isnan(),
+            torch.zeros(()).double(),
+            likelihood.log_prob(torch.nan_to_num(sticks), psi),
         )
         probability = likelihood.probabilities(psi, torch.zeros_like(psi))[0][:, k]
         torch.testing.assert_close(log_p.sum(1).exp(), probability)
@@ -120,14 +142,17 @@ def test_draws_have_the_mean_and_variance_they_should(make, values, some):
     assert y.shape == psi.shape
     assert bool((y > 0).all() if values is POSITIVE else (y == y.round()).all())
     if isinstance(likelihood, Categorical):
-        assert float((y == 0).double().mean()) == pytest.approx(1 / (1 + math.exp(-0.6)), abs=5 * 0.5 / n**0.5)
+        assert float((y == 0).double().mean()) == pytest.approx(
+            1 / (1 + math.exp(-0.6)), abs=5 * 0.5 / n**0.5
+        )
         return
     mean, variance = float(likelihood.mean(psi[:1])), float(likelihood.variance(psi[:1]))
     assert float(y.mean()) == pytest.approx(mean, abs=5 * (variance / n) ** 0.5)
     assert float(y.var()) == pytest.approx(variance, rel=0.15)
 
 
-# -- the local bound -------------------------------------------------------------------------------------------------
+# -- the local bound
+# ---------------------------------------------------------------------------
 
 
 def _grid(y: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -141,7 +166,9 @@ def test_the_bound_is_below_the_exact_expectation(make, values, some):
     likelihood = make()
     for value in some:
         y, mean, variance = _grid(value)
-        exact = normal_mean(lambda psi, y=y: likelihood.log_prob(y, psi).detach(), mean, variance, 60)
+        exact = normal_mean(
+            lambda psi, y=y: likelihood.log_prob(y, psi).detach(), mean, variance, 60
+        )
         bound = likelihood.slopes(y, mean, variance).value
         assert bool((bound <= exact + 1e-7 * exact.abs() + 1e-9).all())
         if isinstance(likelihood, Poisson | Exponential):  # no augmentation, no gap
@@ -155,7 +182,9 @@ def test_the_bound_is_tight_where_psi_is_known(make, values, some):
     for value in some:
         y, mean, variance = _grid(value)
         bound = likelihood.slopes(y, mean, torch.zeros_like(variance)).value
-        torch.testing.assert_close(bound, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            bound, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("family", ["polya-gamma", "bohning"])
@@ -166,7 +195,11 @@ def test_no_other_local_parameter_gives_a_better_bound(family):
     for local in torch.linspace(0.0, 4.0, 9, dtype=torch.float64):
         if family == "polya-gamma":
             omega = mean_weight(local)
-            any_c = 0.5 * mean - log_2cosh_half(local) + 0.5 * omega * (local**2 - mean.square() - variance)
+            any_c = (
+                0.5 * mean
+                - log_2cosh_half(local)
+                + 0.5 * omega * (local**2 - mean.square() - variance)
+            )
             assert bool((any_c <= best + 1e-12).all())
         else:
             xi = local - 2.0
@@ -185,16 +218,24 @@ def test_slopes_and_curvatures_are_the_bounds_derivatives(make, values, some):
         variance = variance + 0.05
         mean, variance = mean.requires_grad_(), variance.requires_grad_()
         slopes = likelihood.slopes(y, mean, variance)
-        d_mean, d_variance = torch.autograd.grad(slopes.value.sum(), (mean, variance), create_graph=True)
+        d_mean, d_variance = torch.autograd.grad(
+            slopes.value.sum(), (mean, variance), create_graph=True
+        )
         torch.testing.assert_close(slopes.d_mean, d_mean, rtol=1e-6, atol=1e-7)
-        torch.testing.assert_close(slopes.d_variance.expand_as(d_variance), d_variance, rtol=1e-6, atol=1e-7)
-        assert torch.autograd.gradcheck(lambda m, v, y=y: likelihood.slopes(y, m, v).value, (mean, variance))
+        torch.testing.assert_close(
+            slopes.d_variance.expand_as(d_variance), d_variance, rtol=1e-6, atol=1e-7
+        )
+        assert torch.autograd.gradcheck(
+            lambda m, v, y=y: likelihood.slopes(y, m, v).value, (mean, variance)
+        )
         bend = likelihood.curvatures(y, mean.detach(), variance.detach())
         second = torch.autograd.grad(slopes.d_mean.sum(), mean, retain_graph=True)[0]
         torch.testing.assert_close(bend.mean, second.detach(), rtol=1e-5, atol=1e-6)
         for out, expected in ((slopes.d_mean, bend.mixed), (slopes.d_variance, bend.variance)):
             constant = torch.zeros_like(variance)  # Boehning's curvature depends on nothing
-            found = torch.autograd.grad((out + 0.0 * variance + constant).sum(), variance, retain_graph=True)[0]
+            found = torch.autograd.grad(
+                (out + 0.0 * variance + constant).sum(), variance, retain_graph=True
+            )[0]
             torch.testing.assert_close(expected, found, rtol=1e-5, atol=1e-6)
 
 
@@ -205,7 +246,9 @@ def test_products_are_the_bound_up_to_a_constant_of_the_row(make, values, some):
         return  # candidates are ranked by Polya-gamma's bound, the tighter one
     y = torch.tensor(some, dtype=torch.float64)[:, None]
     mean, variance = PSI[:, None], torch.full((len(PSI), 1), 0.4, dtype=torch.float64)
-    scores = sum(of_row @ of_candidate.T for of_row, of_candidate in likelihood.products(y, mean, variance))
+    scores = sum(
+        of_row @ of_candidate.T for of_row, of_candidate in likelihood.products(y, mean, variance)
+    )
     for i in range(len(some)):
         exact = likelihood.slopes(y[i].expand_as(mean), mean, variance).value[:, 0]
         away = scores[i] - exact
@@ -214,14 +257,19 @@ def test_products_are_the_bound_up_to_a_constant_of_the_row(make, values, some):
 
 def test_dispersion_follows_the_exact_expectation():
     likelihood = NegativeBinomial([0.5, 4.0])
-    y, mean = torch.tensor([[3.0, 8.0], [0.0, 1.0]]).double(), torch.tensor([[1.0, 1.5], [0.2, 0.4]]).double()
+    y, mean = (
+        torch.tensor([[3.0, 8.0], [0.0, 1.0]]).double(),
+        torch.tensor([[1.0, 1.5], [0.2, 0.4]]).double(),
+    )
     variance = torch.full_like(mean, 0.3)
     value = likelihood.parameter_value(y, mean, variance)
     (found,) = torch.autograd.grad(value.sum(), likelihood.log_dispersion)
     steps = []
     for shift in (1e-5, -1e-5):
         moved = NegativeBinomial((likelihood.dispersion.detach().log() + shift).exp())
-        steps.append(normal_mean(lambda psi, m=moved: m.log_prob(y, psi).detach(), mean, variance, 40).sum(0))
+        steps.append(
+            normal_mean(lambda psi, m=moved: m.log_prob(y, psi).detach(), mean, variance, 40).sum(0)
+        )
     torch.testing.assert_close(found, (steps[0] - steps[1]) / 2e-5, rtol=1e-3, atol=1e-5)
 
 
@@ -235,7 +283,8 @@ def test_moments_find_the_dispersion_of_counts():
     torch.testing.assert_close(none, torch.full_like(none, 100.0))
 
 
-# -- prediction ------------------------------------------------------------------------------------------------------
+# -- prediction
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("make", "values", "some"), CASES)
@@ -243,12 +292,16 @@ def test_predictions_are_integrals_over_psi(make, values, some):
     likelihood = make()
     mean = torch.tensor([[-1.0], [0.3], [1.0]], dtype=torch.float64)
     variance = torch.full_like(mean, 0.5)
-    log_p = torch.stack([likelihood.log_predictive(v.expand_as(mean), mean, variance) for v in values]).detach()
+    log_p = torch.stack(
+        [likelihood.log_predictive(v.expand_as(mean), mean, variance) for v in values]
+    ).detach()
     p = log_p.exp() * measure(values)[:, :, None]
     torch.testing.assert_close(p.sum(0), torch.ones_like(mean), rtol=0, atol=1e-4)
     if isinstance(likelihood, Categorical):
         best, doubt = likelihood.predict(mean, variance)
-        torch.testing.assert_close(best, 1.0 - values[p.argmax(0)])  # a stick that is taken is category 0
+        torch.testing.assert_close(
+            best, 1.0 - values[p.argmax(0)]
+        )  # a stick that is taken is category 0
         torch.testing.assert_close(doubt, 1.0 - p.max(0).values, rtol=1e-4, atol=1e-5)
         return
     expected = (p * values[:, None, None]).sum(0)
@@ -264,10 +317,13 @@ def test_quadrature_is_exact_for_polynomials():
     for degree, moment in ((2, 1.0), (4, 3.0), (10, 945.0)):
         assert float((weights * nodes**degree).sum()) == pytest.approx(moment)
     mean, variance = torch.tensor([0.3]).double(), torch.tensor([0.5]).double()
-    assert float(log_normal_mean(lambda x: x, mean, variance)) == pytest.approx(0.3 + 0.25, abs=1e-6)
+    assert float(log_normal_mean(lambda x: x, mean, variance)) == pytest.approx(
+        0.3 + 0.25, abs=1e-6
+    )
 
 
-# -- extremes, parameters, files ---------------------------------------------------------------------------------------
+# -- extremes, parameters, files
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -296,15 +352,30 @@ def test_extreme_entries_stay_finite_in_single_precision(likelihood, value):
     [
         (lambda: Binomial(0), "Expected n_trials as whole numbers of at least 1, got 0"),
         (lambda: Binomial([2, 2.5]), "got [2, 2.5]. Count the trials"),
-        (lambda: Bernoulli(bound="jaakkola"), "Expected bound 'polya-gamma' or 'bohning', got 'jaakkola'"),
+        (
+            lambda: Bernoulli(bound="jaakkola"),
+            "Expected bound 'polya-gamma' or 'bohning', got 'jaakkola'",
+        ),
         (lambda: NegativeBinomial(-1.0), "dispersion must be positive and finite, got -1.0"),
-        (lambda: NegativeBinomial(bound="jensen"), "Expected bound 'auto', 'polya-gamma' or 'tilted', got 'jensen'"),
-        (lambda: NegativeBinomial("each"), "Expected dispersion 'shared', 'column' or numbers, got 'each'"),
+        (
+            lambda: NegativeBinomial(bound="jensen"),
+            "Expected bound 'auto', 'polya-gamma' or 'tilted', got 'jensen'",
+        ),
+        (
+            lambda: NegativeBinomial("each"),
+            "Expected dispersion 'shared', 'column' or numbers, got 'each'",
+        ),
         (lambda: Poisson(size_factors="sum"), "Expected size_factors None or 'total', got 'sum'"),
         (lambda: Categorical([[1.0, 1.0]]), "Expected distinct categories for every column"),
         (lambda: Gaussian(0.0), "noise_variance must be positive and finite, got 0.0"),
-        (lambda: Binomial([3, 3]).initial(torch.ones(4, 3).double()), "got 2 numbers for 3 columns"),
-        (lambda: NegativeBinomial([1.0, 2.0]).initial(torch.ones(4, 3).double()), "got 2 numbers for 3 columns"),
+        (
+            lambda: Binomial([3, 3]).initial(torch.ones(4, 3).double()),
+            "got 2 numbers for 3 columns",
+        ),
+        (
+            lambda: NegativeBinomial([1.0, 2.0]).initial(torch.ones(4, 3).double()),
+            "got 2 numbers for 3 columns",
+        ),
     ],
 )
 def test_constraints_are_named(make, text):
@@ -321,13 +392,17 @@ def test_starts_come_from_the_data():
     assert categories.get_params()["categories"] == [[0.0, 2.0, 5.0], [1.0, 3.0]]
     assert categories.group_sizes == (2, 1)
     encoded = categories.encode(Y)
-    expected = torch.tensor([[1.0, torch.nan, 0.0], [0.0, 1.0, torch.nan], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    expected = torch.tensor(
+        [[1.0, torch.nan, 0.0], [0.0, 1.0, torch.nan], [0.0, 0.0, 1.0]], dtype=torch.float64
+    )
     torch.testing.assert_close(encoded, expected, equal_nan=True)
     # as many of each: the sticks start at -log(C - k)
     even = torch.arange(4000, dtype=torch.float64)[:, None] % 4
     made = Categorical().initial(even)
     start = made.intercept(made.encode(even), None)
-    torch.testing.assert_close(start, torch.tensor([-math.log(3), -math.log(2), 0.0]).double(), rtol=0, atol=2e-3)
+    torch.testing.assert_close(
+        start, torch.tensor([-math.log(3), -math.log(2), 0.0]).double(), rtol=0, atol=2e-3
+    )
 
 
 @pytest.mark.parametrize(("make", "values", "some"), CASES)
@@ -335,10 +410,14 @@ def test_likelihoods_pickle_and_go_through_json(make, values, some):
     likelihood = make()
     copies = [pickle.loads(pickle.dumps(likelihood))]
     if isinstance(likelihood, Exponential):
-        with pytest.raises(InputError, match=r"Exponential is not bochner's own: a model file holds no code\."):
+        with pytest.raises(
+            InputError, match=r"Exponential is not bochner's own: a model file holds no code\."
+        ):
             likelihood_to_json(likelihood)
     else:
-        copies.append(likelihood_from_json(type(likelihood).__name__, likelihood_to_json(likelihood)))
+        copies.append(
+            likelihood_from_json(type(likelihood).__name__, likelihood_to_json(likelihood))
+        )
     y = torch.tensor(some, dtype=torch.float64)
     psi = torch.zeros_like(y)
     for other in copies:

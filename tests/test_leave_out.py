@@ -16,7 +16,9 @@ NOISE = 0.2
 
 
 def _posterior(f, draws, Y, groups):
-    """Weights given draws of the latents (S, n, D), every group of columns by the rows in which it was seen."""
+    """Weights given draws of the latents (S, n, D), every group of columns by the rows in which it
+    was seen.
+    """
     empty = Draw(f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1))
     phis, mean, covariance = [empty.features(x) for x in draws], empty.mean.clone(), []
     for group in range(int(groups.max()) + 1):
@@ -59,7 +61,10 @@ def test_columns_of_their_own_noise_lose_rows_as_if_they_had_never_been(dim, n):
     kernel = SpectralMixture().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach()
     Y = torch.randn(n, 5, generator=source, dtype=torch.float64)
-    groups, noise = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([0.1, 0.4, 0.02, 0.3, 1.0], dtype=torch.float64)
+    groups, noise = (
+        torch.tensor([0, 0, 1, 1, 1]),
+        torch.tensor([0.1, 0.4, 0.02, 0.3, 1.0], dtype=torch.float64),
+    )
     Y[3:9, 2:] = math.nan
     leaving = torch.arange(5, 15)
     stay = torch.ones(n, dtype=torch.bool).index_fill_(0, leaving, False)
@@ -68,7 +73,9 @@ def test_columns_of_their_own_noise_lose_rows_as_if_they_had_never_been(dim, n):
     expected = _by_column(f, x[:, stay], Y[stay], groups, noise)
     torch.testing.assert_close(left.draws[0].mean, expected.draws[0].mean)
     phi = left.draws[0].features(torch.randn(7, dim, generator=source, dtype=torch.float64))
-    torch.testing.assert_close(left.draws[0].spread(phi, groups), expected.draws[0].spread(phi, groups))
+    torch.testing.assert_close(
+        left.draws[0].spread(phi, groups), expected.draws[0].spread(phi, groups)
+    )
     assert not torch.allclose(whole.draws[0].mean, left.draws[0].mean)
 
 
@@ -95,7 +102,9 @@ def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_woul
         averaged.covariance[0] - expected.covariance.mean(0)
     ).norm()
     unseen, own = phi[leaving], left.draws[0].mean
-    assert (unseen @ (own - expected.mean)).norm() < 0.5 * (unseen @ (exact.mean - expected.mean)).norm()
+    assert (unseen @ (own - expected.mean)).norm() < 0.5 * (
+        unseen @ (exact.mean - expected.mean)
+    ).norm()
 
 
 def _by_column(f, draws, Y, groups, noise):
@@ -111,7 +120,9 @@ def _by_column(f, draws, Y, groups, noise):
         vectors.append(own)
         for m in columns.tolist():
             cross = torch.stack([phi[seen].T @ Y[seen, m] for phi in phis]).mean(0)
-            mean[:, m] = torch.linalg.solve(gram + noise[m] * torch.eye(len(gram), dtype=torch.float64), cross)
+            mean[:, m] = torch.linalg.solve(
+                gram + noise[m] * torch.eye(len(gram), dtype=torch.float64), cross
+            )
             scales[m] = 1.0 / (values + noise[m])
     draws_of_view = (Draw(f, mean, torch.stack(vectors), scales),)
     return ViewPosterior("a", draws_of_view, groups, Gaussian(noise.tolist()))
@@ -120,11 +131,19 @@ def _by_column(f, draws, Y, groups, noise):
 def test_views_that_are_not_gaussian_and_rows_without_data_stay():
     f = SpectralMixture().initial(1, 1, generator(0, "f"))
     f = f.frequencies(f.noise(2, 1, generator(0, "noise"), "iid")).detach()
-    mean, inverse = torch.zeros(f.n_features, 2, dtype=torch.float64), torch.eye(f.n_features, dtype=torch.float64)
+    mean, inverse = (
+        torch.zeros(f.n_features, 2, dtype=torch.float64),
+        torch.eye(f.n_features, dtype=torch.float64),
+    )
     groups = torch.zeros(2, dtype=torch.int64)
-    counts = ViewPosterior("c", (Draw(f, mean, inverse[None]),), groups, Poisson(), torch.zeros(2, dtype=torch.float64))
+    counts = ViewPosterior(
+        "c", (Draw(f, mean, inverse[None]),), groups, Poisson(), torch.zeros(2, dtype=torch.float64)
+    )
     real = ViewPosterior("g", (Draw(f, mean, inverse[None]),), groups, Gaussian(NOISE))
-    x, nothing = torch.zeros(1, 3, 1, dtype=torch.float64), torch.full((3, 2), math.nan, dtype=torch.float64)
+    x, nothing = (
+        torch.zeros(1, 3, 1, dtype=torch.float64),
+        torch.full((3, 2), math.nan, dtype=torch.float64),
+    )
     left = leave_out([counts, real], x, [nothing, nothing])
     assert left[0] is counts
     torch.testing.assert_close(left[1].draws[0].covariance, real.draws[0].covariance)

@@ -13,7 +13,9 @@ from bochner.linalg import cholesky
 
 def spectrum(*eigenvalues: float) -> torch.Tensor:
     source = torch.Generator().manual_seed(0)
-    q, _ = torch.linalg.qr(torch.randn(len(eigenvalues), len(eigenvalues), generator=source, dtype=torch.float64))
+    q, _ = torch.linalg.qr(
+        torch.randn(len(eigenvalues), len(eigenvalues), generator=source, dtype=torch.float64)
+    )
     return (q * torch.tensor(eigenvalues, dtype=torch.float64)) @ q.T
 
 
@@ -39,13 +41,19 @@ def test_float32_is_factored_in_float64(batch):
     factored = cholesky(batch.float())
     assert factored.factor.dtype == torch.float64
     assert factored.solve(torch.eye(3).expand(2, 3, 3)).dtype == torch.float64
-    torch.testing.assert_close(factored.factor @ factored.factor.mT, batch.float().double(), rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(
+        factored.factor @ factored.factor.mT, batch.float().double(), rtol=1e-14, atol=1e-14
+    )
 
 
-@pytest.mark.parametrize(("negative", "relative"), [(3e-13, 1e-12), (3e-11, 1e-10), (3e-9, 1e-8), (3e-7, 1e-6)])
+@pytest.mark.parametrize(
+    ("negative", "relative"), [(3e-13, 1e-12), (3e-11, 1e-10), (3e-9, 1e-8), (3e-7, 1e-6)]
+)
 def test_jitter_escalates_only_as_far_as_it_must(negative, relative):
     matrix = 100.0 * spectrum(1.5, 1.5, -negative)
-    with pytest.warns(NumericalWarning, match=rf"jitter of 1\.0e-\d\d \({relative:.0e} of the mean diagonal\)"):
+    with pytest.warns(
+        NumericalWarning, match=rf"jitter of 1\.0e-\d\d \({relative:.0e} of the mean diagonal\)"
+    ):
         factored = cholesky(matrix)
     assert factored.jitter == pytest.approx(relative * 100.0, rel=1e-5)
     shifted = matrix + factored.jitter * torch.eye(3, dtype=torch.float64)
@@ -53,7 +61,9 @@ def test_jitter_escalates_only_as_far_as_it_must(negative, relative):
 
 
 def test_an_indefinite_matrix_is_refused():
-    with pytest.raises(NumericalError, match=r"not positive definite\. Lower the learning rate or raise the noise"):
+    with pytest.raises(
+        NumericalError, match=r"not positive definite\. Lower the learning rate or raise the noise"
+    ):
         cholesky(spectrum(2.0, 1.0, -1e-3))
 
 
@@ -66,7 +76,9 @@ def test_a_non_finite_matrix_is_refused(value):
 
 
 def test_gradients_flow_through_the_factor():
-    root = torch.randn(3, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True)
+    root = torch.randn(
+        3, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True
+    )
     eye = torch.eye(3, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda r: cholesky(r @ r.T + eye).logdet(), (root,))
 
@@ -75,7 +87,9 @@ def test_gradients_flow_through_the_factor():
 def test_a_matrix_that_rounding_made_indefinite_is_formed_anew(dim):
     features = torch.randn(dim, 60, generator=torch.Generator().manual_seed(dim)).repeat(1, 3)
     rough = (features.T @ features).double()
-    rough.diagonal().add_(1e-9 - 1e-5 * float(rough.diagonal().mean()))  # as if rounding had gone all one way
+    rough.diagonal().add_(
+        1e-9 - 1e-5 * float(rough.diagonal().mean())
+    )  # as if rounding had gone all one way
     exact = features.double().T @ features.double() + 1e-9 * torch.eye(180, dtype=torch.float64)
     found = cholesky(rough, lambda: exact)
     assert found.jitter == 0.0

@@ -1,4 +1,6 @@
-"""The bound of views that are not Gaussian: below the evidence, monotone, MATH.md's formula, the right gradient."""
+"""The bound of views that are not Gaussian: below the evidence, monotone, MATH.md's formula, the
+right gradient.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ MAKERS = {
 }
 
 
-def _case(name: str, dim: int = 2, n: int = 9, n_pairs: int = 3, missing: bool = False, groups: int | None = None):
+def _case(
+    name: str,
+    dim: int = 2,
+    n: int = 9,
+    n_pairs: int = 3,
+    missing: bool = False,
+    groups: int | None = None,
+):
     """Latents, frequencies, a likelihood, its block and its sites."""
     source = generator(0, f"local/{name}", dim)
     x = torch.randn(n, dim, generator=source, dtype=torch.float64)
@@ -50,18 +59,30 @@ def _case(name: str, dim: int = 2, n: int = 9, n_pairs: int = 3, missing: bool =
     return x, f, likelihood, block, Sites(likelihood, block.Y, seen, offset, groups)
 
 
-def _value(x: Tensor, f: Frequencies, likelihood: LocalLikelihood, sites: Sites, block: Block, n_sweeps: int) -> Tensor:
+def _value(
+    x: Tensor,
+    f: Frequencies,
+    likelihood: LocalLikelihood,
+    sites: Sites,
+    block: Block,
+    n_sweeps: int,
+) -> Tensor:
     return local_evidence(x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13).value
 
 
 def _features(x: Tensor, f: Frequencies) -> Tensor:
     """(N, K), written out."""
     waves = [x @ w.T for w in (f.first, f.second) if w is not None]
-    return torch.cat([f.amplitude * sum(w.cos() for w in waves), f.amplitude * sum(w.sin() for w in waves)], dim=1)
+    return torch.cat(
+        [f.amplitude * sum(w.cos() for w in waves), f.amplitude * sum(w.sin() for w in waves)],
+        dim=1,
+    )
 
 
 def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
-    """MATH.md section 3, term by term, at the local parameters that the sweeps end with, offsets included."""
+    """MATH.md section 3, term by term, at the local parameters that the sweeps end with, offsets
+    included.
+    """
     x, f, likelihood, block, sites = _case("loose_negative_binomial")
     for _ in range(80):
         sites.absorb(local_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
@@ -77,10 +98,16 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
             omega = b[:, m] * mean_weight(c)
             precision = torch.eye(phi.shape[1], dtype=torch.float64) + (phi.T * omega) @ phi
             mean = torch.linalg.solve(precision, phi.T @ (kappa[:, m] - omega * o[:, m]))
-            c = ((o[:, m] + phi @ mean).square() + ((phi @ torch.linalg.inv(precision)) * phi).sum(1)).sqrt()
+            c = (
+                (o[:, m] + phi @ mean).square() + ((phi @ torch.linalg.inv(precision)) * phi).sum(1)
+            ).sqrt()
         omega = b[:, m] * mean_weight(c)
-        lower = torch.linalg.cholesky(torch.eye(phi.shape[1], dtype=torch.float64) + (phi.T * omega) @ phi)
-        pulled = torch.linalg.solve_triangular(lower, (phi.T @ (kappa[:, m] - omega * o[:, m]))[:, None], upper=False)
+        lower = torch.linalg.cholesky(
+            torch.eye(phi.shape[1], dtype=torch.float64) + (phi.T * omega) @ phi
+        )
+        pulled = torch.linalg.solve_triangular(
+            lower, (phi.T @ (kappa[:, m] - omega * o[:, m]))[:, None], upper=False
+        )
         log_cosh = log_2cosh_half(c) - math.log(2.0)
         entries = constant[:, m] - b[:, m] * (math.log(2.0) + log_cosh) + 0.5 * omega * c.square()
         entries = entries + kappa[:, m] * o[:, m] - 0.5 * omega * o[:, m].square()
@@ -90,7 +117,9 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
 
 @pytest.mark.parametrize("groups", [None, 1])
 @pytest.mark.parametrize("missing", [False, True])
-@pytest.mark.parametrize("name", ["bernoulli", "bohning", "binomial", "loose_negative_binomial", "categorical"])
+@pytest.mark.parametrize(
+    "name", ["bernoulli", "bohning", "binomial", "loose_negative_binomial", "categorical"]
+)
 def test_closed_form_blocks_never_lower_the_bound(name, missing, groups):
     x, f, likelihood, block, sites = _case(name, missing=missing, groups=groups)
     values = []
@@ -120,8 +149,12 @@ def test_the_gradient_is_that_of_the_converged_bound(name, dim):
     assert torch.autograd.gradcheck(value, inputs, eps=1e-5, atol=1e-4, rtol=1e-4, fast_mode=True)
 
 
-def _log_evidence(phi: Tensor, likelihood: LocalLikelihood, sites: Sites, block: Block, source: torch.Generator):
-    """log of the integral of p(Y | A, intercepts) p(A), by sampling from the prior, and its standard error."""
+def _log_evidence(
+    phi: Tensor, likelihood: LocalLikelihood, sites: Sites, block: Block, source: torch.Generator
+):
+    """log of the integral of p(Y | A, intercepts) p(A), by sampling from the prior, and its
+    standard error.
+    """
     samples = torch.randn(200_000, phi.shape[1], generator=source, dtype=torch.float64)
     total, variance = 0.0, 0.0
     for m in range(block.Y.shape[1]):
@@ -140,7 +173,9 @@ def test_the_bound_is_below_the_sampled_evidence_and_close(name, groups):
     x, f, likelihood, block, sites = _case(name, n=5, n_pairs=2, missing=True, groups=groups)
     with torch.no_grad():
         value = float(_value(x, f, likelihood, sites, block, 60))
-    evidence, error = _log_evidence(_features(x, f), likelihood, sites, block, generator(1, "evidence"))
+    evidence, error = _log_evidence(
+        _features(x, f), likelihood, sites, block, generator(1, "evidence")
+    )
     assert value <= evidence + 4 * error
     assert value > evidence - (2.5 if name == "bohning" or name.startswith("loose") else 1.0)
 
@@ -159,7 +194,10 @@ def test_column_batches_are_unbiased():
     x, f, likelihood, block, sites = _case("bernoulli")
     with torch.no_grad():
         whole = local_evidence(x, f, likelihood, sites, block, tol=1e-12)
-        parts = [local_evidence(x, f, likelihood, sites, block, columns=torch.tensor([m]), tol=1e-12) for m in range(3)]
+        parts = [
+            local_evidence(x, f, likelihood, sites, block, columns=torch.tensor([m]), tol=1e-12)
+            for m in range(3)
+        ]
     mean = torch.stack([part.value for part in parts]).mean()
     torch.testing.assert_close(mean, whole.value)
     for m, part in enumerate(parts):
@@ -230,7 +268,10 @@ def test_groups_follow_precision_and_are_even():
 def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     likelihood = NegativeBinomial(r, bound="polya-gamma")
     source = torch.Generator().manual_seed(0)
-    mean, y = torch.randn(6, 3, generator=source).double(), torch.arange(18.0).double().reshape(6, 3)
+    mean, y = (
+        torch.randn(6, 3, generator=source).double(),
+        torch.arange(18.0).double().reshape(6, 3),
+    )
     variance = 0.3 * torch.rand(6, 3, generator=source).double()
     slack = likelihood.slack(y, mean, variance)
     psi = mean + variance.sqrt() * torch.randn(40_000, 6, 3, generator=source, dtype=torch.float64)
@@ -261,7 +302,9 @@ def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():
 @pytest.mark.parametrize("count", [0.0, 7.0, 1e6])
 def test_sites_of_poisson_counts_touch_but_far_from_the_count(count):
     own, poisson = math.log(count + 0.5), Poisson()
-    psi = own + torch.tensor([[-300.0, -30.0, -3.5, 0.0, 1.0, 4.0, 40.0, 300.0]], dtype=torch.float64)
+    psi = own + torch.tensor(
+        [[-300.0, -30.0, -3.5, 0.0, 1.0, 4.0, 40.0, 300.0]], dtype=torch.float64
+    )
     y, variance = torch.full_like(psi, count), torch.full_like(psi, 0.1)
     slopes = poisson.slopes(y, psi, variance)
     precision, slope = poisson.site(y, psi, variance, slopes)

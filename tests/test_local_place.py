@@ -1,4 +1,6 @@
-"""Placement under likelihoods that are not Gaussian: the target is the row's bound and does not move training rows."""
+"""Placement under likelihoods that are not Gaussian: the target is the row's bound and does not
+move training rows.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,20 @@ def test_derivatives_of_the_target_are_right(name, dim, groups):
         shift = torch.zeros(dim, dtype=torch.float64)
         shift[d] = step
         up, down = target.evaluate(x + shift, index), target.evaluate(x - shift, index)
-        torch.testing.assert_close((up[0] - down[0]) / (2 * step), gradient[:, d], rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close((up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            (up[0] - down[0]) / (2 * step), gradient[:, d], rtol=1e-5, atol=1e-5
+        )
+        torch.testing.assert_close(
+            (up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("groups", [None, 1])
 @pytest.mark.parametrize("name", list(MAKERS))
 def test_placing_a_training_row_does_not_move_it(name, groups):
-    """Envelope theorem: in a training latent the view's bound has the gradient of the row's own bound."""
+    """Envelope theorem: in a training latent the view's bound has the gradient of the row's own
+    bound.
+    """
     view, x, rows, block, sites = _settled(name, 2, groups)
     x.requires_grad_()
     f = view.draws[0].frequencies
@@ -69,7 +77,9 @@ def test_placing_a_training_row_does_not_move_it(name, groups):
     assert likelihood is not None
     bound = local_evidence(x, f, likelihood, sites, block, tol=1e-13).value - 0.5 * x.square().sum()
     (expected,) = torch.autograd.grad(bound, x)
-    _, gradient, _ = target_for([view], [rows], 2, True, [block.offset]).evaluate(x.detach(), torch.arange(12))
+    _, gradient, _ = target_for([view], [rows], 2, True, [block.offset]).evaluate(
+        x.detach(), torch.arange(12)
+    )
     torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-6)
 
 

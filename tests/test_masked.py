@@ -1,4 +1,6 @@
-"""Scattered holes: the bound is the sum of the columns' dense densities, its gradient autograd, in D = 1, 2, 3."""
+"""Scattered holes: the bound is the sum of the columns' dense densities, its gradient autograd, in
+D = 1, 2, 3.
+"""
 
 import pytest
 import torch
@@ -19,7 +21,9 @@ def _problem(dim, paired=True, n=29, m=9, n_frequencies=3):
     kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(n_frequencies, dim, source, "iid")).detach()
     x = torch.randn(n + 4, dim, generator=source, dtype=torch.float64)
-    rows = torch.randperm(n + 4, generator=source)[:n].sort().values  # four rows observe nothing of this view
+    rows = (
+        torch.randperm(n + 4, generator=source)[:n].sort().values
+    )  # four rows observe nothing of this view
     Y = torch.randn(n, m, generator=source, dtype=torch.float64)
     Y[torch.rand(n, m, generator=source) < torch.linspace(0.1, 0.7, m)] = torch.nan
     Y[:, 2] = torch.nan
@@ -38,7 +42,9 @@ def _naive(x, f, Y, rows, s2):
         seen = ~y.isnan()
         phi = fourier_features(x[rows[seen]], f)
         covariance = phi.T @ phi + s2 * torch.eye(int(seen.sum()), dtype=x.dtype)
-        total = total + MultivariateNormal(torch.zeros(int(seen.sum()), dtype=x.dtype), covariance).log_prob(y[seen])
+        total = total + MultivariateNormal(
+            torch.zeros(int(seen.sum()), dtype=x.dtype), covariance
+        ).log_prob(y[seen])
     return total
 
 
@@ -55,7 +61,9 @@ def test_the_value_and_its_gradient_are_those_of_dense_densities(dim, paired, si
     slow = _naive(x, f, Y, rows, s2)
     fast = masked_evidence(x, f, s2, _block(Y, rows, sizes), tol=TIGHT)
     torch.testing.assert_close(fast, slow, rtol=1e-11, atol=1e-9)
-    for a, b in zip(torch.autograd.grad(fast, leaves), torch.autograd.grad(slow, leaves), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(fast, leaves), torch.autograd.grad(slow, leaves), strict=True
+    ):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
 
 
@@ -63,11 +71,16 @@ def test_the_value_and_its_gradient_are_those_of_dense_densities(dim, paired, si
 def test_it_is_the_sum_over_blocks_of_equal_patterns(dim):
     x, f, Y, rows, s2 = _problem(dim)
     blocks = tuple(
-        Block.of(Y[seen, m][:, None], rows[seen], torch.tensor([m])) for m, seen in enumerate((~Y.isnan()).T)
+        Block.of(Y[seen, m][:, None], rows[seen], torch.tensor([m]))
+        for m, seen in enumerate((~Y.isnan()).T)
     )
     old = view_evidence(x, f, s2, blocks)
-    torch.testing.assert_close(gaussian_evidence(x, f, s2, (_block(Y, rows),)), old, rtol=1e-4, atol=0.0)
-    mixed = gaussian_evidence(x, f, s2, (*blocks[:3], Block.holed(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6)))
+    torch.testing.assert_close(
+        gaussian_evidence(x, f, s2, (_block(Y, rows),)), old, rtol=1e-4, atol=0.0
+    )
+    mixed = gaussian_evidence(
+        x, f, s2, (*blocks[:3], Block.holed(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6))
+    )
     torch.testing.assert_close(mixed, old, rtol=1e-10, atol=1e-9)
 
 
@@ -78,7 +91,9 @@ def test_chunks_of_rows_change_nothing(chunk_rows):
     whole = masked_evidence(x, f, s2, _block(Y, rows), sample=sample)
     cut = masked_evidence(x, f, s2, _block(Y, rows), sample=sample, chunk_rows=chunk_rows)
     torch.testing.assert_close(cut, whole)
-    for a, b in zip(torch.autograd.grad(cut, leaves), torch.autograd.grad(whole, leaves), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(cut, leaves), torch.autograd.grad(whole, leaves), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 
@@ -89,7 +104,9 @@ def test_a_sample_of_columns_is_unbiased_and_so_is_its_gradient(sizes):
     exact = masked_evidence(x, f, s2, block)
     # with 2 of 9 columns the start decides by its tenths of 2/9
     starts = [(i + 0.5) / 90 for i in range(90)]
-    sampled = torch.stack([masked_evidence(x, f, s2, block, sample=Sample(2, start)) for start in starts])
+    sampled = torch.stack(
+        [masked_evidence(x, f, s2, block, sample=Sample(2, start)) for start in starts]
+    )
     torch.testing.assert_close(sampled.mean(), exact, rtol=1e-10, atol=1e-9)
     assert float(sampled.detach().std()) > 0
     means = torch.autograd.grad(sampled.mean(), leaves)
@@ -109,7 +126,9 @@ def test_every_column_is_as_likely_to_be_sampled():
 
 def test_means_that_are_not_solved_to_the_end_only_lower_the_value():
     x, f, Y, rows, s2 = _problem(2)
-    exact, rough = (masked_evidence(x, f, s2, _block(Y, rows, (9,)), tol=tol) for tol in (TIGHT, 10.0))
+    exact, rough = (
+        masked_evidence(x, f, s2, _block(Y, rows, (9,)), tol=tol) for tol in (TIGHT, 10.0)
+    )
     assert float(rough) < float(exact)
 
 

@@ -60,19 +60,43 @@ def test_relative_error():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: metrics.aligned_r2(Z[:, 0], Z), r"X_true with shape \(rows, columns\), got shape \(60,\)"),
+        (
+            lambda: metrics.aligned_r2(Z[:, 0], Z),
+            r"X_true with shape \(rows, columns\), got shape \(60,\)",
+        ),
         (lambda: metrics.aligned_r2(Z, Z[:5]), "the same number of rows, got X_true: 60, Z: 5"),
-        (lambda: metrics.aligned_r2(np.ones((60, 1)), Z), "true latents that vary, got a constant dimension 0"),
-        (lambda: metrics.aligned_r2(Z, np.full((60, 2), np.nan)), r"finite values in Z, got nan at \(0, 0\)"),
-        (lambda: metrics.knn_accuracy(Z, [0, 1]), r"labels of shape \(60,\), one per row of Z, got \(2,\)"),
-        (lambda: metrics.knn_accuracy(Z, np.zeros(60), 49), "1 <= k <= 48, the rows of four folds, got k=49 for 60"),
+        (
+            lambda: metrics.aligned_r2(np.ones((60, 1)), Z),
+            "true latents that vary, got a constant dimension 0",
+        ),
+        (
+            lambda: metrics.aligned_r2(Z, np.full((60, 2), np.nan)),
+            r"finite values in Z, got nan at \(0, 0\)",
+        ),
+        (
+            lambda: metrics.knn_accuracy(Z, [0, 1]),
+            r"labels of shape \(60,\), one per row of Z, got \(2,\)",
+        ),
+        (
+            lambda: metrics.knn_accuracy(Z, np.zeros(60), 49),
+            "1 <= k <= 48, the rows of four folds, got k=49 for 60",
+        ),
         (lambda: metrics.knn_accuracy(Z[:3], np.zeros(3)), "got k=1 for 3 rows"),
         (lambda: metrics.trustworthiness(Z, Z, 30), "1 <= k < half the rows, got k=30 for 60 rows"),
-        (lambda: metrics.rmse([1.0], [1.0, 2.0]), r"arrays of one shape, got true \(1,\), predicted \(2,\)"),
+        (
+            lambda: metrics.rmse([1.0], [1.0, 2.0]),
+            r"arrays of one shape, got true \(1,\), predicted \(2,\)",
+        ),
         (lambda: metrics.rmse([1.0], [np.inf]), r"finite values in predicted, got inf at \(0,\)"),
         (lambda: metrics.rmse([1.0], [1.0], [False]), "entries to compare, got none"),
-        (lambda: metrics.rmse([1.0], [1.0], [1]), r"a boolean mask of shape \(1,\), got int64 of shape \(1,\)"),
-        (lambda: metrics.coverage([1.0], [1.0], [1.0], 90), "a level between 0 and 1, got 90. Write 0.9"),
+        (
+            lambda: metrics.rmse([1.0], [1.0], [1]),
+            r"a boolean mask of shape \(1,\), got int64 of shape \(1,\)",
+        ),
+        (
+            lambda: metrics.coverage([1.0], [1.0], [1.0], 90),
+            "a level between 0 and 1, got 90. Write 0.9",
+        ),
         (lambda: metrics.coverage([1.0], [1.0], [-1.0]), "deviations of at least 0, got -1.0"),
         (lambda: metrics.coverage([], [], []), "deviations of at least 0, got none"),
         (lambda: metrics.pit([1.0], [1.0], [0.0]), "positive deviations, got a deviation of 0"),
@@ -90,16 +114,21 @@ def test_randomised_ranks_are_uniform_for_counts_and_say_when_draws_are_too_narr
     true, draws = source.poisson(rate), source.poisson(rate, size=(99, 3000))
     ranks = metrics.randomised_pit(true, draws, random_state=1)
     counts = np.bincount((ranks * 10).astype(int), minlength=10)
-    assert ((counts - 300) ** 2 / 300).sum() < 27.9  # chi-squared with 9 degrees of freedom, one in a thousand
+    assert (
+        (counts - 300) ** 2 / 300
+    ).sum() < 27.9  # chi-squared with 9 degrees of freedom, one in a thousand
     np.testing.assert_array_equal(ranks, metrics.randomised_pit(true, draws, random_state=1))
     still = np.broadcast_to(np.round(rate), (99, 3000))
     assert (np.abs(metrics.randomised_pit(true, still, 1) - 0.5) > 0.49).mean() > 0.4
-    assert metrics.randomised_pit([0.0], [[-1.0], [1.0], [2.0]], 0)[0] == pytest.approx(0.375, abs=0.125)
+    assert metrics.randomised_pit([0.0], [[-1.0], [1.0], [2.0]], 0)[0] == pytest.approx(
+        0.375, abs=0.125
+    )
 
 
 def test_randomised_ranks_of_draws_of_another_shape_are_refused():
     with pytest.raises(
-        InputError, match=r"Expected draws of shape \(S, 3\), got \(3,\). Put the draws along the first"
+        InputError,
+        match=r"Expected draws of shape \(S, 3\), got \(3,\). Put the draws along the first",
     ):
         metrics.randomised_pit(np.zeros(3), np.zeros(3))
 
@@ -116,5 +145,7 @@ def test_embeddings_agree_up_to_shift_rotation_and_scale(dim):
     # scipy's disparity is what is left of a standardised sum of squares
     assert agreement == pytest.approx(1.0 - procrustes(Z, other)[2])
     assert metrics.procrustes_agreement(Z, source.normal(size=(50, dim))) < 0.5
-    with pytest.raises(InputError, match="Expected embeddings that vary, got one with all rows at one point"):
+    with pytest.raises(
+        InputError, match="Expected embeddings that vary, got one with all rows at one point"
+    ):
         metrics.procrustes_agreement(Z, np.ones((50, 2)))

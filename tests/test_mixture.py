@@ -46,7 +46,9 @@ def kernel_of(seed: int = 0, rows: int = H) -> DirichletProcessMixture:
 
 def uneven(kernel: DirichletProcessMixture) -> DirichletProcessMixture:
     """With components of very different sizes, the largest neither first nor last."""
-    logits = torch.tensor([0.0, 1.0, 3.0, -2.0, 2.0], dtype=torch.float64).expand(len(kernel.phi), -1)
+    logits = torch.tensor([0.0, 1.0, 3.0, -2.0, 2.0], dtype=torch.float64).expand(
+        len(kernel.phi), -1
+    )
     set_assignments(kernel, logits + 0.1 * kernel.get_buffer("log_phi"))
     return kernel
 
@@ -67,8 +69,13 @@ def toy(seed: int = 0):
 
 
 def test_it_is_a_spectral_mixture_with_the_mean_of_q():
-    kernel, x = uneven(kernel_of()), torch.randn(6, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    same = SpectralMixture(kernel.phi.mean(0), kernel.means.detach(), kernel.log_scales.exp().detach())
+    kernel, x = (
+        uneven(kernel_of()),
+        torch.randn(6, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64),
+    )
+    same = SpectralMixture(
+        kernel.phi.mean(0), kernel.means.detach(), kernel.log_scales.exp().detach()
+    )
     torch.testing.assert_close(kernel(x), same(x))
 
 
@@ -78,7 +85,9 @@ def test_points_choose_their_own_components(sampling):
     phi[0, 2] = phi[1, 0] = phi[2, 1] = 1.0
     phi[3] = torch.tensor([0.25, 0.25, 0.5])
     kernel = DirichletProcessMixture(phi, [[-9.0], [0.0], [9.0]], [[0.1], [0.1], [0.1]])
-    z = torch.stack([kernel.assign(kernel.noise(4, 1, random.generator(s, "z"), sampling)) for s in range(600)])
+    z = torch.stack(
+        [kernel.assign(kernel.noise(4, 1, random.generator(s, "z"), sampling)) for s in range(600)]
+    )
     assert (z[:, 0] == 2).all()
     assert (z[:, 1] == 0).all()
     assert (z[:, 2] == 1).all()
@@ -91,11 +100,16 @@ def test_points_choose_their_own_components(sampling):
 
 
 def test_features_with_points_of_their_own_are_unbiased():
-    kernel, x = uneven(kernel_of(rows=4)), torch.randn(5, 2, generator=torch.Generator().manual_seed(1)).double()
+    kernel, x = (
+        uneven(kernel_of(rows=4)),
+        torch.randn(5, 2, generator=torch.Generator().manual_seed(1)).double(),
+    )
     with torch.no_grad():
         kernel.get_buffer("log_phi")[0] = torch.tensor([0.9, 0.025, 0.025, 0.025, 0.025]).log()
         draws = [
-            fourier_features(x, kernel.frequencies(kernel.noise(16, 2, random.generator(s, "f"), "iid")))
+            fourier_features(
+                x, kernel.frequencies(kernel.noise(16, 2, random.generator(s, "f"), "iid"))
+            )
             for s in range(300)
         ]
         grams = torch.stack([f.T @ f for f in draws])
@@ -104,7 +118,10 @@ def test_features_with_points_of_their_own_are_unbiased():
 
 
 def test_a_number_of_points_that_does_not_fit_is_refused():
-    with pytest.raises(InputError, match=r"Expected a multiple of 12 spectral points.*got 10. Type n_frequencies=12"):
+    with pytest.raises(
+        InputError,
+        match=r"Expected a multiple of 12 spectral points.*got 10. Type n_frequencies=12",
+    ):
         kernel_of().frequencies(kernel_of().noise(10, 2, random.generator(0, "n"), "iid"))
 
 
@@ -140,7 +157,9 @@ def test_closed_form_blocks_never_raise_the_divergence():
             cost = now
         shape, rate = kernel.get_buffer("concentration")
         assert float(shape) == pytest.approx(1.0 + T - 1)
-        assert float(shape / rate) != pytest.approx(1.0, abs=0.05), "the concentration left its prior's mean"
+        assert float(shape / rate) != pytest.approx(1.0, abs=0.05), (
+            "the concentration left its prior's mean"
+        )
 
 
 def test_sticks_take_the_better_order():
@@ -150,7 +169,9 @@ def test_sticks_take_the_better_order():
     assert kernel.get_buffer("order").tolist() == counts.argsort(descending=True).tolist()
     weights = expected_log_weights(kernel)
     assert weights.argmax() == counts.argmax() == 2
-    torch.testing.assert_close(weights[kernel.get_buffer("order")], sticks_of(kernel).expected_log_weights())
+    torch.testing.assert_close(
+        weights[kernel.get_buffer("order")], sticks_of(kernel).expected_log_weights()
+    )
 
 
 def test_the_elbo_counts_the_posterior_of_the_process():
@@ -180,7 +201,9 @@ def test_a_bounded_step_stays_within_its_radius_and_reaches_an_optimum_that_is_n
 
 
 def test_assignments_whose_gains_are_not_finite_stay():
-    log_phi = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    log_phi = torch.randn(
+        4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    ).log_softmax(1)
     target = torch.zeros_like(log_phi)
     target[0, 1], target[2, 0] = torch.nan, -torch.inf
     moved = bounded_step(log_phi, target, 0.5, 1.0)
@@ -211,7 +234,9 @@ def test_mergers_match_moments_and_need_two():
     assert merge_alike(kernel)
     used = int(kernel.proportions.argmax())
     assert float(kernel.means[used].detach()) == pytest.approx(3.0)
-    assert float((2 * kernel.log_scales[used].detach()).exp()) == pytest.approx(0.25 * (1 + 9) + 0.75 * (4 + 1))
+    assert float((2 * kernel.log_scales[used].detach()).exp()) == pytest.approx(
+        0.25 * (1 + 9) + 0.75 * (4 + 1)
+    )
     assert not merge_alike(kernel), "one is left"
 
 
@@ -275,8 +300,16 @@ def test_sweeps_record_every_block_and_their_draws_are_shared():
 def test_where_sites_stand_for_entries_q_of_z_has_to_keep_its_promise():
     source = np.random.default_rng(0)
     x = source.normal(size=(60, 2))
-    counts = source.negative_binomial(0.3, 0.3 / (0.3 + np.exp(4.0 + np.sin(x @ source.normal(size=(2, 25))))))
-    settings = {"n_frequencies": 20, "n_mixtures": 4, "max_iter": 200, "init": "pca", "random_state": 0}
+    counts = source.negative_binomial(
+        0.3, 0.3 / (0.3 + np.exp(4.0 + np.sin(x @ source.normal(size=(2, 25)))))
+    )
+    settings = {
+        "n_frequencies": 20,
+        "n_mixtures": 4,
+        "max_iter": 200,
+        "init": "pca",
+        "random_state": 0,
+    }
     model = bo.SRFLVM(2, likelihood="negative_binomial", **settings).fit(counts.astype(float))
     rise = model.block_history_["z"] - model.block_history_["gradient"]
     assert (rise >= 0.0).all()
@@ -290,7 +323,9 @@ def test_q_of_z_climbs_while_the_rest_stays():
     def value() -> float:
         with torch.no_grad():
             return float(
-                torch.stack([elbo(model, data, draw(model, H, "sobol", 1, "e", i)).total for i in range(48)]).mean()
+                torch.stack(
+                    [elbo(model, data, draw(model, H, "sobol", 1, "e", i)).total for i in range(48)]
+                ).mean()
             )
 
     before = value()
@@ -303,20 +338,28 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
     model, data = toy()
     between = mixture.sweeps(model, data, H, "sobol", 0)
     trainer = Trainer(
-        model, lambda s: elbo(model, data, draw(model, H, "sobol", 0, "t", s)).total, 320, Options(30, 0.02, 0.0),
+        model,
+        lambda s: elbo(model, data, draw(model, H, "sobol", 0, "t", s)).total,
+        320,
+        Options(30, 0.02, 0.0),
         between=between,
-    )  # fmt: skip
+    )
     trainer.run(until=20)
     kept = {name: value.clone() for name, value in model.state_dict().items()}
     assert [step for step, name, _ in trainer.state.blocks if name == "z"] == [10, 20]
     trainer.run(until=30)
     assert len(trainer.state.blocks) == 18
-    assert not torch.equal(model.state_dict()["_views.0.kernel.log_phi"], kept["_views.0.kernel.log_phi"])
+    assert not torch.equal(
+        model.state_dict()["_views.0.kernel.log_phi"], kept["_views.0.kernel.log_phi"]
+    )
     again, data = toy()
     repeat = Trainer(
-        again, lambda s: elbo(again, data, draw(again, H, "sobol", 0, "t", s)).total, 320, Options(30, 0.02, 0.0),
+        again,
+        lambda s: elbo(again, data, draw(again, H, "sobol", 0, "t", s)).total,
+        320,
+        Options(30, 0.02, 0.0),
         between=mixture.sweeps(again, data, H, "sobol", 0),
-    )  # fmt: skip
+    )
     repeat.run(until=20)
     assert all(torch.equal(value, kept[name]) for name, value in again.state_dict().items())
     assert repeat.state.blocks == trainer.state.blocks[:12]
@@ -324,7 +367,12 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
 
 def test_models_without_such_kernels_have_no_sweeps():
     latents = GaussianLatents(torch.zeros(3, 1), torch.zeros(3, 1))
-    assert mixture.sweeps(LatentVariableModel(latents, [View("x", RBF(), Gaussian())]), (), 4, "iid", 0) is None
+    assert (
+        mixture.sweeps(
+            LatentVariableModel(latents, [View("x", RBF(), Gaussian())]), (), 4, "iid", 0
+        )
+        is None
+    )
 
 
 # The estimator
@@ -339,7 +387,13 @@ def _data(n: int = 50):
 @pytest.fixture(scope="module")
 def fitted():
     views = {"a": slice(0, 4), "b": slice(4, 8)}
-    settings = {"n_frequencies": 12, "n_mixtures": 4, "max_iter": 60, "init": "pca", "random_state": 0}
+    settings = {
+        "n_frequencies": 12,
+        "n_mixtures": 4,
+        "max_iter": 60,
+        "init": "pca",
+        "random_state": 0,
+    }
     return bo.SRFLVM(2, views=views, **settings).fit(_data())
 
 
@@ -368,7 +422,13 @@ def test_the_defaults_of_srflvm():
 
 def test_kernel_objects_bring_their_prior():
     kernel = DirichletProcessMixture(prior=(1.0, 0.1))
-    settings = {"n_frequencies": 8, "n_mixtures": 3, "max_iter": 12, "init": "pca", "random_state": 0}
+    settings = {
+        "n_frequencies": 8,
+        "n_mixtures": 3,
+        "max_iter": 12,
+        "init": "pca",
+        "random_state": 0,
+    }
     model = bo.RandomFeatureLVM(1, kernel=kernel, **settings).fit(_data(20))
     assert model._fit.kernels[0].prior == (1.0, 0.1)
     assert model._fit.kernels[0].phi.shape == (8, 3)
@@ -379,7 +439,13 @@ def test_srflvm_takes_any_likelihood(likelihood):
     rng = np.random.default_rng(0)
     rate = np.exp(0.5 + np.sin(rng.normal(size=(40, 1)) @ rng.normal(size=(1, 6))))
     X = rng.poisson(rate).astype(float) if likelihood != "bernoulli" else (rate > 1.6).astype(float)
-    settings = {"n_frequencies": 8, "n_mixtures": 3, "max_iter": 20, "init": "pca", "random_state": 0}
+    settings = {
+        "n_frequencies": 8,
+        "n_mixtures": 3,
+        "max_iter": 20,
+        "init": "pca",
+        "random_state": 0,
+    }
     model = bo.SRFLVM(1, likelihood=likelihood, **settings).fit(X)
     assert np.isfinite(model.elbo_)
     assert model.embedding_.shape == (40, 1)

@@ -1,4 +1,6 @@
-"""Entries too far from the rest: named before a fit or a placement, never a crash in the middle of one."""
+"""Entries too far from the rest: named before a fit or a placement, never a crash in the middle of
+one.
+"""
 
 import warnings
 
@@ -21,7 +23,9 @@ def table(seed=0):
 def model(request):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return bo.NGMVLVM(request.param, init="pca", max_iter=5, n_frequencies=10, random_state=0).fit(table())
+        return bo.NGMVLVM(
+            request.param, init="pca", max_iter=5, n_frequencies=10, random_state=0
+        ).fit(table())
 
 
 @pytest.mark.parametrize("code", [-9999.0, 9.97e36])
@@ -29,7 +33,8 @@ def test_a_code_for_missing_values_is_named(code):
     X = table()
     X[[3, 9], 2] = code
     with pytest.warns(
-        DataWarning, match=rf"2 entries of {code:g}".replace("+", r"\+") + r" \(view 'x', row 3, column 2\)"
+        DataWarning,
+        match=rf"2 entries of {code:g}".replace("+", r"\+") + r" \(view 'x', row 3, column 2\)",
     ):
         bo.NGMVLVM(init="pca", max_iter=2, n_frequencies=5, random_state=0).fit(X)
 
@@ -37,7 +42,10 @@ def test_a_code_for_missing_values_is_named(code):
 def test_a_code_is_found_among_many_rows():
     X = np.tile(table().astype(np.float32), (200, 1))
     X[11_111, 5] = -9999
-    with pytest.warns(DataWarning, match=r"1 entry of -9999 \(view 'x', row 11111, column 5\): 1.5e\+04 deviations"):
+    with pytest.warns(
+        DataWarning,
+        match=r"1 entry of -9999 \(view 'x', row 11111, column 5\): 1.5e\+04 deviations",
+    ):
         check_magnitudes(X, extremes(X), {"x": np.arange(8)})
 
 
@@ -59,7 +67,9 @@ def test_values_that_are_merely_large_are_not_named():
 def test_values_whose_squares_overflow_are_refused(make):
     X = table()
     X[4, 1] = -1e200
-    with pytest.raises(InputError, match=r"at most 1e\+100 in size, got -1e\+200 in view 'x', row 4, column 1"):
+    with pytest.raises(
+        InputError, match=r"at most 1e\+100 in size, got -1e\+200 in view 'x', row 4, column 1"
+    ):
         bo.NGMVLVM().fit(make(X))
 
 
@@ -68,7 +78,9 @@ def test_values_whose_squares_overflow_are_refused(make):
 def test_new_rows_out_of_all_reach_are_refused(model, value, make):
     new = table(1)[:6]
     new[5, 7] = value
-    with pytest.raises(InputError, match=r"within 1e\+08 deviations of the training data, got .* row 5, column 7"):
+    with pytest.raises(
+        InputError, match=r"within 1e\+08 deviations of the training data, got .* row 5, column 7"
+    ):
         model.transform(make(new))
 
 
@@ -88,6 +100,8 @@ def test_counts_may_be_large_in_new_rows():
     counts = np.random.default_rng(2).poisson(20, size=(50, 4)).astype(float)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(1, likelihood="poisson", init="pca", max_iter=3, n_frequencies=5, random_state=0).fit(counts)
+        model = bo.NGMVLVM(
+            1, likelihood="poisson", init="pca", max_iter=3, n_frequencies=5, random_state=0
+        ).fit(counts)
     counts[0, 0] = 1e9
     assert np.isfinite(model.transform(counts[:2])).all()

@@ -1,4 +1,6 @@
-"""Model files: the same predictions from any of the models, a message for anything else, never rows, never code."""
+"""Model files: the same predictions from any of the models, a message for anything else, never
+rows, never code.
+"""
 
 import json
 import os
@@ -51,12 +53,18 @@ CASES = {
     "periodic": lambda: RandomFeatureLVM(**SMALL, kernel="periodic"),
     "rbf+periodic": lambda: RandomFeatureLVM(**SMALL, kernel="rbf+periodic"),
     "RBF object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])),
-    "Matern object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.Matern(nu=2.5, variance=np.float64(2.0))),
+    "Matern object": lambda: RandomFeatureLVM(
+        **SMALL, kernel=kernels.Matern(nu=2.5, variance=np.float64(2.0))
+    ),
     "SM object": lambda: RandomFeatureLVM(
         **SMALL, kernel=kernels.SpectralMixture(np.ones(1), np.zeros((1, 2)), np.ones((1, 2)))
     ),
-    "sum": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.SpectralSum([kernels.RBF(), kernels.Matern(nu=0.5)])),
-    "one per view": lambda: RandomFeatureLVM(**SMALL, views=VIEWS, kernel={"a": "rbf", "b": kernels.Matern()}),
+    "sum": lambda: RandomFeatureLVM(
+        **SMALL, kernel=kernels.SpectralSum([kernels.RBF(), kernels.Matern(nu=0.5)])
+    ),
+    "one per view": lambda: RandomFeatureLVM(
+        **SMALL, views=VIEWS, kernel={"a": "rbf", "b": kernels.Matern()}
+    ),
     "float64 and an array start": lambda: NGMVLVM(
         **{**SMALL, "dtype": "float64", "init": np.random.default_rng(1).normal(size=(N_ROWS, 2))}
     ),
@@ -77,7 +85,9 @@ def _same_predictions(a, b, X):
             np.testing.assert_array_equal(one, other)
     for view in a._columns:
         for exact in (True, False):
-            np.testing.assert_array_equal(a.kernel_matrix(Z, view, exact), b.kernel_matrix(Z, view, exact))
+            np.testing.assert_array_equal(
+                a.kernel_matrix(Z, view, exact), b.kernel_matrix(Z, view, exact)
+            )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -98,7 +108,9 @@ def test_a_loaded_model_has_every_attribute_of_the_saved_one(tmp_path):
     model.save(tmp_path / "model")
     loaded = bo.load(tmp_path / "model")
     attributes = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
-    assert attributes == {name for name in vars(loaded) if name.endswith("_") and not name.startswith("_")}
+    assert attributes == {
+        name for name in vars(loaded) if name.endswith("_") and not name.startswith("_")
+    }
     for name in attributes - {"kernels_", "collapse_"}:
         np.testing.assert_equal(getattr(loaded, name), getattr(model, name), err_msg=name)
         assert type(getattr(loaded, name)) is type(getattr(model, name)), name
@@ -141,10 +153,13 @@ def test_the_file_holds_no_training_rows(tmp_path, n_rows):
             for own in columns.T[columns.std(axis=0) > 0]:
                 similarity = [abs(np.corrcoef(own, X[:, j])[0, 1]) for j in range(7)]
                 assert max(similarity) < 1 - 1e-6, name
-    assert {t.shape for n, t in load_file(tmp_path / "model").items() if n == "candidates"} == {(n_rows, 2)}
+    assert {t.shape for n, t in load_file(tmp_path / "model").items() if n == "candidates"} == {
+        (n_rows, 2)
+    }
 
 
-# -- what is no model file ---------------------------------------------------------------------------------------
+# -- what is no model file
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -164,16 +179,22 @@ def test_a_file_cut_short_anywhere_is_refused(path):
     whole = path.read_bytes()
     for length in (0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got my\.model, which is not one or"):
+        with pytest.raises(
+            ModelFileError,
+            match=r"Expected a bochner model file, got my\.model, which is not one or",
+        ):
             bo.load(path)
 
 
 @pytest.mark.parametrize(
-    "content", [b"hello, world\n" * 100, b"PK\x03\x04" + bytes(500), b'{"kind": "model"}', bytes(99)]
+    "content",
+    [b"hello, world\n" * 100, b"PK\x03\x04" + bytes(500), b'{"kind": "model"}', bytes(99)],
 )
 def test_a_file_of_another_kind_is_refused(path, content):
     path.write_bytes(content)
-    with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got my\.model.*Save it again"):
+    with pytest.raises(
+        ModelFileError, match=r"Expected a bochner model file, got my\.model.*Save it again"
+    ):
         bo.load(path)
 
 
@@ -186,14 +207,17 @@ def test_tensors_of_another_program_are_refused(path):
 def test_a_newer_schema_says_upgrade(path):
     _rewrite(path, schema=3)
     with pytest.raises(
-        ModelFileError, match=r"Expected schema 2 or older, got schema 3 in my\.model\. Upgrade bochner"
+        ModelFileError,
+        match=r"Expected schema 2 or older, got schema 3 in my\.model\. Upgrade bochner",
     ):
         bo.load(path)
 
 
 def test_an_unknown_model_and_an_unknown_kernel_say_upgrade(path):
     _rewrite(path, **{"class": "GrandUnifiedLVM"})
-    with pytest.raises(ModelFileError, match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner"):
+    with pytest.raises(
+        ModelFileError, match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner"
+    ):
         bo.load(path)
     _rewrite(path, **{"class": "load"})  # a name of the package that is no model
     with pytest.raises(ModelFileError, match="needs the model 'load'"):
@@ -205,13 +229,19 @@ def test_an_unknown_kernel_says_upgrade(path):
         fit = json.loads(file.metadata()["bochner"])["fit"]
     fit["views"][0]["kernel"] = "Wavelet"
     _rewrite(path, fit=fit)
-    with pytest.raises(ModelFileError, match=r"needs the kernel 'Wavelet', which this release does not have\. Upgrade"):
+    with pytest.raises(
+        ModelFileError,
+        match=r"needs the kernel 'Wavelet', which this release does not have\. Upgrade",
+    ):
         bo.load(path)
 
 
 def test_a_checkpoint_is_no_model(path):
     _rewrite(path, kind="checkpoint")
-    with pytest.raises(ModelFileError, match=r"Expected a bochner model file, got a checkpoint file\. Pass the other"):
+    with pytest.raises(
+        ModelFileError,
+        match=r"Expected a bochner model file, got a checkpoint file\. Pass the other",
+    ):
         bo.load(path)
 
 
@@ -222,18 +252,22 @@ def test_a_damaged_model_is_refused(path):
     del tensors["0.1.mean"]
     save_file(tensors, path, metadata={"bochner": json.dumps(header)})
     with pytest.raises(
-        ModelFileError, match=r"Expected a whole bochner model file, got my\.model, which lacks a part.*Save it"
+        ModelFileError,
+        match=r"Expected a whole bochner model file, got my\.model, which lacks a part.*Save it",
     ):
         bo.load(path)
 
 
 @pytest.mark.parametrize("name", ["nothing", "no/where", "."])
 def test_a_missing_file_is_said(tmp_path, name):
-    with pytest.raises(ModelFileError, match=r"Expected a model file, got no file at .*Check the path"):
+    with pytest.raises(
+        ModelFileError, match=r"Expected a model file, got no file at .*Check the path"
+    ):
         bo.load(tmp_path / name)
 
 
-# -- what cannot be saved ----------------------------------------------------------------------------------------
+# -- what cannot be saved
+# ----------------------------------------------------------------------------------------
 
 
 class Own(kernels.RBF):
@@ -242,7 +276,10 @@ class Own(kernels.RBF):
 
 def test_a_kernel_of_the_callers_own_raises_and_leaves_no_file(tmp_path):
     model = RandomFeatureLVM(**SMALL, kernel=Own()).fit(_data())
-    with pytest.raises(InputError, match=r"The kernel Own is not bochner's own: a model file holds no code\. Pickle"):
+    with pytest.raises(
+        InputError,
+        match=r"The kernel Own is not bochner's own: a model file holds no code\. Pickle",
+    ):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -251,7 +288,10 @@ def test_a_kernel_of_the_callers_own_raises_and_leaves_no_file(tmp_path):
 def test_a_callable_raises(tmp_path, parameter):
     model = NGMVLVM(**SMALL).fit(_data())
     model.set_params(**{parameter: print})
-    with pytest.raises(InputError, match=f"{parameter}=<built-in function print> cannot be saved.*never code. Pickle"):
+    with pytest.raises(
+        InputError,
+        match=f"{parameter}=<built-in function print> cannot be saved.*never code. Pickle",
+    ):
         model.save(tmp_path / "model")
 
 
@@ -262,7 +302,9 @@ def test_an_unfitted_model_is_not_saved(tmp_path):
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):
     model = NGMVLVM(**SMALL).fit(_data())
-    with pytest.raises(InputError, match=r"Expected a place to write to, got .*no/where.*Choose another path"):
+    with pytest.raises(
+        InputError, match=r"Expected a place to write to, got .*no/where.*Choose another path"
+    ):
         model.save(tmp_path / "no" / "where")
 
 
@@ -271,7 +313,9 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     model = NGMVLVM(**SMALL).fit(_data())
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        with pytest.raises(InputError, match=r"Expected a place to write to, got .*Permission denied"):
+        with pytest.raises(
+            InputError, match=r"Expected a place to write to, got .*Permission denied"
+        ):
             model.save(tmp_path / "model")
     finally:
         tmp_path.chmod(stat.S_IRWXU)

@@ -19,7 +19,15 @@ from bochner.objectives.statistics import Block
 from bochner.random import generator
 
 
-def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 0, s2: float = 0.05, n_draws: int = 2):
+def _view(
+    dim: int,
+    m: int = 40,
+    n: int = 200,
+    paired: bool = True,
+    seed: int = 0,
+    s2: float = 0.05,
+    n_draws: int = 2,
+):
     """A view whose weights were conditioned on data drawn from the model, and those data."""
     source = generator(seed, "place", dim)
     kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
@@ -30,7 +38,11 @@ def _view(dim: int, m: int = 40, n: int = 200, paired: bool = True, seed: int = 
     Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
     inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
     draw = Draw(f, inverse @ phi @ Y, inverse[None])
-    return ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)), x, Y
+    return (
+        ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)),
+        x,
+        Y,
+    )
 
 
 def test_points_of_rows_with_holes_of_their_own_are_evaluated_together_and_apart_alike():
@@ -42,7 +54,9 @@ def test_points_of_rows_with_holes_of_their_own_are_evaluated_together_and_apart
     x = torch.randn(len(rows), 2, generator=generator(6, "x"), dtype=torch.float64)
     together = target.evaluate(x, rows)
     for i, row in enumerate(rows.tolist()):
-        alone = target_for([view], [y[[row]]], 2, shared=True).evaluate(x[[i]], torch.zeros(1, dtype=torch.int64))
+        alone = target_for([view], [y[[row]]], 2, shared=True).evaluate(
+            x[[i]], torch.zeros(1, dtype=torch.int64)
+        )
         for a, b in zip(together, alone, strict=True):
             torch.testing.assert_close(a[i], b[0], rtol=1e-9, atol=1e-8)
 
@@ -59,23 +73,34 @@ def test_target_is_the_rows_bound_and_its_derivatives_are_right(dim, paired, sha
     target, rows = target_for([view], [y], dim, shared), torch.arange(4)
     x = torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64)
     phi, s2 = view.draws[0].features(x), view.noise_variance
-    mean, spread = phi @ view.draws[0].mean, torch.einsum("nk,kl,nl->n", phi, view.draws[0].covariance[0], phi)
+    mean, spread = (
+        phi @ view.draws[0].mean,
+        torch.einsum("nk,kl,nl->n", phi, view.draws[0].covariance[0], phi),
+    )
     # E log N(y; phi^T a, s2) over a ~ N(m, s2 B^-1)
-    entries = -0.5 * (math.log(2 * math.pi * s2) + (torch.nan_to_num(y) - mean).square() / s2 + spread[:, None])
+    entries = -0.5 * (
+        math.log(2 * math.pi * s2) + (torch.nan_to_num(y) - mean).square() / s2 + spread[:, None]
+    )
     prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
     value, gradient, hessian = target.evaluate(x, rows)
     torch.testing.assert_close(target.slope(x, rows), (value, gradient))
     if shared:
         torch.testing.assert_close(target.table(x).diagonal(), value)
-        torch.testing.assert_close(target.table(x)[1], target.evaluate(x, torch.ones(4, dtype=torch.int64))[0])
+        torch.testing.assert_close(
+            target.table(x)[1], target.evaluate(x, torch.ones(4, dtype=torch.int64))[0]
+        )
     torch.testing.assert_close(value, (entries * ~y.isnan()).sum(1) + prior)
     step = 1e-5
     for d in range(dim):
         shift = torch.zeros(dim, dtype=torch.float64)
         shift[d] = step
         up, down = target.evaluate(x + shift, rows), target.evaluate(x - shift, rows)
-        torch.testing.assert_close((up[0] - down[0]) / (2 * step), gradient[:, d], rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close((up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(
+            (up[0] - down[0]) / (2 * step), gradient[:, d], rtol=1e-5, atol=1e-5
+        )
+        torch.testing.assert_close(
+            (up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-5, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -88,7 +113,9 @@ def test_rows_drawn_from_the_model_return_to_their_latents(dim):
 
 
 def test_placing_a_training_row_does_not_move_it():
-    """The envelope theorem: in a training latent the collapsed bound has the gradient of the row's own bound."""
+    """The envelope theorem: in a training latent the collapsed bound has the gradient of the row's
+    own bound.
+    """
     view, x, Y = _view(2, n=60)
     f, s2 = view.draws[0].frequencies, torch.tensor(view.noise_variance, dtype=torch.float64)
     x.requires_grad_()
@@ -111,9 +138,15 @@ def test_a_row_does_not_depend_on_its_batch():
 
 def test_fewer_observed_entries_mean_wider_posteriors_and_none_means_the_prior():
     view, x, Y = _view(2)
-    full, half, none = Y[:50], Y[:50].clone(), torch.full((1, Y.shape[1]), torch.nan, dtype=torch.float64)
+    full, half, none = (
+        Y[:50],
+        Y[:50].clone(),
+        torch.full((1, Y.shape[1]), torch.nan, dtype=torch.float64),
+    )
     half[:, 4:] = torch.nan
-    assert float(place([view], x, [half]).std.mean()) > 1.5 * float(place([view], x, [full]).std.mean())
+    assert float(place([view], x, [half]).std.mean()) > 1.5 * float(
+        place([view], x, [full]).std.mean()
+    )
     prior = place([view], x, [none])
     assert prior.mean.abs().max() == 0
     torch.testing.assert_close(prior.std, torch.ones(1, 2, dtype=torch.float64))
@@ -121,7 +154,11 @@ def test_fewer_observed_entries_mean_wider_posteriors_and_none_means_the_prior()
 
 def test_a_row_with_two_plausible_places_says_so():
     # One column that is an even function of x: +x and -x explain it equally well.
-    f = SpectralMixture([1.0], [[1.0]], [[1e-6]]).frequencies(torch.zeros(1, 1, 1, dtype=torch.float64)).detach()
+    f = (
+        SpectralMixture([1.0], [[1.0]], [[1e-6]])
+        .frequencies(torch.zeros(1, 1, 1, dtype=torch.float64))
+        .detach()
+    )
     mean = torch.tensor([[3.0], [0.0]], dtype=torch.float64)  # 3 cos(x)
     draw = Draw(f, mean, 1e-4 * torch.eye(2, dtype=torch.float64)[None])
     view = ViewPosterior("a", (draw,), torch.zeros(1, dtype=torch.int64), Gaussian(1e-3))
@@ -129,7 +166,9 @@ def test_a_row_with_two_plausible_places_says_so():
     placed = place([view], grid, [torch.tensor([[3.0 * math.cos(1.0)]], dtype=torch.float64)])
     assert abs(float(placed.mean)) == pytest.approx(1.0, abs=0.02)
     assert float(placed.weights.sort(descending=True).values[0, 1]) == pytest.approx(0.5, abs=0.01)
-    assert float(placed.std) == pytest.approx(math.sqrt(2.0), rel=0.05)  # half the weight lies 2 away
+    assert float(placed.std) == pytest.approx(
+        math.sqrt(2.0), rel=0.05
+    )  # half the weight lies 2 away
 
 
 def test_completion_and_draws_agree_and_cover():
@@ -158,16 +197,24 @@ def test_log_density_is_the_integral_over_the_latent(dim):
     cell = float(side[1] - side[0]) ** dim
     mean, variance = decode([view], grid)
     for i in range(5):
-        entries = -0.5 * ((2 * math.pi * variance).log() + (torch.nan_to_num(y[i]) - mean).square() / variance)
-        joint = (entries * ~y[i].isnan()).sum(1) - 0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
-        assert float(estimate[i]) == pytest.approx(float(joint.logsumexp(0)) + math.log(cell), abs=0.05)
+        entries = -0.5 * (
+            (2 * math.pi * variance).log() + (torch.nan_to_num(y[i]) - mean).square() / variance
+        )
+        joint = (entries * ~y[i].isnan()).sum(1) - 0.5 * (
+            grid.square().sum(1) + dim * math.log(2 * math.pi)
+        )
+        assert float(estimate[i]) == pytest.approx(
+            float(joint.logsumexp(0)) + math.log(cell), abs=0.05
+        )
 
 
 def test_modes_without_weight_take_no_part_in_a_completion():
     view, _, _ = _view(2)
     source = generator(8, "modes")
     modes = torch.randn(5, 3, 2, generator=source, dtype=torch.float64)
-    weights = torch.tensor([[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]])
+    weights = torch.tensor(
+        [[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]
+    )
     covariances = 0.01 * torch.eye(2, dtype=torch.float64).expand(5, 3, 2, 2)
     mean, variance = complete([view], Placement(modes, covariances, weights.double()))
     each = [decode([view], modes[:, r], covariances[:, r]) for r in range(3)]
@@ -195,7 +242,10 @@ def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
     precision = roots @ roots.mT
     precision[:3] += 2.0 * torch.eye(3, dtype=torch.float64)
     precision[3] -= 4.0 * torch.eye(3, dtype=torch.float64)  # no maximum
-    gradient, radius = torch.randn(6, 3, generator=source, dtype=torch.float64), torch.full((6,), 0.4).double()
+    gradient, radius = (
+        torch.randn(6, 3, generator=source, dtype=torch.float64),
+        torch.full((6,), 0.4).double(),
+    )
     values, vectors = torch.linalg.eigh(precision)
     along = (vectors.mT @ gradient[..., None])[..., 0]
     full = (vectors @ (along / values.abs())[..., None])[..., 0]
@@ -216,4 +266,6 @@ def test_modes_are_stationary_and_their_covariances_those_of_a_fresh_hessian(dim
     _, gradient, hessian = target_for([view], [Y], dim, shared=True).evaluate(best, index)
     step = torch.linalg.solve(-hessian, gradient[..., None])[..., 0]
     assert float(step.norm(dim=1).max()) < 1e-8
-    torch.testing.assert_close(torch.linalg.inv(placed.covariances[:, 0]), -hessian, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        torch.linalg.inv(placed.covariances[:, 0]), -hessian, rtol=1e-3, atol=1e-3
+    )

@@ -22,7 +22,9 @@ def model():
     views = {"left": slice(0, 3), "right": slice(3, 7)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return bo.NGMVLVM(2, views=views, n_frequencies=10, n_init=1, max_iter=15, random_state=0).fit(X)
+        return bo.NGMVLVM(
+            2, views=views, n_frequencies=10, n_init=1, max_iter=15, random_state=0
+        ).fit(X)
 
 
 def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
@@ -37,18 +39,28 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
         assert ax.get_xlabel()
         assert ax.get_ylabel()
         assert plots.save(ax, tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert (
+        "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    )
 
 
 def test_calibration_shows_what_intervals_hold_and_the_histogram(model, tmp_path):
-    report = bo.calibration(model, model.sample(40, random_state=0), hide="view", n_draws=40, random_state=0)
+    report = bo.calibration(
+        model, model.sample(40, random_state=0), hide="view", n_draws=40, random_state=0
+    )
     left, right = plots.calibration(report)
     held = dict(
-        zip(["left", "right"], [line.get_ydata() for line in left.lines if len(line.get_xdata()) == 11], strict=True)
+        zip(
+            ["left", "right"],
+            [line.get_ydata() for line in left.lines if len(line.get_xdata()) == 11],
+            strict=True,
+        )
     )
     for name, view in report.views.items():
         assert held[name][[0, -1]] == pytest.approx([0.0, 1.0])
-        assert held[name][5] == pytest.approx(view.coverage[0.5])  # levels of the report lie on the line
+        assert held[name][5] == pytest.approx(
+            view.coverage[0.5]
+        )  # levels of the report lie on the line
         assert held[name][8] == pytest.approx(view.coverage[0.8])
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["left", "right"]
     assert "Where the truth lies" in right.get_title(loc="left")
@@ -76,7 +88,9 @@ def test_kernel_recovery_shows_the_two_matrices_and_their_difference(model, tmp_
 
 
 def test_kernel_recovery_refuses_what_is_no_kernel_of_the_rows(model):
-    with pytest.raises(InputError, match=r"kernel matrix of the 30 training rows, got shape \(3, 3\)"):
+    with pytest.raises(
+        InputError, match=r"kernel matrix of the 30 training rows, got shape \(3, 3\)"
+    ):
         plots.kernel_recovery(model, np.eye(3), "left")
     with pytest.raises(InputError, match="got one that is not symmetric"):
         plots.kernel_recovery(model, np.triu(np.ones((30, 30))), "left")
@@ -88,7 +102,10 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         X = np.random.default_rng(0).normal(size=(20, 4))
-        fits = [bo.SRFLVM(d, n_mixtures=3, n_frequencies=6, init="pca", max_iter=5, random_state=0) for d in (1, 2, 3)]
+        fits = [
+            bo.SRFLVM(d, n_mixtures=3, n_frequencies=6, init="pca", max_iter=5, random_state=0)
+            for d in (1, 2, 3)
+        ]
         one, two, three = (fit.fit(X) for fit in fits)
     learned, ax = two.kernels_["x"], plots.spectrum(two)
     n = int((learned["proportions"] >= 0.005).sum())
@@ -98,21 +115,35 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
     np.testing.assert_allclose(ax.patches[1].get_center(), -learned["means"][0])
     np.testing.assert_allclose(ax.patches[0].get_width(), 2 * learned["scales"][0, 0])
     assert plots.save(ax, tmp_path / "s.png").read_bytes()[:4] == b"\x89PNG"
-    assert plots.spectrum(three, dims=(2, 0)).get_xlabel().startswith("frequency along latent dimension 2")
+    assert (
+        plots.spectrum(three, dims=(2, 0))
+        .get_xlabel()
+        .startswith("frequency along latent dimension 2")
+    )
     w, density = plots.spectrum(one).lines[-1].get_data()
     assert np.trapezoid(density, w) == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
         plots.spectrum(two, dims=(0, 2))
-    with pytest.raises(InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"):
-        plots.spectrum(bo.RandomFeatureLVM(kernel="rbf", init="pca", max_iter=5, random_state=0).fit(X))
-    with pytest.raises(InputError, match=r"a kernel with mixture components, got the kernel of view 'left' with"):
+    with pytest.raises(
+        InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"
+    ):
+        plots.spectrum(
+            bo.RandomFeatureLVM(kernel="rbf", init="pca", max_iter=5, random_state=0).fit(X)
+        )
+    with pytest.raises(
+        InputError, match=r"a kernel with mixture components, got the kernel of view 'left' with"
+    ):
         plots.spectrum(model, "left")  # pairs of frequencies
 
 
 def test_plots_of_reports_say_what_they_are_given_instead(model):
-    with pytest.raises(InputError, match=r"a CalibrationReport, got a NGMVLVM. Call bochner.calibration"):
+    with pytest.raises(
+        InputError, match=r"a CalibrationReport, got a NGMVLVM. Call bochner.calibration"
+    ):
         plots.calibration(model)
-    with pytest.raises(InputError, match=r"a ComponentSelection, got a NGMVLVM. Call bochner.select_n_components"):
+    with pytest.raises(
+        InputError, match=r"a ComponentSelection, got a NGMVLVM. Call bochner.select_n_components"
+    ):
         plots.n_components(model)
 
 
@@ -178,7 +209,14 @@ def test_without_matplotlib_the_error_says_what_to_install(model, monkeypatch):
 def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
     raced = [
         {"init": "pca", "index": 0, "steps": 5, "elbo": -9.0, "elbo_se": 0.1, "elbo_start": -12.0},
-        {"init": "isomap", "index": 0, "steps": 5, "elbo": -7.0, "elbo_se": 0.2, "elbo_start": -14.0},
+        {
+            "init": "isomap",
+            "index": 0,
+            "steps": 5,
+            "elbo": -7.0,
+            "elbo_se": 0.2,
+            "elbo_start": -14.0,
+        },
     ]
     monkeypatch.setattr(model, "starts_", raced)
     ax = plots.starts(model)
@@ -192,24 +230,39 @@ def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
 
 def test_the_grid_holds_what_the_model_decodes_at_its_places(model, tmp_path):
     ax = plots.decoded_grid(model, "right", shape=(2, 2), n=3)
-    picture, (left, right, bottom, top) = np.asarray(ax.images[0].get_array()), ax.images[0].get_extent()
+    picture, (left, right, bottom, top) = (
+        np.asarray(ax.images[0].get_array()),
+        ax.images[0].get_extent(),
+    )
     assert picture.shape == (6, 6)
     middle = [[(left + right) / 2, bottom + (top - bottom) * (1 - 1 / 6)]]  # of the upper line
-    np.testing.assert_allclose(picture[:2, 2:4].ravel(), model.inverse_transform(middle)[0, 3:], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        picture[:2, 2:4].ravel(), model.inverse_transform(middle)[0, 3:], rtol=1e-4, atol=1e-5
+    )
     assert plots.save(ax, tmp_path / "g.png").read_bytes()[:4] == b"\x89PNG"
     ax = plots.decoded_grid(model, "left", column=1, n=3)
-    colours, (left, right, bottom, top) = np.asarray(ax.images[0].get_array()), ax.images[0].get_extent()
+    colours, (left, right, bottom, top) = (
+        np.asarray(ax.images[0].get_array()),
+        ax.images[0].get_extent(),
+    )
     corner = [[left + (right - left) / 24, bottom + (top - bottom) / 24]]
     assert colours[0, 0] == pytest.approx(model.inverse_transform(corner)[0, 1], rel=1e-3, abs=1e-4)
     assert "column 1" in ax.get_title(loc="left")
-    most = np.argmax([np.var(plots.decoded_grid(model, "left", column=j, n=3).images[0].get_array()) for j in range(3)])
+    most = np.argmax(
+        [
+            np.var(plots.decoded_grid(model, "left", column=j, n=3).images[0].get_array())
+            for j in range(3)
+        ]
+    )
     assert f"column {most} " in plots.decoded_grid(model, "left", n=3).get_title(loc="left")
 
 
 def test_a_grid_of_what_is_not_there_is_refused(model):
     with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
         plots.decoded_grid(model, "left", dims=(0, 0))
-    with pytest.raises(InputError, match=r"a column of view 'left', which has 3, got 3\. Number it within the view"):
+    with pytest.raises(
+        InputError, match=r"a column of view 'left', which has 3, got 3\. Number it within the view"
+    ):
         plots.decoded_grid(model, "left", column=3)
     with pytest.raises(InputError, match="got 'age'"):
         plots.decoded_grid(model, "left", column="age")

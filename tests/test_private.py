@@ -1,4 +1,6 @@
-"""Shared and private latents: laws in D = 1, 2, 3, the start, the estimators' face, files, messages."""
+"""Shared and private latents: laws in D = 1, 2, 3, the start, the estimators' face, files,
+messages.
+"""
 
 import math
 
@@ -44,7 +46,8 @@ def _data(n=50, seed=0):
     return np.hstack([a, b]) + 0.1 * rng.normal(size=(n, 9))
 
 
-# -- the layout --------------------------------------------------------------------------------------------------
+# -- the layout
+# ---------------------------------------------------------------------------
 
 
 def test_shared_dimensions_come_first_then_every_views_own():
@@ -63,22 +66,30 @@ def test_widened_frequencies_give_the_features_of_the_dimensions_that_a_view_see
     f = own.frequencies(own.noise(3, dim, source, "iid"))
     x = torch.randn(7, dim + 2, generator=source, dtype=torch.float64)
     dims = tuple(range(1, dim + 1))
-    torch.testing.assert_close(fourier_features(x, f.widened(dims, dim + 2)), fourier_features(x[:, dims], f))
+    torch.testing.assert_close(
+        fourier_features(x, f.widened(dims, dim + 2)), fourier_features(x[:, dims], f)
+    )
     assert f.widened(None, dim) is f
 
 
-# -- laws of the model -------------------------------------------------------------------------------------------
+# -- laws of the model
+# ---------------------------------------------------------------------------
 
 
 def _model(layout, kernel=NextGenSpectralMixture, n=20, seed=0):
     start = row_noise(n, layout.n_components, seed, "test", 0, dtype=torch.float64).numpy()
     kernels = [kernel() for _ in layout.private]
     names = [f"v{i}" for i in range(len(kernels))]
-    return model_from(start, names, kernels, 2, seed, torch.float64, torch.device("cpu"), layout=layout)
+    return model_from(
+        start, names, kernels, 2, seed, torch.float64, torch.device("cpu"), layout=layout
+    )
 
 
 def _blocks(n=20, widths=(4, 3), seed=1):
-    parts = [torch.randn(n, m, generator=generator(seed, "y", i), dtype=torch.float64) for i, m in enumerate(widths)]
+    parts = [
+        torch.randn(n, m, generator=generator(seed, "y", i), dtype=torch.float64)
+        for i, m in enumerate(widths)
+    ]
     return tuple((Block.of(part),) for part in parts)
 
 
@@ -100,7 +111,9 @@ def test_a_views_bound_does_not_depend_on_the_private_dimensions_of_others(share
 
 @pytest.mark.parametrize("shared", [1, 2, 3])
 def test_private_dimensions_of_views_without_data_cost_nothing_and_stay_at_the_prior(shared):
-    """The bound of a model whose second view is empty is that of the model without the private dimension."""
+    """The bound of a model whose second view is empty is that of the model without the private
+    dimension.
+    """
     with_own, without = _model(Layout(shared, (0, 1))), _model(Layout(shared, (0, 0)))
     with torch.no_grad():
         without.latents.mean.copy_(with_own.latents.mean[:, :shared])
@@ -117,23 +130,30 @@ def test_private_dimensions_of_views_without_data_cost_nothing_and_stay_at_the_p
 def test_rows_that_lack_a_view_leave_its_private_dimensions_at_the_prior(shared):
     layout, data = Layout(shared, (1, 1)), _blocks()
     model = _model(layout)
-    posterior = weights_posterior(model, data, n_frequencies=4, n_draws=2, n_latent_draws=1, sampling="iid", seed=0)
+    posterior = weights_posterior(
+        model, data, n_frequencies=4, n_draws=2, n_latent_draws=1, sampling="iid", seed=0
+    )
     rows = [data[0][0].Y[:6], torch.full((6, 3), math.nan, dtype=torch.float64)]
     placed = place(posterior, model.latents.mean.detach(), rows)
     own = list(layout.own(1))
     assert placed.mean[:, own].abs().max() < 1e-6
-    torch.testing.assert_close(placed.covariances[:, 0][:, own, own], torch.ones(6, 1, dtype=torch.float64))
+    torch.testing.assert_close(
+        placed.covariances[:, 0][:, own, own], torch.ones(6, 1, dtype=torch.float64)
+    )
     assert placed.mean[:, list(layout.own(0))].abs().max() > 1e-3
 
 
-# -- the start ---------------------------------------------------------------------------------------------------
+# -- the start
+# ---------------------------------------------------------------------------
 
 
 def test_the_common_parts_keep_what_views_share_and_drop_the_rest():
     rng = np.random.default_rng(0)
     shared, own = rng.normal(size=(300, 2)), [rng.normal(size=(300, 1)) for _ in range(2)]
     views = [
-        shared @ rng.normal(size=(2, 12)) + 3.0 * p @ rng.normal(size=(1, 12)) + 0.05 * rng.normal(size=(300, 12))
+        shared @ rng.normal(size=(2, 12))
+        + 3.0 * p @ rng.normal(size=(1, 12))
+        + 0.05 * rng.normal(size=(300, 12))
         for p in own
     ]
     for part, view, p in zip(common_parts(views, 0), views, own, strict=True):
@@ -166,7 +186,8 @@ def test_what_is_unexplained_of_a_row_without_the_view_is_nothing():
     assert (left[4] != 0).all()
 
 
-# -- the estimators ----------------------------------------------------------------------------------------------
+# -- the estimators
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, SRFLVM])
@@ -192,7 +213,9 @@ def test_every_model_takes_private_latents_and_its_files_keep_them(cls, tmp_path
     assert again.sample(3, random_state=0).shape == (3, 9)
     for exact in (True, False):
         K = again.kernel_matrix(model.embedding_, view="b", exact=exact)
-        moved = model.embedding_ + np.array([0.0, 1.0, 0.0, 0.0])  # along a dimension that b does not see
+        moved = model.embedding_ + np.array(
+            [0.0, 1.0, 0.0, 0.0]
+        )  # along a dimension that b does not see
         np.testing.assert_allclose(again.kernel_matrix(moved, view="b", exact=exact), K)
     assert math.isfinite(again.score(X))
 
@@ -242,7 +265,10 @@ def test_variance_explained_is_what_a_prediction_without_the_dimension_loses():
                 moved = x.numpy().copy()
                 moved[:, d] = value
                 predictions.append(model.inverse_transform(moved)[:, own])
-            lost = np.square(y - np.mean(predictions, axis=0)).sum() - np.square(y - fitted[:, own]).sum()
+            lost = (
+                np.square(y - np.mean(predictions, axis=0)).sum()
+                - np.square(y - fitted[:, own]).sum()
+            )
             share = lost / np.square(y - y.mean(0)).sum()
             assert model.variance_explained_[v, d] == pytest.approx(share, abs=0.1)
     assert model.variance_explained_[0, 0] > 0.2
@@ -251,23 +277,38 @@ def test_variance_explained_is_what_a_prediction_without_the_dimension_loses():
 def test_variance_explained_of_counts_is_that_of_psi():
     X = np.random.default_rng(0).poisson(np.exp(0.8 * _data(60))).astype(float)
     model = AdvisedRFLVM(**QUICK, views=VIEWS, latent=LATENT, likelihood="poisson").fit(X)
-    rows = [torch.full((60, m), math.nan, dtype=torch.float64) for m in (5, 4)]  # the counts play no part
+    rows = [
+        torch.full((60, m), math.nan, dtype=torch.float64) for m in (5, 4)
+    ]  # the counts play no part
     again = diagnose.variance_explained(model._fit.posterior, torch.tensor(model.embedding_), rows)
     np.testing.assert_allclose(again, model.variance_explained_, atol=1e-12)
     assert (model.variance_explained_ >= 0).all()
     assert model.variance_explained_[0, :2].sum() > 0.5
 
 
-# -- messages ----------------------------------------------------------------------------------------------------
+# -- messages
+# ---------------------------------------------------------------------------
 
 WRONG = [
     ({"common": 1}, 2, "Expected latent with the keys 'shared' and 'private', got 'common'."),
     ({"shared": 0}, 2, r"Expected latent\['shared'\] as a whole number of at least 1, got 0."),
     ({"shared": 1.5}, 2, r"Expected latent\['shared'\] as a whole number of at least 1, got 1.5."),
     ({"private": 3}, 2, r"Expected latent\['private'\] as a dict of view to dimensions, got 3."),
-    ({"private": {"c": 1}}, 2, r"Expected private latents for views \['a', 'b'\], got 'c'. Correct the name."),
-    ({"private": {"a": -1}}, 2, r"Expected latent\['private'\]\['a'\] as a whole number of at least 0, got -1."),
-    ({"shared": 3, "private": {"a": 1}}, 7, "Expected n_components=4, the dimensions of latent together, got n_comp"),
+    (
+        {"private": {"c": 1}},
+        2,
+        r"Expected private latents for views \['a', 'b'\], got 'c'. Correct the name.",
+    ),
+    (
+        {"private": {"a": -1}},
+        2,
+        r"Expected latent\['private'\]\['a'\] as a whole number of at least 0, got -1.",
+    ),
+    (
+        {"shared": 3, "private": {"a": 1}},
+        7,
+        "Expected n_components=4, the dimensions of latent together, got n_comp",
+    ),
 ]
 
 
@@ -278,7 +319,9 @@ def test_wrong_latents_are_named(latent, n_components, text):
 
 
 def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
-    with pytest.raises(InputError, match=r"Expected several views for private latents, got one view, 'x'\."):
+    with pytest.raises(
+        InputError, match=r"Expected several views for private latents, got one view, 'x'\."
+    ):
         NGMVLVM(**QUICK, latent={"private": {"x": 1}}).fit(_data())
     with pytest.raises(InputError, match=r"Expected init of shape \(50, 4\), got shape \(50, 2\)"):
         NGMVLVM(**{**QUICK, "init": np.zeros((50, 2))}, views=VIEWS, latent=LATENT).fit(_data())

@@ -1,4 +1,6 @@
-"""Quadratic forms of rows with holes: factors and formed matrices multiply alike, in D = 1, 2, 3."""
+"""Quadratic forms of rows with holes: factors and formed matrices multiply alike, in D = 1, 2,
+3.
+"""
 
 import pytest
 import torch
@@ -25,7 +27,10 @@ def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
     view, s2 = _view(dim), torch.tensor(0.3, dtype=torch.float64)
-    seen = torch.rand(5, 60, generator=generator(2, "seen")) < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
+    seen = (
+        torch.rand(5, 60, generator=generator(2, "seen"))
+        < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
+    )
     rows = torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
     j = torch.randn(len(rows), 1 + dim, 80, generator=generator(3, "j"), dtype=torch.float64)
     factored = quadratic_of(view, 0, s2, seen, dim, shared=False)
@@ -37,7 +42,9 @@ def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
     for row in range(5):
         alone = quadratic_of(view, 0, s2, seen[[row]], dim, shared=True)
         assert isinstance(alone, Shared)
-        torch.testing.assert_close(factored.push(j[[0]], torch.tensor([row])), alone.push(j[[0]], torch.tensor([0])))
+        torch.testing.assert_close(
+            factored.push(j[[0]], torch.tensor([row])), alone.push(j[[0]], torch.tensor([0]))
+        )
 
 
 def test_matrices_are_formed_where_points_have_many_slopes():

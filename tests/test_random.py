@@ -17,7 +17,15 @@ def test_a_key_is_its_seed_purpose_and_counters():
         return torch.randn(4, generator=random.generator(*key))
 
     assert torch.equal(draw(1, "a", 2), draw(1, "a", 2))
-    keys = [(1, "a", 2), (2, "a", 2), (1, "b", 2), (1, "a", 3), (1, "a"), (1, "a", 2, 0), (-1, "a", 2)]
+    keys = [
+        (1, "a", 2),
+        (2, "a", 2),
+        (1, "b", 2),
+        (1, "a", 3),
+        (1, "a"),
+        (1, "a", 2, 0),
+        (-1, "a", 2),
+    ]
     draws = torch.stack([draw(*key) for key in keys])
     assert len(torch.unique(draws[:, 0])) == len(keys)
 
@@ -56,7 +64,8 @@ def test_row_noise_is_standard_normal():
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @pytest.mark.parametrize(("n", "dim"), [(8, 1), (8, 2), (10, 3), (4, 6)])
 def test_each_row_is_standard_normal(sampling, n, dim):
-    # Rows of one draw depend on each other: the independent unit is a draw, and a row is followed across draws.
+    # Rows of one draw depend on each other: the independent unit is a draw, and a row is followed
+    # across draws.
     source = random.generator(0, "z-test", n, dim)
     draws = torch.stack([random.normal(n, dim, source, sampling) for _ in range(400)]).numpy()
     assert draws.shape == (400, n, dim)
@@ -86,7 +95,9 @@ def test_sobol_is_a_net_and_stays_finite():
     assert torch.equal(cells, torch.arange(64, dtype=torch.float64)), "one point in each 64th"
     assert torch.isfinite(random.normal(2**16, 4, random.generator(1, "s"), "sobol")).all()
     whole = (torch.tensor([0, 2**random._SOBOL_BITS - 1]).double() + 0.5) / 2**random._SOBOL_BITS
-    assert torch.isfinite(torch.erfinv(2.0 * whole - 1.0)).all(), "the outermost points of any shift"
+    assert torch.isfinite(torch.erfinv(2.0 * whole - 1.0)).all(), (
+        "the outermost points of any shift"
+    )
     assert random._sobol_net(2**10, 3).min() >= 0
     assert random._sobol_net(2**10, 3).max() < 2**random._SOBOL_BITS
 
@@ -99,9 +110,13 @@ def test_the_global_generator_is_left_alone(sampling):
     assert torch.equal(first, second)
     assert torch.equal(before, torch.get_rng_state())
     source = random.generator(7, "x")
-    assert not torch.equal(random.normal(5, 3, source, sampling), random.normal(5, 3, source, sampling))
+    assert not torch.equal(
+        random.normal(5, 3, source, sampling), random.normal(5, 3, source, sampling)
+    )
 
 
 def test_unknown_sampling_is_refused():
-    with pytest.raises(ValueError, match="sampling must be 'iid', 'orthogonal' or 'sobol', got 'halton'"):
+    with pytest.raises(
+        ValueError, match="sampling must be 'iid', 'orthogonal' or 'sobol', got 'halton'"
+    ):
         random.normal(2, 2, random.generator(0, "x"), "halton")

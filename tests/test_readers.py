@@ -49,7 +49,12 @@ def csv(tmp_path):
 def test_csv_of_every_shape(csv, text, X, rows, columns):
     table = read(csv(text))
     np.testing.assert_array_equal(table.X, np.array(X, float))
-    assert (table.row_names, table.column_names, table.views, table.labels) == (rows, columns, None, None)
+    assert (table.row_names, table.column_names, table.views, table.labels) == (
+        rows,
+        columns,
+        None,
+        None,
+    )
     assert table.X.dtype == np.float64
 
 
@@ -68,7 +73,9 @@ def test_text_that_is_cut_short_or_in_another_encoding_is_named(csv):
     for cut in (whole[:-8], whole[:12], b"no gzip at all"):
         with pytest.raises(InputError, match=r"a readable csv file, got .*c\.csv\.gz"):
             read(csv(cut, "c.csv.gz"))
-    with pytest.raises(InputError, match=r"Expected text in UTF-8, got .*l\.csv .*Save it as csv UTF-8"):
+    with pytest.raises(
+        InputError, match=r"Expected text in UTF-8, got .*l\.csv .*Save it as csv UTF-8"
+    ):
         read(csv("größe,a\n1,2\n".encode("latin1"), "l.csv"))
 
 
@@ -109,14 +116,30 @@ def test_index_by_name(csv):
         ("", None, "a file with data, got the empty file .*t.csv. Check that it was written"),
         ("\n\n", None, "a file with data, got the empty file"),
         ("a,b\n", None, "rows of data, got a header alone in .*t.csv"),
-        ("a,b\n1,2\n3,x\n", None, r"a number, got 'x' in .*t.csv, line 3, column 1 \('b'\). Write a number, leave"),
+        (
+            "a,b\n1,2\n3,x\n",
+            None,
+            r"a number, got 'x' in .*t.csv, line 3, column 1 \('b'\). Write a number, leave",
+        ),
         ("1,2\n3,1_000\n", None, "got '1_000' in .*, line 2, column 1. "),
         ("a,b\n1,2\nq,3\n", None, r"got 'q' in .*, line 3, column 0 \('a'\)"),
-        ("a,b\n1,2,3\n", None, "2 cells in every line, as in the first, got 3 in line 2 of .*t.csv"),
+        (
+            "a,b\n1,2,3\n",
+            None,
+            "2 cells in every line, as in the first, got 3 in line 2 of .*t.csv",
+        ),
         ("a,a\n1,2\n", None, "column names that differ, got 'a' twice in .*t.csv"),
-        (",a\np,1\np,2\n", None, "row names that differ, got 'p' twice in .*t.csv. Rename or drop one of the rows"),
+        (
+            ",a\np,1\np,2\n",
+            None,
+            "row names that differ, got 'p' twice in .*t.csv. Rename or drop one of the rows",
+        ),
         (",a\np,1\n,2\n", None, "a name for every row, got none in line 3 of .*t.csv"),
-        ("key,b\n1,2\n", "kez", "an index column 'kez' in .*t.csv, got a header without it. Choose one of 'key'"),
+        (
+            "key,b\n1,2\n",
+            "kez",
+            "an index column 'kez' in .*t.csv, got a header without it. Choose one of 'key'",
+        ),
         ("name\np\nq\n", None, "columns of numbers, got row names alone"),
         (b"a,b\n1,\xff\xfe\n", None, "text in UTF-8, got .*t.csv .*utf-8"),
         ('a,b\n1,"2\n', None, "a readable csv file, got .*t.csv .*unexpected end of data"),
@@ -159,7 +182,9 @@ def test_writing_leaves_no_half_file(tmp_path):
     assert path.read_text() == "before"
     write_csv(path, np.array([[1.5, NAN]]))
     assert path.read_text() == "1.5,\n"
-    with pytest.raises(InputError, match=r"an existing folder to write to, got .*nowhere. Create it"):
+    with pytest.raises(
+        InputError, match=r"an existing folder to write to, got .*nowhere. Create it"
+    ):
         write_csv(tmp_path / "nowhere" / "out.csv", np.ones((1, 1)))
 
 
@@ -179,14 +204,23 @@ def test_numpy_files(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "text"),
     [
-        ({"X": np.ones((2, 2), complex)}, "real numbers, got the type complex128 in array 'X' of .*Split complex"),
+        (
+            {"X": np.ones((2, 2), complex)},
+            "real numbers, got the type complex128 in array 'X' of .*Split complex",
+        ),
         ({"X": np.array([["a"]])}, "real numbers, got the type <U1 in array 'X'"),
         ({"X": np.array([[{}]], dtype=object)}, "numbers, got Python objects in .*f.npz"),
-        ({"X": np.ones((2, 2, 2))}, r"two-dimensional array .*, got 3 dimensions, shape \(2, 2, 2\), in array 'X'"),
+        (
+            {"X": np.ones((2, 2, 2))},
+            r"two-dimensional array .*, got 3 dimensions, shape \(2, 2, 2\), in array 'X'",
+        ),
         ({"X": np.ones((0, 3))}, r"data, got an array of shape \(0, 3\)"),
         ({"v": np.ones(3)}, r"a two-dimensional array in .*f.npz, got 'v' \(3,\)"),
         ({}, "a two-dimensional array in .*f.npz, got no array"),
-        ({"a": np.ones((2, 1)), "b": np.ones((3, 1))}, "views with the same rows in .*f.npz, got 'a': 2, 'b': 3"),
+        (
+            {"a": np.ones((2, 1)), "b": np.ones((3, 1))},
+            "views with the same rows in .*f.npz, got 'a': 2, 'b': 3",
+        ),
     ],
 )
 def test_npz_that_cannot_be_used(tmp_path, arrays, text):
@@ -200,7 +234,9 @@ def test_unreadable_numpy_files(tmp_path, extension):
     path = tmp_path / f"f.{extension}"
     path.write_bytes(b"not an array at all")
     with pytest.raises(
-        InputError, match=rf"a readable {extension} file, got .*f.{extension} \(it is no NumPy file\). Check that it is"
+        InputError,
+        match=rf"a readable {extension} file, got .*f.{extension} \(it is no NumPy file\). Check "
+        r"that it is",
     ):
         read(path)
     save = np.savez_compressed if extension == "npz" else np.save
@@ -225,14 +261,21 @@ def test_wrong_containers_and_dimensions(tmp_path):
     with pytest.raises(InputError, match=r"several arrays: rename it to .npz"):
         read(tmp_path / "w.npy")
     np.save(tmp_path / "i.npy", np.ones((2, 2)))
-    with pytest.raises(InputError, match=r"index only for csv and parquet files, got index='id' for .*i.npy"):
+    with pytest.raises(
+        InputError, match=r"index only for csv and parquet files, got index='id' for .*i.npy"
+    ):
         read(tmp_path / "i.npy", index="id")
 
 
 def test_missing_and_unknown_files(tmp_path):
-    with pytest.raises(InputError, match=r"a file or folder, got .*none.csv, which does not exist. Check the path"):
+    with pytest.raises(
+        InputError, match=r"a file or folder, got .*none.csv, which does not exist. Check the path"
+    ):
         read(tmp_path / "none.csv")
-    for name, text in {"t.xls": "t.xls with extension '.xls'", "plain": "plain without extension"}.items():
+    for name, text in {
+        "t.xls": "t.xls with extension '.xls'",
+        "plain": "plain without extension",
+    }.items():
         (tmp_path / name).write_text("x")
         with pytest.raises(InputError, match=f"one of {KNOWN} or a folder of them, got .*{text}"):
             read(tmp_path / name)
@@ -263,9 +306,18 @@ def test_folder_without_row_names(csv, tmp_path):
     ("files", "text"),
     [
         ({}, f"files {KNOWN} in .*, got none. Put one file per view there"),
-        ({"a.csv": "1\n2\n", "b.csv": "1\n2\n3\n"}, "the same number of rows .*, got 'a': 2, 'b': 3. Name the rows"),
-        ({"a.csv": "p,1\nq,2\n", "b.csv": "1\n2\n"}, "row names in every file of .*, as in some, got none for 'b'"),
-        ({"a.csv": "p,1\np,2\n", "b.csv": "p,1\n"}, "row names that differ, got 'p' twice in .*a.csv"),
+        (
+            {"a.csv": "1\n2\n", "b.csv": "1\n2\n3\n"},
+            "the same number of rows .*, got 'a': 2, 'b': 3. Name the rows",
+        ),
+        (
+            {"a.csv": "p,1\nq,2\n", "b.csv": "1\n2\n"},
+            "row names in every file of .*, as in some, got none for 'b'",
+        ),
+        (
+            {"a.csv": "p,1\np,2\n", "b.csv": "p,1\n"},
+            "row names that differ, got 'p' twice in .*a.csv",
+        ),
         ({"a.csv": "1\n", "a.CSV": "1\n"}, "one file per view, got two files for view 'a'"),
     ],
 )
@@ -278,5 +330,7 @@ def test_folders_that_cannot_be_used(csv, tmp_path, files, text):
 
 def test_folder_with_several_arrays_in_a_file(tmp_path):
     np.savez(tmp_path / "a.npz", u=np.ones((2, 1)), v=np.ones((2, 1)))
-    with pytest.raises(InputError, match=r"one array per file of a folder, got 2 arrays in .*a.npz"):
+    with pytest.raises(
+        InputError, match=r"one array per file of a folder, got 2 arrays in .*a.npz"
+    ):
         read(tmp_path)

@@ -17,7 +17,9 @@ def curve():
 
 @pytest.fixture(scope="module")
 def fitted(curve):
-    model = NGMVLVM(views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=400, init="pca", random_state=0)
+    model = NGMVLVM(
+        views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=400, init="pca", random_state=0
+    )
     return model.fit(curve.data)
 
 
@@ -47,7 +49,9 @@ def test_the_noise_and_the_kernel_are_those_of_the_data(curve, fitted):
 
 
 def test_rows_never_seen_are_placed_where_they_belong(curve):
-    model = AdvisedRFLVM(views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=300, init="pca", random_state=0)
+    model = AdvisedRFLVM(
+        views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=300, init="pca", random_state=0
+    )
     model.fit(curve.data[:120])
     placed = model.transform(curve.data[120:])
     # one linear map for training rows aligns the new ones as well
@@ -72,11 +76,16 @@ def test_a_hidden_view_is_completed_better_than_its_columns_mean(curve, fitted):
 @pytest.mark.parametrize("kind", [NGMVLVM, AdvisedRFLVM, SRFLVM])
 def test_many_dimensions_do_not_make_training_give_the_latents_up(kind):
     digits = load_digits().data[:150]
-    few, many = (kind(dim, init="pca", n_frequencies=30, max_iter=80, random_state=0).fit(digits) for dim in (2, 20))
+    few, many = (
+        kind(dim, init="pca", n_frequencies=30, max_iter=80, random_state=0).fit(digits)
+        for dim in (2, 20)
+    )
     # 20 dimensions hold what two do; with frequencies as in the plane the bound fell by a third
     assert many.elbo_ > few.elbo_ - 0.03 * abs(few.elbo_)
     restored = many.inverse_transform(many.embedding_)
-    assert np.mean((restored - digits) ** 2) < 0.5 * np.mean((few.inverse_transform(few.embedding_) - digits) ** 2)
+    assert np.mean((restored - digits) ** 2) < 0.5 * np.mean(
+        (few.inverse_transform(few.embedding_) - digits) ** 2
+    )
 
 
 @pytest.mark.parametrize("kind", [NGMVLVM, AdvisedRFLVM])

@@ -1,4 +1,6 @@
-"""The report page without a browser: what it holds, what it refuses, that it needs nothing but itself."""
+"""The report page without a browser: what it holds, what it refuses, that it needs nothing but
+itself.
+"""
 
 import html.parser
 import json
@@ -39,7 +41,9 @@ def fitted(X, d=2, **options):
 @pytest.fixture(scope="module")
 def X():
     source = np.random.default_rng(0)
-    X = np.sin(source.normal(size=(N, 2)) @ source.normal(size=(2, 6))) + 0.1 * source.normal(size=(N, 6))
+    X = np.sin(source.normal(size=(N, 2)) @ source.normal(size=(2, 6))) + 0.1 * source.normal(
+        size=(N, 6)
+    )
     X[3, 1] = X[5, 4] = np.nan
     return X
 
@@ -84,7 +88,9 @@ def unpacked(item):
     import base64
 
     scale = {key: np.array(item[key]) for key in ("low", "step") if key in item}
-    return restore(Packed(item["dtype"], tuple(item["shape"]), base64.b64decode(item["body"]), **scale))
+    return restore(
+        Packed(item["dtype"], tuple(item["shape"]), base64.b64decode(item["body"]), **scale)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +99,24 @@ def page(model, frame, tmp_path_factory):
     return written(model, tmp_path_factory.mktemp("page") / "r.html", frame, labels)
 
 
-# -- what the page holds ---------------------------------------------------------------------------------------
+# -- what the page holds
+# ---------------------------------------------------------------------------
 
 
 def test_the_page_needs_nothing_but_itself(page):
     elements, _, _ = page
     for tag, attributes in elements.seen:
         for name in ("src", "href", "data", "srcset", "action"):
-            assert not attributes.get(name) or attributes[name].startswith("data:"), (tag, attributes)
-        assert tag not in ("link", "iframe", "object", "embed") or attributes.get("href") == "data:,"
-    (policy,) = [a["content"] for tag, a in elements.seen if a.get("http-equiv") == "Content-Security-Policy"]
+            assert not attributes.get(name) or attributes[name].startswith("data:"), (
+                tag,
+                attributes,
+            )
+        assert (
+            tag not in ("link", "iframe", "object", "embed") or attributes.get("href") == "data:,"
+        )
+    (policy,) = [
+        a["content"] for tag, a in elements.seen if a.get("http-equiv") == "Content-Security-Policy"
+    ]
     assert policy.startswith("default-src 'none';")
     assert "http" not in policy
 
@@ -114,7 +128,9 @@ def test_the_page_is_one_whole_document(page):
     ids = [a["id"] for _, a in elements.seen if "id" in a]
     assert len(ids) == len(set(ids))
     script = elements.scripts["code"]
-    asked = set(re.findall(r'\$\("([a-z-]+)"\)', script)) | set(re.findall(r'read\("(\w+)"\)', script))
+    asked = set(re.findall(r'\$\("([a-z-]+)"\)', script)) | set(
+        re.findall(r'read\("(\w+)"\)', script)
+    )
     assert asked <= set(ids), asked - set(ids)
     described = next(a for _, a in elements.seen if a.get("id") == "map")
     assert described["tabindex"] == "0"
@@ -125,7 +141,9 @@ def test_the_page_is_one_whole_document(page):
 def test_text_of_the_data_cannot_leave_its_place(page):
     elements, content, about = page
     assert not any("alert(1)" in str(attributes) for _, attributes in elements.seen)
-    assert sum(tag == "script" for tag, _ in elements.seen) == 5  # three of data, the library, the page's own
+    assert (
+        sum(tag == "script" for tag, _ in elements.seen) == 5
+    )  # three of data, the library, the page's own
     assert content["labels"][0]["classes"] == sorted(["x", EVIL, "z"])
     assert EVIL in content["views"][0]["columns"]
     assert set(about["views"]) == {"left", "right"}
@@ -139,7 +157,9 @@ def test_the_page_carries_latents_labels_and_names(page, model):
     np.testing.assert_allclose(unpacked(content["std"]), model.embedding_std_, rtol=1e-6)
     assert content["names"][:2] == ["cell 0", "cell 1"]
     assert [own["name"] for own in content["labels"]] == ["kind", "age"]
-    np.testing.assert_allclose(unpacked(content["labels"][1]["values"]), np.linspace(0, 1, N), atol=1e-7)
+    np.testing.assert_allclose(
+        unpacked(content["labels"][1]["values"]), np.linspace(0, 1, N), atol=1e-7
+    )
 
 
 def test_the_rows_data_and_their_decoded_values_are_those_of_the_model(page, model, X, frame):
@@ -148,10 +168,14 @@ def test_the_rows_data_and_their_decoded_values_are_those_of_the_model(page, mod
     for view in content["views"]:
         own = [COLUMNS.index(name) for name in view["columns"]]
         assert view["width"] == len(own)
-        np.testing.assert_allclose(unpacked(view["data"]), X[:, own], atol=2e-4 * np.ptp(view["high"]) + 1e-3)
+        np.testing.assert_allclose(
+            unpacked(view["data"]), X[:, own], atol=2e-4 * np.ptp(view["high"]) + 1e-3
+        )
         assert (np.isnan(unpacked(view["data"])) == np.isnan(X[:, own])).all()
         np.testing.assert_allclose(unpacked(view["decoded"][0]), mean[:, own], atol=1e-3)
-        np.testing.assert_allclose(unpacked(view["decoded"][1]), std[:, own], atol=0.005 * std.max())
+        np.testing.assert_allclose(
+            unpacked(view["decoded"][1]), std[:, own], atol=0.005 * std.max()
+        )
         assert mean[:, own].var(axis=0).tolist() == sorted(mean[:, own].var(axis=0), reverse=True)
 
 
@@ -229,7 +253,8 @@ def test_counts_and_classes_are_drawn_too(tmp_path):
     assert about["views"]["counts"]["likelihood"] == "poisson"
 
 
-# -- what fits in ----------------------------------------------------------------------------------------------
+# -- what fits in
+# ---------------------------------------------------------------------------
 
 
 def test_rounding_keeps_half_a_step_and_what_is_missing():
@@ -246,7 +271,9 @@ def test_rounding_keeps_half_a_step_and_what_is_missing():
     np.testing.assert_array_equal(restore(pack(exact)), exact)
 
 
-def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model, frame, X, monkeypatch):
+def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(
+    model, frame, X, monkeypatch
+):
     rows = Rows(model.embedding_, model.embedding_std_, X, None, [])
     views = choose_views(model, X, rows.Z, {})
 
@@ -256,7 +283,9 @@ def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model,
 
     def size(content, key):
         items = [view[key] for view in content["views"]]
-        return sum(len(i["body"]) for item in items for i in (item if isinstance(item, list) else [item]))
+        return sum(
+            len(i["body"]) for item in items for i in (item if isinstance(item, list) else [item])
+        )
 
     full = made(10**7)
     planes = sum(len(a["body"]) for view in full["views"] for pair in view["planes"] for a in pair)
@@ -268,7 +297,9 @@ def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model,
     tighter = made(planes + data // 2)
     assert tighter["every"] > 1
     kept = unpacked(tighter["views"][0]["data"])
-    np.testing.assert_allclose(kept, unpacked(full["views"][0]["data"])[:: tighter["every"]], atol=1e-9)
+    np.testing.assert_allclose(
+        kept, unpacked(full["views"][0]["data"])[:: tighter["every"]], atol=1e-9
+    )
 
 
 def test_planes_of_many_dimensions_stay_small():
@@ -276,7 +307,9 @@ def test_planes_of_many_dimensions_stay_small():
     relevance = np.linspace(1, 2, 12)[None]
     planes = choose_planes(Z, relevance, 784)
     assert sum(plane.side**2 for plane in planes) * 784 <= 1_500_000
-    assert {d for plane in planes for d in plane.dims} <= set(range(4, 12))  # those that matter most
+    assert {d for plane in planes for d in plane.dims} <= set(
+        range(4, 12)
+    )  # those that matter most
     assert {plane.side for plane in choose_planes(Z[:, :2], relevance[:, :2], 784)} == {21}
 
 
@@ -290,7 +323,8 @@ def test_decoding_in_pieces_changes_nothing(model, monkeypatch):
     np.testing.assert_allclose(std, expected[1][:, [4, 0]], rtol=1e-5, atol=1e-6)
 
 
-# -- images ----------------------------------------------------------------------------------------------------
+# -- images
+# ---------------------------------------------------------------------------
 
 
 def test_square_images_are_recognised_and_tables_are_not():
@@ -312,7 +346,9 @@ def test_an_image_is_kept_pixel_by_pixel(tmp_path):
     bunch = load_digits_halves()
     X = bunch.data[:60]
     own = fitted(X, views=bunch.views)
-    _, content, _ = written(own, tmp_path / "r.html", X, bunch.target[:60], shapes={"lower": (4, 8)})
+    _, content, _ = written(
+        own, tmp_path / "r.html", X, bunch.target[:60], shapes={"lower": (4, 8)}
+    )
     upper, lower = content["views"]
     assert (upper["shape"], lower["shape"], lower["columns"]) == (None, [4, 8], [])
     assert len(upper["columns"]) == 32
@@ -321,7 +357,10 @@ def test_an_image_is_kept_pixel_by_pixel(tmp_path):
 
 def test_shapes_are_checked():
     assert parse_shapes(["a=2x3", "b=4×5"]) == {"a": (2, 3), "b": (4, 5)}
-    with pytest.raises(InputError, match=r"Expected --shape VIEW=HEIGHTxWIDTH, got 'a=28'. Write --shape left=28x28."):
+    with pytest.raises(
+        InputError,
+        match=r"Expected --shape VIEW=HEIGHTxWIDTH, got 'a=28'. Write --shape left=28x28.",
+    ):
         parse_shapes(["a=28"])
     with pytest.raises(InputError, match="every view once"):
         parse_shapes(["a=2x3", "a=2x3"])
@@ -331,12 +370,17 @@ def test_shapes_are_checked():
         check_shapes({"b": (2, 3)}, {"a": 6})
 
 
-# -- labels ----------------------------------------------------------------------------------------------------
+# -- labels
+# ---------------------------------------------------------------------------
 
 
 def test_labels_of_every_kind():
     (digits,) = as_labels([3, 10, 3], 3)
-    assert (digits.name, digits.classes, digits.values.tolist()) == ("label", ["3", "10"], [0, 1, 0])
+    assert (digits.name, digits.classes, digits.values.tolist()) == (
+        "label",
+        ["3", "10"],
+        [0, 1, 0],
+    )
     (words,) = as_labels(["b", None, "a"], 3)
     assert (words.classes, words.values.tolist()) == (["a", "b"], [1, -1, 0])
     (whole,) = as_labels(np.array([1.0, np.nan, 2.0]), 3)
@@ -348,14 +392,18 @@ def test_labels_of_every_kind():
     assert as_labels(None, 3) == []
     with pytest.raises(InputError, match=r"one label for each of the 3 rows, got 2 in 'label'"):
         as_labels([1, 2], 3)
-    with pytest.raises(InputError, match=r"one label for each of the 3 rows, got an array of shape \(1, 3\) in 'x'"):
+    with pytest.raises(
+        InputError, match=r"one label for each of the 3 rows, got an array of shape \(1, 3\) in 'x'"
+    ):
         as_labels({"x": [[1, 2, 3]]}, 3)
 
 
 def test_label_files(tmp_path):
     def read(text, names=None, n=2, name="l.csv"):
         (tmp_path / name).write_text(text)
-        return {key: values.tolist() for key, values in read_labels(tmp_path / name, names, n).items()}
+        return {
+            key: values.tolist() for key, values in read_labels(tmp_path / name, names, n).items()
+        }
 
     assert read("a\nb\n") == {"label": ["a", "b"]}
     assert read("kind\na\nb\n") == {"kind": ["a", "b"]}
@@ -383,12 +431,15 @@ def test_label_files(tmp_path):
         read_labels(tmp_path / "l.xlsx", None, 2)
 
 
-# -- refused ---------------------------------------------------------------------------------------------------
+# -- refused
+# ---------------------------------------------------------------------------
 
 
 def test_places_that_cannot_be_written(model, tmp_path):
     (tmp_path / "there.html").write_text("mine")
-    with pytest.raises(InputError, match=r"there.html, which exists. Add --force \(overwrite=True\) to replace it"):
+    with pytest.raises(
+        InputError, match=r"there.html, which exists. Add --force \(overwrite=True\) to replace it"
+    ):
         bo.report(model, path=tmp_path / "there.html")
     assert (tmp_path / "there.html").read_text() == "mine"
     with pytest.raises(InputError, match=r"an output file .html, got .*page.pdf"):
@@ -400,7 +451,9 @@ def test_places_that_cannot_be_written(model, tmp_path):
         bo.report(model, path=tmp_path / "folder.html")
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write anywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write anywhere"
+)
 def test_a_folder_without_the_right_to_write(model, tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="not writable"):
@@ -421,7 +474,8 @@ def test_without_bokeh_the_error_says_what_to_install(model, tmp_path, monkeypat
         bo.report(model, path=tmp_path / "r.html")
 
 
-# -- the command -----------------------------------------------------------------------------------------------
+# -- the command
+# ---------------------------------------------------------------------------
 
 
 def run(*arguments):
@@ -433,11 +487,21 @@ def folder(tmp_path_factory, X):
     """What ``bochner fit`` writes, page included."""
     path = tmp_path_factory.mktemp("fit")
     text = "\n".join(
-        [",a,b,c,d,e,f", *(f"r{i}," + ",".join("" if np.isnan(v) else str(v) for v in X[i]) for i in range(N))]
+        [
+            ",a,b,c,d,e,f",
+            *(f"r{i}," + ",".join("" if np.isnan(v) else str(v) for v in X[i]) for i in range(N)),
+        ]
     )
     (path / "data.csv").write_text(text + "\n")
     settings = ["n_components=1", "n_frequencies=8", "n_init=1", "max_iter=5", "init=pca"]
-    done = run("fit", path / "data.csv", "--out", path / "o", "--report", *(a for s in settings for a in ("--set", s)))
+    done = run(
+        "fit",
+        path / "data.csv",
+        "--out",
+        path / "o",
+        "--report",
+        *(a for s in settings for a in ("--set", s)),
+    )
     assert done.exit_code == 0, done.stderr
     return path
 
@@ -450,7 +514,9 @@ def test_fit_writes_the_page_where_it_is_asked_to(folder):
 
 
 def test_report_takes_the_folder_the_data_and_labels(folder, tmp_path):
-    (tmp_path / "l.csv").write_text("row,kind\n" + "".join(f"r{i},{'ab'[i % 2]}\n" for i in reversed(range(N))))
+    (tmp_path / "l.csv").write_text(
+        "row,kind\n" + "".join(f"r{i},{'ab'[i % 2]}\n" for i in reversed(range(N)))
+    )
     arguments = ["--labels", tmp_path / "l.csv", "--out", tmp_path / "r.html", "--json"]
     done = run("report", folder / "o", folder / "data.csv", *arguments)
     assert done.exit_code == 0, done.stderr
@@ -461,9 +527,16 @@ def test_report_takes_the_folder_the_data_and_labels(folder, tmp_path):
     assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
     done = run("report", folder / "o", "--labels", tmp_path / "l.csv", "--out", tmp_path / "s.html")
     assert done.exit_code == 0, done.stderr  # joined by the names in embedding.csv
-    done = run("report", folder / "o", "--held-out", folder / "data.csv", "--out", tmp_path / "t.html")
+    done = run(
+        "report", folder / "o", "--held-out", folder / "data.csv", "--out", tmp_path / "t.html"
+    )
     assert done.exit_code == 0, done.stderr
-    assert json.loads(Elements((tmp_path / "t.html").read_text()).scripts["about"])["calibration"]["n_draws"] == 200
+    assert (
+        json.loads(Elements((tmp_path / "t.html").read_text()).scripts["about"])["calibration"][
+            "n_draws"
+        ]
+        == 200
+    )
     content = json.loads(Elements((tmp_path / "s.html").read_text()).scripts["content"])
     assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
 
@@ -473,11 +546,17 @@ BAD = {
     "no model": (["."], "no file at"),
     "no such folder": (["o", "--out", "none/r.html"], "Expected an existing folder to write to"),
     "extension": (["o", "--out", "r.pdf"], "Expected an output file .html"),
-    "labels": (["o", "--labels", "two.csv", "--out", "r.html"], "one label for each of the 24 rows, got 2 in"),
+    "labels": (
+        ["o", "--labels", "two.csv", "--out", "r.html"],
+        "one label for each of the 24 rows, got 2 in",
+    ),
     "no labels": (["o", "--labels", "none.csv", "--out", "r.html"], "which does not exist"),
     "other data": (["o", "narrow.csv", "--out", "r.html"], "unknown 'x'"),
     "no data": (["o", "none.csv", "--out", "r.html"], "which does not exist"),
-    "shape": (["o", "--shape", "x=3x3", "--out", "r.html"], "a shape of 6 pixels for view 'x', got 3 x 3 = 9"),
+    "shape": (
+        ["o", "--shape", "x=3x3", "--out", "r.html"],
+        "a shape of 6 pixels for view 'x', got 3 x 3 = 9",
+    ),
     "form of a shape": (["o", "--shape", "x=3", "--out", "r.html"], "--shape VIEW=HEIGHTxWIDTH"),
 }
 

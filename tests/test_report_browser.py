@@ -1,7 +1,8 @@
-"""The report page in headless Chromium: it loads, answers pointer and keys, exports, and stays quiet.
+"""The report page in headless Chromium: it loads, answers pointer and keys, exports, and stays
+quiet.
 
-Skipped where playwright or a browser is absent; nothing is installed here. ``BOCHNER_CHROMIUM`` names a browser that is
-not on the path.
+Skipped where playwright or a browser is absent; nothing is installed here. ``BOCHNER_CHROMIUM``
+names a browser that is not on the path.
 """
 
 import csv
@@ -16,10 +17,14 @@ import pytest
 import bochner as bo
 
 pytest.importorskip("bokeh", reason="the report page is drawn by bokeh")
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="needs playwright: pip install playwright"
+)
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-CHROMIUM = os.environ.get("BOCHNER_CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), None)
+CHROMIUM = os.environ.get("BOCHNER_CHROMIUM") or next(
+    (found for name in NAMES if (found := shutil.which(name))), None
+)
 N = 60
 
 
@@ -39,12 +44,16 @@ def model():
     from bochner.datasets import load_digits_halves
 
     bunch = load_digits_halves()
-    X = np.hstack([bunch.data[:N], np.random.default_rng(0).normal(size=(N, 3)) + bunch.target[:N, None]])
+    X = np.hstack(
+        [bunch.data[:N], np.random.default_rng(0).normal(size=(N, 3)) + bunch.target[:N, None]]
+    )
     X[2, :32] = np.nan
     views = {"upper": slice(0, 32), "lower": slice(32, 64), "table": slice(64, 67)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own = bo.NGMVLVM(3, views=views, n_frequencies=8, init="pca", max_iter=8, random_state=0).fit(X)
+        own = bo.NGMVLVM(
+            3, views=views, n_frequencies=8, init="pca", max_iter=8, random_state=0
+        ).fit(X)
     return own, X, bunch.target[:N]
 
 
@@ -54,7 +63,9 @@ class Page:
     def __init__(self, browser, path, **options):
         self.errors, self.requests = [], []
         self.tab = browser.new_page(**options)
-        self.tab.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.tab.on(
+            "console", lambda said: self.errors.append(said.text) if said.type == "error" else None
+        )
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("request", lambda asked: self.requests.append(asked.url))
         self.tab.goto(path.as_uri())
@@ -76,7 +87,7 @@ class Page:
                 const box = document.getElementById("map").getBoundingClientRect();
                 const {x_scale, y_scale} = view.frame, {x, y} = source.data;
                 return [box.x + x_scale.compute(x[i]), box.y + y_scale.compute(y[i])];
-            }""",
+            }""",  # noqa: E501
             i,
         )
 
@@ -87,7 +98,12 @@ def path(model, tmp_path_factory):
     shapes = {"upper": (4, 8), "lower": (4, 8)}
     names = [f"digit {i}" for i in range(N)]
     return bo.report(
-        own, X, {"digit": labels}, path=tmp_path_factory.mktemp("page") / "r.html", shapes=shapes, row_names=names
+        own,
+        X,
+        {"digit": labels},
+        path=tmp_path_factory.mktemp("page") / "r.html",
+        shapes=shapes,
+        row_names=names,
     )
 
 
@@ -103,7 +119,9 @@ def page(browser, path):
 def test_the_page_loads_and_every_figure_is_drawn(page):
     for target in ("#bound", "#kernels > div:first-child", "#versions"):
         page.tab.locator(target).scroll_into_view_if_needed()
-    page.tab.wait_for_function("document.querySelectorAll('#bound > *, #kernels > div > *').length === 4")
+    page.tab.wait_for_function(
+        "document.querySelectorAll('#bound > *, #kernels > div > *').length === 4"
+    )
     assert page.text("h1") == "bochner report"
     assert "60 rows, 3 latent dimensions" in page.text("header")
     assert page.tab.locator("#relevance tr").count() == 4
@@ -133,7 +151,7 @@ def test_a_click_anywhere_decodes_that_place(page, model):
             const view = Bokeh.index.roots.find((own) => own.model.name === "map").model;
             const cross = view.renderers.find((own) => own.name === "cross").data_source.data;
             return [cross.x[0], cross.y[0], [...document.querySelectorAll("#place .numbers")].map((e) => e.innerText)];
-        }"""
+        }"""  # noqa: E501
     )
     axes = [int(page.tab.input_value(f"#{name}")) for name in ("dim-x", "dim-y")]
     z = own.embedding_.mean(axis=0, keepdims=True)
@@ -141,8 +159,12 @@ def test_a_click_anywhere_decodes_that_place(page, model):
     mean, std = own.inverse_transform(z, return_std=True)
     shown = [value.split(" ± ") for value in values if " ± " in value]
     assert len(shown) == 3
-    np.testing.assert_allclose(sorted(float(own[0]) for own in shown), sorted(mean[0, 64:]), atol=0.05)
-    np.testing.assert_allclose(sorted(float(own[1]) for own in shown), sorted(std[0, 64:]), rtol=0.05)
+    np.testing.assert_allclose(
+        sorted(float(own[0]) for own in shown), sorted(mean[0, 64:]), atol=0.05
+    )
+    np.testing.assert_allclose(
+        sorted(float(own[1]) for own in shown), sorted(std[0, 64:]), rtol=0.05
+    )
 
 
 def test_a_lasso_chooses_rows_and_exports_them(page, model, tmp_path):
@@ -164,7 +186,9 @@ def test_a_lasso_chooses_rows_and_exports_them(page, model, tmp_path):
     for row in rows:
         i = int(row["row"])
         assert (row["name"], row["digit"]) == (f"digit {i}", str(labels[i]))
-        np.testing.assert_allclose([float(row[f"z{d}"]) for d in range(3)], own.embedding_[i], rtol=1e-5)
+        np.testing.assert_allclose(
+            [float(row[f"z{d}"]) for d in range(3)], own.embedding_[i], rtol=1e-5
+        )
     page.tab.click("#clear")
     assert page.tab.is_disabled("#export")
 
@@ -218,7 +242,9 @@ def test_other_pages_are_drawn_as_well(browser, tmp_path, kind):
     X = np.random.default_rng(1).normal(size=(n, 4))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(d, n_frequencies=4, init="pca", max_iter=2, landmarks=40, random_state=0).fit(X)
+        model = bo.NGMVLVM(
+            d, n_frequencies=4, init="pca", max_iter=2, landmarks=40, random_state=0
+        ).fit(X)
     own = Page(browser, bo.report(model, X if d == 2 else None, path=tmp_path / "r.html"))
     own.tab.mouse.move(*own.row_on_screen(5))
     own.tab.wait_for_function("document.getElementById('row').innerText.includes('row ')")

@@ -1,4 +1,6 @@
-"""Fewer columns for training: exact at full rank, a lower value with fewer, never a higher one; D = 1, 2, 3."""
+"""Fewer columns for training: exact at full rank, a lower value with fewer, never a higher one; D =
+1, 2, 3.
+"""
 
 import pytest
 import torch
@@ -15,7 +17,9 @@ def _problem(dim: int, n: int, m: int, rank: int, noise: float = 0.0):
     kernel = NextGenSpectralMixture().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(6, dim, source, "iid")).detach()
     x = torch.randn(n, dim, generator=source, dtype=torch.float64).requires_grad_()
-    left, right = (torch.randn(size, rank, generator=source, dtype=torch.float64) for size in (n, m))
+    left, right = (
+        torch.randn(size, rank, generator=source, dtype=torch.float64) for size in (n, m)
+    )
     Y = left @ right.T + noise * torch.randn(n, m, generator=source, dtype=torch.float64)
     return x, f, torch.tensor(0.3, dtype=torch.float64, requires_grad=True), Block.of(Y)
 

@@ -1,4 +1,6 @@
-"""Memory that chunks share: the same for arrays of one name, and no trace of it in what is computed."""
+"""Memory that chunks share: the same for arrays of one name, and no trace of it in what is
+computed.
+"""
 
 import pytest
 import torch
@@ -23,7 +25,9 @@ def test_arrays_of_one_name_share_their_memory():
 @pytest.mark.parametrize("paired", [False, True])
 def test_chunks_that_share_scratch_are_what_they_are_alone(paired, dim):
     source = torch.Generator().manual_seed(0)
-    first, second, amplitude = (torch.randn(*s, generator=source) for s in ((7, dim), (7, dim), (7,)))
+    first, second, amplitude = (
+        torch.randn(*s, generator=source) for s in ((7, dim), (7, dim), (7,))
+    )
     frequencies, scratch = Frequencies(first, second if paired else None, amplitude), Scratch(first)
     for n in (12, 5, 12):  # the memory of a larger chunk serves a smaller one
         x, up = torch.randn(n, dim, generator=source), torch.randn(14, n, generator=source)

@@ -1,4 +1,6 @@
-"""Choosing n_components: the table, its rule, and that it finds the dimension of data that have one."""
+"""Choosing n_components: the table, its rule, and that it finds the dimension of data that have
+one.
+"""
 
 import dataclasses
 import warnings
@@ -23,7 +25,9 @@ def data(dim, n=100, m=14):
     source = np.random.default_rng(1)
     z = source.normal(size=(n, dim))
     return (
-        np.tanh(z @ source.normal(size=(dim, m))) + z @ source.normal(size=(dim, m)) + 0.3 * source.normal(size=(n, m))
+        np.tanh(z @ source.normal(size=(dim, m)))
+        + z @ source.normal(size=(dim, m))
+        + 0.3 * source.normal(size=(n, m))
     )
 
 
@@ -69,7 +73,8 @@ def test_the_rule_of_one_standard_error_takes_the_smallest_that_is_near():
     embeddings = {d: [source.normal(size=(5, d))] for d in scores}
     best = [_summary((1, 2, 3, 4), scores, rows, embeddings, 1, rule) for rule in (False, True)]
     assert [b.best for b in best] == [3, 2]
-    # the errors of single means are all alike here: only the comparison row by row tells the numbers apart
+    # the errors of single means are all alike here: only the comparison row by row tells the
+    # numbers apart
     assert best[0].behind_se[3] < 1e-9 < best[0].behind_se[1] < 0.1
     assert best[0].log_likelihood_se[3] > 0.05
     assert np.isnan(best[0].agreement).all()
@@ -80,11 +85,19 @@ def test_frames_views_and_size_factors_go_along():
     source = np.random.default_rng(2)
     X = pd.DataFrame(source.poisson(3.0, size=(30, 5)).astype(float), columns=list("abcde"))
     estimator = model(
-        views={"one": ["a", "b"], "two": ["c", "d", "e"]}, likelihood="poisson", max_iter=5, n_frequencies=4
+        views={"one": ["a", "b"], "two": ["c", "d", "e"]},
+        likelihood="poisson",
+        max_iter=5,
+        n_frequencies=4,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        arguments = {"hide": "view", "n_repeats": 1, "size_factors": source.random(30) + 0.5, "random_state": 0}
+        arguments = {
+            "hide": "view",
+            "n_repeats": 1,
+            "size_factors": source.random(30) + 0.5,
+            "random_state": 0,
+        }
         one, other = (bo.select_n_components(estimator, X, [1], **arguments) for _ in range(2))
     np.testing.assert_array_equal(one.log_likelihood, other.log_likelihood)
     assert np.isfinite(one.log_likelihood).all()
@@ -94,11 +107,21 @@ def test_frames_views_and_size_factors_go_along():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"candidates": [0, 2]}, r"Expected candidates that are positive whole numbers, got \[0, 2\]. Correct them."),
-        ({"candidates": [1.5]}, r"Expected candidates that are positive whole numbers, got \[1.5\]"),
+        (
+            {"candidates": [0, 2]},
+            r"Expected candidates that are positive whole numbers, got \[0, 2\]. Correct them.",
+        ),
+        (
+            {"candidates": [1.5]},
+            r"Expected candidates that are positive whole numbers, got \[1.5\]",
+        ),
         ({"candidates": []}, r"Expected candidates that are positive whole numbers, got \[\]"),
         ({"n_repeats": 0}, r"Expected n_repeats of at least 1, got 0. Ask for 3."),
-        ({"n_repeats": 60}, r"Expected at least 120 rows, got 100. Pass more rows, or choose n_components yourself."),
+        (
+            {"n_repeats": 60},
+            r"Expected at least 120 rows, got 100. Pass more rows, or choose n_components "
+            r"yourself.",
+        ),
     ],
 )
 def test_what_cannot_be_is_said(arguments, text):
@@ -121,12 +144,18 @@ def test_entries_of_the_same_rows_choose_what_completes_a_table():
     assert found.behind[0] > 2 * found.behind_se[0] > 0
     # by hand: the densities of the first repeat's entries are those of its completion
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
-    hidden = hide_some(X.to_numpy(), {"x": np.arange(14)}, "entries", 0.1, np.random.default_rng(seed))
+    hidden = hide_some(
+        X.to_numpy(), {"x": np.arange(14)}, "entries", 0.1, np.random.default_rng(seed)
+    )
     own = model(n_components=2, random_state=seed).fit(X.mask(hidden))
     mean, std = own.impute(X.mask(hidden), return_std=True)
-    density, rows, _ = _hidden(model(n_components=2, random_state=seed), X, np.arange(0), ("entries", 0.1, seed), None)
+    density, rows, _ = _hidden(
+        model(n_components=2, random_state=seed), X, np.arange(0), ("entries", 0.1, seed), None
+    )
     expected = norm.logpdf(X.to_numpy()[hidden], mean.to_numpy()[hidden], std[hidden])
-    np.testing.assert_allclose(density, expected, atol=1e-3)  # frames of another layout round another way
+    np.testing.assert_allclose(
+        density, expected, atol=1e-3
+    )  # frames of another layout round another way
     assert (rows == np.nonzero(hidden)[0]).all()
 
 
@@ -134,7 +163,11 @@ def test_counts_are_judged_by_draws_and_no_column_is_hidden_whole():
     X = np.random.default_rng(3).poisson(3.0, size=(20, 4)).astype(float)
     X[2:, 3] = np.nan
     density, rows, latents = _hidden(
-        model(likelihood="poisson", max_iter=5, n_frequencies=4), X, np.arange(0), ("entries", 0.5, 0), None
+        model(likelihood="poisson", max_iter=5, n_frequencies=4),
+        X,
+        np.arange(0),
+        ("entries", 0.5, 0),
+        None,
     )
     assert np.isfinite(density).all()
     assert (density < 0).all()
@@ -145,13 +178,17 @@ def test_counts_are_judged_by_draws_and_no_column_is_hidden_whole():
 def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
     estimator = bo.NGMVLVM(n_frequencies=16, random_state=0)
     source = np.random.default_rng(0)
-    X = source.normal(size=(120, 8)) @ source.normal(size=(8, 60)) + 0.3 * source.normal(size=(120, 60))
+    X = source.normal(size=(120, 8)) @ source.normal(size=(8, 60)) + 0.3 * source.normal(
+        size=(120, 60)
+    )
     brief, numbers = _coarse(estimator, X, "auto", "entries", 0)
     assert numbers == [2, 4, 8, 16]
     assert (brief.init, brief.max_iter, brief.n_frequencies) == ("pca", 100, 16)
     assert (estimator.init, estimator.max_iter) == ("auto", "auto")
     own = bo.NGMVLVM(init="random", max_iter=7)
-    assert [getattr(_coarse(own, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")] == ["random", 7]
+    assert [
+        getattr(_coarse(own, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")
+    ] == ["random", 7]
     for other, hide in ((bo.NGMVLVM(likelihood="poisson"), "entries"), (estimator, "view")):
         assert _coarse(other, X, "auto", hide, 0)[1] == (1, 2, 3, 5, 8)
     assert _coarse(estimator, sp.csr_array(X), "auto", "entries", 0)[1] == (1, 2, 3, 5, 8)
@@ -163,8 +200,14 @@ def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
     ("arguments", "text"),
     [
         ({"rows": "old"}, "Expected rows= 'new' or 'same', got 'old'. Correct it."),
-        ({"rows": "same", "hide": "view"}, r"Expected rows='same' with hide='entries' and a dense X, got hide='view'."),
-        ({"candidates": "all"}, "Expected candidates='auto' or a list of numbers, got 'all'. Correct it."),
+        (
+            {"rows": "same", "hide": "view"},
+            r"Expected rows='same' with hide='entries' and a dense X, got hide='view'.",
+        ),
+        (
+            {"candidates": "all"},
+            "Expected candidates='auto' or a list of numbers, got 'all'. Correct it.",
+        ),
     ],
 )
 def test_what_can_be_asked_is_said(arguments, text):

@@ -1,4 +1,6 @@
-"""Sparse data: the same numbers as from the dense matrix, blocks cut without a dense whole, messages."""
+"""Sparse data: the same numbers as from the dense matrix, blocks cut without a dense whole,
+messages.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,13 @@ def test_scaling_is_that_of_the_dense_matrix():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_guesses_do_not_depend_on_how_zeros_are_stored(kind):
-    for X in (_data(kind), -_data(kind), 0.5 * _data(kind), np.minimum(_counts(), 1.0) * 9, np.zeros((3, 2))):
+    for X in (
+        _data(kind),
+        -_data(kind),
+        0.5 * _data(kind),
+        np.minimum(_counts(), 1.0) * 9,
+        np.zeros((3, 2)),
+    ):
         assert guess(sp.csr_array(X))[0] == guess(X)[0]
 
 
@@ -158,7 +166,8 @@ def test_what_is_no_number_is_named_by_its_place(value, shown):
     X.data[3] = value
     row, column = (int(i[3]) for i in X.nonzero())
     want = (
-        f"Expected finite numbers in a sparse X, got {shown} in view 'x', row {row}, column {column}. "
+        f"Expected finite numbers in a sparse X, got {shown} in view 'x', row {row}, column "
+        f"{column}. "
         "Correct the value; where entries are missing, pass a dense X with NaN."
     )
     assert _message(lambda: bo.NGMVLVM(**COMMON, likelihood="poisson").fit(X)) == want
@@ -169,10 +178,14 @@ def test_impossible_counts_are_named_by_row_and_column():
     X[4, 2], X[6, 1] = 2.5, -1.0
     for kind in ("poisson", "negative_binomial"):
         want = (
-            f"Expected counts (whole numbers of at least 0) in view 'x' (likelihood {kind!r}), got 2.5 in row 4, "
+            f"Expected counts (whole numbers of at least 0) in view 'x' (likelihood {kind!r}), got "
+            "2.5 in row 4, "
             "column 2. Correct the value, or choose another likelihood."
         )
-        assert _message(lambda kind=kind: bo.NGMVLVM(**COMMON, likelihood=kind).fit(sp.csr_array(X))) == want
+        assert (
+            _message(lambda kind=kind: bo.NGMVLVM(**COMMON, likelihood=kind).fit(sp.csr_array(X)))
+            == want
+        )
     trials = bo.likelihoods.Binomial(n_trials=[9, 9, 9, 9, 9, 9, 1])
     counts = np.zeros((40, 7))
     counts[3, 6] = 2
@@ -188,7 +201,9 @@ def test_categories_and_completions_need_dense_data():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = bo.NGMVLVM(**COMMON, likelihood="poisson").fit(X)
-    assert _message(lambda: model.impute(X)).startswith("Expected a dense X to complete, got a sparse one")
+    assert _message(lambda: model.impute(X)).startswith(
+        "Expected a dense X to complete, got a sparse one"
+    )
 
 
 @pytest.mark.parametrize("kind", ["poisson", "negative_binomial", "bernoulli"])
@@ -230,19 +245,28 @@ def test_views_of_a_sparse_matrix_are_cut_sparse():
         data = Views.fit(sp.csr_array(X), {"a": [0, 2], "b": [1, 3, 4, 5, 6]})
     part, centre = data.scaled_sparse("a")
     assert sp.issparse(part)
-    np.testing.assert_allclose(part.toarray() - centre, Views.fit(X, {"a": [0, 2], "b": [1, 3, 4, 5, 6]}).scaled("a"))
+    np.testing.assert_allclose(
+        part.toarray() - centre, Views.fit(X, {"a": [0, 2], "b": [1, 3, 4, 5, 6]}).scaled("a")
+    )
 
 
 def test_what_hides_entries_or_shows_rows_takes_a_sparse_X_too(tmp_path):
     counts = np.random.default_rng(0).poisson(2.0, (40, 6)).astype(float)
-    X, small = sp.csr_array(counts), {"n_frequencies": 8, "init": "pca", "max_iter": 8, "random_state": 0}
+    X, small = (
+        sp.csr_array(counts),
+        {"n_frequencies": 8, "init": "pca", "max_iter": 8, "random_state": 0},
+    )
     factors = counts.sum(axis=1)
     model = bo.NGMVLVM(likelihood="poisson", **small).fit(X, size_factors=factors)
     assert np.isfinite(model.embedding_).all()
     plain = bo.NGMVLVM(**small).fit(X)
-    found, own = (str(bo.calibration(plain, rows, n_draws=10, random_state=0)) for rows in (X, counts))
+    found, own = (
+        str(bo.calibration(plain, rows, n_draws=10, random_state=0)) for rows in (X, counts)
+    )
     assert found == own
-    assert bo.select_n_components(bo.NGMVLVM(**small), X, candidates=[1, 2], fraction=0.4, random_state=0).best in (
+    assert bo.select_n_components(
+        bo.NGMVLVM(**small), X, candidates=[1, 2], fraction=0.4, random_state=0
+    ).best in (
         1,
         2,
     )

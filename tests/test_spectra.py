@@ -1,4 +1,6 @@
-"""The spectrum that latents and data ask for: peaks found at the truth, limits, and what stays as it was."""
+"""The spectrum that latents and data ask for: peaks found at the truth, limits, and what stays as
+it was.
+"""
 
 import numpy as np
 import pytest
@@ -15,8 +17,12 @@ from bochner.objectives.statistics import Block
 TRUTH = {1: [[0.0], [5.0]], 2: [[0.0, 0.0], [4.0, 3.0]], 3: [[0.0, 0.0, 0.0], [3.0, 0.0, 3.0]]}
 
 
-def drawn(means: list[list[float]], n: int = 150, m: int = 200, noise: float = 0.3) -> tuple[torch.Tensor, ...]:
-    """Latents, data and kernel matrix of a Gaussian process with narrow peaks of shares 0.6 and 0.4."""
+def drawn(
+    means: list[list[float]], n: int = 150, m: int = 200, noise: float = 0.3
+) -> tuple[torch.Tensor, ...]:
+    """Latents, data and kernel matrix of a Gaussian process with narrow peaks of shares 0.6 and
+    0.4.
+    """
     source = torch.Generator().manual_seed(0)
     X = torch.randn(n, len(means[0]), generator=source, dtype=torch.float64)
     with torch.no_grad():
@@ -26,8 +32,12 @@ def drawn(means: list[list[float]], n: int = 150, m: int = 200, noise: float = 0
     return X, factor @ draws[0] + noise * draws[1], K
 
 
-def matched(X: torch.Tensor, blocks: tuple[Block, ...], n_points: int = 40, T: int = 8) -> DirichletProcessMixture:
-    kernel = DirichletProcessMixture(n_points=n_points).initial(T, X.shape[1], torch.Generator().manual_seed(1))
+def matched(
+    X: torch.Tensor, blocks: tuple[Block, ...], n_points: int = 40, T: int = 8
+) -> DirichletProcessMixture:
+    kernel = DirichletProcessMixture(n_points=n_points).initial(
+        T, X.shape[1], torch.Generator().manual_seed(1)
+    )
     match_spectrum(kernel, X, blocks, torch.Generator().manual_seed(2))
     return kernel
 
@@ -54,7 +64,9 @@ def test_q_of_z_is_a_distribution_and_nearly_sure() -> None:
 
 def test_it_is_the_same_from_blocks_of_columns_and_from_rotated_columns() -> None:
     X, Y, _ = drawn(TRUTH[2])
-    turn = torch.linalg.qr(torch.randn(200, 200, dtype=torch.float64, generator=torch.Generator().manual_seed(3)))[0]
+    turn = torch.linalg.qr(
+        torch.randn(200, 200, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    )[0]
     with torch.no_grad():
         whole = matched(X, (Block.of(Y),))(X)
         halves = matched(X, (Block.of(Y[:, :80]), Block.of(Y[:, 80:])))(X)
@@ -67,7 +79,12 @@ def test_data_without_covariance_leave_the_kernel_as_it_was() -> None:
     X = torch.randn(30, 2, dtype=torch.float64)
     kernel = DirichletProcessMixture(n_points=10).initial(4, 2, torch.Generator().manual_seed(1))
     before = {name: value.clone() for name, value in kernel.state_dict().items()}
-    match_spectrum(kernel, X, (Block.of(torch.zeros(30, 3, dtype=torch.float64)),), torch.Generator().manual_seed(2))
+    match_spectrum(
+        kernel,
+        X,
+        (Block.of(torch.zeros(30, 3, dtype=torch.float64)),),
+        torch.Generator().manual_seed(2),
+    )
     for name, value in kernel.state_dict().items():
         torch.testing.assert_close(value, before[name])
 
@@ -84,7 +101,9 @@ def test_a_kernel_whose_points_have_given_proportions_trains() -> None:
     X, Y, _ = drawn(TRUTH[2], n=60, m=10)
     phi = torch.full((40, 2), 0.5)
     given = DirichletProcessMixture(phi, [[0.0, 0.0], [4.0, 3.0]], [[0.5, 0.5]] * 2)
-    model = bo.RandomFeatureLVM(kernel=given, n_frequencies=40, init=X.numpy(), max_iter=20).fit(Y.numpy())
+    model = bo.RandomFeatureLVM(kernel=given, n_frequencies=40, init=X.numpy(), max_iter=20).fit(
+        Y.numpy()
+    )
     assert np.isfinite(model.elbo_)
     assert model.kernels_["x"]["means"].shape == (2, 2)
 
@@ -94,14 +113,29 @@ def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_a
     data = ((Block.of(Y.float()),),)
     given = DirichletProcessMixture([[0.5, 0.5]], [[0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0]] * 2)
     for kernel, tried in ((DirichletProcessMixture(), True), (given, False)):
-        plan = Plan(("x",), (kernel,), (X.numpy(),), 2, 8, 40, "sobol", Options(400, 0.03, 1e-4), 0, n_rows=len(X))
+        plan = Plan(
+            ("x",),
+            (kernel,),
+            (X.numpy(),),
+            2,
+            8,
+            40,
+            "sobol",
+            Options(400, 0.03, 1e-4),
+            0,
+            n_rows=len(X),
+        )
         race = Race(data, Y.numpy, plan)
         built = []
         build = race.trainer
-        race.trainer = lambda *args, build=build, built=built: built.append(build(*args)) or built[-1]  # type: ignore
+        race.trainer = lambda *args, build=build, built=built: (
+            built.append(build(*args)) or built[-1]
+        )  # type: ignore
         winner = race.run()
         assert len(built) == (2 if tried else 1)
         if tried:
             plain, matched = (race._bound(trainer)[0] for trainer in built)
             assert race._bound(winner)[0] == max(plain, matched)
-            assert matched > plain  # two narrow peaks: random components do not find the far one so soon
+            assert (
+                matched > plain
+            )  # two narrow peaks: random components do not find the far one so soon

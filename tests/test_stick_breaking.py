@@ -1,4 +1,6 @@
-"""The stick-breaking posterior: its updates climb its bound, its expectations are those of Beta and Gamma draws."""
+"""The stick-breaking posterior: its updates climb its bound, its expectations are those of Beta and
+Gamma draws.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from bochner.models.stick_breaking import StickBreaking
 
 
 def log_density(n: int = 40, t: int = 6, seed: int = 0, batch: tuple[int, ...] = ()) -> Tensor:
-    return 3 * torch.randn(*batch, n, t, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return 3 * torch.randn(
+        *batch, n, t, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def some(t: int = 6, batch: tuple[int, ...] = (), known: float | None = None) -> StickBreaking:
@@ -71,17 +75,25 @@ def test_expectations_are_those_of_draws():
     rest = torch.cat([torch.ones(n, 1, dtype=torch.float64), (1 - v[:, :-1]).cumprod(-1)], -1)
     weights = v * rest
     torch.testing.assert_close(weights.sum(-1), torch.ones(n, dtype=torch.float64))
-    for draws, expected in ((weights, q.expected_weights()), (weights.log(), q.expected_log_weights())):
+    for draws, expected in (
+        (weights, q.expected_weights()),
+        (weights.log(), q.expected_log_weights()),
+    ):
         z = (draws.mean(0) - expected) / (draws.std(0) / n**0.5 + 1e-12)
         assert z.abs().max() < 5
     assert float(q.expected_weights().sum()) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_divergence_is_the_sum_of_its_parts():
-    """With the concentration averaged by draws, KL is the mean of Beta divergences plus one of Gammas."""
+    """With the concentration averaged by draws, KL is the mean of Beta divergences plus one of
+    Gammas.
+    """
     q = some()
     torch.manual_seed(0)
-    posterior, prior = Gamma(q.shape, q.rate), Gamma(torch.tensor(2.0).double(), torch.tensor(0.7).double())
+    posterior, prior = (
+        Gamma(q.shape, q.rate),
+        Gamma(torch.tensor(2.0).double(), torch.tensor(0.7).double()),
+    )
     alpha = posterior.sample((50_000,))
     given = kl_divergence(Beta(q.a, q.b), Beta(torch.ones_like(q.a), alpha[:, None])).sum(-1)
     expected = given.mean() + kl_divergence(posterior, prior)
@@ -90,9 +102,15 @@ def test_divergence_is_the_sum_of_its_parts():
 
 def test_known_concentration_is_the_limit_of_a_sharp_prior():
     density, big = log_density(), 1e8
-    sharp, known = StickBreaking.start(6, prior_shape=0.3 * big, prior_rate=big), StickBreaking.start(6, known=0.3)
+    sharp, known = (
+        StickBreaking.start(6, prior_shape=0.3 * big, prior_rate=big),
+        StickBreaking.start(6, known=0.3),
+    )
     for _ in range(3):
-        sharp, known = (q.update_sticks(q.assign(density).sum(-2)).update_concentration() for q in (sharp, known))
+        sharp, known = (
+            q.update_sticks(q.assign(density).sum(-2)).update_concentration()
+            for q in (sharp, known)
+        )
     torch.testing.assert_close(sharp.a, known.a, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(sharp.kl(), known.kl(), rtol=1e-5, atol=1e-5)
     assert float(known.concentration) == 0.3
@@ -117,7 +135,9 @@ def test_the_start_is_the_prior():
 
 def test_published_updates_by_hand():
     """MATH.md section 4 on counts (3, 0, 1), alpha = 2."""
-    q = StickBreaking.start(3, prior_shape=2.0, prior_rate=1.0).update_sticks(torch.tensor([3.0, 0.0, 1.0]))
+    q = StickBreaking.start(3, prior_shape=2.0, prior_rate=1.0).update_sticks(
+        torch.tensor([3.0, 0.0, 1.0])
+    )
     assert q.a.tolist() == [4.0, 1.0]
     assert q.b.tolist() == [3.0, 3.0]
     q = q.update_concentration()
@@ -135,7 +155,8 @@ def test_batches_are_independent():
     one = one.update_sticks(one.assign(density[1, 2]).sum(-2)).update_concentration()
     torch.testing.assert_close(together.kl()[1, 2], one.kl())
     torch.testing.assert_close(
-        together.assignment_bound(together.assign(density))[1, 2], one.assignment_bound(one.assign(density[1, 2]))
+        together.assignment_bound(together.assign(density))[1, 2],
+        one.assignment_bound(one.assign(density[1, 2])),
     )
 
 

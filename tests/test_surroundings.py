@@ -1,4 +1,6 @@
-"""What a program sets for all of torch changes nothing, and warnings are about the line of it that called."""
+"""What a program sets for all of torch changes nothing, and warnings are about the line of it that
+called.
+"""
 
 from __future__ import annotations
 
@@ -101,8 +103,12 @@ def test_choices_and_checks_of_models_are_what_they_are_alone():
     def found():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            chosen = bo.select_n_components(MODELS["gaussian"], X, [1, 2], fraction=0.3, random_state=0)
-            held = bo.calibration(MODELS["gaussian"].fit(X), X, fraction=0.3, n_draws=20, random_state=0)
+            chosen = bo.select_n_components(
+                MODELS["gaussian"], X, [1, 2], fraction=0.3, random_state=0
+            )
+            held = bo.calibration(
+                MODELS["gaussian"].fit(X), X, fraction=0.3, n_draws=20, random_state=0
+            )
         return chosen.log_likelihood, held.to_json()
 
     alone = found()
@@ -164,7 +170,9 @@ def _fitted_in_a_fork(n_threads):
     return [str(warning.message) for warning in caught]
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork")
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system does not fork"
+)
 @pytest.mark.parametrize(("n_threads", "n_warnings"), [(1, 0), (2, 1)])
 def test_a_forked_process_is_told_that_its_threads_are_gone(n_threads, n_warnings):
     MAPS["fourier"].fit(X)

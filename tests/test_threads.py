@@ -1,4 +1,6 @@
-"""What several threads must not stop: LU factors of batches of more than about 150 rows may never end on them."""
+"""What several threads must not stop: LU factors of batches of more than about 150 rows may never
+end on them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Training on objectives whose answer is known: convergence, plateau, roll back, interrupt, resume."""
+"""Training on objectives whose answer is known: convergence, plateau, roll back, interrupt,
+resume.
+"""
 
 import math
 import warnings
@@ -29,7 +31,14 @@ def _bound(point: Point, step: int, noise: float = 0.0) -> Tensor:
     return 7.0 - 0.5 * (SCALES * (shaken - TARGET).square()).sum()
 
 
-def _trainer(max_iter: int = 600, tol: float = 1e-4, noise: float = 0.0, objective=None, rate: float = 0.05, **options):
+def _trainer(
+    max_iter: int = 600,
+    tol: float = 1e-4,
+    noise: float = 0.0,
+    objective=None,
+    rate: float = 0.05,
+    **options,
+):
     point = Point()
     chosen = Options(max_iter=max_iter, learning_rate=rate, tol=tol, **options)
     return Trainer(point, objective or (lambda step: _bound(point, step, noise)), 1, chosen)
@@ -48,14 +57,18 @@ def _failing(point: Point, steps, fault):
 
 def _state(trainer: Trainer[Point]):
     moments = trainer.optimiser.state_dict()["state"][0]
-    return [trainer.module.place.detach().clone(), *(moments[k].clone() for k in ("step", "exp_avg", "exp_avg_sq"))]
+    return [
+        trainer.module.place.detach().clone(),
+        *(moments[k].clone() for k in ("step", "exp_avg", "exp_avg_sq")),
+    ]
 
 
 def _same(a, b) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-# -- schedule and convergence ------------------------------------------------------------------------------------
+# -- schedule and convergence
+# ---------------------------------------------------------------------------
 
 
 def test_a_quadratic_is_maximised():
@@ -105,10 +118,13 @@ def test_the_plateau_is_seen_as_soon_as_a_window_stops_rising_and_not_before():
     def objective(step: int) -> Tensor:
         return min(step, 300) + 0.0 * anchor.place.sum()
 
-    trainer = Trainer(anchor, objective, 1, Options(max_iter=2000, learning_rate=0.01, tol=0.5, window=50))
+    trainer = Trainer(
+        anchor, objective, 1, Options(max_iter=2000, learning_rate=0.01, tol=0.5, window=50)
+    )
     state = trainer.run()
     assert state.plateau
-    # the mean of the last window exceeds the one before by less than 0.5 only when nearly all of both is level
+    # the mean of the last window exceeds the one before by less than 0.5 only when nearly all of
+    # both is level
     assert state.decay_from is not None
     assert 390 <= state.decay_from <= 402
     assert state.step == state.decay_from + math.ceil(0.3 * state.decay_from)
@@ -134,7 +150,8 @@ def test_the_steps_do_not_depend_on_how_many_entries_there_are():
     torch.testing.assert_close(few.module.place, many.module.place, rtol=1e-5, atol=1e-8)
 
 
-# -- what is not finite ------------------------------------------------------------------------------------------
+# -- what is not finite
+# ---------------------------------------------------------------------------
 
 
 def _raise(bound: Tensor) -> Tensor:
@@ -166,7 +183,9 @@ def test_a_step_that_is_not_finite_is_undone_and_named(cause):
     trainer = _trainer(max_iter=100)
     trainer.objective = _failing(trainer.module, {37}, FAULTS[cause])
     trainer.run(until=30)
-    with pytest.warns(NumericalWarning, match=f"Step 37 was undone because {cause}.*step 30 with half") as record:
+    with pytest.warns(
+        NumericalWarning, match=f"Step 37 was undone because {cause}.*step 30 with half"
+    ) as record:
         trainer.run(until=40)
     assert len(record) == 1
     assert trainer.state.rate == 0.5
@@ -189,7 +208,8 @@ def test_roll_back_returns_parameters_optimiser_and_history_to_the_last_good_sta
     trainer.objective = objective
     with pytest.warns(NumericalWarning):
         trainer.run(until=39)
-    # both faults lie before the next good state: calls 5 and 10 are the first after a roll back to step 30
+    # both faults lie before the next good state: calls 5 and 10 are the first after a roll back to
+    # step 30
     assert [step for step, *_ in found] == [30, 31, 32, 33, 34] * 2 + list(range(30, 39))
     for call, rate in ((5, 0.5), (10, 0.25)):
         assert found[call][:3] == (30, rate, history)
@@ -203,7 +223,9 @@ def test_training_gives_up_after_many_faults_with_a_finite_model():
         state = trainer.run()
     assert len(record) == state.roll_backs == 9
     assert "training stops here" in str(record[-1].message)
-    assert all("continuing from step 20 with half the learning rate" in str(w.message) for w in record[:-1])
+    assert all(
+        "continuing from step 20 with half the learning rate" in str(w.message) for w in record[:-1]
+    )
     assert not trainer.finished
     assert state.step == 20
     assert bool(torch.isfinite(trainer.module.place).all())
@@ -223,7 +245,8 @@ def test_finite_training_warns_of_nothing():
         _trainer(max_iter=60, noise=0.1).run()
 
 
-# -- interrupt and resume ----------------------------------------------------------------------------------------
+# -- interrupt and resume
+# ---------------------------------------------------------------------------
 
 
 def test_an_interrupt_leaves_the_best_state_to_return_to():
@@ -239,7 +262,9 @@ def test_an_interrupt_leaves_the_best_state_to_return_to():
 
     trainer.objective = objective
     with pytest.raises(KeyboardInterrupt):
-        trainer.run(on_step=lambda state: places.update({state.step: trainer.module.place.detach().clone()}))
+        trainer.run(
+            on_step=lambda state: places.update({state.step: trainer.module.place.detach().clone()})
+        )
     trainer.restore_best()
     assert trainer.state.step == len(trainer.state.history) == 60
     assert torch.equal(trainer.module.place.detach(), places[60])

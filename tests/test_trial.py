@@ -17,7 +17,9 @@ def _noisy(n: int) -> tuple[np.ndarray, dict[str, slice]]:
     views = []
     for _ in range(2):
         own = source.normal(size=(n, 10)) @ source.normal(size=(10, 100)) / np.sqrt(10)
-        views.append(0.5 * shared @ source.normal(size=(2, 100)) + own + 0.5 * source.normal(size=(n, 100)))
+        views.append(
+            0.5 * shared @ source.normal(size=(2, 100)) + own + 0.5 * source.normal(size=(n, 100))
+        )
     return np.hstack(views), {"a": slice(0, 100), "b": slice(100, 200)}
 
 
@@ -27,7 +29,9 @@ def test_modes_that_only_remembered_the_rows_are_found_out(monkeypatch):
     # as it happens where latents that were trained beside a row's own seem to know its place
     found = {view: tempering.Choice(2.0**-7.5, modes=True) for view in views}
     monkeypatch.setattr(tempering, "learn", lambda *arguments: found)
-    model = bo.NGMVLVM(16, views=views, init="pca", n_frequencies=30, max_iter=200, random_state=0).fit(train)
+    model = bo.NGMVLVM(
+        16, views=views, init="pca", n_frequencies=30, max_iter=200, random_state=0
+    ).fit(train)
     assert model.completion_ == dict.fromkeys(views, 2.0 ** (-7.5))
     hidden = test.copy()
     hidden[:, views["b"]] = np.nan
@@ -43,9 +47,13 @@ def test_modes_that_only_remembered_the_rows_are_found_out(monkeypatch):
 
 def test_exact_data_keep_the_modes_and_few_rows_what_was_found():
     curve = bo.datasets.make_s_curve(150, 30, ("rbf", "rbf"), noise=0.05, random_state=0)
-    model = bo.NGMVLVM(views=curve.views, init="pca", n_frequencies=30, max_iter=300, random_state=0).fit(curve.data)
+    model = bo.NGMVLVM(
+        views=curve.views, init="pca", n_frequencies=30, max_iter=300, random_state=0
+    ).fit(curve.data)
     assert set(model.completion_.values()) == {None}
-    few = bo.NGMVLVM(views=curve.views, init="pca", n_frequencies=10, max_iter=20, random_state=0).fit(curve.data[:20])
+    few = bo.NGMVLVM(
+        views=curve.views, init="pca", n_frequencies=10, max_iter=20, random_state=0
+    ).fit(curve.data[:20])
     assert set(few.completion_) == set(curve.views)
     assert few._fit.latent_draws is None
 
@@ -54,7 +62,9 @@ def test_modes_of_rows_with_other_holes_are_tried_as_well():
     X, views = _noisy(120)
     X[::3, :100] = np.nan  # a third lacks view a, and some entries of b are holes
     X[5::7, 160] = np.nan
-    model = bo.NGMVLVM(8, views=views, init="pca", n_frequencies=20, max_iter=100, random_state=0).fit(X)
+    model = bo.NGMVLVM(
+        8, views=views, init="pca", n_frequencies=20, max_iter=100, random_state=0
+    ).fit(X)
     assert all(value is None or 0.0 < value <= 1.0 for value in model.completion_.values())
     assert bool(torch.isfinite(torch.from_numpy(model.impute(X))).all())
 
@@ -65,5 +75,7 @@ def test_where_every_row_is_needed_for_training_the_mixture_stays(monkeypatch):
     monkeypatch.setattr(tempering, "learn", lambda *arguments: found)
     # as when every row alone holds some column
     monkeypatch.setattr(trial, "choose", lambda data, n_rows, *rest: torch.arange(n_rows))
-    model = bo.NGMVLVM(2, views=views, init="pca", n_frequencies=10, max_iter=10, random_state=0).fit(X)
+    model = bo.NGMVLVM(
+        2, views=views, init="pca", n_frequencies=10, max_iter=10, random_state=0
+    ).fit(X)
     assert model.completion_ == dict.fromkeys(views, 0.5)

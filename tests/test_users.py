@@ -11,14 +11,29 @@ from test_cli import replied, write
 
 import bochner as bo
 
-SMALL = ["--set", "n_components=2", "--set", "n_frequencies=10", "--set", "n_init=1", "--set", "max_iter=15"]
+SMALL = [
+    "--set",
+    "n_components=2",
+    "--set",
+    "n_frequencies=10",
+    "--set",
+    "n_init=1",
+    "--set",
+    "max_iter=15",
+]
 
 
-@pytest.mark.skipif(not os.environ.get("BOCHNER_DATA"), reason="BOCHNER_DATA names no folder with the real files")
+@pytest.mark.skipif(
+    not os.environ.get("BOCHNER_DATA"), reason="BOCHNER_DATA names no folder with the real files"
+)
 def test_a_biologist_with_a_mudata_file(tmp_path):
     """Breast TCGA: 150 samples with three views, 70 without protein."""
-    anndata = pytest.importorskip("anndata", reason="anndata is not installed: pip install 'bochner[anndata]'")
-    mudata = pytest.importorskip("mudata", reason="mudata is not installed: pip install 'bochner[anndata]'")
+    anndata = pytest.importorskip(
+        "anndata", reason="anndata is not installed: pip install 'bochner[anndata]'"
+    )
+    mudata = pytest.importorskip(
+        "mudata", reason="mudata is not installed: pip install 'bochner[anndata]'"
+    )
     data = bo.datasets.load_breast_tcga()
     rows = [f"s{i}" for i in range(150)]
     columns = np.array(data.feature_names)
@@ -32,13 +47,30 @@ def test_a_biologist_with_a_mudata_file(tmp_path):
             parts[view] = anndata.AnnData(X, obs=named, var=pd.DataFrame(index=columns[own]))
         mudata.MuData(parts).write(tmp_path / "tcga.h5mu")
     reply = replied(
-        "fit", tmp_path / "tcga.h5mu", "--model", "ng-mvlvm", "--out", tmp_path / "run", "--seed", 0, *SMALL
+        "fit",
+        tmp_path / "tcga.h5mu",
+        "--model",
+        "ng-mvlvm",
+        "--out",
+        tmp_path / "run",
+        "--seed",
+        0,
+        *SMALL,
     )
     assert reply["n_iter"] == 15
     model = bo.load(tmp_path / "run" / "model.bochner")
-    assert {view: own.size for view, own in model._columns.items()} == {"mrna": 200, "mirna": 184, "protein": 142}
+    assert {view: own.size for view, own in model._columns.items()} == {
+        "mrna": 200,
+        "mirna": 184,
+        "protein": 142,
+    }
     full, std = tmp_path / "full.csv", tmp_path / "std.csv"
-    assert replied("impute", tmp_path / "run", tmp_path / "tcga.h5mu", "--out", full, "--std", std)["rows"] == 220
+    assert (
+        replied("impute", tmp_path / "run", tmp_path / "tcga.h5mu", "--out", full, "--std", std)[
+            "rows"
+        ]
+        == 220
+    )
     completed, deviation = (pd.read_csv(path, index_col=0) for path in (full, std))
     assert completed.index.tolist()[148:152] == ["s148", "s149", "t0", "t1"]
     assert not completed.isna().any().any()
@@ -52,10 +84,16 @@ def test_an_analyst_with_three_csv_files(tmp_path):
     X = np.sin(source.normal(size=(30, 1)) + np.arange(9))
     folder, rows = tmp_path / "tables", np.array([f"c{i}" for i in range(30)])
     folder.mkdir()
-    for j, (name, own) in enumerate({"shop": slice(0, 30), "web": slice(5, 30), "mail": slice(0, 20)}.items()):
+    for j, (name, own) in enumerate(
+        {"shop": slice(0, 30), "web": slice(5, 30), "mail": slice(0, 20)}.items()
+    ):
         part = source.permutation(np.arange(30)[own])
         write(
-            folder / f"{name}.csv", [f"{name}{i}" for i in range(3)], rows[part], X[part, 3 * j : 3 * j + 3], "client"
+            folder / f"{name}.csv",
+            [f"{name}{i}" for i in range(3)],
+            rows[part],
+            X[part, 3 * j : 3 * j + 3],
+            "client",
         )
     replied("fit", folder, "--index", "client", "--out", tmp_path / "run", *SMALL)
     replied("impute", tmp_path / "run", folder, "--index", "client", "--out", tmp_path / "full.csv")
@@ -78,7 +116,13 @@ def test_an_engineer_with_complex_channels():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = bo.NGMVLVM(
-            n_components=1, views=views, n_frequencies=20, init="pca", n_init=1, max_iter=200, random_state=0
+            n_components=1,
+            views=views,
+            n_frequencies=20,
+            init="pca",
+            n_init=1,
+            max_iter=200,
+            random_state=0,
         )
         completed = bo.unstack(model.fit(seen).impute(seen), views)
     np.testing.assert_array_equal(completed["far"][:100], H[:100, 3:])

@@ -1,4 +1,6 @@
-"""Weights of views: twice the weight is twice the columns, in the bound and in placement; files, messages."""
+"""Weights of views: twice the weight is twice the columns, in the bound and in placement; files,
+messages.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +25,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::bochner.errors.CollapseWarning"),
 ]
 VIEWS = {"a": slice(0, 6), "b": slice(6, 9)}
-QUICK = {"n_frequencies": 5, "n_mixtures": 1, "max_iter": 12, "init": "pca", "random_state": 0, "views": VIEWS}
+QUICK = {
+    "n_frequencies": 5,
+    "n_mixtures": 1,
+    "max_iter": 12,
+    "init": "pca",
+    "random_state": 0,
+    "views": VIEWS,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +43,9 @@ def _few_draws(monkeypatch):
 def _model(dim, own=None, n=20):
     start = row_noise(n, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture(), SpectralMixture()]
-    return model_from(start, ["a", "b"], kernels, 2, 0, torch.float64, torch.device("cpu"), weights=own)
+    return model_from(
+        start, ["a", "b"], kernels, 2, 0, torch.float64, torch.device("cpu"), weights=own
+    )
 
 
 def _columns(n=20):
@@ -63,13 +74,18 @@ def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
     one = weights_posterior(_model(dim, (2.0, 1.0)), ((Block.of(a),), (Block.of(b),)), **options)
     two = weights_posterior(_model(dim), ((Block.of(twice),), (Block.of(b),)), **options)
     x, rows = torch.randn(5, dim, generator=generator(2, "x"), dtype=torch.float64), torch.arange(5)
-    single, double = target_for(one, [a[:5], b[:5]], dim, shared), target_for(two, [twice[:5], b[:5]], dim, shared)
+    single, double = (
+        target_for(one, [a[:5], b[:5]], dim, shared),
+        target_for(two, [twice[:5], b[:5]], dim, shared),
+    )
     for own, other in zip(single.evaluate(x, rows), double.evaluate(x, rows), strict=True):
         torch.testing.assert_close(own, other)
     if shared:
         torch.testing.assert_close(single.table(x), double.table(x))
     scores = [
-        candidate_scores([reconstructions(view, x) for view in views], views, [first[:5], b[:5]], [None, None])
+        candidate_scores(
+            [reconstructions(view, x) for view in views], views, [first[:5], b[:5]], [None, None]
+        )
         for views, first in ((one, a), (two, twice))
     ]
     torch.testing.assert_close(scores[0], scores[1])
@@ -94,7 +110,9 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
     assert ones.elbo_ == plain.elbo_
     faint = AdvisedRFLVM(**{**QUICK, "max_iter": 1}, view_weight={"b": 1e-6, "a": 1e-6}).fit(X)
     whole = AdvisedRFLVM(**{**QUICK, "max_iter": 1}).fit(X)
-    assert abs(faint.elbo_ - whole.elbo_) < 0.2 * abs(whole.elbo_)  # a weighted bound would be a millionth of it
+    assert abs(faint.elbo_ - whole.elbo_) < 0.2 * abs(
+        whole.elbo_
+    )  # a weighted bound would be a millionth of it
     assert float(np.abs(faint.embedding_).max()) < 1e-3  # data of no weight leave rows at the prior
     balanced = NGMVLVM(**QUICK, view_weight="balanced").fit(X)
     balanced.save(tmp_path / "m.bochner")
@@ -107,7 +125,10 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
     ("own", "text"),
     [
         ({"c": 1.0}, r"Expected view_weight for views \['a', 'b'\], got 'c'\. Correct the name\."),
-        ({"a": 0}, r"Expected a positive view_weight for view 'a', got 0\. Choose a number above 0"),
+        (
+            {"a": 0},
+            r"Expected a positive view_weight for view 'a', got 0\. Choose a number above 0",
+        ),
         ({"a": "big"}, r"Expected a positive view_weight for view 'a', got 'big'\."),
     ],
 )

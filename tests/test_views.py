@@ -9,7 +9,15 @@ from hypothesis.extra import numpy as hnp
 
 from bochner.data import columns as columns_module
 from bochner.data import scaling as scaling_module
-from bochner.data.views import Scaling, Views, blocks, check_finite, check_fit, check_kind, resolve_views
+from bochner.data.views import (
+    Scaling,
+    Views,
+    blocks,
+    check_finite,
+    check_fit,
+    check_kind,
+    resolve_views,
+)
 from bochner.errors import DataWarning, InputError
 
 NAMES = ["cd3", "cd4", "cd8", "il2"]
@@ -53,18 +61,40 @@ def test_no_views_is_one_view_and_order_is_kept():
         ({}, "at least one view, got an empty dict"),
         ({3: slice(0, 4)}, "view names to be non-empty strings, got the name 3"),
         ({"": slice(0, 4)}, "non-empty strings, got the name ''"),
-        ({"a": slice(0, 4), "b": []}, r"view 'b' to have at least one column, got none from the selection \[\]"),
+        (
+            {"a": slice(0, 4), "b": []},
+            r"view 'b' to have at least one column, got none from the selection \[\]",
+        ),
         ({"a": slice(2, 2)}, "view 'a' to have at least one column"),
-        ({"a": slice(0, 5)}, "view 'a' to stay within the 4 columns of X, got slice.0, 5., which reaches column 5"),
+        (
+            {"a": slice(0, 5)},
+            "view 'a' to stay within the 4 columns of X, got slice.0, 5., which reaches column 5",
+        ),
         ({"a": [0, 4]}, "view 'a' to stay within X, got column 4. X has columns 0 to 3"),
         ({"a": [-1]}, "view 'a' to stay within X, got column -1"),
-        ({"a": [0, 0, 1, 2, 3]}, r"every column once in view 'a', got column 0 \('cd3'\) more than once"),
-        ({"a": [0, 1], "b": [1, 2, 3]}, r"do not overlap, got column 1 \('cd4'\) in both 'a' and 'b'"),
-        ({"a": [0, 3]}, r"got column 1 \('cd4'\), column 2 \('cd8'\) in no view. Add them to a view or drop them"),
-        ({"a": ["cd3", "cd5"]}, "view 'a' to name columns of X, got unknown 'cd5'. .*did you mean 'cd[348]'"),
+        (
+            {"a": [0, 0, 1, 2, 3]},
+            r"every column once in view 'a', got column 0 \('cd3'\) more than once",
+        ),
+        (
+            {"a": [0, 1], "b": [1, 2, 3]},
+            r"do not overlap, got column 1 \('cd4'\) in both 'a' and 'b'",
+        ),
+        (
+            {"a": [0, 3]},
+            r"got column 1 \('cd4'\), column 2 \('cd8'\) in no view. Add them to a view or drop "
+            r"them",
+        ),
+        (
+            {"a": ["cd3", "cd5"]},
+            "view 'a' to name columns of X, got unknown 'cd5'. .*did you mean 'cd[348]'",
+        ),
         ({"a": ["zzz"]}, "unknown 'zzz'. Check the spelling: X has cd3, cd4, cd8, il2"),
         ({"a": [True, False]}, "the mask of view 'a' to have 4 entries, got 2 entries"),
-        ({"a": "cd3"}, r"the columns of view 'a' as a slice, .*, got 'cd3' of type str. Write \['cd3'\]"),
+        (
+            {"a": "cd3"},
+            r"the columns of view 'a' as a slice, .*, got 'cd3' of type str. Write \['cd3'\]",
+        ),
         ({"a": 2}, "got 2 of type int"),
         ({"a": [0, "cd4"]}, "got 'cd4' of type str in it. Use one kind throughout"),
         ({"a": [0.5]}, "got 0.5 of type float in it"),
@@ -76,7 +106,9 @@ def test_views_that_cannot_be_used(views, text):
 
 
 def test_names_need_column_names():
-    with pytest.raises(InputError, match="column numbers for view 'a', got the name 'cd3' for an X without column"):
+    with pytest.raises(
+        InputError, match="column numbers for view 'a', got the name 'cd3' for an X without column"
+    ):
         resolve_views({"a": ["cd3"]}, 4)
 
 
@@ -95,10 +127,16 @@ def broken(row, column, value):
     ("X", "text"),
     [
         (table(1), "at least 2 samples to fit, got 1 sample "),
-        (broken(3, 2, np.inf), r"finite numbers or NaN \(missing\), got inf in view 'b', row 3, column 2 \('cd8'\)"),
+        (
+            broken(3, 2, np.inf),
+            r"finite numbers or NaN \(missing\), got inf in view 'b', row 3, column 2 \('cd8'\)",
+        ),
         (broken(0, 1, -np.inf), r"got -inf in view 'a', row 0, column 1 \('cd4'\)"),
         (broken(slice(None), [2, 3], np.nan), "data in view 'b', got NaN in every entry"),
-        (broken(slice(None), 1, np.nan), r"in every column, got only NaN in column 1 \('cd4'\) of view 'a'"),
+        (
+            broken(slice(None), 1, np.nan),
+            r"in every column, got only NaN in column 1 \('cd4'\) of view 'a'",
+        ),
         (broken(4, slice(None), np.nan), "in every row, got only NaN in row 4. Drop the row"),
     ],
 )
@@ -110,7 +148,9 @@ def test_data_that_cannot_be_fitted(X, text):
 def test_constant_columns_are_said_once():
     X = table()
     X[:, 0], X[1:, 3] = 7.0, np.nan
-    with pytest.warns(DataWarning, match=r"kept.*: column 0 of view 'a', column 3 of view 'b'\.") as seen:
+    with pytest.warns(
+        DataWarning, match=r"kept.*: column 0 of view 'a', column 3 of view 'b'\."
+    ) as seen:
         check_fit(X, resolve_views(TWO, 4))
     assert len(seen) == 1
 
@@ -129,9 +169,18 @@ def test_good_data_pass_without_a_word():
         ([[1j, 2], [3, 4]], "^Complex data not supported"),
         ([["a", "b"], ["c", "d"]], "numbers, got the text 'a' in row 0, column 0. Convert"),
         (np.array([[1.0, "x"], [2.0, 3.0]], dtype=object), "got the text 'x' in row 0, column 1"),
-        (pd.DataFrame({"u": [1.0, 2.0], "v": [3.0, "?"]}), r"got the text '\?' in row 1, column 1 \('v'\)"),
-        (pd.DataFrame({"u": [1.0, 2.0], "v": ["s", "t"]}), r"got the text 's' in row 0, column 1 \('v'\)"),
-        (np.array([["2020-01-01"]], dtype="datetime64[D]"), "numbers, got dates or time differences"),
+        (
+            pd.DataFrame({"u": [1.0, 2.0], "v": [3.0, "?"]}),
+            r"got the text '\?' in row 1, column 1 \('v'\)",
+        ),
+        (
+            pd.DataFrame({"u": [1.0, 2.0], "v": ["s", "t"]}),
+            r"got the text 's' in row 0, column 1 \('v'\)",
+        ),
+        (
+            np.array([["2020-01-01"]], dtype="datetime64[D]"),
+            "numbers, got dates or time differences",
+        ),
     ],
 )
 def test_kinds_that_are_no_numbers(X, text):
@@ -140,7 +189,16 @@ def test_kinds_that_are_no_numbers(X, text):
 
 
 @pytest.mark.parametrize(
-    "X", [table(), table().astype(object), [[1, 2], [3, 4]], [[1], [2, 3]], None, [], pd.DataFrame(table())]
+    "X",
+    [
+        table(),
+        table().astype(object),
+        [[1, 2], [3, 4]],
+        [[1], [2, 3]],
+        None,
+        [],
+        pd.DataFrame(table()),
+    ],
 )
 def test_other_kinds_are_left_alone(X):
     check_kind(X)
@@ -160,7 +218,9 @@ def test_scaled_views_have_unit_root_mean_square_and_keep_ratios():
     views = Views.fit(X, TWO)
     for view in views.names:
         assert np.mean(views.scaled(view) ** 2) == pytest.approx(1)
-    assert views.scaled("b").std(0)[1] / views.scaled("b").std(0)[0] == pytest.approx(X.std(0)[3] / X.std(0)[2])
+    assert views.scaled("b").std(0)[1] / views.scaled("b").std(0)[0] == pytest.approx(
+        X.std(0)[3] / X.std(0)[2]
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -175,7 +235,9 @@ def test_undo_inverts_apply(X, hole):
 def test_scaling_keeps_the_type_and_survives_a_file():
     X = table().astype(np.float32)
     scaling = Scaling.fit(X, resolve_views(TWO, 4))
-    assert scaling.apply(X).dtype == scaling.undo(X).dtype == scaling.undo_std(X).dtype == np.float32
+    assert (
+        scaling.apply(X).dtype == scaling.undo(X).dtype == scaling.undo_std(X).dtype == np.float32
+    )
     again = Scaling.from_arrays({key: value.tolist() for key, value in scaling.to_arrays().items()})
     np.testing.assert_array_equal(again.apply(X), scaling.apply(X))
     np.testing.assert_allclose(scaling.undo_std(np.ones((1, 4)))[0], scaling.scale)
@@ -256,5 +318,6 @@ def test_neighbouring_columns_are_not_copied():
     assert np.shares_memory(columns_module.columns_of(X, np.array([1, 2])), X)
     for own in ([1, 2], [2, 1], [0, 3], [], [3]):
         np.testing.assert_array_equal(
-            columns_module.columns_of(X, np.array(own, dtype=np.intp)), X[:, np.array(own, dtype=np.intp)]
+            columns_module.columns_of(X, np.array(own, dtype=np.intp)),
+            X[:, np.array(own, dtype=np.intp)],
         )

@@ -23,7 +23,9 @@ def test_grams_are_the_dense_sums_whatever_the_pieces(monkeypatch, budget):
     features, weights, _ = _case()
     grams = weighted_grams(features, weights)
     torch.testing.assert_close(grams, torch.einsum("kn,nm,ln->mkl", features, weights, features))
-    halves = weighted_grams(features[:, :9], weights[:9]) + weighted_grams(features[:, 9:], weights[9:])
+    halves = weighted_grams(features[:, :9], weights[:9]) + weighted_grams(
+        features[:, 9:], weights[9:]
+    )
     torch.testing.assert_close(grams, halves)
     single = weighted_grams(features.float(), weights.float())
     assert single.dtype == torch.float64
@@ -62,7 +64,9 @@ def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
     found = weights_from(features, precision, pull, sizes, tol=1e-12)
     eye = torch.eye(7, dtype=torch.float64)
     for m in range(5):
-        own = torch.linalg.solve(eye + (features * precision[:, m]) @ features.T, features @ pull[:, m])
+        own = torch.linalg.solve(
+            eye + (features * precision[:, m]) @ features.T, features @ pull[:, m]
+        )
         torch.testing.assert_close(found.mean[:, m], own)
     start = 0
     for g, size in enumerate(sizes):
@@ -80,8 +84,12 @@ def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
 def test_grams_of_large_weights_keep_what_the_identity_adds():
     source = torch.Generator().manual_seed(0)
     features = torch.randn(3, 200, generator=source)
-    features = torch.cat([features, features + 1e-4 * torch.randn(3, 200, generator=source)])  # nearly repeated
+    features = torch.cat(
+        [features, features + 1e-4 * torch.randn(3, 200, generator=source)]
+    )  # nearly repeated
     weights = 1e5 * torch.rand(200, 2, generator=source)
     exact = torch.einsum("kn,nm,ln->mkl", features.double(), weights.double(), features.double())
     assert torch.allclose(weighted_grams(features, weights), exact, rtol=1e-12)
-    assert float(torch.linalg.eigvalsh(weighted_grams(features, weights) + torch.eye(6)).min()) > 0.99
+    assert (
+        float(torch.linalg.eigvalsh(weighted_grams(features, weights) + torch.eye(6)).min()) > 0.99
+    )

@@ -24,7 +24,9 @@ def table(n=300, m=90, rank=10, share=0.2, seed=0):
 def blocks(Y):
     model = bo.NGMVLVM(2, random_state=0)
     data = Views.fit(Y, None, None)
-    plan = plans.make(model, data, 0, {"x": model._kernel_for("x")}, {"x": bo.likelihoods.Gaussian()})
+    plan = plans.make(
+        model, data, 0, {"x": model._kernel_for("x")}, {"x": bo.likelihoods.Gaussian()}
+    )
     return training_data.blocks(data, {"x": data.scaled("x")}, plan)
 
 
@@ -64,7 +66,9 @@ def test_small_and_complete_tables_keep_all_entries():
     for Y in (small, truth):
         held = withhold(blocks(Y), len(Y), 0)
         assert held.rows.numel() == 0
-        assert held.excess(lambda: pytest.fail("nothing is to be predicted"), torch.zeros(1, 1)) == [0.0]
+        assert held.excess(
+            lambda: pytest.fail("nothing is to be predicted"), torch.zeros(1, 1)
+        ) == [0.0]
 
 
 def test_starts_do_not_see_what_is_withheld():

@@ -8,7 +8,9 @@ from typing import Any
 
 from sphinx.errors import SphinxError
 
-_REMOTE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^\"']+[\"'][^>]*>")
+_REMOTE = re.compile(
+    r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=[\"'](?:https?:)?//[^\"']+[\"'][^>]*>"
+)
 _HARMLESS = re.compile(r"rel=[\"'](?:canonical|next|prev|author)[\"']")
 
 

@@ -1,4 +1,6 @@
-"""Pages that are written from the package itself, so that they cannot fall behind it: every public name and command."""
+"""Pages that are written from the package itself, so that they cannot fall behind it: every public
+name and command.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ _TITLES = {
 }
 _GROUPS = (
     ("Latent variable models", lambda thing: inspect.isclass(thing) and hasattr(thing, "impute")),
-    ("Feature maps", lambda thing: inspect.isclass(thing) and hasattr(thing, "approximation_error")),
+    (
+        "Feature maps",
+        lambda thing: inspect.isclass(thing) and hasattr(thing, "approximation_error"),
+    ),
     ("Other classes", inspect.isclass),
     ("Functions", callable),
 )
@@ -33,23 +38,40 @@ def public(module: ModuleType) -> list[str]:
     own = getattr(module, "__all__", None)
     if own is not None:
         return list(own)
-    return [n for n, v in vars(module).items() if not n.startswith("_") and inspect.getmodule(v) is module]
+    return [
+        n
+        for n, v in vars(module).items()
+        if not n.startswith("_") and inspect.getmodule(v) is module
+    ]
 
 
 def modules() -> dict[str, ModuleType]:
     """Return the public modules by name."""
-    return {n: import_module(f"bochner.{n}") for n in bochner.__all__ if inspect.ismodule(getattr(bochner, n))}
+    return {
+        n: import_module(f"bochner.{n}")
+        for n in bochner.__all__
+        if inspect.ismodule(getattr(bochner, n))
+    }
 
 
 def names() -> Iterator[str]:
     """Yield the full name of everything public: what the reference must hold."""
-    yield from (f"bochner.{n}" for n in bochner.__all__ if not inspect.ismodule(getattr(bochner, n)))
+    yield from (
+        f"bochner.{n}" for n in bochner.__all__ if not inspect.ismodule(getattr(bochner, n))
+    )
     for short, module in modules().items():
         yield from (f"bochner.{short}.{n}" for n in public(module))
 
 
 def _table(module: str, own: list[str]) -> str:
-    lines = [f".. currentmodule:: {module}", "", ".. autosummary::", "   :toctree: generated/", "   :nosignatures:", ""]
+    lines = [
+        f".. currentmodule:: {module}",
+        "",
+        ".. autosummary::",
+        "   :toctree: generated/",
+        "   :nosignatures:",
+        "",
+    ]
     return "\n".join([*lines, *(f"   {n}" for n in sorted(own, key=str.lower)), ""])
 
 
@@ -58,24 +80,39 @@ def _heading(text: str, line: str) -> str:
 
 
 def write_api(folder: Path) -> None:
-    """Write the pages of the reference: one for the top level and one per module, each with a table of its names."""
+    """Write the pages of the reference: one for the top level and one per module, each with a table
+    of its names.
+    """
     folder.mkdir(exist_ok=True)
-    left = {n: getattr(bochner, n) for n in bochner.__all__ if not inspect.ismodule(getattr(bochner, n))}
-    parts = [_heading("Reference", "="), "Everything here is imported as ``import bochner as bo``.\n"]
+    left = {
+        n: getattr(bochner, n) for n in bochner.__all__ if not inspect.ismodule(getattr(bochner, n))
+    }
+    parts = [
+        _heading("Reference", "="),
+        "Everything here is imported as ``import bochner as bo``.\n",
+    ]
     for title, belongs in _GROUPS:
         own = [n for n, thing in left.items() if belongs(thing)]
         left = {n: thing for n, thing in left.items() if n not in own}
         if own:
             parts += [_heading(title, "-"), _table("bochner", own)]
     found = modules()
-    parts += [_heading("Modules", "-"), ".. toctree::", "   :maxdepth: 1", "", *(f"   {n}" for n in sorted(found)), ""]
+    parts += [
+        _heading("Modules", "-"),
+        ".. toctree::",
+        "   :maxdepth: 1",
+        "",
+        *(f"   {n}" for n in sorted(found)),
+        "",
+    ]
     _write(folder / "index.rst", "\n".join(parts))
     for short, module in found.items():
         target = f".. module:: bochner.{short}\n"
         intro = inspect.cleandoc(module.__doc__ or "")
         title = _heading(f"{_TITLES.get(short, short.title())} (bo.{short})", "=")
         _write(
-            folder / f"{short}.rst", "\n".join([target, title, intro, "", _table(f"bochner.{short}", public(module))])
+            folder / f"{short}.rst",
+            "\n".join([target, title, intro, "", _table(f"bochner.{short}", public(module))]),
         )
 
 
@@ -93,8 +130,19 @@ def write_command_line(path: Path) -> None:
 def _command(name: str, command: Any) -> list[str]:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option"]
-    usage = " ".join(["bochner", name, *("OPTIONS" for _ in options[:1]), *(_value(p) for p in arguments)])
-    lines = [f"## bochner {name}", "", inspect.cleandoc(command.help or ""), "", "```text", usage, "```", ""]
+    usage = " ".join(
+        ["bochner", name, *("OPTIONS" for _ in options[:1]), *(_value(p) for p in arguments)]
+    )
+    lines = [
+        f"## bochner {name}",
+        "",
+        inspect.cleandoc(command.help or ""),
+        "",
+        "```text",
+        usage,
+        "```",
+        "",
+    ]
     lines += ["| option | meaning | |", "|---|---|---|"]
     for p in [*arguments, *options]:
         flags = _value(p) if p in arguments else ", ".join([*p.opts, *p.secondary_opts])
@@ -111,12 +159,18 @@ def _command(name: str, command: Any) -> list[str]:
 
 
 def _value(parameter: Any) -> str:
-    """Return what a reader types for a parameter: its own metavar, the choices, or the name of the type."""
+    """Return what a reader types for a parameter: its own metavar, the choices, or the name of the
+    type.
+    """
     if parameter.metavar:
         return str(parameter.metavar).replace("|", " or ")
     kind = parameter.type_descriptor.annotation
     kind = next((part for part in get_args(kind) if part is not type(None)), kind)
-    return "{" + ",".join(c.value for c in kind) + "}" if issubclass(kind, Enum) else kind.__name__.upper()
+    return (
+        "{" + ",".join(c.value for c in kind) + "}"
+        if issubclass(kind, Enum)
+        else kind.__name__.upper()
+    )
 
 
 def _plain(value: Any) -> Any:

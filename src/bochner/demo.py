@@ -1,4 +1,6 @@
-"""The demo: digits that ship with scikit-learn as two views, and the halves of those that were not shown."""
+"""The demo: digits that ship with scikit-learn as two views, and the halves of those that were not
+shown.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from bochner.page.report import report
 
 FloatArray = NDArray[np.float64]
 
-# A short fit: on splits of their own (seeds 100 to 102) completion was best early, long before the bound was level.
+# A short fit: on splits of their own (seeds 100 to 102) completion was best early, long before the
+# bound was level.
 N_COMPONENTS = 8
 MAX_ITER = 60
 _SHOWN_VIEW, _HIDDEN_VIEW = "upper", "lower"
@@ -60,13 +63,15 @@ class _Split:
 
 
 def run(options: DemoOptions) -> dict[str, Any]:
-    """Fit four fifths of the digits, complete the lower halves of the rest, compare, and write files.
+    """Fit four fifths of the digits, complete the lower halves of the rest, compare, and write
+    files.
 
     Returns
     -------
     dict
-        completion_rmse, ridge_rmse, mean_rmse (lower halves of rows never seen, in grey levels 0 to 16); knn1, knn10,
-        pca_knn1, pca_knn10 (accuracy on the latents of the fitted rows, by 5 folds); elbo, seconds, files.
+        completion_rmse, ridge_rmse, mean_rmse (lower halves of rows never seen, in grey levels 0 to
+        16); knn1, knn10, pca_knn1, pca_knn10 (accuracy on the latents of the fitted rows, by 5
+        folds); elbo, seconds, files.
     """
     from sklearn.exceptions import ConvergenceWarning
 
@@ -87,7 +92,9 @@ def run(options: DemoOptions) -> dict[str, Any]:
         verbose=1,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the corners of every digit are blank: nothing to tell anybody
+        warnings.simplefilter(
+            "ignore", DataWarning
+        )  # the corners of every digit are blank: nothing to tell anybody
         warnings.simplefilter("ignore", ConvergenceWarning)  # short on purpose
         model.fit(data.train)
     completed = model.impute(shown)
@@ -115,10 +122,14 @@ def _split(options: DemoOptions) -> _Split:
     from bochner.datasets import load_digits_halves
 
     bunch = load_digits_halves()
-    order = np.random.Generator(np.random.PCG64(options.seed)).permutation(len(bunch.data))[: options.n_rows]
+    order = np.random.Generator(np.random.PCG64(options.seed)).permutation(len(bunch.data))[
+        : options.n_rows
+    ]
     cut = int(len(order) * _FITTED_SHARE)
     train, test = np.sort(order[:cut]), np.sort(order[cut:])
-    return _Split(bunch.data[train], bunch.data[test], bunch.target[train], bunch.views, bunch.image_shape)
+    return _Split(
+        bunch.data[train], bunch.data[test], bunch.target[train], bunch.views, bunch.image_shape
+    )
 
 
 def _baselines(data: _Split) -> dict[str, FloatArray]:
@@ -143,7 +154,9 @@ def _neighbours(embedding: NDArray[Any], data: _Split) -> dict[str, float]:
     }
 
 
-def _write(out: Path, model: Any, data: _Split, completed: FloatArray, observed: NDArray[np.bool_]) -> list[Path]:
+def _write(
+    out: Path, model: Any, data: _Split, completed: FloatArray, observed: NDArray[np.bool_]
+) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]
     model.save(files[0])
     write_embedding(files[1], model.embedding_, model.embedding_std_, None)
@@ -156,7 +169,9 @@ def _write(out: Path, model: Any, data: _Split, completed: FloatArray, observed:
             plots.learned_kernel(model, view, ax)
         drawn = {
             "latent.png": plots.latent_map(model, data.labels, (first, second)),
-            "completions.png": plots.completions(data.test, completed, observed, data.image_shape, 14),
+            "completions.png": plots.completions(
+                data.test, completed, observed, data.image_shape, 14
+            ),
             "bound.png": plots.bound_trace(model),
             "kernels.png": kernels[0],
             "relevance.png": plots.relevance(model),
@@ -177,4 +192,15 @@ def _page(out: Path, model: Any, data: _Split) -> list[Path]:
     labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)
     title = "Digits as two views: upper and lower half"
     found = calibration(model, data.test, hide=_HIDDEN_VIEW, n_draws=50, random_state=0)
-    return [report(model, data.train, labels, path=path, shapes=shapes, title=title, calibration=found, overwrite=True)]
+    return [
+        report(
+            model,
+            data.train,
+            labels,
+            path=path,
+            shapes=shapes,
+            title=title,
+            calibration=found,
+            overwrite=True,
+        )
+    ]

@@ -54,8 +54,13 @@ def message(expected: str, got: str, do: str) -> str:
 
 
 def warn_user(text: str, category: type[Warning]) -> None:
-    """Warn at the line of the program that called the package, however many calls of libraries lie between."""
+    """Warn at the line of the program that called the package, however many calls of libraries lie
+    between.
+    """
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+    while (
+        frame.f_back is not None
+        and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)

@@ -32,8 +32,9 @@ class Cholesky:
     def logdet(self) -> Tensor:
         """Return log det of the factored matrix, shape (...).
 
-        What ``torch.logdet`` is not to be used for: its LU factors, which ``torch.linalg.inv`` takes too, never end for
-        several matrices of some 150 rows with some builds of MKL once ``torch.set_num_threads`` has set several.
+        What ``torch.logdet`` is not to be used for: its LU factors, which ``torch.linalg.inv``
+        takes too, never end for several matrices of some 150 rows with some builds of MKL once
+        ``torch.set_num_threads`` has set several.
         """
         logdet: Tensor = 2.0 * torch.diagonal(self.factor, dim1=-2, dim2=-1).log().sum(-1)
         return logdet
@@ -49,14 +50,15 @@ class Cholesky:
 
 
 def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Cholesky:
-    """Factor a symmetric positive definite matrix in float64; escalate jitter when rounding made it indefinite.
+    """Factor a symmetric positive definite matrix in float64; escalate jitter when rounding made it
+    indefinite.
 
     Parameters
     ----------
     matrix : Tensor of shape (..., K, K)
     exact : callable, optional
-        Forms the matrix anew from products in float64: asked where those of single precision made it indefinite, which
-        happens when the noise variance is below their rounding.
+        Forms the matrix anew from products in float64: asked where those of single precision made
+        it indefinite, which happens when the noise variance is below their rounding.
 
     Returns
     -------
@@ -65,7 +67,8 @@ def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Chole
     Raises
     ------
     NumericalError
-        The matrix is not finite, or not positive definite with a jitter of 1e-6 of its mean diagonal.
+        The matrix is not finite, or not positive definite with a jitter of 1e-6 of its mean
+        diagonal.
 
     Warns
     -----
@@ -74,7 +77,9 @@ def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Chole
     """
     matrix = matrix.double()
     factor, info = torch.linalg.cholesky_ex(matrix)
-    diagonal = torch.diagonal(factor.detach(), dim1=-2, dim2=-1).sum()  # an infinite matrix has a factor, of sorts
+    diagonal = torch.diagonal(
+        factor.detach(), dim1=-2, dim2=-1
+    ).sum()  # an infinite matrix has a factor, of sorts
     if not bool(info.any()) and math.isfinite(float(diagonal)):
         return Cholesky(factor, 0.0)
     return _with_jitter(matrix) if exact is None else cholesky(exact())
@@ -90,7 +95,9 @@ def plus_diagonal(matrix: Tensor, value: Tensor | float) -> Tensor:
 def _with_jitter(matrix: Tensor) -> Cholesky:
     """Escalate; the common case above pays for none of this."""
     if not bool(torch.isfinite(matrix).all()):
-        raise NumericalError("Cholesky: the matrix holds non-finite numbers. Check the scale of the data.")
+        raise NumericalError(
+            "Cholesky: the matrix holds non-finite numbers. Check the scale of the data."
+        )
     scale = float(torch.diagonal(matrix.detach(), dim1=-2, dim2=-1).mean().abs())
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     for relative in _JITTERS:
@@ -98,7 +105,8 @@ def _with_jitter(matrix: Tensor) -> Cholesky:
         factor, info = torch.linalg.cholesky_ex(matrix + jitter * eye)
         if not bool(info.any()):
             warn_user(
-                f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).", NumericalWarning
+                f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).",
+                NumericalWarning,
             )
             return Cholesky(factor, jitter)
     raise NumericalError(

@@ -18,7 +18,8 @@ FOLDS = 5
 def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Array:
     """R² of the true latents after the best affine map of Z onto them, per dimension.
 
-    Latents of these models are known up to an affine map only, so the map is fitted before the comparison.
+    Latents of these models are known up to an affine map only, so the map is fitted before the
+    comparison.
 
     Parameters
     ----------
@@ -88,11 +89,21 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     Z = matrix("Z", Z)
     y = np.asarray(labels)
     if y.shape != (len(Z),):
-        raise InputError(message(f"labels of shape ({len(Z)},), one per row of Z", str(y.shape), "pass one per row"))
+        raise InputError(
+            message(
+                f"labels of shape ({len(Z)},), one per row of Z", str(y.shape), "pass one per row"
+            )
+        )
     rows = len(Z) - -(-len(Z) // FOLDS)
     if len(Z) < FOLDS or not 1 <= k <= rows:
         got = f"k={k} for {len(Z)} rows"
-        raise InputError(message(f"1 <= k <= {max(rows, 0)}, the rows of four folds", got, "lower k or pass more rows"))
+        raise InputError(
+            message(
+                f"1 <= k <= {max(rows, 0)}, the rows of four folds",
+                got,
+                "lower k or pass more rows",
+            )
+        )
     folds = KFold(FOLDS, shuffle=True, random_state=0)
     return float(cross_val_score(KNeighborsClassifier(k), Z, y, cv=folds).mean())
 
@@ -148,16 +159,21 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
         chosen = np.asarray(mask)
         if chosen.dtype != np.bool_ or chosen.shape != a.shape:
             got = f"{chosen.dtype} of shape {chosen.shape}"
-            raise InputError(message(f"a boolean mask of shape {a.shape}", got, "mark the entries to compare"))
+            raise InputError(
+                message(f"a boolean mask of shape {a.shape}", got, "mark the entries to compare")
+            )
         a, b = a[chosen], b[chosen]
     if a.size == 0:
-        raise InputError(message("entries to compare", "none", "pass a mask that is True somewhere"))
+        raise InputError(
+            message("entries to compare", "none", "pass a mask that is True somewhere")
+        )
     finite({"true": a, "predicted": b})
     return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
 def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
-    """Share of true values inside the central interval of N(mean, std²) that should hold `level` of them.
+    """Share of true values inside the central interval of N(mean, std²) that should hold `level` of
+    them.
 
     Parameters
     ----------
@@ -173,16 +189,20 @@ def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.
     Raises
     ------
     InputError
-        Shapes differ, a value is not finite, a deviation is negative, or the level is outside (0, 1).
+        Shapes differ, a value is not finite, a deviation is negative, or the level is outside (0,
+        1).
     """
     if not 0 < level < 1:
-        raise InputError(message("a level between 0 and 1", str(level), "write 0.9 for nine in ten"))
+        raise InputError(
+            message("a level between 0 and 1", str(level), "write 0.9 for nine in ten")
+        )
     t, m, s = _predictive(true, mean, std)
     return float(np.mean(np.abs(t - m) <= norm.ppf(0.5 + level / 2) * s))
 
 
 def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
-    """Probability integral transform: the distribution function of N(mean, std²) at the true values.
+    """Probability integral transform: the distribution function of N(mean, std²) at the true
+    values.
 
     Uniform on [0, 1] where the predictive distribution is right; deviations say how it is not.
 
@@ -202,14 +222,18 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     """
     t, m, s = _predictive(true, mean, std)
     if not s.all():
-        raise InputError(message("positive deviations", "a deviation of 0", "leave out entries that are known"))
+        raise InputError(
+            message("positive deviations", "a deviation of 0", "leave out entries that are known")
+        )
     return np.asarray(norm.cdf((t - m) / s))
 
 
 def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None = None) -> Array:
-    """Probability integral transform by draws: the rank of the true value among them, ties broken at random.
+    """Probability integral transform by draws: the rank of the true value among them, ties broken
+    at random.
 
-    Uniform on [0, 1] where truth and draws come from one distribution, whatever it is: counts and categories too.
+    Uniform on [0, 1] where truth and draws come from one distribution, whatever it is: counts and
+    categories too.
 
     Parameters
     ----------
@@ -226,14 +250,17 @@ def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None =
     t, d = np.asarray(true, dtype=np.float64), np.asarray(draws, dtype=np.float64)
     if d.ndim != t.ndim + 1 or d.shape[1:] != t.shape or not len(d):
         do = "put the draws along the first axis"
-        raise InputError(message(f"draws of shape (S, {', '.join(map(str, t.shape))})", f"{d.shape}", do))
+        raise InputError(
+            message(f"draws of shape (S, {', '.join(map(str, t.shape))})", f"{d.shape}", do)
+        )
     finite({"true": t, "draws": d})
     uniform = np.random.default_rng(random_state).random(t.shape)
     return np.asarray(((d < t).sum(axis=0) + uniform * ((d == t).sum(axis=0) + 1)) / (len(d) + 1))
 
 
 def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
-    """Agreement of two embeddings of the same rows up to shift, rotation, reflection and scale: 1 is a perfect copy.
+    """Agreement of two embeddings of the same rows up to shift, rotation, reflection and scale: 1
+    is a perfect copy.
 
     Parameters
     ----------
@@ -243,14 +270,17 @@ def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
     Returns
     -------
     float
-        1 - residual / total sum of squares after the best such map of one onto the other; in [0, 1], symmetric.
+        1 - residual / total sum of squares after the best such map of one onto the other; in [0,
+        1], symmetric.
     """
     A, B = matrix("Z", Z), matrix("other", other)
     same_rows({"Z": A, "other": B})
     A, B = A - A.mean(axis=0), B - B.mean(axis=0)
     total = float(np.sum(A**2) * np.sum(B**2))
     if total == 0:
-        raise InputError(message("embeddings that vary", "one with all rows at one point", "fit it again"))
+        raise InputError(
+            message("embeddings that vary", "one with all rows at one point", "fit it again")
+        )
     return float(np.linalg.svd(A.T @ B, compute_uv=False).sum() ** 2 / total)
 
 
@@ -275,7 +305,9 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
     same_shape({"A": a, "B": b})
     size = np.linalg.norm(b)
     if size == 0:
-        raise InputError(message("a reference B that is not zero", "zeros only", "exchange A and B"))
+        raise InputError(
+            message("a reference B that is not zero", "zeros only", "exchange A and B")
+        )
     return float(np.linalg.norm(a - b) / size)
 
 
@@ -285,5 +317,7 @@ def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array
     finite({"true": t, "mean": m, "std": s})
     if t.size == 0 or (s < 0).any():
         got = "none" if t.size == 0 else f"{s.min()}"
-        raise InputError(message("values with deviations of at least 0", got, "pass standard deviations"))
+        raise InputError(
+            message("values with deviations of at least 0", got, "pass standard deviations")
+        )
     return t, m, s

@@ -13,7 +13,8 @@ N_NODES = 20
 
 @functools.lru_cache(maxsize=8)
 def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
-    """Return nodes and weights with sum_i w_i f(z_i) = E f(z), z ~ N(0, 1), exact for degrees below 2 n.
+    """Return nodes and weights with sum_i w_i f(z_i) = E f(z), z ~ N(0, 1), exact for degrees below
+    2 n.
 
     Parameters
     ----------
@@ -26,14 +27,17 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
 
     Notes
     -----
-    Golub and Welsch (1969): eigenvalues of the Jacobi matrix of the Hermite polynomials of the normal density.
+    Golub and Welsch (1969): eigenvalues of the Jacobi matrix of the Hermite polynomials of the
+    normal density.
     """
     beside = torch.arange(1, n_nodes, dtype=torch.float64).sqrt()
     nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))
     return nodes, vectors[0].square()
 
 
-def normal_mean(f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int = N_NODES) -> Tensor:
+def normal_mean(
+    f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int = N_NODES
+) -> Tensor:
     """Return E f(psi), psi ~ N(mean, variance), elementwise.
 
     Parameters
@@ -49,7 +53,9 @@ def normal_mean(f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n
     return total
 
 
-def log_normal_mean(log_f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int = 9) -> Tensor:
+def log_normal_mean(
+    log_f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int = 9
+) -> Tensor:
     """Return log E exp(log_f(psi)), psi ~ N(mean, variance), elementwise; nothing overflows."""
     deviation, parts = variance.sqrt(), []
     for node, weight in zip(*(part for part in normal_nodes(n_nodes)), strict=True):

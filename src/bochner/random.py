@@ -1,7 +1,8 @@
 """Noise keyed by what it is for, never by rank, chunk or batch.
 
-A key is (seed, purpose, counters such as the step or a block of global rows). The same key gives the
-same numbers in every process and however the rows are cut into chunks; no global generator is touched.
+A key is (seed, purpose, counters such as the step or a block of global rows). The same key gives
+the same numbers in every process and however the rows are cut into chunks; no global generator is
+touched.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ ROWS_PER_BLOCK = 1024
 _SOBOL_BITS = 30
 
 
-def generator(seed: int, purpose: str, *counters: int, device: torch.device | str = "cpu") -> torch.Generator:
+def generator(
+    seed: int, purpose: str, *counters: int, device: torch.device | str = "cpu"
+) -> torch.Generator:
     """Return a generator that depends on the key alone.
 
     Parameters
@@ -71,7 +74,11 @@ def row_noise(
     first, last = start // ROWS_PER_BLOCK, -(-(start + n_rows) // ROWS_PER_BLOCK)
     blocks = [
         torch.randn(
-            ROWS_PER_BLOCK, dim, generator=generator(seed, purpose, step, b, device=device), dtype=dtype, device=device
+            ROWS_PER_BLOCK,
+            dim,
+            generator=generator(seed, purpose, step, b, device=device),
+            dtype=dtype,
+            device=device,
         )
         for b in range(first, max(last, first + 1))
     ]
@@ -79,7 +86,9 @@ def row_noise(
     return torch.cat(blocks)[offset : offset + n_rows]
 
 
-def normal(n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid", groups: int = 1) -> Tensor:
+def normal(
+    n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid", groups: int = 1
+) -> Tensor:
     """Draw n points whose rows are each standard normal in ``dim`` dimensions.
 
     Parameters
@@ -88,8 +97,9 @@ def normal(n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid"
         Shape of the result.
     source : torch.Generator
     sampling : {"iid", "orthogonal", "sobol"}
-        How the rows depend on each other: independent; orthogonal directions within blocks (Yu et al. 2016);
-        a randomly shifted Sobol net (n a power of two is best). Each row is standard normal in all three.
+        How the rows depend on each other: independent; orthogonal directions within blocks (Yu et
+        al. 2016); a randomly shifted Sobol net (n a power of two is best). Each row is standard
+        normal in all three.
     groups : int
         Orthogonality holds within each of this many equal groups of columns.
 
@@ -108,17 +118,23 @@ def normal(n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid"
 
 def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
     n_blocks = -(-n // dim)
-    square = torch.randn(n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device)
+    square = torch.randn(
+        n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device
+    )
     q, r = torch.linalg.qr(square)
     # The sign convention of QR would bias the rotation; with diag(R) > 0 it is Haar distributed.
     q = q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
-    length = torch.randn(n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device).norm(dim=-1)
+    length = torch.randn(
+        n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device
+    ).norm(dim=-1)
     points: Tensor = (q * length.unsqueeze(-1)).reshape(-1, dim)[:n]
     return points
 
 
 def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
-    """A Sobol net under a random digital shift: every point is uniform, the net stays a net, and it costs one xor."""
+    """A Sobol net under a random digital shift: every point is uniform, the net stays a net, and it
+    costs one xor.
+    """
     shift = torch.randint(2**_SOBOL_BITS, (dim,), generator=source, device=source.device)
     points = torch.bitwise_xor(_sobol_net(n, dim).to(source.device), shift)
     # half a step to the right: the quantile of 0 would be infinite
@@ -129,7 +145,9 @@ def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
 
 @functools.lru_cache(maxsize=32)
 def _sobol_net(n: int, dim: int) -> Tensor:
-    """The first n points as integers, under one fixed linear scramble (a law of the net, not of a run)."""
+    """The first n points as integers, under one fixed linear scramble (a law of the net, not of a
+    run).
+    """
     engine = torch.quasirandom.SobolEngine(dim, scramble=True, seed=0)  # type: ignore[no-untyped-call]
     net: Tensor = (engine.draw(n, dtype=torch.float64) * 2**_SOBOL_BITS).long()
     return net

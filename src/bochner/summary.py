@@ -38,7 +38,11 @@ def describe_model(model: Any) -> dict[str, Any]:
             "advice": report.advice(),
         },
         "starts": model.starts_,
-        "parameters": {name: _plain(value) for name, value in model.get_params(deep=False).items() if name != "views"},
+        "parameters": {
+            name: _plain(value)
+            for name, value in model.get_params(deep=False).items()
+            if name != "views"
+        },
     }
 
 
@@ -51,4 +55,8 @@ def _noise(model: Any, view: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, bool | int | float | str | dict) else repr(value)
+    return (
+        value
+        if value is None or isinstance(value, bool | int | float | str | dict)
+        else repr(value)
+    )

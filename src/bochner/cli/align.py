@@ -27,7 +27,8 @@ def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> T
     model : LatentVariableEstimator
         Fitted.
     path : Path
-        As for fitting. Views may be absent: files of a folder, arrays of an npz, or all named columns of a view.
+        As for fitting. Views may be absent: files of a folder, arrays of an npz, or all named
+        columns of a view.
     index : str or None
         Column of csv and parquet files that names the rows.
     layer : str or dict of modality to str, optional
@@ -64,7 +65,9 @@ def _only_array(path: Path, table: Table) -> dict[str, slice] | None:
     return {name: slice(0, table.X.shape[1]) for name in names[:1]}
 
 
-def _by_view(table: Table, views: dict[str, slice], columns: Columns, known: list[str] | None) -> NDArray[np.float64]:
+def _by_view(
+    table: Table, views: dict[str, slice], columns: Columns, known: list[str] | None
+) -> NDArray[np.float64]:
     unknown = [repr(view) for view in views if view not in columns]
     if unknown:
         do = "remove it, or name it as at the fit"
@@ -74,7 +77,9 @@ def _by_view(table: Table, views: dict[str, slice], columns: Columns, known: lis
         own, part = columns[view], table.X[:, place]
         if part.shape[1] != own.size:
             got = f"{part.shape[1]}"
-            raise InputError(message(f"{own.size} columns in view {view!r}", got, "pass the columns of the fit"))
+            raise InputError(
+                message(f"{own.size} columns in view {view!r}", got, "pass the columns of the fit")
+            )
         if known is not None and table.column_names is not None:
             _check_order(table.column_names[place], [known[j] for j in own], view)
         X[:, own] = part
@@ -82,37 +87,57 @@ def _by_view(table: Table, views: dict[str, slice], columns: Columns, known: lis
 
 
 def _check_order(given: Sequence[str], fitted: Sequence[str], view: str) -> None:
-    # The reader puts the view before names that occur in two views: only one of both sides may have met the other view.
+    # The reader puts the view before names that occur in two views: only one of both sides may have
+    # met the other view.
     prefix = f"{view}:"
     for position, (new, old) in enumerate(zip(given, fitted, strict=True)):
         if new.removeprefix(prefix) != old.removeprefix(prefix):
             got = f"{new!r} where {old!r} was (column {position} of view {view!r})"
-            raise InputError(message("the columns in the order of the fit", got, "reorder or rename the columns"))
+            raise InputError(
+                message("the columns in the order of the fit", got, "reorder or rename the columns")
+            )
 
 
-def _by_name(X: NDArray[np.float64], given: list[str], known: list[str], columns: Columns) -> NDArray[np.float64]:
+def _by_name(
+    X: NDArray[np.float64], given: list[str], known: list[str], columns: Columns
+) -> NDArray[np.float64]:
     unknown = [repr(name) for name in given if name not in set(known)]
     if unknown:
         got = f"unknown {listing(unknown)}"
-        raise InputError(message("the columns of the fit", got, "drop or rename them, or give --index"))
+        raise InputError(
+            message("the columns of the fit", got, "drop or rename them, or give --index")
+        )
     present = set(given)
     for view, own in columns.items():
         lacking = [repr(known[j]) for j in own if known[j] not in present]
         if lacking and len(lacking) < own.size:
             do = "add them (empty cells where missing), or leave out the whole view"
-            raise InputError(message(f"all columns of view {view!r}", f"none named {listing(lacking)}", do))
-    for position, (new, old) in enumerate(zip(given, (name for name in known if name in present), strict=True)):
+            raise InputError(
+                message(f"all columns of view {view!r}", f"none named {listing(lacking)}", do)
+            )
+    for position, (new, old) in enumerate(
+        zip(given, (name for name in known if name in present), strict=True)
+    ):
         if new != old:
             got = f"{new!r} where {old!r} was (column {position})"
-            raise InputError(message("the columns in the order of the fit", got, "reorder the columns"))
+            raise InputError(
+                message("the columns in the order of the fit", got, "reorder the columns")
+            )
     full = np.full((X.shape[0], len(known)), np.nan)
     full[:, [known.index(name) for name in given]] = X
     return full
 
 
-def _by_number(X: NDArray[np.float64], model: Any, views: dict[str, slice] | None) -> NDArray[np.float64]:
+def _by_number(
+    X: NDArray[np.float64], model: Any, views: dict[str, slice] | None
+) -> NDArray[np.float64]:
     if X.shape[1] != model.n_features_in_:
         found = "" if not views else f" in {listing([repr(view) for view in views])}"
-        do = f"pass the columns of the fit, or its views {list(model._columns)} as files or arrays of these names"
-        raise InputError(message(f"{model.n_features_in_} columns, as at the fit", f"{X.shape[1]}{found}", do))
+        do = (
+            f"pass the columns of the fit, or its views {list(model._columns)} as files or arrays "
+            "of these names"
+        )
+        raise InputError(
+            message(f"{model.n_features_in_} columns, as at the fit", f"{X.shape[1]}{found}", do)
+        )
     return X

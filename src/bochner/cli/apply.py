@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bochner.cli.align import read_rows
-from bochner.cli.data import check_output, column_names, load_model, parse_by_view, write_embedding, write_matrices
+from bochner.cli.data import (
+    check_output,
+    column_names,
+    load_model,
+    parse_by_view,
+    write_embedding,
+    write_matrices,
+)
 from bochner.errors import InputError, message
 from bochner.estimators.calibrate import calibration
 from bochner.inference.calibration import CalibrationReport
@@ -45,7 +52,9 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     if std_out is not None:
         check_output(std_out, rows.force)
         if std_out.resolve() == rows.out.resolve():
-            raise InputError(message("two files", f"{rows.out} for both --out and --std", "rename one"))
+            raise InputError(
+                message("two files", f"{rows.out} for both --out and --std", "rename one")
+            )
     model = load_model(rows.model)
     table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
     with names_are_checked():
@@ -88,7 +97,11 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
         check_output(out, options.force, (".png",))
     model = load_model(options.model)
     table = read_rows(model, options.data, options.index, parse_by_view(options.layer, "--layer"))
-    how: dict[str, Any] = {"hide": options.hide, "fraction": options.fraction, "n_draws": options.n_draws}
+    how: dict[str, Any] = {
+        "hide": options.hide,
+        "fraction": options.fraction,
+        "n_draws": options.n_draws,
+    }
     with names_are_checked():
         report = calibration(model, table.X, **how, random_state=options.seed)
     if out is not None:
@@ -100,7 +113,11 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
 
 @contextmanager
 def names_are_checked() -> Iterator[None]:
-    """Keep scikit-learn from warning about an array without names: they were compared when it was read."""
+    """Keep scikit-learn from warning about an array without names: they were compared when it was
+    read.
+    """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names", category=UserWarning)
+        warnings.filterwarnings(
+            "ignore", message="X does not have valid feature names", category=UserWarning
+        )
         yield

@@ -16,7 +16,9 @@ from bochner.errors import InputError, message
 
 
 def folder() -> Path:
-    """Find benchmarks/ of the checkout that this package was imported from, or that is the working directory."""
+    """Find benchmarks/ of the checkout that this package was imported from, or that is the working
+    directory.
+    """
     for root in (Path(__file__).parents[3], Path.cwd()):
         if (root / "benchmarks" / "harness.py").is_file():
             return root / "benchmarks"
@@ -40,9 +42,13 @@ def run(name: str, quick: bool) -> dict[str, Any]:
         The script failed.
     """
     scripts = folder()
-    names = sorted(p.stem for p in scripts.glob("*.py") if "def main" in p.read_text(encoding="utf-8"))
+    names = sorted(
+        p.stem for p in scripts.glob("*.py") if "def main" in p.read_text(encoding="utf-8")
+    )
     if name not in names:
-        raise InputError(message("the name of a benchmark", repr(name), f"choose from {', '.join(names)}"))
+        raise InputError(
+            message("the name of a benchmark", repr(name), f"choose from {', '.join(names)}")
+        )
     command = [sys.executable, str(scripts / f"{name}.py"), *(["--quick"] if quick else [])]
     started = time.perf_counter()
     done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=scripts)
@@ -53,7 +59,10 @@ def run(name: str, quick: bool) -> dict[str, Any]:
     if done.wait():
         raise RuntimeError(f"{' '.join(command)} ended with exit code {done.returncode}")
     seconds = round(time.perf_counter() - started, 3)
-    output, command_line = "".join(lines), f"python benchmarks/{name}.py{' --quick' if quick else ''}"
+    output, command_line = (
+        "".join(lines),
+        f"python benchmarks/{name}.py{' --quick' if quick else ''}",
+    )
     return {
         "name": name,
         "command": command_line,
@@ -74,5 +83,10 @@ def published(readme: Path, name: str) -> str | None:
 
 def show_both(values: Mapping[str, Any]) -> None:
     """Print what came out and what was published."""
-    typer.echo(f"Measured now ({values['command']}, {values['seconds']} s):\n\n{values['output'].rstrip()}\n")
-    typer.echo(f"Published (benchmarks/README.md):\n\n{values['published'] or 'nothing under this name'}")
+    typer.echo(
+        f"Measured now ({values['command']}, {values['seconds']} "
+        f"s):\n\n{values['output'].rstrip()}\n"
+    )
+    typer.echo(
+        f"Published (benchmarks/README.md):\n\n{values['published'] or 'nothing under this name'}"
+    )

@@ -27,7 +27,8 @@ OUTPUTS = (".csv", ".npy", ".npz")
 
 
 def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, Any] | None:
-    """Turn ``name=0:500`` and ``name=cd3,cd4`` into the ``views`` of an estimator; None without any.
+    """Turn ``name=0:500`` and ``name=cd3,cd4`` into the ``views`` of an estimator; None without
+    any.
 
     Parameters
     ----------
@@ -47,7 +48,11 @@ def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, 
             do = "write --view rna=0:500 or --view protein=cd3,cd4"
             raise InputError(message("--view NAME=COLUMNS", repr(spec), do))
         if name in views:
-            raise InputError(message("every view once", f"--view {name}=... twice", "list all its columns in one"))
+            raise InputError(
+                message(
+                    "every view once", f"--view {name}=... twice", "list all its columns in one"
+                )
+            )
         views[name] = _selection(columns, names or ())
     return views or None
 
@@ -60,8 +65,11 @@ def _selection(columns: str, names: Sequence[str]) -> Any:
     return [int(item) for item in items] if numbers else items
 
 
-def parse_settings(specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str]) -> dict[str, Any]:
-    """Turn ``name=value`` into parameters of an estimator; a value is JSON where it can be read as such.
+def parse_settings(
+    specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str]
+) -> dict[str, Any]:
+    """Turn ``name=value`` into parameters of an estimator; a value is JSON where it can be read as
+    such.
 
     Parameters
     ----------
@@ -77,7 +85,9 @@ def parse_settings(specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapp
         if not (name and found):
             raise InputError(message("--set NAME=VALUE", repr(spec), "write --set n_components=3"))
         if name in elsewhere:
-            raise InputError(message("parameters without an option of their own", spec, f"use {elsewhere[name]}"))
+            raise InputError(
+                message("parameters without an option of their own", spec, f"use {elsewhere[name]}")
+            )
         if name not in allowed:
             known = [other for other in allowed if other not in elsewhere]
             close = difflib.get_close_matches(name, known, n=1)
@@ -91,7 +101,9 @@ def parse_settings(specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapp
 
 
 def parse_by_view(specs: Sequence[str], option: str) -> str | dict[str, str] | None:
-    """Turn ``gaussian`` or several ``view=gaussian`` into a parameter for all views or for each; None without any."""
+    """Turn ``gaussian`` or several ``view=gaussian`` into a parameter for all views or for each;
+    None without any.
+    """
     if not specs:
         return None
     if len(specs) == 1 and "=" not in specs[0]:
@@ -99,7 +111,11 @@ def parse_by_view(specs: Sequence[str], option: str) -> str | dict[str, str] | N
     pairs = [spec.partition("=") for spec in specs]
     if not all(name and value for name, _, value in pairs):
         got = " ".join(f"{option} {spec}" for spec in specs)
-        raise InputError(message("one name for all views, or VIEW=NAME for each", got, f"write {option} rna=NAME"))
+        raise InputError(
+            message(
+                "one name for all views, or VIEW=NAME for each", got, f"write {option} rna=NAME"
+            )
+        )
     return {name: value for name, _, value in pairs}
 
 
@@ -117,28 +133,47 @@ def column_names(model: LatentVariableEstimator) -> list[str] | None:
 
 
 def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPUTS) -> None:
-    """Refuse a place that cannot be written to, before any work is done, and a file that would be replaced."""
+    """Refuse a place that cannot be written to, before any work is done, and a file that would be
+    replaced.
+    """
     if path.suffix.lower() not in endings:
-        got = f"{path} with extension {path.suffix!r}" if path.suffix else f"{path} without extension"
+        got = (
+            f"{path} with extension {path.suffix!r}" if path.suffix else f"{path} without extension"
+        )
         raise InputError(message(f"an output file {', '.join(endings)}", got, "rename it"))
     if not path.parent.is_dir():
-        raise InputError(message("an existing folder to write to", str(path.parent), "create it first"))
+        raise InputError(
+            message("an existing folder to write to", str(path.parent), "create it first")
+        )
     check_writable(path.parent)
     if path.exists() and not force:
-        raise InputError(message("a new output file", f"{path}, which exists", "add --force to replace it, or rename"))
+        raise InputError(
+            message(
+                "a new output file", f"{path}, which exists", "add --force to replace it, or rename"
+            )
+        )
 
 
 def check_writable(folder: Path) -> None:
     """Refuse a folder that this user cannot write to."""
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(message("a folder to write to", f"{folder} without permission", "choose another place"))
+        raise InputError(
+            message("a folder to write to", f"{folder} without permission", "choose another place")
+        )
 
 
 def write_matrices(
-    path: Path, arrays: Mapping[str, FloatArray], columns: Sequence[str] | None, rows_of: Table | None
+    path: Path,
+    arrays: Mapping[str, FloatArray],
+    columns: Sequence[str] | None,
+    rows_of: Table | None,
 ) -> None:
-    """Write arrays of a table's rows by extension: npz by name, csv and npy side by side; complete or not at all."""
-    row_names, index_name = (None, "") if rows_of is None else (rows_of.row_names, rows_of.index_name)
+    """Write arrays of a table's rows by extension: npz by name, csv and npy side by side; complete
+    or not at all.
+    """
+    row_names, index_name = (
+        (None, "") if rows_of is None else (rows_of.row_names, rows_of.index_name)
+    )
     kind = path.suffix.lower()
     if kind == ".csv":
         write_csv(path, np.hstack(list(arrays.values())), row_names, columns, index_name)
@@ -150,7 +185,10 @@ def write_matrices(
                 np.save(file, np.hstack(list(arrays.values())))
             else:
                 named: dict[str, Any] = {**arrays}
-                np.savez(file, **(named if row_names is None else {**named, "row_names": np.array(row_names)}))
+                np.savez(
+                    file,
+                    **(named if row_names is None else {**named, "row_names": np.array(row_names)}),
+                )
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -159,7 +197,9 @@ def write_matrices(
 def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Table | None) -> None:
     """Write latents: columns z0, z1, ... and their deviations z0_std, z1_std, ..."""
     names = [f"z{d}" for d in range(mean.shape[1])]
-    write_matrices(path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], rows_of)
+    write_matrices(
+        path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], rows_of
+    )
 
 
 def frame(table: Table) -> Any:

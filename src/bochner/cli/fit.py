@@ -59,7 +59,8 @@ class FitOptions:
 
 
 def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
-    """Fit and write ``model.bochner``, ``embedding.csv`` and, where matplotlib is there, two pictures.
+    """Fit and write ``model.bochner``, ``embedding.csv`` and, where matplotlib is there, two
+    pictures.
 
     Returns
     -------
@@ -86,13 +87,17 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         seed = _seed(options)
         estimator.set_params(random_state=seed, checkpoint=str(options.out / CHECKPOINT), verbose=1)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Interrupted", category=UserWarning)  # said by the command
+            warnings.filterwarnings(
+                "ignore", message="Interrupted", category=UserWarning
+            )  # said by the command
             estimator.fit(frame(table))
     except BaseException:  # Ctrl-C before there is anything to keep
         _clean(options.out, created)
         raise
     if table.column_names is not None:
-        estimator.feature_names_in_ = np.array(table.column_names, dtype=object)  # without pandas they are not there
+        estimator.feature_names_in_ = np.array(
+            table.column_names, dtype=object
+        )  # without pandas they are not there
     files = _write(options.out, estimator, table)
     if options.report:
         files.append(_page(options, estimator, table))
@@ -119,7 +124,9 @@ def estimator_of(options: FitOptions, table: Table) -> Any:
     settings = parse_settings(options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE)
     views = parse_views(options.views, table.column_names) or table.views
     likelihood = parse_by_view(options.likelihood, "--likelihood")
-    return cls(**settings, views=views, **({} if likelihood is None else {"likelihood": likelihood}))
+    return cls(
+        **settings, views=views, **({} if likelihood is None else {"likelihood": likelihood})
+    )
 
 
 def _prepare(out: Path) -> bool:
@@ -147,18 +154,25 @@ def _check_earlier_run(options: FitOptions) -> None:
     if (options.out / CHECKPOINT).exists():
         if not options.resume:
             raise InputError(
-                f"An interrupted run is in {options.out}: add --resume to continue it, or --force to start anew."
+                f"An interrupted run is in {options.out}: add --resume to continue it, or --force "
+                "to start anew."
             )
         return
     if (options.out / MODEL_FILE).exists():
         got = f"{options.out / MODEL_FILE} of a run that is finished"
-        raise InputError(message("no results in --out", got, "add --force to replace them, or choose another folder"))
+        raise InputError(
+            message(
+                "no results in --out", got, "add --force to replace them, or choose another folder"
+            )
+        )
     if options.resume:
         say(f"No interrupted run in {options.out}: starting from the beginning.")
 
 
 def _seed(options: FitOptions) -> int:
-    """Take the seed of the option, or of the run to continue, or a fresh one; a run to come can find it again."""
+    """Take the seed of the option, or of the run to continue, or a fresh one; a run to come can
+    find it again.
+    """
     path = options.out / SEED_FILE
     if options.seed is not None:
         seed = options.seed
@@ -166,7 +180,9 @@ def _seed(options: FitOptions) -> int:
         try:
             seed = int(json.loads(path.read_text())["seed"])
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(message("the seed of the interrupted run", f"a damaged {path}", "give --seed")) from error
+            raise InputError(
+                message("the seed of the interrupted run", f"a damaged {path}", "give --seed")
+            ) from error
     else:
         seed = secrets.randbelow(2**31)
     path.write_text(json.dumps({"seed": seed}) + "\n")
@@ -188,7 +204,15 @@ def _write(out: Path, estimator: Any, table: Table) -> list[Path]:
 def _page(options: FitOptions, estimator: Any, table: Table) -> Path:
     X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
     path, title = options.out / PAGE, options.out.resolve().name
-    return report(estimator, X, table.labels, path=path, row_names=table.row_names, title=title, overwrite=True)
+    return report(
+        estimator,
+        X,
+        table.labels,
+        path=path,
+        row_names=table.row_names,
+        title=title,
+        overwrite=True,
+    )
 
 
 def _pictures(out: Path, estimator: Any, table: Table) -> list[Path]:

@@ -18,7 +18,9 @@ from bochner.summary import describe_model
 
 
 def describe(options: FitOptions) -> dict[str, Any]:
-    """Describe a model file, the folder of a fit, or data and what a fit with these options would take."""
+    """Describe a model file, the folder of a fit, or data and what a fit with these options would
+    take.
+    """
     path = options.data
     is_model = (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
     if is_model or (path.is_file() and extension_of(path) not in EXTENSIONS):
@@ -56,7 +58,9 @@ def describe_data(table: Table) -> dict[str, Any]:
         "missing_share": float(missing.mean()),
         "infinite_entries": int(infinite.sum()),
         "constant_columns": [describe_column(int(j), names) for j in np.flatnonzero(low == high)],
-        "empty_columns": [describe_column(int(j), names) for j in np.flatnonzero(missing.all(axis=0))],
+        "empty_columns": [
+            describe_column(int(j), names) for j in np.flatnonzero(missing.all(axis=0))
+        ],
         "empty_rows": int(missing.all(axis=1).sum()),
         "views": {view: _describe_view(missing[:, own]) for view, own in views.items()},
         "matrix_bytes": int(X.nbytes),

@@ -1,4 +1,6 @@
-"""The command line. Nothing heavy is imported before a command runs: ``bochner --help`` answers at once."""
+"""The command line. Nothing heavy is imported before a command runs: ``bochner --help`` answers at
+once.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,10 @@ from bochner.cli.session import INTERRUPTED, say, session
 
 app = typer.Typer(
     name="bochner",
-    help="Random-feature latent variable models: one representation of several views, with completion and uncertainty.",
-    epilog="Exit codes: 0 done, 2 bad input (the message says what to change), 1 a fault of bochner, 130 interrupted.",
+    help="Random-feature latent variable models: one representation of several views, with "
+    "completion and uncertainty.",
+    epilog="Exit codes: 0 done, 2 bad input (the message says what to change), 1 a fault of "
+    "bochner, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -46,7 +50,10 @@ def _version(value: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     del version
@@ -54,13 +61,17 @@ def _main(
 
 @app.command(epilog="Example: bochner demo --out demo")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for pictures, embedding and model.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for pictures, embedding and model.")] = Path(
+        "demo"
+    ),
     n_components: Annotated[int | None, typer.Option(min=2, help="Latent dimensions.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and the fit.")] = 0,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Fit digits that ship with scikit-learn as two views, and complete halves that were not shown."""
+    """Fit digits that ship with scikit-learn as two views, and complete halves that were not
+    shown.
+    """
     with session(as_json, log) as reply:
         from bochner import demo as logic
         from bochner.cli.show import show_demo
@@ -72,27 +83,40 @@ def demo(
 
 
 @app.command(
-    epilog="Example: bochner fit data.h5mu --layer rna=counts --likelihood rna=negative_binomial --seed 1 --out run"
+    epilog="Example: bochner fit data.h5mu --layer rna=counts --likelihood rna=negative_binomial "
+    "--seed 1 --out run"
 )
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for model, embedding and pictures.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for model, embedding and pictures.")
+    ],
     model: ModelName = Model.NG_MVLVM,
     view: ViewColumns = None,
     likelihood: LikelihoodNames = None,
     index: Index = None,
     settings: Settings = None,
     seed: Seed = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run of the same command.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run of the same command.")
+    ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the results of an earlier run, or start anew where one was left.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Replace the results of an earlier run, or start anew where one was left.",
+        ),
     ] = False,
     layer: Layer = None,
-    page: Annotated[bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")] = False,
+    page: Annotated[
+        bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")
+    ] = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a model to data. Empty cells and NaN are missing; several files or arrays are several views."""
+    """Fit a model to data. Empty cells and NaN are missing; several files or arrays are several
+    views.
+    """
     with session(as_json, log) as reply:
         from bochner.cli import fit as logic
         from bochner.cli.show import show
@@ -133,7 +157,10 @@ def _say_how_to_resume(checkpoint: bool) -> None:
 
 @app.command(epilog="Example: bochner info data.h5mu --likelihood rna=negative_binomial")
 def info(
-    path: Annotated[Path, typer.Argument(metavar="MODEL|DATA", help="A model, the folder that fit wrote, or data.")],
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL|DATA", help="A model, the folder that fit wrote, or data."),
+    ],
     model: ModelName = Model.NG_MVLVM,
     view: ViewColumns = None,
     likelihood: LikelihoodNames = None,
@@ -143,7 +170,9 @@ def info(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a model, or data and the time and memory that a fit with these options would take (an estimate)."""
+    """Describe a model, or data and the time and memory that a fit with these options would take
+    (an estimate).
+    """
     with session(as_json, log) as reply:
         from bochner.cli import info as logic
         from bochner.cli.fit import FitOptions
@@ -155,9 +184,15 @@ def info(
 
 
 app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(rows.transform)
-app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(rows.impute)
+app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(
+    rows.impute
+)
 app.command(epilog="Example: bochner sample run --n 1000 --seed 0 --out drawn.csv")(rows.sample)
-app.command(epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png")(rows.calibrate)
+app.command(
+    epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png"
+)(rows.calibrate)
 app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(rows.report)
-app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(sources.fetch)
+app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(
+    sources.fetch
+)
 app.command(epilog="Example: bochner bench step --quick")(sources.bench)

@@ -21,36 +21,56 @@ class Model(StrEnum):
 ModelName = Annotated[Model, typer.Option(help="What to fit.")]
 ViewColumns = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=COLUMNS", help="A view: rna=0:500 or protein=cd3,cd4. Repeat for each."),
+    typer.Option(
+        metavar="NAME=COLUMNS", help="A view: rna=0:500 or protein=cd3,cd4. Repeat for each."
+    ),
 ]
 LikelihoodNames = Annotated[
-    list[str] | None, typer.Option(metavar="[VIEW=]NAME", help="Of all views, or of one. Repeat for each.")
+    list[str] | None,
+    typer.Option(metavar="[VIEW=]NAME", help="Of all views, or of one. Repeat for each."),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as n_components=5.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as n_components=5."),
 ]
 Json = Annotated[
     bool,
-    typer.Option("--json", help="Print one JSON object on standard output (with the key 'error' if it went wrong)."),
+    typer.Option(
+        "--json",
+        help="Print one JSON object on standard output (with the key 'error' if it went wrong).",
+    ),
 ]
 Index = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of csv and parquet files that names the rows.")
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of csv and parquet files that names the rows."),
 ]
 Layer = Annotated[
     list[str] | None,
-    typer.Option(metavar="[VIEW=]NAME", help="Layer of .h5ad and .h5mu files to read in place of X. Repeat for each."),
+    typer.Option(
+        metavar="[VIEW=]NAME",
+        help="Layer of .h5ad and .h5mu files to read in place of X. Repeat for each.",
+    ),
 ]
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file, or the folder that fit wrote.")]
+ModelFile = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model file, or the folder that fit wrote.")
+]
 Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, or a folder with one file per view.",
+        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, or a folder with "
+        "one file per view.",
     ),
 ]
 Output = Annotated[Path, typer.Option("--out", metavar="FILE", help="A .csv, .npy or .npz file.")]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out."),
+]
 Log = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Append what happens, with the time, to a file: also the bound.")
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Append what happens, with the time, to a file: also the bound."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an output that exists.")]

@@ -51,15 +51,20 @@ def run(options: ReportOptions) -> dict[str, Any]:
     Raises
     ------
     InputError
-        The model, the data, the labels or the place of the page cannot be used; nothing is written then.
+        The model, the data, the labels or the place of the page cannot be used; nothing is written
+        then.
     """
     started = time.perf_counter()
     shapes = parse_shapes(options.shapes)
-    out = check_page(_default_place(options.model) if options.out is None else options.out, options.force)
+    out = check_page(
+        _default_place(options.model) if options.out is None else options.out, options.force
+    )
     check_bokeh()
     model = load_model(options.model)
     table = _rows(model, options)
-    names = _fitted_names(options.model, len(model.embedding_)) if table is None else table.row_names
+    names = (
+        _fitted_names(options.model, len(model.embedding_)) if table is None else table.row_names
+    )
     n_rows = len(model.embedding_) if table is None else len(table.X)
     labels: Any = None if table is None else table.labels
     if options.labels is not None:
@@ -83,7 +88,9 @@ def _rows(model: Any, options: ReportOptions) -> Table | None:
 def _calibration(model: Any, options: ReportOptions) -> CalibrationReport | None:
     if options.held_out is None:
         return None
-    table = read_rows(model, options.held_out, options.index, parse_by_view(options.layer, "--layer"))
+    table = read_rows(
+        model, options.held_out, options.index, parse_by_view(options.layer, "--layer")
+    )
     with names_are_checked():
         return calibration(model, table.X, random_state=0)
 
@@ -105,6 +112,10 @@ def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
     if names is not None and len(names) != n_rows:
         got = f"{len(names)} in {path}"
         raise InputError(
-            message(f"{n_rows} rows, as the model has", got, "write the embedding again: bochner transform")
+            message(
+                f"{n_rows} rows, as the model has",
+                got,
+                "write the embedding again: bochner transform",
+            )
         )
     return names

@@ -1,4 +1,6 @@
-"""Commands of a fitted model and rows: ``transform``, ``impute``, ``sample``, ``calibrate`` and ``report``."""
+"""Commands of a fitted model and rows: ``transform``, ``impute``, ``sample``, ``calibrate`` and
+``report``.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def transform(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are missing."""
+    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are
+    missing.
+    """
     with session(as_json, log) as reply:
         from bochner.cli import apply as logic
         from bochner.cli.show import show
@@ -35,9 +39,15 @@ def transform(
 def impute(
     model: ModelFile,
     data: Data,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix.")],
+    out: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix."),
+    ],
     std: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file for the deviations, 0 where an entry was observed.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A file for the deviations, 0 where an entry was observed."
+        ),
     ] = None,
     index: Index = None,
     layer: Layer = None,
@@ -80,9 +90,15 @@ def calibrate(
     model: ModelFile,
     data: Data,
     hide: Annotated[
-        str, typer.Option(metavar="WHAT", help="'entries', 'view' (one of each row at random), or the name of a view.")
+        str,
+        typer.Option(
+            metavar="WHAT",
+            help="'entries', 'view' (one of each row at random), or the name of a view.",
+        ),
     ] = "entries",
-    fraction: Annotated[float, typer.Option(help="Share of the observed entries that is hidden.")] = 0.1,
+    fraction: Annotated[
+        float, typer.Option(help="Share of the observed entries that is hidden.")
+    ] = 0.1,
     n_draws: Annotated[int, typer.Option(min=2, help="Draws of every hidden entry.")] = 200,
     out: Annotated[Path | None, typer.Option(metavar="PNG", help="A file for the picture.")] = None,
     index: Index = None,
@@ -92,11 +108,15 @@ def calibrate(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether intervals hold what they promise: hide entries of rows not in training, predict and compare them."""
+    """Say whether intervals hold what they promise: hide entries of rows not in training, predict
+    and compare them.
+    """
     with session(as_json, log) as reply:
         from bochner.cli import apply as logic
 
-        options = logic.CalibrateOptions(model, data, hide, fraction, n_draws, seed, out, index, layer or (), force)
+        options = logic.CalibrateOptions(
+            model, data, hide, fraction, n_draws, seed, out, index, layer or (), force
+        )
         report = logic.calibrate(options)
         reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
         if out is not None:
@@ -106,34 +126,47 @@ def calibrate(
 def report(
     model: ModelFile,
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="The rows to show; without it, what the model holds.")
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]", help="The rows to show; without it, what the model holds."
+        ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Labels to colour the rows by: .csv, .npy or .npz.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Labels to colour the rows by: .csv, .npy or .npz."),
     ] = None,
     index: Index = None,
     layer: Layer = None,
     shape: Annotated[
         list[str] | None,
-        typer.Option(metavar="VIEW=HxW", help="A view of images, such as left=28x28. Repeat for each."),
+        typer.Option(
+            metavar="VIEW=HxW", help="A view of images, such as left=28x28. Repeat for each."
+        ),
     ] = None,
     held_out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Rows not in training, to see what intervals hold."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="An .html file; by default report.html beside the model.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="An .html file; by default report.html beside the model."
+        ),
     ] = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page that shows a model: the map of the rows, what each place decodes to, how the fit went."""
+    """Write one HTML page that shows a model: the map of the rows, what each place decodes to, how
+    the fit went.
+    """
     with session(as_json, log) as reply:
         from bochner.cli import report as logic
         from bochner.cli.show import show
 
-        options = logic.ReportOptions(model, data, labels, shape or (), index, layer or (), held_out, out, force)
+        options = logic.ReportOptions(
+            model, data, labels, shape or (), index, layer or (), held_out, out, force
+        )
         reply.values, reply.show = logic.run(options), show
 
 

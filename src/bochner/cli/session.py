@@ -1,4 +1,6 @@
-"""What every command shares: exit codes, messages of one line, and one JSON object where it is asked for."""
+"""What every command shares: exit codes, messages of one line, and one JSON object where it is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -57,20 +59,23 @@ def say(text: str) -> None:
 
 @contextmanager
 def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
-    """Run the body of a command: its warnings become lines, its errors exit codes, its reply the output.
+    """Run the body of a command: its warnings become lines, its errors exit codes, its reply the
+    output.
 
     Parameters
     ----------
     as_json : bool
-        Print the reply as one JSON object and nothing else on standard output. Bad input, faults and interruptions
-        print ``{"error": ...}`` there, besides the message on standard error.
+        Print the reply as one JSON object and nothing else on standard output. Bad input, faults
+        and interruptions print ``{"error": ...}`` there, besides the message on standard error.
     log : Path, optional
-        File to which everything said is appended with the time, and the bound while a model is trained.
+        File to which everything said is appended with the time, and the bound while a model is
+        trained.
 
     Raises
     ------
     typer.Exit
-        With 1 (a fault of ours), 2 (bad input) or 130 (interrupted), where the body did not end well.
+        With 1 (a fault of ours), 2 (bad input) or 130 (interrupted), where the body did not end
+        well.
     """
     reply = Reply()
     with warnings.catch_warnings(), _sigterm_interrupts(), ExitStack() as kept:
@@ -79,7 +84,14 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
             if log is not None:
                 kept.enter_context(_logged(log))
             yield reply
-            _LOG.info("done: %s", {name: value for name, value in reply.values.items() if not isinstance(value, dict)})
+            _LOG.info(
+                "done: %s",
+                {
+                    name: value
+                    for name, value in reply.values.items()
+                    if not isinstance(value, dict)
+                },
+            )
         except typer.Exit:
             raise
         except KeyboardInterrupt:
@@ -99,8 +111,11 @@ def is_bad_input(error: Exception) -> bool:
     if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename is not None):
         return True
     frames = list(traceback.walk_tb(error.__traceback__))
-    # scikit-learn's checks raise plain ValueErrors: they are told from others by where they come from.
-    checked = bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith("sklearn.utils")
+    # scikit-learn's checks raise plain ValueErrors: they are told from others by where they come
+    # from.
+    checked = bool(frames) and str(frames[-1][0].f_globals.get("__name__", "")).startswith(
+        "sklearn.utils"
+    )
     return checked and isinstance(error, ValueError | TypeError)
 
 
@@ -111,7 +126,10 @@ def _fail_with(error: Exception, as_json: bool) -> None:
     if not isinstance(error, NumericalError):
         traceback.print_exception(error, file=sys.stderr)
         _LOG.error("fault", exc_info=error)
-    say("This is a fault of bochner, not of your data: please report it with the lines above and the version.")
+    say(
+        "This is a fault of bochner, not of your data: please report it with the lines above and "
+        "the version."
+    )
     _fail(f"Error: {type(error).__name__}: {error}", FAULT, as_json)
 
 
@@ -130,7 +148,13 @@ def _show_warning(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    del category, filename, lineno, file, line  # where a warning comes from is of no use on a command line
+    del (
+        category,
+        filename,
+        lineno,
+        file,
+        line,
+    )  # where a warning comes from is of no use on a command line
     say(f"Warning: {' '.join(str(message).split())}")
 
 

@@ -19,7 +19,11 @@ def show(values: Mapping[str, Any]) -> None:
     grid.add_column(overflow="fold")
     nested = {}
     for name, value in values.items():
-        if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
+        if (
+            isinstance(value, Mapping)
+            and value
+            and all(isinstance(v, Mapping) for v in value.values())
+        ):
             nested[name] = value
         elif isinstance(value, Mapping):
             for key, item in value.items():
@@ -60,10 +64,24 @@ def text(value: Any) -> str:
 def show_demo(values: Mapping[str, Any]) -> None:
     """Print the demo's figures beside those of its peers."""
     console = Console(highlight=False, markup=False)
-    table = Table("", "bochner", "peer", title="Digits as two views: upper and lower half", title_justify="left")
+    table = Table(
+        "",
+        "bochner",
+        "peer",
+        title="Digits as two views: upper and lower half",
+        title_justify="left",
+    )
     ridge, mean = text(values["ridge_rmse"]), text(values["mean_rmse"])
-    table.add_row("error of completed halves (RMSE)", text(values["completion_rmse"]), f"{ridge} ridge, {mean} mean")
+    table.add_row(
+        "error of completed halves (RMSE)",
+        text(values["completion_rmse"]),
+        f"{ridge} ridge, {mean} mean",
+    )
     for k in (1, 10):
-        table.add_row(f"{k}-NN accuracy of latents", text(values[f"knn{k}"]), f"{text(values[f'pca_knn{k}'])} PCA")
+        table.add_row(
+            f"{k}-NN accuracy of latents",
+            text(values[f"knn{k}"]),
+            f"{text(values[f'pca_knn{k}'])} PCA",
+        )
     console.print(table)
     show({name: values[name] for name in ("elbo", "seconds", "files")})

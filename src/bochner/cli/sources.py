@@ -13,19 +13,32 @@ from bochner.cli.session import session
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A data set with a loader, or an entry of --manifest.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A data set with a loader, or an entry of --manifest."),
+    ],
     server: Annotated[
-        str | None, typer.Option("--from", metavar="URL", help="Folder on a server; default: BOCHNER_DATA_URL.")
+        str | None,
+        typer.Option(
+            "--from", metavar="URL", help="Folder on a server; default: BOCHNER_DATA_URL."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to; default: BOCHNER_DATA.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to; default: BOCHNER_DATA.")
+    ] = None,
     manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help='JSON: {"name": {"url": ..., "sha256": ..., "file": ...}}.')
+        Path | None,
+        typer.Option(
+            metavar="FILE", help='JSON: {"name": {"url": ..., "sha256": ..., "file": ...}}.'
+        ),
     ] = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Download a data set's file and check its SHA-256. A file that is there and right is not downloaded again."""
+    """Download a data set's file and check its SHA-256. A file that is there and right is not
+    downloaded again.
+    """
     with session(as_json, log) as reply:
         from bochner.cli.show import show
         from bochner.datasets import fetch as logic
@@ -34,18 +47,29 @@ def fetch(
         source = logic.source_of(name, server, manifest)
         path, downloaded = logic.fetch(source, out, force)
         seconds = round(time.perf_counter() - started, 3)
-        reply.values = {"name": name, "file": str(path), "downloaded": downloaded, "url": source.url}
+        reply.values = {
+            "name": name,
+            "file": str(path),
+            "downloaded": downloaded,
+            "url": source.url,
+        }
         reply.values |= {"sha256": source.sha256, "bytes": path.stat().st_size, "seconds": seconds}
         reply.show = show
 
 
 def bench(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A script of benchmarks/, such as step or digits.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: does it run at all.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A script of benchmarks/, such as step or digits.")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: does it run at all.")
+    ] = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Rerun a table of benchmarks/ and print it beside the published one. Needs a checkout of the repository."""
+    """Rerun a table of benchmarks/ and print it beside the published one. Needs a checkout of the
+    repository.
+    """
     with session(as_json, log) as reply:
         from bochner.cli import bench as logic
 

@@ -20,7 +20,11 @@ from bochner.errors import InputError, message
 
 
 def from_anndata(
-    adata: Any, layer: str | None = None, mask_var: Any = None, use_rep: str | None = None, place: str = "adata"
+    adata: Any,
+    layer: str | None = None,
+    mask_var: Any = None,
+    use_rep: str | None = None,
+    place: str = "adata",
 ) -> Table:
     """Turn an AnnData into a table: rows are observations, columns variables.
 
@@ -50,14 +54,21 @@ def from_anndata(
         matrix = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
         columns = [f"{use_rep}_{j}" for j in range(matrix.shape[1])]
     else:
-        matrix = adata.X if layer is None else _chosen(adata.layers, layer, f"{place}.layers", "layer")
+        matrix = (
+            adata.X if layer is None else _chosen(adata.layers, layer, f"{place}.layers", "layer")
+        )
         if matrix is None:
-            raise InputError(message(f"{place}.X", "none", f"name a layer of {listing(list(adata.layers))}"))
+            raise InputError(
+                message(f"{place}.X", "none", f"name a layer of {listing(list(adata.layers))}")
+            )
         columns = [str(name) for name in adata.var_names]
     matrix = _in_memory(matrix)
     if mask_var is not None:
         mask = _mask(adata, mask_var, place)
-        matrix, columns = matrix[:, mask], [name for name, kept in zip(columns, mask, strict=True) if kept]
+        matrix, columns = (
+            matrix[:, mask],
+            [name for name, kept in zip(columns, mask, strict=True) if kept],
+        )
     rows = [str(name) for name in adata.obs_names]
     check_unique(rows, "row", f"{place}.obs_names")
     check_unique(columns, "column", f"{place}.var_names")
@@ -66,7 +77,11 @@ def from_anndata(
 
 
 def from_mudata(
-    mdata: Any, layer: Any = None, mask_var: Any = None, modalities: Any = None, place: str = "mdata"
+    mdata: Any,
+    layer: Any = None,
+    mask_var: Any = None,
+    modalities: Any = None,
+    place: str = "mdata",
 ) -> Table:
     """Turn a MuData into a table: modalities are views, rows are those of ``mdata`` in its order.
 
@@ -86,35 +101,54 @@ def from_mudata(
         Modalities that are not there or share no row, or as `from_anndata` raises.
     """
     if getattr(mdata, "axis", 0) != 0:
-        raise InputError(message(f"{place}.axis of 0 (shared rows)", f"{mdata.axis}", "transpose or build it anew"))
+        raise InputError(
+            message(
+                f"{place}.axis of 0 (shared rows)", f"{mdata.axis}", "transpose or build it anew"
+            )
+        )
     names = list(mdata.mod) if modalities is None else list(modalities)
     absent = [repr(name) for name in names if name not in mdata.mod]
     if absent or not names:
         got = f"no {listing(absent)}" if absent else "none"
-        raise InputError(message(f"modalities of {place}", got, f"choose from {listing(list(mdata.mod))}"))
+        raise InputError(
+            message(f"modalities of {place}", got, f"choose from {listing(list(mdata.mod))}")
+        )
     layers, masks = _by_modality(layer, names, "layer"), _by_modality(mask_var, names, "mask_var")
     tables = {
-        name: from_anndata(mdata.mod[name], layers[name], masks[name], None, f"{place}[{name!r}]") for name in names
+        name: from_anndata(mdata.mod[name], layers[name], masks[name], None, f"{place}[{name!r}]")
+        for name in names
     }
     _check_shared(tables, place)
     seen = {row for table in tables.values() for row in table.row_names or ()}
-    return join(tables, f"modality of {place}", [str(row) for row in mdata.obs_names if str(row) in seen])
+    return join(
+        tables, f"modality of {place}", [str(row) for row in mdata.obs_names if str(row) in seen]
+    )
 
 
 def read_h5ad(path: Path, layer: str | None = None) -> Table:
     """Read an AnnData file."""
-    return from_anndata(_opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad), layer, place=path.name)
+    return from_anndata(
+        _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad),
+        layer,
+        place=path.name,
+    )
 
 
 def read_h5mu(path: Path, layer: Any = None) -> Table:
     """Read a MuData file: its modalities are views."""
-    return from_mudata(_opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu), layer, place=path.name)
+    return from_mudata(
+        _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu),
+        layer,
+        place=path.name,
+    )
 
 
 def _opened(path: Path, kind: str, read: Callable[[Path], Any]) -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the formats of other releases; names that repeat are looked at here
+            warnings.simplefilter(
+                "ignore"
+            )  # about the formats of other releases; names that repeat are looked at here
             return read(path)
     except Exception as error:  # whatever HDF5 and the registry of encodings raise: it is the file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -124,8 +158,16 @@ def _opened(path: Path, kind: str, read: Callable[[Path], Any]) -> Any:
 def _chosen(mapping: Any, key: str, place: str, option: str) -> Any:
     if key not in mapping:
         known = list(mapping)
-        do = f"choose {option} from {listing([repr(name) for name in known])}" if known else f"leave out {option}"
-        raise InputError(message(f"{key!r} in {place}", f"{listing([repr(n) for n in known]) or 'an empty one'}", do))
+        do = (
+            f"choose {option} from {listing([repr(name) for name in known])}"
+            if known
+            else f"leave out {option}"
+        )
+        raise InputError(
+            message(
+                f"{key!r} in {place}", f"{listing([repr(n) for n in known]) or 'an empty one'}", do
+            )
+        )
     return mapping[key]
 
 
@@ -141,8 +183,13 @@ def _mask(adata: Any, mask_var: Any, place: str) -> NDArray[np.bool_]:
         mask_var = _chosen(adata.var, mask_var, f"{place}.var", "mask_var")
     mask = np.asarray(mask_var)
     if mask.dtype != np.bool_ or mask.shape != (adata.n_vars,) or not mask.any():
-        got = f"{mask.dtype} of shape {mask.shape} with {int(mask.astype(bool).sum()) if mask.size else 0} chosen"
-        raise InputError(message(f"mask_var of {adata.n_vars} booleans for {place}", got, "correct the mask"))
+        got = (
+            f"{mask.dtype} of shape {mask.shape} with "
+            f"{int(mask.astype(bool).sum()) if mask.size else 0} chosen"
+        )
+        raise InputError(
+            message(f"mask_var of {adata.n_vars} booleans for {place}", got, "correct the mask")
+        )
     return np.asarray(mask, dtype=np.bool_)
 
 
@@ -151,7 +198,11 @@ def _by_modality(value: Any, names: list[str], option: str) -> dict[str, Any]:
         return dict.fromkeys(names, value)
     unknown = [repr(str(name)) for name in value if name not in names]
     if unknown:
-        raise InputError(message(f"{option} for modalities {listing(names)}", listing(unknown), "correct the names"))
+        raise InputError(
+            message(
+                f"{option} for modalities {listing(names)}", listing(unknown), "correct the names"
+            )
+        )
     return {name: value.get(name) for name in names}
 
 
@@ -161,4 +212,8 @@ def _check_shared(tables: Mapping[str, Table], place: str) -> None:
     if len(rows) > 1 and len(set().union(*rows)) == sum(len(own) for own in rows):
         first = [f"{name!r} has {(table.row_names or [''])[0]!r}" for name, table in tables.items()]
         do = "give the same sample the same name in each obs_names"
-        raise InputError(message(f"modalities of {place} that share rows", f"none in common ({listing(first)})", do))
+        raise InputError(
+            message(
+                f"modalities of {place} that share rows", f"none in common ({listing(first)})", do
+            )
+        )

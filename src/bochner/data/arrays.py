@@ -18,7 +18,9 @@ def matrix(name: str, values: ArrayLike) -> Array:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or array.size == 0:
         got = f"shape {array.shape}"
-        raise InputError(message(f"{name} with shape (rows, columns)", got, "reshape it to one row per sample"))
+        raise InputError(
+            message(f"{name} with shape (rows, columns)", got, "reshape it to one row per sample")
+        )
     finite({name: array})
     return array
 
@@ -44,4 +46,6 @@ def finite(arrays: Mapping[str, Array]) -> None:
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
             got = f"{array[place]} at {place}"
-            raise InputError(message(f"finite values in {name}", got, "leave out or mask missing entries"))
+            raise InputError(
+                message(f"finite values in {name}", got, "leave out or mask missing entries")
+            )

@@ -8,7 +8,8 @@ from bochner.errors import InputError, message
 
 
 def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
-    """Cut rows 0..N−1 into consecutive slices of `chunk_rows` rows; the last one takes what is left.
+    """Cut rows 0..N−1 into consecutive slices of `chunk_rows` rows; the last one takes what is
+    left.
 
     Parameters
     ----------
@@ -22,6 +23,8 @@ def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
     slice
     """
     if chunk_rows < 1:
-        raise InputError(message("chunk_rows of at least 1", str(chunk_rows), "choose a positive number of rows"))
+        raise InputError(
+            message("chunk_rows of at least 1", str(chunk_rows), "choose a positive number of rows")
+        )
     for start in range(0, n_rows, chunk_rows):
         yield slice(start, min(start + chunk_rows, n_rows))

@@ -1,4 +1,6 @@
-"""Every check of the input: what can be fitted, and messages that name view, row, column and value."""
+"""Every check of the input: what can be fitted, and messages that name view, row, column and
+value.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,22 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 
-from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column, listing
+from bochner.data.columns import (
+    BoolArray,
+    ColumnNames,
+    FloatArray,
+    IntArray,
+    describe_column,
+    listing,
+)
 from bochner.data.outliers import check_magnitudes
 from bochner.data.sparse import check_stored, extremes
 from bochner.errors import DataWarning, InputError, message, warn_user
 
 
 def check_kind(X: object) -> None:
-    """Refuse complex numbers, dates and text before scikit-learn converts X, with the place of the first text.
+    """Refuse complex numbers, dates and text before scikit-learn converts X, with the place of the
+    first text.
 
     Parameters
     ----------
@@ -31,18 +41,30 @@ def check_kind(X: object) -> None:
         except ValueError:
             return  # ragged: scikit-learn says so
     dtypes = getattr(X, "dtypes", None)
-    kinds = {getattr(d, "kind", "O") for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)}
+    kinds = {
+        getattr(d, "kind", "O") for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)
+    }
     if "c" in kinds:
         # The first words are scikit-learn's: its check suite asks for them.
-        raise InputError("Complex data not supported. Pass real and imaginary parts as columns of two views.")
+        raise InputError(
+            "Complex data not supported. Pass real and imaginary parts as columns of two views."
+        )
     if kinds & set("mM"):
-        raise InputError(message("numbers", "dates or time differences", "convert them to numbers first"))
+        raise InputError(
+            message("numbers", "dates or time differences", "convert them to numbers first")
+        )
     if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
         _refuse_text(np.asarray(X, dtype=object), getattr(X, "columns", None))
 
 
-def _refuse_text(X: np.ndarray[tuple[int, ...], np.dtype[np.object_]], column_names: ColumnNames) -> None:
-    text = np.vectorize(lambda value: isinstance(value, str | bytes), otypes=[bool])(X) if X.size else np.zeros(0, bool)
+def _refuse_text(
+    X: np.ndarray[tuple[int, ...], np.dtype[np.object_]], column_names: ColumnNames
+) -> None:
+    text = (
+        np.vectorize(lambda value: isinstance(value, str | bytes), otypes=[bool])(X)
+        if X.size
+        else np.zeros(0, bool)
+    )
     if X.ndim != 2 or not text.any():
         return
     row, column = (int(i) for i in np.argwhere(text)[0])
@@ -51,7 +73,9 @@ def _refuse_text(X: np.ndarray[tuple[int, ...], np.dtype[np.object_]], column_na
     raise InputError(message("numbers", got, do))
 
 
-def check_finite(X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+def check_finite(
+    X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None
+) -> None:
     """Refuse infinite entries: NaN means missing, inf means a fault upstream.
 
     Parameters
@@ -74,12 +98,16 @@ def check_finite(X: FloatArray, columns: Mapping[str, IntArray], column_names: C
     if not infinite.any():
         return
     row, column = (int(i) for i in np.argwhere(infinite)[0])
-    place = f"view {_view_of(column, columns)!r}, row {row}, {describe_column(column, column_names)}"
+    place = (
+        f"view {_view_of(column, columns)!r}, row {row}, {describe_column(column, column_names)}"
+    )
     do = "correct the value, or write NaN if it is missing"
     raise InputError(message("finite numbers or NaN (missing)", f"{X[row, column]} in {place}", do))
 
 
-def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+def check_fit(
+    X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None
+) -> None:
     """Check that X can be fitted; constant columns are kept and named in one warning.
 
     Parameters
@@ -93,11 +121,16 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
     Raises
     ------
     InputError
-        For fewer than two rows, an infinite or huge entry, or a view, column or row with nothing observed.
+        For fewer than two rows, an infinite or huge entry, or a view, column or row with nothing
+        observed.
     """
     if X.shape[0] < 2:
         samples = "1 sample" if X.shape[0] == 1 else "0 samples"
-        raise InputError(message("at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"))
+        raise InputError(
+            message(
+                "at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"
+            )
+        )
     check_finite(X, columns, column_names)
     if not sp.issparse(X):
         _check_observed(~np.isnan(X), columns, column_names)
@@ -105,24 +138,35 @@ def check_fit(X: FloatArray, columns: Mapping[str, IntArray], column_names: Colu
     check_magnitudes(X, (low, high), columns, column_names)
     constant = np.flatnonzero(high == low)
     if constant.size:
-        places = [f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}" for j in constant]
+        places = [
+            f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}"
+            for j in constant
+        ]
         text = f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."
         warn_user(text, DataWarning)
 
 
-def _check_observed(observed: BoolArray, columns: Mapping[str, IntArray], column_names: ColumnNames) -> None:
+def _check_observed(
+    observed: BoolArray, columns: Mapping[str, IntArray], column_names: ColumnNames
+) -> None:
     in_column = np.asarray(observed.any(axis=0))
     for view, own in columns.items():
         if not in_column[own].any():
-            raise InputError(message(f"data in view {view!r}", "NaN in every entry", "drop the view"))
+            raise InputError(
+                message(f"data in view {view!r}", "NaN in every entry", "drop the view")
+            )
     if not in_column.all():
         column = int(np.argmin(in_column))
         place = f"{describe_column(column, column_names)} of view {_view_of(column, columns)!r}"
-        raise InputError(message("an observed entry in every column", f"only NaN in {place}", "drop the column"))
+        raise InputError(
+            message("an observed entry in every column", f"only NaN in {place}", "drop the column")
+        )
     in_row = np.asarray(observed.any(axis=1))
     if not in_row.all():
         row = int(np.argmin(in_row))
-        raise InputError(message("an observed entry in every row", f"only NaN in row {row}", "drop the row"))
+        raise InputError(
+            message("an observed entry in every row", f"only NaN in row {row}", "drop the row")
+        )
 
 
 def _view_of(column: int, columns: Mapping[str, IntArray]) -> str:

@@ -24,7 +24,11 @@ SHOWN = 5  # a message lists this many offenders and counts the rest
 
 def describe_column(column: int, column_names: ColumnNames = None) -> str:
     """Write a column for a message: its number, and its name where there is one."""
-    return f"column {column}" if column_names is None else f"column {column} ({str(column_names[column])!r})"
+    return (
+        f"column {column}"
+        if column_names is None
+        else f"column {column} ({str(column_names[column])!r})"
+    )
 
 
 def listing(items: Sequence[str]) -> str:
@@ -33,14 +37,16 @@ def listing(items: Sequence[str]) -> str:
     return ", ".join(items[:SHOWN]) + more
 
 
-def resolve_views(views: object, n_columns: int, column_names: ColumnNames = None) -> dict[str, IntArray]:
+def resolve_views(
+    views: object, n_columns: int, column_names: ColumnNames = None
+) -> dict[str, IntArray]:
     """Turn the `views` parameter of an estimator into column numbers.
 
     Parameters
     ----------
     views : None or mapping of str to selection
-        None makes one view ``"x"`` of all columns. A selection is a slice, a list of column names, a list or array
-        of column numbers, or a boolean mask of length M.
+        None makes one view ``"x"`` of all columns. A selection is a slice, a list of column names,
+        a list or array of column numbers, or a boolean mask of length M.
     n_columns : int
         M, the number of columns of X.
     column_names : sequence of str, shape (M,), optional
@@ -54,17 +60,24 @@ def resolve_views(views: object, n_columns: int, column_names: ColumnNames = Non
     Raises
     ------
     InputError
-        When the views are no mapping, are empty, overlap, leave a column out, or name a column X does not have.
+        When the views are no mapping, are empty, overlap, leave a column out, or name a column X
+        does not have.
     """
     if views is None:
         return {DEFAULT_VIEW: np.arange(n_columns, dtype=np.intp)}
     if not isinstance(views, Mapping):
         got = f"views of type {type(views).__name__}"
-        raise InputError(message("views to be None or a dict of view name to columns", got, 'write {"name": slice}'))
+        raise InputError(
+            message(
+                "views to be None or a dict of view name to columns", got, 'write {"name": slice}'
+            )
+        )
     if not views:
         do = "name at least one view, or leave views=None for a single view of all columns"
         raise InputError(message("at least one view", "an empty dict", do))
-    columns = {_checked_name(name): _select(name, s, n_columns, column_names) for name, s in views.items()}
+    columns = {
+        _checked_name(name): _select(name, s, n_columns, column_names) for name, s in views.items()
+    }
     _check_partition(columns, n_columns, column_names)
     return columns
 
@@ -72,7 +85,11 @@ def resolve_views(views: object, n_columns: int, column_names: ColumnNames = Non
 def _checked_name(name: object) -> str:
     if isinstance(name, str) and name:
         return name
-    raise InputError(message("view names to be non-empty strings", f"the name {name!r}", 'write {"name": columns}'))
+    raise InputError(
+        message(
+            "view names to be non-empty strings", f"the name {name!r}", 'write {"name": columns}'
+        )
+    )
 
 
 def _select(view: str, selection: object, n_columns: int, column_names: ColumnNames) -> IntArray:
@@ -82,7 +99,13 @@ def _select(view: str, selection: object, n_columns: int, column_names: ColumnNa
         columns = _from_sequence(view, selection, n_columns, column_names)
     if columns.size == 0:
         got = f"none from the selection {selection!r}"
-        raise InputError(message(f"view {view!r} to have at least one column", got, "give it columns, or leave it out"))
+        raise InputError(
+            message(
+                f"view {view!r} to have at least one column",
+                got,
+                "give it columns, or leave it out",
+            )
+        )
     values, counts = np.unique(columns, return_counts=True)
     if values.size < columns.size:
         got = f"{describe_column(int(values[counts > 1][0]), column_names)} more than once"
@@ -92,15 +115,20 @@ def _select(view: str, selection: object, n_columns: int, column_names: ColumnNa
 
 def _from_slice(view: str, selection: slice, n_columns: int) -> IntArray:
     for bound in (selection.start, selection.stop):
-        # Python would cut a slice that runs over the end; here it means that the view is not the one intended.
+        # Python would cut a slice that runs over the end; here it means that the view is not the
+        # one intended.
         if bound is not None and not -n_columns <= bound <= n_columns:
             got = f"slice({selection.start}, {selection.stop}), which reaches column {bound}"
             do = f"X has columns 0 to {n_columns - 1}; correct the slice"
-            raise InputError(message(f"view {view!r} to stay within the {n_columns} columns of X", got, do))
+            raise InputError(
+                message(f"view {view!r} to stay within the {n_columns} columns of X", got, do)
+            )
     return np.arange(n_columns, dtype=np.intp)[selection]
 
 
-def _from_sequence(view: str, selection: object, n_columns: int, column_names: ColumnNames) -> IntArray:
+def _from_sequence(
+    view: str, selection: object, n_columns: int, column_names: ColumnNames
+) -> IntArray:
     if isinstance(selection, str) or not hasattr(selection, "__len__"):
         got = f"{selection!r} of type {type(selection).__name__}"
         do = f"write [{selection!r}] for a single column"
@@ -113,7 +141,9 @@ def _from_sequence(view: str, selection: object, n_columns: int, column_names: C
     for item in items:
         if not isinstance(item, int | np.integer) or isinstance(item, bool):
             got = f"{item!r} of type {type(item).__name__} in it"
-            raise InputError(message(f"the columns of view {view!r} as {KINDS}", got, "use one kind throughout"))
+            raise InputError(
+                message(f"the columns of view {view!r} as {KINDS}", got, "use one kind throughout")
+            )
         if not 0 <= item < n_columns:
             do = f"X has columns 0 to {n_columns - 1}; correct the number"
             raise InputError(message(f"view {view!r} to stay within X", f"column {item}", do))
@@ -131,29 +161,48 @@ def _from_mask(view: str, mask: BoolArray, n_columns: int) -> IntArray:
 def _from_names(view: str, items: list[str], column_names: ColumnNames) -> IntArray:
     if column_names is None:
         got = f"the name {items[0]!r} for an X without column names"
-        raise InputError(message(f"column numbers for view {view!r}", got, "pass a DataFrame, or use column numbers"))
+        raise InputError(
+            message(
+                f"column numbers for view {view!r}", got, "pass a DataFrame, or use column numbers"
+            )
+        )
     position = {str(name): j for j, name in enumerate(column_names)}
     unknown = [item for item in items if item not in position]
     if unknown:
         close = difflib.get_close_matches(unknown[0], list(position), n=3)
-        hint = f"did you mean {', '.join(map(repr, close))}?" if close else f"X has {listing(list(position))}"
+        hint = (
+            f"did you mean {', '.join(map(repr, close))}?"
+            if close
+            else f"X has {listing(list(position))}"
+        )
         got = f"unknown {listing([repr(str(item)) for item in unknown])}"
-        raise InputError(message(f"view {view!r} to name columns of X", got, f"check the spelling: {hint}"))
+        raise InputError(
+            message(f"view {view!r} to name columns of X", got, f"check the spelling: {hint}")
+        )
     return np.array([position[item] for item in items], dtype=np.intp)
 
 
-def _check_partition(columns: Mapping[str, IntArray], n_columns: int, column_names: ColumnNames) -> None:
+def _check_partition(
+    columns: Mapping[str, IntArray], n_columns: int, column_names: ColumnNames
+) -> None:
     owner: dict[int, str] = {}
     for view, own in columns.items():
         for column in own.tolist():
             if column in owner:
-                got = f"{describe_column(column, column_names)} in both {owner[column]!r} and {view!r}"
-                raise InputError(message("views that do not overlap", got, "keep it in one of them"))
+                got = (
+                    f"{describe_column(column, column_names)} in both {owner[column]!r} and "
+                    f"{view!r}"
+                )
+                raise InputError(
+                    message("views that do not overlap", got, "keep it in one of them")
+                )
             owner[column] = view
     left = [describe_column(j, column_names) for j in range(n_columns) if j not in owner]
     if left:
         got = f"{listing(left)} in no view"
-        raise InputError(message("every column of X in a view", got, "add them to a view or drop them from X"))
+        raise InputError(
+            message("every column of X in a view", got, "add them to a view or drop them from X")
+        )
 
 
 def columns_of(X: FloatArray, own: IntArray) -> FloatArray:

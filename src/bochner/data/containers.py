@@ -26,23 +26,23 @@ def stack(views: Any) -> tuple[Any, dict[str, slice]]:
     Parameters
     ----------
     views : dict of str to DataFrame, array (N, M_v), sparse matrix or AnnData; or a MuData
-        With an index, rows are joined by its names: a row that a view lacks is NaN there, and rows stand in the order
-        of first appearance. Without, all views have the same rows. A complex view ``h`` becomes two views,
-        ``h.real`` and ``h.imag``; `unstack` makes it whole again.
+        With an index, rows are joined by its names: a row that a view lacks is NaN there, and rows
+        stand in the order of first appearance. Without, all views have the same rows. A complex
+        view ``h`` becomes two views, ``h.real`` and ``h.imag``; `unstack` makes it whole again.
 
     Returns
     -------
     X : DataFrame or ndarray, shape (N, M)
-        A DataFrame where the views have an index. float32 when all views are, else float64. Columns that have the
-        same name in two views are called ``view:name``.
+        A DataFrame where the views have an index. float32 when all views are, else float64. Columns
+        that have the same name in two views are called ``view:name``.
     views : dict of str to slice
         The columns of every view, for the parameter of this name.
 
     Raises
     ------
     InputError
-        Labels that repeat (named), text (with its place), views without an index beside views with one, or views
-        without an index of unequal length.
+        Labels that repeat (named), text (with its place), views without an index beside views with
+        one, or views without an index of unequal length.
 
     Examples
     --------
@@ -57,12 +57,16 @@ def stack(views: Any) -> tuple[Any, dict[str, slice]]:
         return _out(table, types), dict(table.views or {})
     if not isinstance(views, Mapping) or not views:
         got = f"{type(views).__name__}" if not isinstance(views, Mapping) else "an empty dict"
-        raise InputError(message('a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views"))
+        raise InputError(
+            message('a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views")
+        )
     halves = [pair for own, value in views.items() for pair in _split(str(own), value).items()]
     check_unique([name for name, _ in halves], "view", "the views")
     parts = dict(halves)
     table = join({name: _table(name, part) for name, part in parts.items()}, "view")
-    return _out(table, [_dtype(part) for part in parts.values()], _labels(parts)), dict(table.views or {})
+    return _out(table, [_dtype(part) for part in parts.values()], _labels(parts)), dict(
+        table.views or {}
+    )
 
 
 def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, Any]:
@@ -79,7 +83,9 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, Any]:
     -------
     dict of str to DataFrame or ndarray, shape (n, M_v)
     """
-    parts = {name: X.iloc[:, own] if hasattr(X, "iloc") else X[:, own] for name, own in views.items()}
+    parts = {
+        name: X.iloc[:, own] if hasattr(X, "iloc") else X[:, own] for name, own in views.items()
+    }
     out: dict[str, Any] = {}
     for name, part in parts.items():
         whole = name.removesuffix(REAL)
@@ -87,7 +93,9 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, Any]:
             other = np.asarray(parts[whole + IMAG])
             out[whole] = part + 1j * other
             if hasattr(part, "columns"):
-                out[whole].columns = [str(c).removeprefix(f"{name}:").removesuffix(REAL) for c in part.columns]
+                out[whole].columns = [
+                    str(c).removeprefix(f"{name}:").removesuffix(REAL) for c in part.columns
+                ]
         elif not (name.endswith(IMAG) and name.removesuffix(IMAG) + REAL in parts):
             out[name] = part
     return out
@@ -98,7 +106,9 @@ def _split(name: str, value: Any) -> dict[str, Any]:
     if hasattr(value, "iloc") and value.ndim == 1:
         value = value.to_frame()
     value = np.asarray(value) if isinstance(value, list | tuple) else value
-    kinds = [getattr(d, "kind", "O") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])]
+    kinds = [
+        getattr(d, "kind", "O") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
+    ]
     if "c" not in kinds:
         return {name: value}
     if not hasattr(value, "iloc"):
@@ -130,15 +140,25 @@ def _numeric(array: NDArray[Any], place: str) -> NDArray[np.float64]:
     try:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        bad = next((tuple(map(int, i)) for i in np.ndindex(array.shape) if isinstance(array[i], str)), None)
-        got = f"the text {array[bad]!r} in row {bad[0]}, column {bad[-1]} of {place}" if bad else f"objects in {place}"
-        raise InputError(message("numbers", got, "convert them to numbers (NaN where missing)")) from error
+        bad = next(
+            (tuple(map(int, i)) for i in np.ndindex(array.shape) if isinstance(array[i], str)), None
+        )
+        got = (
+            f"the text {array[bad]!r} in row {bad[0]}, column {bad[-1]} of {place}"
+            if bad
+            else f"objects in {place}"
+        )
+        raise InputError(
+            message("numbers", got, "convert them to numbers (NaN where missing)")
+        ) from error
 
 
 def _dtype(value: Any) -> np.dtype[Any]:
     if hasattr(value, "obs_names"):
         value = value.X
-    found = {getattr(d, "name", "") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])}
+    found = {
+        getattr(d, "name", "") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
+    }
     return np.dtype(np.float32) if found == {"float32"} else np.dtype(np.float64)
 
 

@@ -1,4 +1,6 @@
-"""Comma- or tab-separated text, compressed or not: reading with exact places in the errors, writing in one step."""
+"""Comma- or tab-separated text, compressed or not: reading with exact places in the errors, writing
+in one step.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ Line = tuple[int, list[str]]  # line number in the file, cells
 def read_csv(path: Path, index: str | None = None) -> Table:
     """Read one csv file.
 
-    The first line is a header when a cell beyond the first is no number. Row names are the column `index`, or a
-    first column without a name, or a first column in which no cell is a number. Empty cells, NA and NaN are missing,
-    True and False are 1 and 0. Files whose name ends in .gz are decompressed. Separators: comma, semicolon or tab,
-    whichever the first line has most of.
+    The first line is a header when a cell beyond the first is no number. Row names are the column
+    `index`, or a first column without a name, or a first column in which no cell is a number. Empty
+    cells, NA and NaN are missing, True and False are 1 and 0. Files whose name ends in .gz are
+    decompressed. Separators: comma, semicolon or tab, whichever the first line has most of.
 
     Parameters
     ----------
@@ -46,13 +48,16 @@ def read_csv(path: Path, index: str | None = None) -> Table:
     Raises
     ------
     InputError
-        For an empty or unreadable file, lines of unequal length, repeated names, or a cell that is no number.
+        For an empty or unreadable file, lines of unequal length, repeated names, or a cell that is
+        no number.
     """
     lines = _lines(path)
     header = lines[0][1] if index is not None or _is_header(lines[0][1]) else None
     body = lines if header is None else lines[1:]
     if not body:
-        raise InputError(message("rows of data", f"a header alone in {path}", "add rows below the header"))
+        raise InputError(
+            message("rows of data", f"a header alone in {path}", "add rows below the header")
+        )
     key = _index_column(path, header, body, index)
     names = None if header is None else _column_names(path, header, key)
     X = np.array([_numbers(path, line, key, header) for line in body], dtype=np.float64)
@@ -60,7 +65,9 @@ def read_csv(path: Path, index: str | None = None) -> Table:
         raise InputError(message("columns of numbers", f"row names alone in {path}", "add columns"))
     if key is None:
         return Table(X, None, names)
-    return Table(X, _row_names(path, body, key), names, index_name="" if header is None else header[key])
+    return Table(
+        X, _row_names(path, body, key), names, index_name="" if header is None else header[key]
+    )
 
 
 def _lines(path: Path) -> list[Line]:
@@ -69,18 +76,28 @@ def _lines(path: Path) -> list[Line]:
             first = file.readline()
             file.seek(0)
             reader = csv.reader(file, delimiter=max(",;\t", key=first.count), strict=True)
-            lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]
+            lines = [
+                (reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells
+            ]
     except UnicodeError as error:
-        raise InputError(message("text in UTF-8", f"{path} ({error})", "save it as csv UTF-8")) from error
+        raise InputError(
+            message("text in UTF-8", f"{path} ({error})", "save it as csv UTF-8")
+        ) from error
     except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise unreadable(path, "csv", error) from error
     if not lines:
-        raise InputError(message("a file with data", f"the empty file {path}", "check that it was written to its end"))
+        raise InputError(
+            message(
+                "a file with data", f"the empty file {path}", "check that it was written to its end"
+            )
+        )
     width = len(lines[0][1])
     for number, cells in lines:
         if len(cells) != width:
             got = f"{len(cells)} in line {number} of {path}"
-            raise InputError(message(f"{width} cells in every line, as in the first", got, "repair that line"))
+            raise InputError(
+                message(f"{width} cells in every line, as in the first", got, "repair that line")
+            )
     return lines
 
 
@@ -95,7 +112,9 @@ def _number(cell: str) -> float | None:
     if word is not None:
         return word
     try:
-        return None if "_" in cell else float(cell)  # Python reads 1_000 as a number, no other program does
+        return (
+            None if "_" in cell else float(cell)
+        )  # Python reads 1_000 as a number, no other program does
     except ValueError:
         return None
 
@@ -108,7 +127,9 @@ def _is_header(cells: list[str]) -> bool:
     return counted or any(_number(cell) is None for cell in cells[1:])
 
 
-def _index_column(path: Path, header: list[str] | None, body: list[Line], index: str | None) -> int | None:
+def _index_column(
+    path: Path, header: list[str] | None, body: list[Line], index: str | None
+) -> int | None:
     if index is not None and header is not None:
         if index in header:
             return header.index(index)
@@ -130,7 +151,9 @@ def _column_names(path: Path, header: list[str], key: int | None) -> list[str]:
 def _row_names(path: Path, body: list[Line], key: int) -> list[str]:
     for number, cells in body:
         if not cells[key]:
-            raise InputError(message("a name for every row", f"none in line {number} of {path}", "name the row"))
+            raise InputError(
+                message("a name for every row", f"none in line {number} of {path}", "name the row")
+            )
     names = [cells[key] for _, cells in body]
     _refuse_repeats(path, "row", names)
     return names
@@ -141,7 +164,9 @@ def _refuse_repeats(path: Path, what: str, names: list[str]) -> None:
     for name in names:
         if name in seen:
             got = f"{name!r} twice in {path}"
-            raise InputError(message(f"{what} names that differ", got, f"rename or drop one of the {what}s"))
+            raise InputError(
+                message(f"{what} names that differ", got, f"rename or drop one of the {what}s")
+            )
         seen.add(name)
 
 
@@ -155,7 +180,10 @@ def _numbers(path: Path, line: Line, key: int | None, header: list[str] | None) 
         if value is None:
             name = f" ({header[column]!r})" if header else ""
             got = f"{cell!r} in {path}, line {number}, column {column}{name}"
-            do = "write a number, leave the cell empty if it is missing, or name a column of row names with index"
+            do = (
+                "write a number, leave the cell empty if it is missing, or name a column of row "
+                "names with index"
+            )
             if _DECIMAL_COMMA.fullmatch(cell):
                 do = "write decimal points, and thousands without commas"
             raise InputError(message("a number", got, do))
@@ -176,11 +204,12 @@ def write_csv(
     ----------
     path : path-like
     matrix : ndarray of float, shape (N, M)
-        Written with the digits its type needs to come back unchanged, columns of whole numbers under a name without a
-        point; NaN becomes an empty cell.
+        Written with the digits its type needs to come back unchanged, columns of whole numbers
+        under a name without a point; NaN becomes an empty cell.
     row_names : sequence of str, shape (N,), optional
     column_names : sequence of str, shape (M,), optional
-        Counted (``x0``, ``x1``, ...) when only rows are named, so that `read` knows the names for what they are.
+        Counted (``x0``, ``x1``, ...) when only rows are named, so that `read` knows the names for
+        what they are.
     index_name : str, optional
         Above the row names. Under a name numbers are read as row names only when `index` says so.
 
@@ -191,14 +220,18 @@ def write_csv(
     """
     target = Path(path)
     if not target.parent.is_dir():
-        raise InputError(message("an existing folder to write to", str(target.parent), "create it first"))
+        raise InputError(
+            message("an existing folder to write to", str(target.parent), "create it first")
+        )
     # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
     cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
     if row_names is not None and column_names is None:
         column_names = [f"x{j}" for j in range(matrix.shape[1])]
     missing = np.isnan(matrix)
     # a first line of numbers such as ",0,1" would be read as a header
-    whole = np.zeros(matrix.shape[1], dtype=bool) if column_names is None else _whole(matrix, missing)
+    whole = (
+        np.zeros(matrix.shape[1], dtype=bool) if column_names is None else _whole(matrix, missing)
+    )
     # Same folder, so that the final rename is one atomic step on one file system.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -218,7 +251,9 @@ def write_csv(
 
 
 def _whole(matrix: FloatArray, missing: BoolArray) -> BoolArray:
-    """Return which columns hold whole numbers, and some, (M,): counts that other programs should read as such."""
+    """Return which columns hold whole numbers, and some, (M,): counts that other programs should
+    read as such.
+    """
     minus_zero = (matrix == 0) & np.signbit(matrix)
     exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
     found: BoolArray = (exact | missing).all(axis=0) & ~missing.all(axis=0)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from bochner.data.batches import chunks
 from bochner.errors import InputError, message
 
-# Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a machine.
+# Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a
+# machine.
 LIMIT = 8 * 2**30
 CHUNK_ROWS = 2048
 
@@ -37,7 +38,9 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     if size > LIMIT:
         got = f"{X.shape[0]:,} × {X.shape[1]:,} entries ({size / 2**30:.1f} GiB) in {place}"
         do = "choose fewer columns, such as the most variable ones, or fewer rows"
-        raise InputError(message(f"at most {LIMIT / 2**30:.0f} GiB when a sparse matrix is written out", got, do))
+        raise InputError(
+            message(f"at most {LIMIT / 2**30:.0f} GiB when a sparse matrix is written out", got, do)
+        )
     out = np.empty(X.shape, dtype=dtype)
     rows = X.tocsr()
     for own in chunks(X.shape[0], CHUNK_ROWS):

@@ -1,4 +1,6 @@
-"""Packages that only some users need: imported where they are used, with one message when they are not there."""
+"""Packages that only some users need: imported where they are used, with one message when they are
+not there.
+"""
 
 from __future__ import annotations
 

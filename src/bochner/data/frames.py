@@ -30,16 +30,21 @@ def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:
     Raises
     ------
     InputError
-        For a column of text, dates or categories (named, with its first value), repeated names, or nothing at all.
+        For a column of text, dates or categories (named, with its first value), repeated names, or
+        nothing at all.
     """
     names = [str(name) for name in frame.columns]
     check_unique(names, "column", place)
     if not frame.shape[0] or not frame.shape[1]:
-        raise InputError(message("data", f"a table of shape {frame.shape} in {place}", "check where it was made"))
+        raise InputError(
+            message("data", f"a table of shape {frame.shape} in {place}", "check where it was made")
+        )
     if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in frame.dtypes):
         X = frame.to_numpy(dtype=np.float64)
     else:
-        X = np.column_stack([_numbers(frame.iloc[:, j], j, names, place) for j in range(len(names))])
+        X = np.column_stack(
+            [_numbers(frame.iloc[:, j], j, names, place) for j in range(len(names))]
+        )
     rows = None
     if row_names:
         rows = [str(name) for name in frame.index]
@@ -64,8 +69,8 @@ def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.fl
 def read_parquet(path: Path, index: str | None = None) -> Table:
     """Read a parquet file.
 
-    Row names are the column or index level `index`, or an index that was stored with the file, or a first column of
-    text.
+    Row names are the column or index level `index`, or an index that was stored with the file, or a
+    first column of text.
 
     Raises
     ------
@@ -81,7 +86,9 @@ def read_parquet(path: Path, index: str | None = None) -> Table:
     if index is not None and index != frame.index.name:
         if index not in frame.columns:
             got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
-            raise InputError(message(f"an index column {index!r} in {path}", got, "choose one of them"))
+            raise InputError(
+                message(f"an index column {index!r} in {path}", got, "choose one of them")
+            )
         return from_frame(frame.set_index(index), str(path))
     if index is not None or not isinstance(frame.index, pandas.RangeIndex):
         return from_frame(frame, str(path))

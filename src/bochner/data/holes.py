@@ -1,4 +1,6 @@
-"""Columns of a view by what they lack: blocks of equal patterns, and the rest in groups of similar ones."""
+"""Columns of a view by what they lack: blocks of equal patterns, and the rest in groups of similar
+ones.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ def split(observed: BoolArray) -> tuple[list[Block], list[IntArray]]:
     found = blocks(observed)
     if len(found) <= _FEW:
         return found, []
-    large = sorted((own for own in found if len(own[1]) >= _SHARED), key=lambda own: -len(own[1]))[:_FEW]
+    large = sorted((own for own in found if len(own[1]) >= _SHARED), key=lambda own: -len(own[1]))[
+        :_FEW
+    ]
     kept = {id(own) for own in large}
     rest = np.sort(np.concatenate([own[1] for own in found if id(own) not in kept]))
     return large, [rest[own] for own in similar(observed[:, rest])]
 
 
 def similar(observed: BoolArray) -> list[IntArray]:
-    """Group columns by the rows that observe them, (N, M): one group unless more tell clearly different ones apart."""
+    """Group columns by the rows that observe them, (N, M): one group unless more tell clearly
+    different ones apart.
+    """
     n, m = observed.shape
     some = np.linspace(0, n - 1, min(n, _ROWS)).astype(np.intp)
     patterns = observed[some].T.astype(np.float32)
@@ -54,4 +60,8 @@ def similar(observed: BoolArray) -> list[IntArray]:
         if left > _WORTHWHILE * spread:
             break
         spread, labels, k = left, means.predict(patterns), 2 * k
-    return [own for own in (np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1)) if own.size]
+    return [
+        own
+        for own in (np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1))
+        if own.size
+    ]

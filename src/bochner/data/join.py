@@ -20,7 +20,8 @@ def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = 
     Parameters
     ----------
     tables : mapping of view name to Table
-        Rows are joined by name where all tables have names; without names all have the same number of rows.
+        Rows are joined by name where all tables have names; without names all have the same number
+        of rows.
     place : str
         Where the tables come from, for messages.
     order : sequence of str, optional
@@ -34,10 +35,15 @@ def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = 
     Raises
     ------
     InputError
-        Names for some tables only, tables without names of unequal length, or a name twice in one table.
+        Names for some tables only, tables without names of unequal length, or a name twice in one
+        table.
     """
     X, row_names = _rows(tables, place, order)
-    labels = next((t.labels for t in tables.values() if t.labels is not None), None) if row_names is None else None
+    labels = (
+        next((t.labels for t in tables.values() if t.labels is not None), None)
+        if row_names is None
+        else None
+    )
     views = consecutive({view: table.X.shape[1] for view, table in tables.items()})
     index_names = {table.index_name for table in tables.values()}
     index_name = index_names.pop() if len(index_names) == 1 else ""
@@ -49,7 +55,9 @@ def check_unique(names: Sequence[str], what: str, place: str) -> None:
     twice = [repr(name) for name, count in Counter(names).items() if count > 1]
     if twice:
         do = f"rename or drop one of the {what}s"
-        raise InputError(message(f"{what} names that differ in {place}", f"{listing(twice)} more than once", do))
+        raise InputError(
+            message(f"{what} names that differ in {place}", f"{listing(twice)} more than once", do)
+        )
 
 
 def _rows(
@@ -60,12 +68,20 @@ def _rows(
         for view, table in tables.items():
             check_unique(table.row_names or (), "row", f"view {view!r}")
         # An ordered union: a dict keeps the order of first appearance.
-        names = order if order is not None else (name for table in tables.values() for name in table.row_names or ())
+        names = (
+            order
+            if order is not None
+            else (name for table in tables.values() for name in table.row_names or ())
+        )
         position = {name: i for i, name in enumerate(dict.fromkeys(names))}
         return np.hstack([_placed(table, position) for table in tables.values()]), list(position)
     if len(nameless) < len(tables):
         got = f"none for {listing([repr(view) for view in nameless])}"
-        raise InputError(message(f"row names in every {place}, as in some", got, "name the rows in all, or in none"))
+        raise InputError(
+            message(
+                f"row names in every {place}, as in some", got, "name the rows in all, or in none"
+            )
+        )
     counts = {view: table.X.shape[0] for view, table in tables.items()}
     if len(set(counts.values())) > 1:
         got = listing([f"{view!r}: {count}" for view, count in counts.items()])
@@ -83,7 +99,13 @@ def _placed(table: Table, position: Mapping[str, int]) -> NDArray[np.float64]:
 def _column_names(tables: Mapping[str, Table]) -> list[str] | None:
     if all(table.column_names is None for table in tables.values()):
         return None
-    names = {v: t.column_names or [f"{v}_{j}" for j in range(t.X.shape[1])] for v, t in tables.items()}
+    names = {
+        v: t.column_names or [f"{v}_{j}" for j in range(t.X.shape[1])] for v, t in tables.items()
+    }
     flat = [name for own in names.values() for name in own]
     # Names that occur in two views are told apart by the view: X has one name per column.
-    return flat if len(set(flat)) == len(flat) else [f"{view}:{name}" for view, own in names.items() for name in own]
+    return (
+        flat
+        if len(set(flat)) == len(flat)
+        else [f"{view}:{name}" for view, own in names.items() for name in own]
+    )

@@ -1,4 +1,6 @@
-"""Entries too far from all others: faults upstream, or codes for missing values, that would ruin a fit."""
+"""Entries too far from all others: faults upstream, or codes for missing values, that would ruin a
+fit.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 
 # Beyond this squares overflow, in sums over a view.
 _LARGEST = 1e100
-# A view's extreme value that many deviations of the other entries away from their mean, in few entries, is said.
+# A view's extreme value that many deviations of the other entries away from their mean, in few
+# entries, is said.
 _DEVIATIONS, _FEW = 300.0, 0.05
 # Rows in which a view is looked at first, and that are held at once.
 _SAMPLED, _ROWS = 1000, 4096
@@ -30,7 +33,8 @@ def check_magnitudes(
     columns: Mapping[str, IntArray],
     column_names: ColumnNames = None,
 ) -> None:
-    """Refuse entries that cannot be squared; name those so far from the rest of their view that they are all it is.
+    """Refuse entries that cannot be squared; name those so far from the rest of their view that
+    they are all it is.
 
     Parameters
     ----------
@@ -59,9 +63,13 @@ def check_magnitudes(
 
 
 def check_reach(
-    X: FloatArray, scaling: Scaling, columns: Mapping[str, IntArray], column_names: ColumnNames = None
+    X: FloatArray,
+    scaling: Scaling,
+    columns: Mapping[str, IntArray],
+    column_names: ColumnNames = None,
 ) -> None:
-    """Refuse entries of new rows that lie so far from the training data that nothing else of the row would count.
+    """Refuse entries of new rows that lie so far from the training data that nothing else of the
+    row would count.
 
     Parameters
     ----------
@@ -83,29 +91,40 @@ def check_reach(
             if not (far[own] > _FARTHEST).any():
                 continue
             column = int(own[np.nanargmax(far[own])])
-            got = f"{ends[column]:g} in {_place(X, view, column, float(ends[column]), column_names)}"
+            got = (
+                f"{ends[column]:g} in {_place(X, view, column, float(ends[column]), column_names)}"
+            )
             want = f"entries within {_FARTHEST:g} deviations of the training data"
             raise InputError(message(want, got, "correct the value, or write NaN if it is missing"))
 
 
 def _place(X: FloatArray, view: str, column: int, value: float, column_names: ColumnNames) -> str:
-    (rows,) = (X[:, [column]] == value).nonzero()[:1] if sp.issparse(X) else np.nonzero(X[:, column] == value)
+    (rows,) = (
+        (X[:, [column]] == value).nonzero()[:1]
+        if sp.issparse(X)
+        else np.nonzero(X[:, column] == value)
+    )
     row = int(rows[0])
     return f"view {view!r}, row {row}, {describe_column(column, column_names)}"
 
 
 def _code(X: FloatArray, own: IntArray, value: float) -> tuple[int, float] | None:
-    """Return how many entries of a view have that value and how far it lies from the others, if few do and too far."""
+    """Return how many entries of a view have that value and how far it lies from the others, if few
+    do and too far.
+    """
     step = max(1, X.shape[0] // _SAMPLED)
     *_, deviations = _away(X[::step], own, value)
     if deviations <= 0.5 * _DEVIATIONS:
         return None  # a sample tells, as it does of almost every view
     same, count, deviations = _away(X, own, value)
-    return (same, deviations) if deviations > _DEVIATIONS and same <= _FEW * (same + count) else None
+    return (
+        (same, deviations) if deviations > _DEVIATIONS and same <= _FEW * (same + count) else None
+    )
 
 
 def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
-    """Count the entries of a view with that value and the others; return how many deviations these are away from it.
+    """Count the entries of a view with that value and the others; return how many deviations these
+    are away from it.
 
     NaN where all others are equal, or there are none.
     """
@@ -115,20 +134,33 @@ def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
         values = columns_of(X[rows], own)
         seen = values[~np.isnan(values)]
         rest = seen[seen != value].astype(np.float64)
-        same, pivot = same + seen.size - rest.size, pivot if count or not rest.size else float(rest.mean())
+        same, pivot = (
+            same + seen.size - rest.size,
+            pivot if count or not rest.size else float(rest.mean()),
+        )
         rest -= pivot  # squares of what all have in common would cancel
-        count, total, square = count + rest.size, total + float(rest.sum()), square + float(rest @ rest)
+        count, total, square = (
+            count + rest.size,
+            total + float(rest.sum()),
+            square + float(rest @ rest),
+        )
     if not count:
         return same, 0, math.nan
     deviation = math.sqrt(max(square / count - (total / count) ** 2, 0.0))
-    return same, count, abs(value - pivot - total / count) / deviation if deviation > 0.0 else math.nan
+    return (
+        same,
+        count,
+        abs(value - pivot - total / count) / deviation if deviation > 0.0 else math.nan,
+    )
 
 
 def _warn(said: tuple[int, float], value: float, place: str) -> None:
     count, far = said
     entries = "1 entry" if count == 1 else f"{count:,} entries"
     warn_user(
-        f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which hardly counts "
-        "beside it. If that is a code for a missing value, write NaN; if not, clip it or take logarithms.",
+        f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which "
+        "hardly counts "
+        "beside it. If that is a code for a missing value, write NaN; if not, clip it or take "
+        "logarithms.",
         DataWarning,
     )

@@ -1,4 +1,6 @@
-"""Files to tables: csv and tsv, parquet, npz, npy, h5ad, h5mu, or a folder with one file per view."""
+"""Files to tables: csv and tsv, parquet, npz, npy, h5ad, h5mu, or a folder with one file per
+view.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ EXTENSIONS = (*_NAMED, *_ARRAYS, *_LAYERED)
 
 
 def extension_of(path: Path) -> str:
-    """Return what the name of a file ends in: one of `EXTENSIONS` where it is one, in lower case."""
+    """Return what the name of a file ends in: one of `EXTENSIONS` where it is one, in lower
+    case.
+    """
     name = path.name.lower()
     return next((known for known in EXTENSIONS if name.endswith(known)), path.suffix.lower())
 
@@ -38,10 +42,11 @@ def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = No
     Parameters
     ----------
     path : path-like
-        ``.csv`` or ``.tsv``, also with ``.gz``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``, ``.h5mu`` (modalities are
-        views), or a folder of such files: the name of a file without extension is the name of its view. Views are
-        joined by row name where all files have them (rows absent from a file become NaN, in order of first
-        appearance); otherwise all files must have the same number of rows.
+        ``.csv`` or ``.tsv``, also with ``.gz``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``,
+        ``.h5mu`` (modalities are views), or a folder of such files: the name of a file without
+        extension is the name of its view. Views are joined by row name where all files have them
+        (rows absent from a file become NaN, in order of first appearance); otherwise all files must
+        have the same number of rows.
     index : str, optional
         Column of the csv and parquet files that names the rows.
     layer : str, or dict of modality to str, optional
@@ -54,13 +59,16 @@ def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = No
     Raises
     ------
     InputError
-        When the source is missing, empty, unreadable, of unknown kind, or holds anything but numbers.
+        When the source is missing, empty, unreadable, of unknown kind, or holds anything but
+        numbers.
     """
     source = Path(path)
     if source.is_dir():
         return _read_folder(source, index, layer)
     if not source.exists():
-        raise InputError(message("a file or folder", f"{source}, which does not exist", "check the path"))
+        raise InputError(
+            message("a file or folder", f"{source}, which does not exist", "check the path")
+        )
     return _read_file(source, index, layer)
 
 
@@ -68,9 +76,15 @@ def _read_file(path: Path, index: str | None, layer: Any) -> Table:
     extension = extension_of(path)
     if extension not in EXTENSIONS:
         got = f"{path} with extension {extension!r}" if extension else f"{path} without extension"
-        raise InputError(message(f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file"))
+        raise InputError(
+            message(f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file")
+        )
     if not path.stat().st_size:
-        raise InputError(message("a file with data", f"the empty file {path}", "check that it was written to its end"))
+        raise InputError(
+            message(
+                "a file with data", f"the empty file {path}", "check that it was written to its end"
+            )
+        )
     if layer is not None and extension not in _LAYERED:
         got = f"layer={layer!r} for {path}"
         raise InputError(message("layer only for h5ad and h5mu files", got, "leave it out"))
@@ -84,9 +98,17 @@ def _read_file(path: Path, index: str | None, layer: Any) -> Table:
 
 
 def _read_folder(folder: Path, index: str | None, layer: Any) -> Table:
-    paths = [p for p in sorted(folder.iterdir()) if extension_of(p) in EXTENSIONS and not p.name.startswith(".")]
+    paths = [
+        p
+        for p in sorted(folder.iterdir())
+        if extension_of(p) in EXTENSIONS and not p.name.startswith(".")
+    ]
     if not paths:
-        raise InputError(message(f"files {', '.join(EXTENSIONS)} in {folder}", "none", "put one file per view there"))
+        raise InputError(
+            message(
+                f"files {', '.join(EXTENSIONS)} in {folder}", "none", "put one file per view there"
+            )
+        )
     tables: dict[str, Table] = {}
     for path in paths:
         extension = extension_of(path)
@@ -99,6 +121,8 @@ def _read_folder(folder: Path, index: str | None, layer: Any) -> Table:
         table = _read_file(path, index if named else None, own if layered else None)
         if table.views is not None:
             got = f"{len(table.views)} arrays in {path}"
-            raise InputError(message("one array per file of a folder", got, "save each view to its own file"))
+            raise InputError(
+                message("one array per file of a folder", got, "save each view to its own file")
+            )
         tables[view] = table
     return join(tables, f"file of {folder}")

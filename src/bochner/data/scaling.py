@@ -26,8 +26,9 @@ class Scaling:
     centre : ndarray of float64, shape (M,)
         Mean of the observed entries of every column, in the units of X.
     scale : ndarray of float64, shape (M,)
-        The scalar of the view a column belongs to, repeated over its columns: the root mean square of the centred
-        observed entries of the view, or 1.0 where that is 0. Never per column: ratios between columns are kept.
+        The scalar of the view a column belongs to, repeated over its columns: the root mean square
+        of the centred observed entries of the view, or 1.0 where that is 0. Never per column:
+        ratios between columns are kept.
     """
 
     centre: NDArray[np.float64]
@@ -35,7 +36,9 @@ class Scaling:
 
     @classmethod
     def fit(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
-        """Measure centre and scale on the observed entries of X, shape (N, M); every column needs one."""
+        """Measure centre and scale on the observed entries of X, shape (N, M); every column needs
+        one.
+        """
         if sp.issparse(X):
             return cls._fit_sparse(X, columns)
         centre = _means(X)
@@ -63,9 +66,13 @@ class Scaling:
         centre, scale = (np.asarray(arrays[key], dtype=np.float64) for key in ("centre", "scale"))
         if centre.ndim != 1 or centre.shape != scale.shape:
             got = f"shapes {centre.shape} and {scale.shape}"
-            raise InputError(message("centre and scale of one shape (M,)", got, "save the model again"))
+            raise InputError(
+                message("centre and scale of one shape (M,)", got, "save the model again")
+            )
         if not (np.isfinite(centre).all() and np.isfinite(scale).all() and (scale > 0).all()):
-            raise InputError(message("a finite centre and a positive scale", "others", "save the model again"))
+            raise InputError(
+                message("a finite centre and a positive scale", "others", "save the model again")
+            )
         return cls(centre, scale)
 
     def to_arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -73,7 +80,9 @@ class Scaling:
         return {"centre": self.centre, "scale": self.scale}
 
     def apply(self, X: FloatArray) -> FloatArray:
-        """Map X, shape (N, M), to scaled units; the floating type of X is kept, the arithmetic is in float64."""
+        """Map X, shape (N, M), to scaled units; the floating type of X is kept, the arithmetic is
+        in float64.
+        """
         Z = np.empty_like(X)
         np.subtract(X, self.centre, out=Z, casting="same_kind")
         return np.divide(Z, self.scale, out=Z, casting="same_kind")
@@ -89,7 +98,8 @@ class Scaling:
         return np.multiply(std, self.scale, out=np.empty_like(std), casting="same_kind")
 
     def log_jacobian(self, observed: BoolArray | IntArray) -> NDArray[np.float64]:
-        """Return what turns a log density of z into one of x: Σ −log(scale) over the observed entries of a row.
+        """Return what turns a log density of z into one of x: Σ −log(scale) over the observed
+        entries of a row.
 
         Parameters
         ----------
@@ -115,9 +125,12 @@ def _means(X: FloatArray) -> NDArray[np.float64]:
 
 def _root_mean_square(X: FloatArray, centre: NDArray[np.float64]) -> float:
     parts = [X[rows] for rows in chunks(X.shape[0], _ROWS)]
-    peak = max(float(np.fmax.reduce(np.abs(part - centre), axis=None, initial=0.0)) for part in parts)
+    peak = max(
+        float(np.fmax.reduce(np.abs(part - centre), axis=None, initial=0.0)) for part in parts
+    )
     largest = max(float(np.fmax.reduce(np.abs(part), axis=None, initial=0.0)) for part in parts)
-    # Constant columns leave rounding errors of the mean behind: they are 0, not a scale to divide by.
+    # Constant columns leave rounding errors of the mean behind: they are 0, not a scale to divide
+    # by.
     if peak <= 8 * np.finfo(np.float64).eps * largest:
         return 1.0
     # divided by the peak, squares cannot overflow

@@ -1,6 +1,8 @@
-"""Sparse matrices: zeros are observed values, and nothing of the size of the whole is ever made dense.
+"""Sparse matrices: zeros are observed values, and nothing of the size of the whole is ever made
+dense.
 
-What needs a dense block asks for it by rows or by columns; centring stays a rank-one correction of that block.
+What needs a dense block asks for it by rows or by columns; centring stays a rank-one correction of
+that block.
 """
 
 from __future__ import annotations
@@ -50,14 +52,25 @@ class SparseMatrix:
 
     @classmethod
     def of(
-        cls, matrix: Any, centre: NDArray[Any] | None, dtype: torch.dtype, device: torch.device | None = None
+        cls,
+        matrix: Any,
+        centre: NDArray[Any] | None,
+        dtype: torch.dtype,
+        device: torch.device | None = None,
     ) -> SparseMatrix:
         """Take over a scipy matrix, compressed by rows."""
         zeros = np.zeros(matrix.shape[1])
         arrays = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
-        starts, positions, values = (torch.from_numpy(np.require(part, requirements=["C", "W"])) for part in arrays)
+        starts, positions, values = (
+            torch.from_numpy(np.require(part, requirements=["C", "W"])) for part in arrays
+        )
         middle = torch.from_numpy(np.asarray(zeros if centre is None else centre, dtype=np.float64))
-        return cls(starts.to(device), positions.to(device), values.to(device, dtype), middle.to(device, dtype))
+        return cls(
+            starts.to(device),
+            positions.to(device),
+            values.to(device, dtype),
+            middle.to(device, dtype),
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,13 +103,18 @@ class SparseMatrix:
             first, last = int(self.row_starts[start]), int(self.row_starts[stop])
             starts = self.row_starts[start : stop + 1] - first
             return replace(
-                self, row_starts=starts, positions=self.positions[first:last], values=self.values[first:last]
+                self,
+                row_starts=starts,
+                positions=self.positions[first:last],
+                values=self.values[first:last],
             )
         counts = (self.row_starts[1:] - self.row_starts[:-1])[index]
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         shift = torch.repeat_interleave(self.row_starts[index] - starts[:-1], counts)
         taken = shift + torch.arange(int(starts[-1]), device=self.device)
-        return replace(self, row_starts=starts, positions=self.positions[taken], values=self.values[taken])
+        return replace(
+            self, row_starts=starts, positions=self.positions[taken], values=self.values[taken]
+        )
 
     def __getitem__(self, index: Index) -> Tensor:
         """Return some rows, dense, (n', m)."""
@@ -115,7 +133,9 @@ class SparseMatrix:
         place = where[self.positions]
         kept = (place >= 0).nonzero()[:, 0]
         out = (-self.centre[index]).expand(n, width).contiguous()
-        out.view(-1).index_add_(0, self._row_numbers()[kept] * width + place[kept], self.values[kept])
+        out.view(-1).index_add_(
+            0, self._row_numbers()[kept] * width + place[kept], self.values[kept]
+        )
         return out
 
     def double(self) -> Tensor:
@@ -123,7 +143,9 @@ class SparseMatrix:
         return self[:].double()
 
     def square(self) -> float:
-        """Return the sum of squares, in float64: that of the stored entries, corrected for the centre."""
+        """Return the sum of squares, in float64: that of the stored entries, corrected for the
+        centre.
+        """
         middle, values = self.centre.double(), self.values.double()
         mixed = torch.dot(values, middle[self.positions])
         return float(values.square().sum() - 2.0 * mixed + self.shape[0] * middle.square().sum())
@@ -139,8 +161,8 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
     Raises
     ------
     InputError
-        Naming view, row, column and value of the first such entry. NaN is refused as well: zeros are observed values,
-        and data with missing entries are dense.
+        Naming view, row, column and value of the first such entry. NaN is refused as well: zeros
+        are observed values, and data with missing entries are dense.
     """
     bad = ~np.isfinite(X.data)
     if not bad.any():
@@ -154,7 +176,9 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
 
 
 def extremes(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the least and the largest value of every column; zeros that are not stored count, NaN do not."""
+    """Return the least and the largest value of every column; zeros that are not stored count, NaN
+    do not.
+    """
     if isinstance(X, np.ndarray):
         return np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
     return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
@@ -170,13 +194,17 @@ def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def mapped(X: Any, function: Any) -> Any:
-    """Apply a function of (dense rows, their slice) that keeps zeros at 0, rows by rows; compressed by rows."""
+    """Apply a function of (dense rows, their slice) that keeps zeros at 0, rows by rows; compressed
+    by rows.
+    """
     parts = [sp.csr_matrix(function(X[rows].toarray(), rows)) for rows in chunks(X.shape[0], ROWS)]
     return sp.vstack(parts, format="csr")
 
 
 def leading(X: Any, seed: int) -> NDArray[np.float64]:
-    """Return the scores of the leading principal components, in proportion: what starts see of a sparse view."""
+    """Return the scores of the leading principal components, in proportion: what starts see of a
+    sparse view.
+    """
     count = min(_COMPONENTS, min(X.shape) - 1)
     if count < 1:
         return np.asarray(X.toarray(), dtype=np.float64)
@@ -185,12 +213,16 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
         return np.zeros((X.shape[0], 1))  # ARPACK needs a direction
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # columns without variance
-        scores = PCA(count, svd_solver="arpack", random_state=seed % 2**32).fit_transform(X.astype(np.float64))
+        scores = PCA(count, svd_solver="arpack", random_state=seed % 2**32).fit_transform(
+            X.astype(np.float64)
+        )
     return np.asarray(scores, dtype=np.float64)
 
 
 def observed_rows(X: Any) -> NDArray[np.bool_]:
-    """Return which rows have any observed entry, (N,): every row of a sparse matrix, whose zeros are observed."""
+    """Return which rows have any observed entry, (N,): every row of a sparse matrix, whose zeros
+    are observed.
+    """
     if not isinstance(X, np.ndarray):
         return np.ones(X.shape[0], dtype=np.bool_)
     return np.asarray(~np.isnan(X).all(axis=1))
@@ -204,7 +236,9 @@ def dense_rows(X: Any, rows: NDArray[Any] | slice | None = None) -> FloatArray:
 
 
 def canonical(X: Any) -> Any:
-    """Return a matrix that is compressed by rows with every entry once, in order; the caller's is left as it is."""
+    """Return a matrix that is compressed by rows with every entry once, in order; the caller's is
+    left as it is.
+    """
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

@@ -1,4 +1,6 @@
-"""Which values a likelihood can have produced, and which likelihood could have produced the values."""
+"""Which values a likelihood can have produced, and which likelihood could have produced the
+values.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, d
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 
-# Shares and ratios that decide between counts and bounded scores, and between Poisson and negative binomial.
+# Shares and ratios that decide between counts and bounded scores, and between Poisson and negative
+# binomial.
 _PILED_UP = 0.01
 _EXCESS = 1.2
 
@@ -36,25 +39,48 @@ class Support:
     largest: NDArray[np.float64] | None = None
     categories: Sequence[Sequence[float]] | None = None
 
-    def _refused(self, X: FloatArray, columns: IntArray | slice = slice(None)) -> tuple[BoolArray, str, str]:
-        """Return which entries, of the given columns, cannot be, what was expected and what to do."""
+    def _refused(
+        self, X: FloatArray, columns: IntArray | slice = slice(None)
+    ) -> tuple[BoolArray, str, str]:
+        """Return which entries, of the given columns, cannot be, what was expected and what to
+        do.
+        """
         if self.kind == "binary":
-            return (X != 0) & (X != 1), "zeros and ones", "threshold the column, or choose another likelihood"
+            return (
+                (X != 0) & (X != 1),
+                "zeros and ones",
+                "threshold the column, or choose another likelihood",
+            )
         if self.kind == "positive":
             return X <= 0, "numbers above 0", "correct the value, or choose another likelihood"
         if self.kind == "categories":
             known = [np.isin(X[:, j], own) for j, own in enumerate(self.categories or ())]
             bad = ~np.stack(known, axis=1) if known else np.zeros(X.shape, dtype=bool)
-            return bad, "categories seen in training", "write NaN if the category is new, or fit again with it"
+            return (
+                bad,
+                "categories seen in training",
+                "write NaN if the category is new, or fit again with it",
+            )
         bad = (X < 0) | (np.floor(X) != X)
         if self.kind == "trials" and self.largest is not None:
             over = (self.largest[columns] if self.largest.ndim else self.largest) < X
             if (over & ~bad).any():
                 do = "raise n_trials, or correct the value"
                 return bad | over, "counts of at most n_trials", do
-        return bad, "counts (whole numbers of at least 0)", "correct the value, or choose another likelihood"
+        return (
+            bad,
+            "counts (whole numbers of at least 0)",
+            "correct the value, or choose another likelihood",
+        )
 
-    def check(self, X: FloatArray, own: IntArray, view: str, likelihood: str, column_names: ColumnNames = None) -> None:
+    def check(
+        self,
+        X: FloatArray,
+        own: IntArray,
+        view: str,
+        likelihood: str,
+        column_names: ColumnNames = None,
+    ) -> None:
         """Refuse entries outside the support.
 
         Parameters
@@ -79,7 +105,11 @@ class Support:
         if sparse:
             part = part.tocsr()
             bad, expected, do = self._refused(part.data, part.indices)
-            rows, within, values = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)), part.indices, part.data
+            rows, within, values = (
+                np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)),
+                part.indices,
+                part.data,
+            )
         else:
             bad, expected, do = self._refused(part)
             bad &= ~np.isnan(part)
@@ -107,9 +137,10 @@ def guess(X: FloatArray) -> tuple[str, str]:
 
     Notes
     -----
-    Zeros and ones are Bernoulli. Whole numbers of at least 0 are counts, unless they pile up at the largest of them,
-    as bounded scores do: Poisson when their variance about the columns' means is that of a Poisson, else negative
-    binomial. All else is Gaussian. Categories cannot be told from counts: name them.
+    Zeros and ones are Bernoulli. Whole numbers of at least 0 are counts, unless they pile up at the
+    largest of them, as bounded scores do: Poisson when their variance about the columns' means is
+    that of a Poisson, else negative binomial. All else is Gaussian. Categories cannot be told from
+    counts: name them.
     """
     sparse = sp.issparse(X)
     values = np.asarray(X.data if sparse else X[~np.isnan(X)], dtype=np.float64)
@@ -123,7 +154,9 @@ def guess(X: FloatArray) -> tuple[str, str]:
         return "gaussian", f"there are fractions ({values[fractional][0]:.6g})"
     most = float(values.max(initial=0.0)) if sparse else float(values.max())
     zeros = {0.0: n_zeros}
-    top, below = ((np.sum(values == v) + zeros.get(v, 0)) / (values.size + n_zeros) for v in (most, most - 1))
+    top, below = (
+        (np.sum(values == v) + zeros.get(v, 0)) / (values.size + n_zeros) for v in (most, most - 1)
+    )
     if top > _PILED_UP and top > below:
         return (
             "gaussian",
@@ -142,4 +175,6 @@ def _variance_over_mean(X: FloatArray) -> float:
         return float(square.sum() / max(X.shape[0] * own_mean.sum(), 1e-300))
     X = np.asarray(X, dtype=np.float64)
     mean = np.nanmean(X, axis=0)
-    return float(np.nansum((X - mean) ** 2) / max(np.nansum(np.where(np.isnan(X), 0.0, mean)), 1e-300))
+    return float(
+        np.nansum((X - mean) ** 2) / max(np.nansum(np.where(np.isnan(X), 0.0, mean)), 1e-300)
+    )

@@ -39,18 +39,32 @@ class Table:
 
 
 def as_matrix(array: NDArray[Any], place: str) -> NDArray[np.float64]:
-    """Convert an array read from a file to float64, shape (N, M); `place` names its source in the error."""
+    """Convert an array read from a file to float64, shape (N, M); `place` names its source in the
+    error.
+    """
     if array.ndim != 2:
         got = f"{array.ndim} dimensions, shape {array.shape}, in {place}"
-        raise InputError(message("a two-dimensional array (rows × columns)", got, "reshape it before saving"))
+        raise InputError(
+            message("a two-dimensional array (rows × columns)", got, "reshape it before saving")
+        )
     if array.dtype.kind not in "biuf":
-        do = "split complex numbers into two views" if array.dtype.kind == "c" else "save an array of numbers"
+        do = (
+            "split complex numbers into two views"
+            if array.dtype.kind == "c"
+            else "save an array of numbers"
+        )
         raise InputError(message("real numbers", f"the type {array.dtype} in {place}", do))
     if array.size == 0:
-        raise InputError(message("data", f"an array of shape {array.shape} in {place}", "save at least one row"))
+        raise InputError(
+            message("data", f"an array of shape {array.shape} in {place}", "save at least one row")
+        )
     return array.astype(np.float64)
 
 
 def unreadable(path: Path, kind: str, reason: object) -> InputError:
     """Build the error for a file that cannot be read as what its extension says."""
-    return InputError(message(f"a readable {kind} file", f"{path} ({reason})", f"check that it is {kind} and complete"))
+    return InputError(
+        message(
+            f"a readable {kind} file", f"{path} ({reason})", f"check that it is {kind} and complete"
+        )
+    )

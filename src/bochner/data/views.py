@@ -21,7 +21,16 @@ from bochner.data.columns import (
 )
 from bochner.data.scaling import Scaling
 
-__all__ = ["DEFAULT_VIEW", "Scaling", "Views", "blocks", "check_finite", "check_fit", "check_kind", "resolve_views"]
+__all__ = [
+    "DEFAULT_VIEW",
+    "Scaling",
+    "Views",
+    "blocks",
+    "check_finite",
+    "check_fit",
+    "check_kind",
+    "resolve_views",
+]
 
 Block = tuple[IntArray, IntArray]
 
@@ -33,7 +42,8 @@ class Views:
     Attributes
     ----------
     X : ndarray of float, or scipy sparse array compressed by rows, shape (N, M)
-        In the units of the caller; NaN = missing, zeros that a sparse array does not store are observed.
+        In the units of the caller; NaN = missing, zeros that a sparse array does not store are
+        observed.
     columns : dict of str to ndarray of int, shape (M_v,)
         Column numbers of every view, in the order of the views.
     scaling : Scaling
@@ -46,7 +56,9 @@ class Views:
 
     @classmethod
     def fit(cls, X: FloatArray, views: object = None, column_names: ColumnNames = None) -> Views:
-        """Resolve the views, check the data and measure the scaling; errors are those of the functions called."""
+        """Resolve the views, check the data and measure the scaling; errors are those of the
+        functions called.
+        """
         columns = resolve_views(views, X.shape[1], column_names)
         check_fit(X, columns, column_names)
         return cls(X, columns, Scaling.fit(X, columns))
@@ -73,7 +85,9 @@ class Views:
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
         own = self.columns[view]
-        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(columns_of(self.X, own))
+        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(
+            columns_of(self.X, own)
+        )
 
     @property
     def sparse(self) -> bool:
@@ -81,7 +95,9 @@ class Views:
         return bool(sp.issparse(self.X))
 
     def scaled_sparse(self, view: str) -> tuple[Any, FloatArray]:
-        """Return the columns of one view of a sparse X over its scale, (N, M_v), and the centre to subtract, (M_v,)."""
+        """Return the columns of one view of a sparse X over its scale, (N, M_v), and the centre to
+        subtract, (M_v,).
+        """
         own = self.columns[view]
         scale = float(self.scaling.scale[own[0]])
         part = sp.csr_array(self.X[:, own])
@@ -91,9 +107,9 @@ class Views:
 def blocks(observed: BoolArray) -> list[Block]:
     """Group the columns of one view by identical missingness pattern.
 
-    A complete view is one block, a view whose rows are absent as a whole is one block of the other rows, scattered
-    holes make one block per distinct pattern. Within a block every entry is observed, so a bound is the sum over
-    blocks of its complete form.
+    A complete view is one block, a view whose rows are absent as a whole is one block of the other
+    rows, scattered holes make one block per distinct pattern. Within a block every entry is
+    observed, so a bound is the sum over blocks of its complete form.
 
     Parameters
     ----------
@@ -102,15 +118,19 @@ def blocks(observed: BoolArray) -> list[Block]:
     Returns
     -------
     list of (rows, columns)
-        Two arrays of int each, ascending; columns count within the view. A column without any observed entry is in
-        no block. Order of first appearance.
+        Two arrays of int each, ascending; columns count within the view. A column without any
+        observed entry is in no block. Order of first appearance.
     """
     if observed.size and observed.all():
         return [(np.arange(observed.shape[0]), np.arange(observed.shape[1]))]
-    # One bit per entry, one contiguous row of bytes per column: hashing is then a single pass over N·M_v/8 bytes.
+    # One bit per entry, one contiguous row of bytes per column: hashing is then a single pass over
+    # N·M_v/8 bytes.
     packed = np.packbits(np.ascontiguousarray(observed.T), axis=1)
     groups: dict[bytes, list[int]] = {}
     for column, pattern in enumerate(packed):
         groups.setdefault(pattern.tobytes(), []).append(column)
-    found = [(np.flatnonzero(observed[:, own[0]]), np.array(own, dtype=np.intp)) for own in groups.values()]
+    found = [
+        (np.flatnonzero(observed[:, own[0]]), np.array(own, dtype=np.intp))
+        for own in groups.values()
+    ]
     return [(rows, own) for rows, own in found if rows.size]

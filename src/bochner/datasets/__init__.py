@@ -1,4 +1,6 @@
-"""Data sets: generators, scikit-learn's digits in two halves, and loaders of files in the folder BOCHNER_DATA."""
+"""Data sets: generators, scikit-learn's digits in two halves, and loaders of files in the folder
+BOCHNER_DATA.
+"""
 
 from bochner.datasets.load import (
     load_breast_tcga,

@@ -21,7 +21,8 @@ SERVER = "BOCHNER_DATA_URL"
 TIMEOUT = 60.0
 _CHUNK = 1 << 20
 
-# SHA-256 of the files that the loaders read. No public server has them in this form: the caller names one that does.
+# SHA-256 of the files that the loaders read. No public server has them in this form: the caller
+# names one that does.
 CHECKSUMS: dict[str, str] = {
     "brendan.npz": "7d46496ce4b919a8831ba4fa1a5d6b595b7d624c022e11fdf30468fae3ada250",
     "bridges.npz": "d0a932794e0ece6202b3956ca67f40fe2de332642a423bd8bc64be4edc942709",
@@ -62,7 +63,10 @@ class Source:
 
 def known() -> dict[str, str]:
     """Return the files of the data sets that have a loader, by name of the data set."""
-    return {"newsgroups": "newsgroups.npz", **{name: recipe.file for name, recipe in RECIPES.items()}}
+    return {
+        "newsgroups": "newsgroups.npz",
+        **{name: recipe.file for name, recipe in RECIPES.items()},
+    }
 
 
 def source_of(name: str, server: str | None = None, manifest: Path | None = None) -> Source:
@@ -75,14 +79,19 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
     server : str, optional
         URL of the folder with the files; default: the environment variable BOCHNER_DATA_URL.
     manifest : Path, optional
-        JSON: ``{"name": {"url": ..., "sha256": ..., "file": ...}}``; a url without ``://`` is below the server.
+        JSON: ``{"name": {"url": ..., "sha256": ..., "file": ...}}``; a url without ``://`` is below
+        the server.
 
     Raises
     ------
     InputError
         An unknown name, no server, or a manifest that cannot be used.
     """
-    entries = _entries(manifest) if manifest else {n: {"url": f, "sha256": CHECKSUMS[f]} for n, f in known().items()}
+    entries = (
+        _entries(manifest)
+        if manifest
+        else {n: {"url": f, "sha256": CHECKSUMS[f]} for n, f in known().items()}
+    )
     if name not in entries:
         do = f"choose from {', '.join(sorted(entries))}"
         raise InputError(message("the name of a data set", repr(name), do))
@@ -119,26 +128,34 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
     Raises
     ------
     InputError
-        No folder, a server that does not answer or has no such file, a download that was cut, or another checksum:
-        then nothing is left behind, and what was there before stays.
+        No folder, a server that does not answer or has no such file, a download that was cut, or
+        another checksum: then nothing is left behind, and what was there before stays.
     """
     folder = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if folder is None or not folder.is_dir():
         got = "none" if folder is None else str(folder)
-        raise InputError(message("an existing folder to write to", got, f"give --out DIR, or set {VARIABLE}"))
+        raise InputError(
+            message("an existing folder to write to", got, f"give --out DIR, or set {VARIABLE}")
+        )
     target = folder / source.file
     if target.exists():
         if _digest(target) == source.sha256:
             return target, False
         if not force:
             got = f"{target} with another content"
-            raise InputError(message("no file of this name, or the right one", got, "add --force to replace it"))
+            raise InputError(
+                message("no file of this name, or the right one", got, "add --force to replace it")
+            )
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         digest = _download(source.url, part)
         if digest != source.sha256:
-            do = "the file on the server is another one, or was changed on the way: nothing was kept"
-            raise InputError(message(f"a file with SHA-256 {source.sha256} at {source.url}", f"{digest}", do))
+            do = (
+                "the file on the server is another one, or was changed on the way: nothing was kept"
+            )
+            raise InputError(
+                message(f"a file with SHA-256 {source.sha256} at {source.url}", f"{digest}", do)
+            )
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -153,12 +170,23 @@ def _download(url: str, part: Path) -> str:
             while block := answer.read(_CHUNK):
                 digest.update(block)
                 received += file.write(block)
-    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        reason = f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else error
-        raise InputError(message(f"an answer from {url}", str(reason), "check the address and the network")) from error
+    except (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        TimeoutError,
+        ConnectionError,
+    ) as error:
+        reason = (
+            f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else error
+        )
+        raise InputError(
+            message(f"an answer from {url}", str(reason), "check the address and the network")
+        ) from error
     if length is not None and received != int(length):
         got = f"{received:,}, then the end"
-        raise InputError(message(f"{int(length):,} bytes from {url}", got, "the download was cut: run it again"))
+        raise InputError(
+            message(f"{int(length):,} bytes from {url}", got, "the download was cut: run it again")
+        )
     return digest.hexdigest()
 
 
@@ -171,13 +199,21 @@ def _entries(manifest: Path) -> Mapping[str, Mapping[str, str]]:
     try:
         entries = json.loads(manifest.read_text())
     except (OSError, ValueError) as error:
-        raise InputError(message("a manifest in JSON", f"{manifest} ({error})", "correct the file")) from error
+        raise InputError(
+            message("a manifest in JSON", f"{manifest} ({error})", "correct the file")
+        ) from error
     if not isinstance(entries, dict):
-        raise InputError(message("a manifest of names", f"{manifest} with a list", "write {name: {url, sha256}}"))
+        raise InputError(
+            message("a manifest of names", f"{manifest} with a list", "write {name: {url, sha256}}")
+        )
     for name, entry in entries.items():
         own = entry if isinstance(entry, dict) else {}
-        if not isinstance(own.get("url"), str) or not re.fullmatch("[0-9a-fA-F]{64}", str(own.get("sha256"))):
+        if not isinstance(own.get("url"), str) or not re.fullmatch(
+            "[0-9a-fA-F]{64}", str(own.get("sha256"))
+        ):
             got = f"{listing([repr(key) for key in own]) or 'none of them'} for {name!r}"
             do = "write both: no file is taken without its checksum"
-            raise InputError(message(f"url and sha256 (64 hexadecimal digits) in {manifest}", got, do))
+            raise InputError(
+                message(f"url and sha256 (64 hexadecimal digits) in {manifest}", got, do)
+            )
     return entries

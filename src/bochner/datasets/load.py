@@ -30,7 +30,8 @@ class Recipe:
     description : str
         What the rows and columns are, and the origin.
     arrays : tuple of str
-        Arrays of data; more than one are views. Sparse ones are stored as ``k__data``, ``k__indices``, ...
+        Arrays of data; more than one are views. Sparse ones are stored as ``k__data``,
+        ``k__indices``, ...
     target : str or None
         Array of labels.
     columns : dict of str to str
@@ -55,30 +56,60 @@ _OIL_EXTRAS = ("frac", "X_val", "y_val", "frac_val", "X_test", "y_test", "frac_t
 
 RECIPES: dict[str, Recipe] = {
     "mnist": Recipe(
-        "mnist.npz", "70,000 handwritten digits (LeCun, Cortes, Burges).", image=(28, 28), extras=("n_train",)
+        "mnist.npz",
+        "70,000 handwritten digits (LeCun, Cortes, Burges).",
+        image=(28, 28),
+        extras=("n_train",),
     ),
-    "cifar10": Recipe("cifar10_sub.npz", "2,000 gray images of five CIFAR-10 classes (Krizhevsky).", image=(20, 20)),
+    "cifar10": Recipe(
+        "cifar10_sub.npz",
+        "2,000 gray images of five CIFAR-10 classes (Krizhevsky).",
+        image=(20, 20),
+    ),
     "cifar10_full": Recipe(
-        "cifar10_full20.npz", "60,000 gray images, CIFAR-10 (Krizhevsky).", image=(20, 20), extras=("n_train",)
+        "cifar10_full20.npz",
+        "60,000 gray images, CIFAR-10 (Krizhevsky).",
+        image=(20, 20),
+        extras=("n_train",),
     ),
-    "brendan": Recipe("brendan.npz", "1,965 Frey faces in video order (Frey, Roweis).", target=None, image=(28, 20)),
-    "oil": Recipe("oil.npz", "Three-phase oil flow, 12 measurements (Bishop, James).", extras=_OIL_EXTRAS),
-    "bridges": Recipe("bridges.npz", "Daily bicycle counts on four bridges; weekend or weekday.", ("Y",)),
+    "brendan": Recipe(
+        "brendan.npz",
+        "1,965 Frey faces in video order (Frey, Roweis).",
+        target=None,
+        image=(28, 20),
+    ),
+    "oil": Recipe(
+        "oil.npz", "Three-phase oil flow, 12 measurements (Bishop, James).", extras=_OIL_EXTRAS
+    ),
+    "bridges": Recipe(
+        "bridges.npz", "Daily bicycle counts on four bridges; weekend or weekday.", ("Y",)
+    ),
     "congress109": Recipe(
-        "congress109.npz", "Phrase counts of 529 members of the 109th US congress.", ("Y",), columns={"Y": "phrases"}
+        "congress109.npz",
+        "Phrase counts of 529 members of the 109th US congress.",
+        ("Y",),
+        columns={"Y": "phrases"},
     ),
     "pbmc3k": Recipe(
-        "pbmc3k.npz", "UMI counts of 2,638 blood cells (10x Genomics).", columns={"X": "genes"}, extras=("cells", "hvg")
+        "pbmc3k.npz",
+        "UMI counts of 2,638 blood cells (10x Genomics).",
+        columns={"X": "genes"},
+        extras=("cells", "hvg"),
     ),
     "breast_tcga": Recipe(
         "mv_breast_tcga.npz",
-        "Breast cancer: mRNA, miRNA and protein of 150 samples (TCGA, as in mixOmics); 70 test rows without protein.",
+        "Breast cancer: mRNA, miRNA and protein of 150 samples (TCGA, as in mixOmics); 70 test "
+        "rows without protein.",
         ("mrna", "mirna", "protein"),
         columns={name: f"{name}_names" for name in ("mrna", "mirna", "protein")},
         extras=_TCGA_EXTRAS,
     ),
-    "citeseer": Recipe("mv_citeseer.npz", "3,312 papers: words and citations.", ("content", "cites")),
-    "movies617": Recipe("mv_movies617.npz", "617 films: keywords and actors; 17 genres.", ("keywords", "actors")),
+    "citeseer": Recipe(
+        "mv_citeseer.npz", "3,312 papers: words and citations.", ("content", "cites")
+    ),
+    "movies617": Recipe(
+        "mv_movies617.npz", "617 films: keywords and actors; 17 genres.", ("keywords", "actors")
+    ),
     "handwritten": Recipe(
         "mv_handwritten.npz",
         "2,000 handwritten digits, six feature sets (UCI mfeat).",
@@ -104,8 +135,8 @@ def load_digits_halves() -> Bunch:
     Returns
     -------
     Bunch
-        data (1797, 64) float64 in 0..16, target (1797,), views {"upper": columns 0-31, "lower": columns 32-63},
-        target_names, feature_names, image_shape (8, 8), DESCR.
+        data (1797, 64) float64 in 0..16, target (1797,), views {"upper": columns 0-31, "lower":
+        columns 32-63}, target_names, feature_names, image_shape (8, 8), DESCR.
     """
     digits = load_digits()
     return Bunch(
@@ -115,7 +146,8 @@ def load_digits_halves() -> Bunch:
         target_names=digits.target_names,
         feature_names=list(digits.feature_names),
         image_shape=(8, 8),
-        DESCR="1,797 handwritten digits of 8×8 pixels, upper and lower half as views (UCI, shipped with scikit-learn).",
+        DESCR="1,797 handwritten digits of 8×8 pixels, upper and lower half as views (UCI, shipped "
+        "with scikit-learn).",
     )
 
 
@@ -125,7 +157,8 @@ def load_newsgroups(words: Literal["content", "with_stop", "raw", "large"] = "co
     Parameters
     ----------
     words : {"content", "with_stop", "raw", "large"}
-        20 frequent content words; 111 with stop words; 183 without any stripping; 3,035 words (sparse).
+        20 frequent content words; 111 with stop words; 183 without any stripping; 3,035 words
+        (sparse).
 
     Returns
     -------
@@ -134,10 +167,14 @@ def load_newsgroups(words: Literal["content", "with_stop", "raw", "large"] = "co
     """
     suffixes = {"content": "", "with_stop": "_withstop", "raw": "_raw", "large": "_large"}
     if words not in suffixes:
-        raise InputError(message(f"words as one of {', '.join(suffixes)}", repr(words), "choose one"))
+        raise InputError(
+            message(f"words as one of {', '.join(suffixes)}", repr(words), "choose one")
+        )
     array, vocabulary = f"X{suffixes[words]}", f"vocab{suffixes[words]}"
     text = "Word counts of 2,752 documents of three newsgroups (20 newsgroups, bydate split)."
-    return _follow(Recipe("newsgroups.npz", text, (array,), columns={array: vocabulary}, extras=("is_train",)))
+    return _follow(
+        Recipe("newsgroups.npz", text, (array,), columns={array: vocabulary}, extras=("is_train",))
+    )
 
 
 def _loader(name: str) -> Callable[[], Bunch]:
@@ -155,13 +192,20 @@ def _image_loader(name: str) -> Callable[..., Bunch]:
     def load(*, scale: bool = True) -> Bunch:
         return _follow(recipe, scale)
 
-    parameters = "\n\n    Parameters\n    ----------\n    scale : bool\n        Divide by 255 to float32 in [0, 1]."
+    parameters = (
+        "\n\n    Parameters\n    ----------\n    scale : bool\n        Divide by 255 to "
+        "float32 in [0, 1]."
+    )
     return _named(load, name, recipe, parameters)
 
 
-def _named(load: Callable[..., Bunch], name: str, recipe: Recipe, parameters: str) -> Callable[..., Bunch]:
+def _named(
+    load: Callable[..., Bunch], name: str, recipe: Recipe, parameters: str
+) -> Callable[..., Bunch]:
     load.__name__ = load.__qualname__ = f"load_{name}"
-    load.__doc__ = f"""{recipe.description} From {recipe.file} in the folder BOCHNER_DATA.{parameters}
+    load.__doc__ = f"""{recipe.description}
+
+    From {recipe.file} in the folder BOCHNER_DATA.{parameters}
 
     Returns
     -------
@@ -177,12 +221,20 @@ def _follow(recipe: Recipe, scale: bool = False) -> Bunch:
     data: Any = next(iter(blocks.values())) if len(blocks) == 1 else _beside(list(blocks.values()))
     if scale:
         data = data.astype(np.float32) / np.float32(255)
-    found = Bunch(data=data, target=None if recipe.target is None else stored[recipe.target], DESCR=recipe.description)
+    found = Bunch(
+        data=data,
+        target=None if recipe.target is None else stored[recipe.target],
+        DESCR=recipe.description,
+    )
     if len(blocks) > 1:
         stops = np.cumsum([block.shape[1] for block in blocks.values()]).tolist()
-        found.views = {n: slice(stop - blocks[n].shape[1], stop) for n, stop in zip(blocks, stops, strict=True)}
+        found.views = {
+            n: slice(stop - blocks[n].shape[1], stop) for n, stop in zip(blocks, stops, strict=True)
+        }
     if recipe.columns:
-        found.feature_names = [str(name) for array in recipe.arrays for name in stored[recipe.columns[array]]]
+        found.feature_names = [
+            str(name) for array in recipe.arrays for name in stored[recipe.columns[array]]
+        ]
     if "class_names" in stored:
         found.target_names = stored["class_names"]
     if recipe.image:
@@ -193,13 +245,19 @@ def _follow(recipe: Recipe, scale: bool = False) -> Bunch:
 
 
 def _beside(blocks: list[Any]) -> Any:
-    return sp.hstack(blocks, format="csr") if any(sp.issparse(block) for block in blocks) else np.hstack(blocks)
+    return (
+        sp.hstack(blocks, format="csr")
+        if any(sp.issparse(block) for block in blocks)
+        else np.hstack(blocks)
+    )
 
 
 def _array(stored: Mapping[str, NDArray[Any]], name: str) -> Any:
     if name in stored:
         return stored[name]
-    values, indices, pointers, shape = (stored[f"{name}__{part}"] for part in ("data", "indices", "indptr", "shape"))
+    values, indices, pointers, shape = (
+        stored[f"{name}__{part}"] for part in ("data", "indices", "indptr", "shape")
+    )
     index = (indices.astype(np.int32), pointers.astype(np.int32))
     return sp.csr_matrix((values, *index), shape=(int(shape[0]), int(shape[1])))
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-PERIOD, PERIODIC_LENGTHSCALE = 2.0, 1.0  # a coordinate spans about 3.5 deviations: not quite two periods
+PERIOD, PERIODIC_LENGTHSCALE = (
+    2.0,
+    1.0,
+)  # a coordinate spans about 3.5 deviations: not quite two periods
 JITTER = 1e-8  # relative to the mean of the diagonal; far below any noise worth fitting
 
 
@@ -32,17 +35,22 @@ def _rbf(X: Array) -> Array:
 
 
 def _gibbs(X: Array) -> Array:
-    # k = (2ℓℓ'/(ℓ² + ℓ'²))^{D/2} exp(−‖δ‖²/(ℓ² + ℓ'²)),  ℓ_x = exp(−½‖x‖); without the power D/2 it is not PSD
+    # k = (2ℓℓ'/(ℓ² + ℓ'²))^{D/2} exp(−‖δ‖²/(ℓ² + ℓ'²)),  ℓ_x = exp(−½‖x‖); without the power D/2 it
+    # is not PSD
     lengthscale = np.exp(-0.5 * np.linalg.norm(X, axis=1))
     product = 2 * np.outer(lengthscale, lengthscale)
     total = np.add.outer(lengthscale**2, lengthscale**2)
-    return np.asarray((product / total) ** (X.shape[1] / 2) * np.exp(-_squared_distances(X) / total))
+    return np.asarray(
+        (product / total) ** (X.shape[1] / 2) * np.exp(-_squared_distances(X) / total)
+    )
 
 
 def _periodic(X: Array) -> Array:
     # k = exp(−2 Σ_d sin²(πδ_d/p) / ℓ²)
     delta = X[:, None, :] - X[None, :, :]
-    return np.asarray(np.exp(-2 * np.sum(np.sin(np.pi * delta / PERIOD) ** 2, axis=2) / PERIODIC_LENGTHSCALE**2))
+    return np.asarray(
+        np.exp(-2 * np.sum(np.sin(np.pi * delta / PERIOD) ** 2, axis=2) / PERIODIC_LENGTHSCALE**2)
+    )
 
 
 KERNELS: dict[str, Callable[[Array], Array]] = {
@@ -62,8 +70,9 @@ def make_s_curve(
 ) -> Bunch:
     """Draw views from Gaussian processes over a two-dimensional S-shaped curve.
 
-    The latent points are the x and z coordinates of scikit-learn's S-curve, standardised per dimension. Each column
-    of a view is an independent draw from the Gaussian process with the view's kernel, plus Gaussian noise.
+    The latent points are the x and z coordinates of scikit-learn's S-curve, standardised per
+    dimension. Each column of a view is an independent draw from the Gaussian process with the
+    view's kernel, plus Gaussian noise.
 
     Parameters
     ----------
@@ -71,9 +80,10 @@ def make_s_curve(
         N, at least 2.
     n_columns : int or sequence of int
         M_v: columns of every view, or one number per view.
-    kernels : sequence of {"rbf", "gibbs", "periodic", "rbf+periodic"} or kernels of `bochner.kernels`
-        One per view. ``rbf`` has lengthscale 1; ``gibbs`` the lengthscale exp(−½‖x‖), which varies with x;
-        ``periodic`` has period 2 and lengthscale 1; ``rbf+periodic`` is its sum with the first, variance 2.
+    kernels : sequence of {"rbf", "gibbs", "periodic", "rbf+periodic"} or of Kernel
+        One per view. ``rbf`` has lengthscale 1; ``gibbs`` the lengthscale exp(−½‖x‖), which varies
+        with x; ``periodic`` has period 2 and lengthscale 1; ``rbf+periodic`` is its sum with the
+        first, variance 2.
     noise : float
         Standard deviation of the noise of every entry, at least 0.
     random_state : int, RandomState or None
@@ -82,8 +92,8 @@ def make_s_curve(
     Returns
     -------
     Bunch
-        data (N, ΣM_v), views {"view_0": slice, ...}, latent (N, 2), target (N,) the position along the curve,
-        kernel_matrices {view: (N, N)} of the noise-free processes, feature_names, DESCR.
+        data (N, ΣM_v), views {"view_0": slice, ...}, latent (N, 2), target (N,) the position along
+        the curve, kernel_matrices {view: (N, N)} of the noise-free processes, feature_names, DESCR.
 
     Raises
     ------
@@ -99,7 +109,10 @@ def make_s_curve(
     for v, (kernel, width) in enumerate(zip(kernels, widths, strict=True)):
         K = _matrix(kernel, X)
         factor = np.linalg.cholesky(K + JITTER * np.trace(K) / n_samples * np.eye(n_samples))
-        data.append(factor @ rng.normal(size=(n_samples, width)) + noise * rng.normal(size=(n_samples, width)))
+        data.append(
+            factor @ rng.normal(size=(n_samples, width))
+            + noise * rng.normal(size=(n_samples, width))
+        )
         views[f"view_{v}"] = slice(sum(widths[:v]), sum(widths[: v + 1]))
         matrices[f"view_{v}"] = K
     names = ", ".join(map(_name, kernels))
@@ -150,5 +163,7 @@ def _checked_widths(
     widths = [n_columns] * len(kernels) if isinstance(n_columns, int) else list(n_columns)
     if len(widths) != len(kernels) or any(width < 1 for width in widths):
         got = f"{n_columns} for {len(kernels)} kernels"
-        raise InputError(message("n_columns as one positive number, or one per kernel", got, "match the two"))
+        raise InputError(
+            message("n_columns as one positive number, or one per kernel", got, "match the two")
+        )
     return widths

@@ -45,11 +45,11 @@ def fit_anndata(
     Parameters
     ----------
     adata : AnnData
-        Dense or sparse, in memory or backed. A subset (a view of another AnnData) becomes a copy when it is written
-        to, as AnnData has it, and the whole stays as it was.
+        Dense or sparse, in memory or backed. A subset (a view of another AnnData) becomes a copy
+        when it is written to, as AnnData has it, and the whole stays as it was.
     estimator : estimator, name or None
-        An estimator of this package, fitted in place; "ng-mvlvm", "advised-rflvm", "random-feature-lvm" or "srflvm";
-        None is "ng-mvlvm".
+        An estimator of this package, fitted in place; "ng-mvlvm", "advised-rflvm",
+        "random-feature-lvm" or "srflvm"; None is "ng-mvlvm".
     layer : str, optional
         Layer to fit instead of ``adata.X``, such as the one with counts.
     mask_var : str or array of bool, optional
@@ -61,7 +61,8 @@ def fit_anndata(
     size_factors : str or array-like of shape (N,), optional
         A column of ``adata.obs``, or the factors.
     key_added : str
-        Writes ``obsm["X_" + key_added]`` (N, D), ``obsm["X_" + key_added + "_std"]`` (N, D) and ``uns[key_added]``.
+        Writes ``obsm["X_" + key_added]`` (N, D), ``obsm["X_" + key_added + "_std"]`` (N, D) and
+        ``uns[key_added]``.
     overwrite : bool
         Replace these keys where they exist.
     **params
@@ -70,24 +71,30 @@ def fit_anndata(
     Returns
     -------
     estimator
-        Fitted; ``transform`` takes a DataFrame with the same columns, as ``bochner.stack`` makes it.
+        Fitted; ``transform`` takes a DataFrame with the same columns, as ``bochner.stack`` makes
+        it.
 
     Raises
     ------
     InputError
-        A key that exists (said before the fit), no such layer, column or parameter, or data that cannot be fitted.
+        A key that exists (said before the fit), no such layer, column or parameter, or data that
+        cannot be fitted.
 
     Notes
     -----
-    ``uns[key_added]``: model, settings (JSON text), elbo, elbo_se, n_iter, converged, views, likelihoods, relevance
-    (V, D) and versions; it survives ``write_h5ad``.
+    ``uns[key_added]``: model, settings (JSON text), elbo, elbo_se, n_iter, converged, views,
+    likelihoods, relevance (V, D) and versions; it survives ``write_h5ad``.
     """
     _check_keys(adata, key_added, overwrite, "adata")
     table = from_anndata(adata, layer, mask_var, use_rep)
     if isinstance(size_factors, str):
         size_factors = _factors(adata, size_factors)
     model = _model(estimator, likelihood, params)
-    source = {"layer": layer, "use_rep": use_rep, "mask_var": mask_var if isinstance(mask_var, str) else None}
+    source = {
+        "layer": layer,
+        "use_rep": use_rep,
+        "mask_var": mask_var if isinstance(mask_var, str) else None,
+    }
     return _fit_and_write(adata, model, table, size_factors, key_added, source)
 
 
@@ -109,7 +116,8 @@ def fit_mudata(
     Parameters
     ----------
     mdata : MuData
-        Rows may be absent from modalities: they are placed by what they have, with the deviation that remains.
+        Rows may be absent from modalities: they are placed by what they have, with the deviation
+        that remains.
     estimator : estimator, name or None
         As in `fit_anndata`.
     layer, mask_var : as in `fit_anndata`, or dict of modality to one, optional
@@ -119,8 +127,8 @@ def fit_mudata(
     size_factors : array-like of shape (N,), or dict of modality to one, optional
         In the row order of ``mdata``.
     key_added, overwrite, **params : as in `fit_anndata`
-        The keys are written to ``mdata.obsm`` and ``mdata.uns``, in the row order of ``mdata``; NaN where none of the
-        modalities has a row.
+        The keys are written to ``mdata.obsm`` and ``mdata.uns``, in the row order of ``mdata``; NaN
+        where none of the modalities has a row.
 
     Returns
     -------
@@ -136,7 +144,11 @@ def fit_mudata(
     table = from_mudata(mdata, layer, mask_var, modalities)
     model = _model(estimator, likelihood, params)
     model.set_params(views=table.views)
-    source = {"layer": layer, "modalities": modalities, "mask_var": mask_var if isinstance(mask_var, str) else None}
+    source = {
+        "layer": layer,
+        "modalities": modalities,
+        "mask_var": mask_var if isinstance(mask_var, str) else None,
+    }
     return _fit_and_write(mdata, model, table, size_factors, key_added, source)
 
 
@@ -157,35 +169,54 @@ def _keys(key: str) -> tuple[str, str]:
 def _factors(adata: Any, column: str) -> NDArray[Any]:
     if column not in adata.obs:
         known = listing([repr(str(name)) for name in adata.obs.columns]) or "no columns"
-        raise InputError(message(f"{column!r} in adata.obs", known, "choose size_factors from them, or pass an array"))
+        raise InputError(
+            message(
+                f"{column!r} in adata.obs", known, "choose size_factors from them, or pass an array"
+            )
+        )
     return np.asarray(adata.obs[column], dtype=np.float64)
 
 
 def _model(estimator: Any, likelihood: Any, params: Mapping[str, Any]) -> LatentVariableEstimator:
     if isinstance(estimator, str) and estimator.lower() not in MODELS:
-        raise InputError(message(f"an estimator, or one of {', '.join(MODELS)}", repr(estimator), "choose one"))
+        raise InputError(
+            message(f"an estimator, or one of {', '.join(MODELS)}", repr(estimator), "choose one")
+        )
     model: Any = estimator
     if estimator is None or isinstance(estimator, str):
         model = MODELS[(estimator or "ng-mvlvm").lower()]()
     if not isinstance(model, LatentVariableEstimator):
         got = f"an object of type {type(model).__name__}"
-        raise InputError(message(f"an estimator, or one of {', '.join(MODELS)}", got, "pass bochner.NGMVLVM(...)"))
+        raise InputError(
+            message(
+                f"an estimator, or one of {', '.join(MODELS)}", got, "pass bochner.NGMVLVM(...)"
+            )
+        )
     given = dict(params) if likelihood is None else {**params, "likelihood": likelihood}
     unknown = [repr(name) for name in given if name not in model.get_params(deep=False)]
     if unknown:
         known = listing(sorted(model.get_params(deep=False)))
         got = f"unknown {listing(unknown)}"
-        raise InputError(message(f"parameters of {type(model).__name__}", got, f"choose from {known}"))
+        raise InputError(
+            message(f"parameters of {type(model).__name__}", got, f"choose from {known}")
+        )
     return model.set_params(**given)  # type: ignore[no-any-return]
 
 
 def _fit_and_write(
-    container: Any, model: LatentVariableEstimator, table: Table, factors: Any, key: str, source: Mapping[str, Any]
+    container: Any,
+    model: LatentVariableEstimator,
+    table: Table,
+    factors: Any,
+    key: str,
+    source: Mapping[str, Any],
 ) -> LatentVariableEstimator:
     pandas = require("pandas", "names the columns of AnnData")
     X = pandas.DataFrame(table.X, index=table.row_names, columns=table.column_names)
     model.fit(X, size_factors=factors)
-    place: Callable[[Any], Any] = _in_order(table.row_names or [], [str(name) for name in container.obs_names])
+    place: Callable[[Any], Any] = _in_order(
+        table.row_names or [], [str(name) for name in container.obs_names]
+    )
     for name, values in zip(_keys(key), (model.embedding_, model.embedding_std_), strict=True):
         container.obsm[name] = place(values)
     container.uns[key] = summary(model, source)
@@ -206,12 +237,19 @@ def _in_order(rows: list[str], wanted: list[str]) -> Callable[[Any], Any]:
 
 
 def summary(model: Any, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a fitted model in plain values: no key is a name of the user's, for HDF5 reads "/" as a folder."""
-    settings = {name: value if _plain(value) else repr(value) for name, value in model.get_params(deep=False).items()}
+    """Describe a fitted model in plain values: no key is a name of the user's, for HDF5 reads "/"
+    as a folder.
+    """
+    settings = {
+        name: value if _plain(value) else repr(value)
+        for name, value in model.get_params(deep=False).items()
+    }
     return {
         "model": type(model).__name__,
         "settings": json.dumps(settings),
-        "source": json.dumps({name: value for name, value in source.items() if value is not None}, default=str),
+        "source": json.dumps(
+            {name: value for name, value in source.items() if value is not None}, default=str
+        ),
         "elbo": float(model.elbo_),
         "elbo_se": float(model.elbo_se_),
         "n_iter": int(model.n_iter_),

@@ -1,4 +1,6 @@
-"""The scikit-learn face of every latent variable model: validation, units, attributes. No mathematics."""
+"""The scikit-learn face of every latent variable model: validation, units, attributes. No
+mathematics.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ from torch import Tensor
 from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
-from bochner.estimators import constraints, latents, likelihoods, plans, saving, training_data, units, warn
+from bochner.estimators import (
+    constraints,
+    latents,
+    likelihoods,
+    plans,
+    saving,
+    training_data,
+    units,
+    warn,
+)
 from bochner.estimators.prediction import PredictionMixin
 from bochner.estimators.surroundings import undisturbed
 from bochner.inference import diagnose, trial
@@ -32,7 +43,8 @@ from bochner.likelihoods.negative_binomial import NegativeBinomial
 
 FloatArray = NDArray[np.floating[Any]]
 
-# Rows are placed from at most this many training latents: scoring is one product of rows and candidates.
+# Rows are placed from at most this many training latents: scoring is one product of rows and
+# candidates.
 _CANDIDATES = 5000
 # Rows from which dispersions are estimated by moments, beside the learned ones.
 _MOMENT_ROWS = 10_000
@@ -46,7 +58,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     _auto_mixtures: ClassVar[int] = 2
     _auto_frequencies: ClassVar[int] = 100
     _fewer_frequencies: ClassVar[int] = 50
-    # several K x K matrices are factored a step: fewer features, of which Sobol likes a power of two
+    # several K x K matrices are factored a step: fewer features, of which Sobol likes a power of
+    # two
     _local_frequencies: ClassVar[int] = 32
 
     def __init__(
@@ -102,7 +115,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     def _kernel_for(self, view: str) -> SpectralKernel:
         """Return what the kernel of a view is like."""
 
-    # -- fitting -----------------------------------------------------------------------------------------------
+    # -- fitting
+    # ---------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     @undisturbed
@@ -112,8 +126,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         Parameters
         ----------
         X : array-like or scipy sparse matrix of shape (N, M)
-            NaN = missing: single entries, or all entries of a view in a row. Zeros that a sparse X does not store are
-            observed values; it holds no NaN and is never made dense as a whole.
+            NaN = missing: single entries, or all entries of a view in a row. Zeros that a sparse X
+            does not store are observed values; it holds no NaN and is never made dense as a whole.
         y : ignored
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.
@@ -138,9 +152,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
-        warn.of_rank(values.shape, latents.resolve(self.latent, self.n_components, data.names).n_components)
+        warn.of_rank(
+            values.shape, latents.resolve(self.latent, self.n_components, data.names).n_components
+        )
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
-        plan = plans.make(self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen)
+        plan = plans.make(
+            self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen
+        )
         warn.of_starts(plan.starts)
         scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
         shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
@@ -150,32 +168,47 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._fit = fit_model(blocks, visible, plan, stand_in)
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
-        self._candidates, rows = self._fit.latents[kept], functools.partial(self._some, values, list(offsets.values()))
-        self.completion_: dict[str, float | None] = trial.settle(self._fit, kept, blocks, visible, plan, rows, stand_in)
+        self._candidates, rows = (
+            self._fit.latents[kept],
+            functools.partial(self._some, values, list(offsets.values())),
+        )
+        self.completion_: dict[str, float | None] = trial.settle(
+            self._fit, kept, blocks, visible, plan, rows, stand_in
+        )
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:
-            plan.checkpoint.unlink(missing_ok=True)  # only now: a crash before here must not cost the run
+            plan.checkpoint.unlink(
+                missing_ok=True
+            )  # only now: a crash before here must not cost the run
         return self
 
     def _set_likelihoods(
         self, values: FloatArray, data: Views, given: Any
     ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
-        """Choose and check the likelihoods, leave their data in the caller's units and find the size factors."""
+        """Choose and check the likelihoods, leave their data in the caller's units and find the
+        size factors.
+        """
         chosen = likelihoods.choose(self.likelihood, data, bool(self.verbose))
         if self.noise == "column":
             chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
         likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
-        data = data.unscaled([view for view, own in chosen.items() if isinstance(own, LocalLikelihood)])
+        data = data.unscaled(
+            [view for view, own in chosen.items() if isinstance(own, LocalLikelihood)]
+        )
         self._scaling = data.scaling
         self._size_factors = likelihoods.SizeFactors.fit(values, given, chosen, data.columns)
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
         for view, own in chosen.items():
             if isinstance(own, LocalLikelihood):
                 rows = training_data.telling(values, data.columns[view])
-                part = torch.tensor(dense_rows(values, rows)[:, data.columns[view]], dtype=torch.float64)
+                part = torch.tensor(
+                    dense_rows(values, rows)[:, data.columns[view]], dtype=torch.float64
+                )
                 offset = offsets[view]
-                chosen[view] = own.initial(part, offset if offset is None or rows is None else offset[rows])
+                chosen[view] = own.initial(
+                    part, offset if offset is None or rows is None else offset[rows]
+                )
         return data, chosen, offsets
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
@@ -196,7 +229,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
 
     @undisturbed
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one file, whole or not at all: JSON and tensors, never rows, never code.
+        """Write the fitted estimator to one file, whole or not at all: JSON and tensors, never
+        rows, never code.
 
         Parameters
         ----------
@@ -206,7 +240,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         Raises
         ------
         InputError
-            Not a place to write to, or a parameter that is code (a callable, a kernel of the caller's own).
+            Not a place to write to, or a parameter that is code (a callable, a kernel of the
+            caller's own).
         """
         check_is_fitted(self)
         saving.save(self, path)
@@ -216,7 +251,11 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [
-            {**start, "elbo": start["elbo"] + jacobian, "elbo_start": start["elbo_start"] + jacobian}
+            {
+                **start,
+                "elbo": start["elbo"] + jacobian,
+                "elbo_start": start["elbo_start"] + jacobian,
+            }
             for start in fit.starts
         ]
         self.n_iter_, self.converged_ = len(fit.history), fit.stopped == "plateau"
@@ -224,13 +263,16 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.n_mixtures_, self.n_frequencies_ = plan.n_mixtures, plan.n_frequencies
         self.seed_ = plan.seed
         self.landmarks_ = fit.landmarks and {
-            name: value + (jacobian if name.startswith("elbo") else 0) for name, value in fit.landmarks.items()
+            name: value + (jacobian if name.startswith("elbo") else 0)
+            for name, value in fit.landmarks.items()
         }
         self.dropped_ = dict(zip(plan.names, fit.dropped, strict=True))
         scales = self._scales
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
         gaussian = [view for view in fit.posterior if view.local is None]
-        self.noise_variance_ = {v.name: likelihoods.plain_noise(v.noise_variance, scales[v.name]) for v in gaussian}
+        self.noise_variance_ = {
+            v.name: likelihoods.plain_noise(v.noise_variance, scales[v.name]) for v in gaussian
+        }
         self.dispersion_ = {
             view.name: view.likelihood.dispersion.numpy()
             for view in fit.posterior
@@ -242,35 +284,51 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         }
         if fit.stopped in ("max_iter", "failed"):
             warn_user(
-                f"Training stopped after {self.n_iter_} steps before the bound was level. Raise max_iter or tol.",
+                f"Training stopped after {self.n_iter_} steps before the bound was level. Raise "
+                "max_iter or tol.",
                 ConvergenceWarning,
             )
 
-    def _set_embedding(self, values: FloatArray, offsets: list[Tensor | None], kept: Tensor) -> None:
+    def _set_embedding(
+        self, values: FloatArray, offsets: list[Tensor | None], kept: Tensor
+    ) -> None:
         self._encoder = None
         if self.encoder:
-            few = training_data.subset(values.shape[0], training_data.fitting(*values.shape), self.seed_)
+            few = training_data.subset(
+                values.shape[0], training_data.fitting(*values.shape), self.seed_
+            )
             rows = self._split(dense_rows(values, few))
             shown = [view.encode(y) for view, y in zip(self._fit.posterior, rows, strict=True)]
-            self._encoder = amortised.learn(shown, self._fit.latents[torch.from_numpy(few)], self.seed_)
+            self._encoder = amortised.learn(
+                shown, self._fit.latents[torch.from_numpy(few)], self.seed_
+            )
         placement = self._place(values, offsets)
         self._remember(values, placement)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
         self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
-        few = training_data.subset(len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_)
+        few = training_data.subset(
+            len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_
+        )
         index = kept[torch.from_numpy(few)]
         shown, latents_shown = self._some(values, offsets, index)[0], placement.mean[index]
-        self.variance_explained_ = diagnose.variance_explained(self._fit.posterior, latents_shown, shown)
+        self.variance_explained_ = diagnose.variance_explained(
+            self._fit.posterior, latents_shown, shown
+        )
         gaussian = [view for view in self._fit.posterior if view.local is None]
-        noise = {view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance))) for view in gaussian}
+        noise = {
+            view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance)))
+            for view in gaussian
+        }
         self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:
             count = training_data.fitting(_MOMENT_ROWS, values.shape[1])
             index = torch.from_numpy(training_data.subset(values.shape[0], count, self.seed_))
             rows, of_some = self._some(values, offsets, index)
-            moments = diagnose.moment_dispersions(self._fit.posterior, placement.mean[index], rows, of_some)
+            moments = diagnose.moment_dispersions(
+                self._fit.posterior, placement.mean[index], rows, of_some
+            )
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
         warn.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:

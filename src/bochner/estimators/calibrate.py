@@ -39,9 +39,9 @@ def calibration(
 ) -> CalibrationReport:
     """Say whether a model's uncertainty about entries it does not see is right.
 
-    Entries of rows are hidden, predicted from what is left of the row, and compared with the truth by draws: coverage
-    of central intervals, the probability integral transform (randomised for counts and categories), and the log
-    density.
+    Entries of rows are hidden, predicted from what is left of the row, and compared with the truth
+    by draws: coverage of central intervals, the probability integral transform (randomised for
+    counts and categories), and the log density.
 
     Parameters
     ----------
@@ -89,7 +89,9 @@ def calibration(
     for view, own in model._columns.items():
         rows, columns = np.nonzero(hidden[:, own])
         if rows.size:
-            views[view] = assess(view, pit[:, own][rows, columns], density[:, own][rows, columns], rows, columns)
+            views[view] = assess(
+                view, pit[:, own][rows, columns], density[:, own][rows, columns], rows, columns
+            )
             counts[view] = views[view].n_rows
     return CalibrationReport(views, describe(hide, fraction, int(hidden.sum()), counts), n_draws)
 
@@ -117,12 +119,19 @@ def compare(
     for part in np.array_split(index, -(-len(index) // size)):
         own = [None if offset is None else offset[torch.from_numpy(part)] for offset in offsets]
         truth = np.where(hidden[part], values[part], np.nan)
-        pit[part], density[part] = _compare_rows(model, shown[part], truth, n_draws, own, seed + int(part[0]))
+        pit[part], density[part] = _compare_rows(
+            model, shown[part], truth, n_draws, own, seed + int(part[0])
+        )
     return pit, density - np.log(model._scaling.scale)
 
 
 def _compare_rows(
-    model: LatentVariableEstimator, shown: FloatArray, truth: FloatArray, n_draws: int, offsets: Any, seed: int
+    model: LatentVariableEstimator,
+    shown: FloatArray,
+    truth: FloatArray,
+    n_draws: int,
+    offsets: Any,
+    seed: int,
 ) -> tuple[Array, Array]:
     views, mixture = model._fit.posterior, completion.Mixture(model._candidates, model.completion_)
     rows, answers = model._split(shown), model._split(truth)

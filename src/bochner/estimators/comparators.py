@@ -35,22 +35,25 @@ class _SphereMap(FeatureMap):
         return len(rows) - int(self._alive(rows).sum())
 
     def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
-        return self.kernel_(rows, others) * (self._alive(rows)[:, None] * self._alive(others)[None, :])
+        return self.kernel_(rows, others) * (
+            self._alive(rows)[:, None] * self._alive(others)[None, :]
+        )
 
 
 class RandomMaclaurin(_SphereMap):
-    """Random Maclaurin features of dot-product kernels with non-negative coefficients (Kar and Karnick 2012).
+    """Random Maclaurin features of dot-product kernels with non-negative coefficients (Kar and
+    Karnick 2012).
 
     Parameters
     ----------
     kernel : "polynomial" or IndefiniteKernel, default="polynomial"
-        "polynomial" is degree 10 on the unit sphere; ``Polynomial(degree)`` and ``DotProductSeries(coefficients)``
-        work as well.
+        "polynomial" is degree 10 on the unit sphere; ``Polynomial(degree)`` and
+        ``DotProductSeries(coefficients)`` work as well.
     n_components : int, default=100
         Output columns.
     exact_low_degrees : bool, default=False
-        The paper's H0/1 heuristic: degrees 0 and 1 by 1 + n_features exact columns, random ones for the rest; needs
-        more columns than that.
+        The paper's H0/1 heuristic: degrees 0 and 1 by 1 + n_features exact columns, random ones for
+        the rest; needs more columns than that.
     random_state : int, RandomState instance or None, default=None
     device : str, default="auto"
 
@@ -109,7 +112,8 @@ class RandomMaclaurin(_SphereMap):
         Raises
         ------
         InputError
-            The kernel has no Maclaurin coefficients or a negative one; too few columns for the exact low degrees.
+            The kernel has no Maclaurin coefficients or a negative one; too few columns for the
+            exact low degrees.
         """
         self._validate_params()
         self._validate(X, reset=True)
@@ -120,11 +124,23 @@ class RandomMaclaurin(_SphereMap):
         if self.exact_low_degrees:
             n_random -= 1 + self.n_features_in_
             if n_random < 1:
-                do = f"type n_components={2 + self.n_features_in_} or more, or exact_low_degrees=False"
-                raise InputError(message("more columns than the exact low degrees take", str(self.n_components), do))
-            self._low = (float(coefficients[0]), float(coefficients[1]) if len(coefficients) > 1 else 0.0)
+                do = (
+                    f"type n_components={2 + self.n_features_in_} or more, or "
+                    "exact_low_degrees=False"
+                )
+                raise InputError(
+                    message(
+                        "more columns than the exact low degrees take", str(self.n_components), do
+                    )
+                )
+            self._low = (
+                float(coefficients[0]),
+                float(coefficients[1]) if len(coefficients) > 1 else 0.0,
+            )
             coefficients = [0.0, 0.0, *coefficients[2:]]
-        self.points_ = draw(coefficients, n_random, self.n_features_in_, self._source("maclaurin features"))
+        self.points_ = draw(
+            coefficients, n_random, self.n_features_in_, self._source("maclaurin features")
+        )
         self._n_features_out = self.n_components
         return self
 
@@ -132,7 +148,9 @@ class RandomMaclaurin(_SphereMap):
         known = getattr(self.kernel_, "maclaurin", None)
         if known is None:
             do = "use Polynomial or DotProductSeries, or KreinFeatures for this kernel"
-            raise InputError(message("a kernel with Maclaurin coefficients", type(self.kernel_).__name__, do))
+            raise InputError(
+                message("a kernel with Maclaurin coefficients", type(self.kernel_).__name__, do)
+            )
         coefficients: Sequence[float] = known()
         return coefficients
 
@@ -140,17 +158,21 @@ class RandomMaclaurin(_SphereMap):
         features = maclaurin_features(rows, self.points_)
         if self.exact_low_degrees:
             constant, linear = (value**0.5 for value in self._low)
-            features = torch.cat([torch.full_like(rows[:, :1], constant), linear * rows, features], 1)
+            features = torch.cat(
+                [torch.full_like(rows[:, :1], constant), linear * rows, features], 1
+            )
         return features * self._alive(rows)[:, None]
 
 
 class SphericalFeatures(_SphereMap):
-    """Random Fourier features of the positive definite kernel nearest to a kernel of the distance on the sphere.
+    """Random Fourier features of the positive definite kernel nearest to a kernel of the distance
+    on the sphere.
 
     Parameters
     ----------
     kernel : str or IndefiniteKernel, default="polynomial"
-        "polynomial", "hellinger", "tanh", "geodesic_gaussian" or an instance that depends on the distance alone.
+        "polynomial", "hellinger", "tanh", "geodesic_gaussian" or an instance that depends on the
+        distance alone.
     n_components : int, default=100
         Output columns, cosines with random phases.
     n_gaussians : int, default=10
@@ -170,7 +192,8 @@ class SphericalFeatures(_SphereMap):
 
     Notes
     -----
-    Pennington, Yu and Kumar 2015. A signed spectrum is cut at zero, so the error does not vanish with more columns.
+    Pennington, Yu and Kumar 2015. A signed spectrum is cut at zero, so the error does not vanish
+    with more columns.
 
     Examples
     --------
@@ -182,7 +205,10 @@ class SphericalFeatures(_SphereMap):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernel": [StrOptions({"polynomial", "hellinger", "tanh", "geodesic_gaussian"}), IndefiniteKernel],
+        "kernel": [
+            StrOptions({"polynomial", "hellinger", "tanh", "geodesic_gaussian"}),
+            IndefiniteKernel,
+        ],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_gaussians": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
@@ -229,7 +255,9 @@ class SphericalFeatures(_SphereMap):
         self.kernel_ = resolve(self.kernel)
         if not isinstance(self.kernel_, DotProduct):
             do = "use KreinFeatures for this kernel"
-            raise InputError(message("a kernel of the distance on the sphere", type(self.kernel_).__name__, do))
+            raise InputError(
+                message("a kernel of the distance on the sphere", type(self.kernel_).__name__, do)
+            )
         dim, source = self.n_features_in_, self._source("spherical features")
         # Hellinger is not defined for negative products: its rows are at most sqrt(2) apart
         widest = 2.0 if self.kernel_.defined_everywhere else 2.0**0.5
@@ -240,7 +268,9 @@ class SphericalFeatures(_SphereMap):
         level = (mass.cumsum(0) / mass.sum().clamp(min=1e-300)).contiguous()
         radius = radii[torch.searchsorted(level, uniform).clamp(max=len(radii) - 1)]
         self.frequencies_ = radius[:, None] * directions(self.n_components, dim, source)
-        self.phases_ = 2 * torch.pi * torch.rand(self.n_components, generator=source, dtype=torch.float64)
+        self.phases_ = (
+            2 * torch.pi * torch.rand(self.n_components, generator=source, dtype=torch.float64)
+        )
         self.amplitude_ = float((2.0 * mass.sum() / self.n_components).sqrt())
         self._n_features_out = self.n_components
         return self

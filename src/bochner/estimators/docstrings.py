@@ -1,4 +1,6 @@
-"""Docstrings of sibling estimators: what they share with one of them is written once and shown by all."""
+"""Docstrings of sibling estimators: what they share with one of them is written once and shown by
+all.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ C = TypeVar("C", bound=type)
 
 
 def described_by(base: type) -> Callable[[C], C]:
-    """Return a decorator that adds the parameters and attributes of ``base`` which a class does not describe itself.
+    """Return a decorator that adds the parameters and attributes of ``base`` which a class does not
+    describe itself.
 
     Parameters
     ----------
@@ -47,7 +50,11 @@ def _order(cls: type, section: str, own: dict[str, str], entries: dict[str, str]
 def _sections(cls: type) -> dict[str, str]:
     """Text by section, the summary under "", in the order that numpydoc wants."""
     parts = _HEADING.split(inspect.cleandoc(cls.__doc__ or ""))
-    return {"": parts[0]} | dict.fromkeys(_SHARED, "") | dict(zip(parts[1::2], parts[2::2], strict=True))
+    return (
+        {"": parts[0]}
+        | dict.fromkeys(_SHARED, "")
+        | dict(zip(parts[1::2], parts[2::2], strict=True))
+    )
 
 
 def _entries(text: str) -> dict[str, str]:
@@ -57,5 +64,9 @@ def _entries(text: str) -> dict[str, str]:
 
 
 def _joined(sections: dict[str, str]) -> str:
-    titled = [f"{title}\n{'-' * len(title)}\n{text.strip()}\n" for title, text in sections.items() if title and text]
+    titled = [
+        f"{title}\n{'-' * len(title)}\n{text.strip()}\n"
+        for title, text in sections.items()
+        if title and text
+    ]
     return "\n".join([sections[""].strip() + "\n", *titled])

@@ -16,20 +16,25 @@ from bochner.inference.landmarks import JOINT_STEPS
 from bochner.inference.race import RACE_STEPS
 from bochner.inference.train import RATES
 
-# Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the steps between.
+# Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the
+# steps between.
 TRIAL_ROWS, FEW_STEPS, MORE_STEPS = 300, 2, 52
 # Steps after the race until the bound is level, as in most fits of benchmarks/README.md.
 TYPICAL_STEPS = 500
-# Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed from and their
-# temporaries in float64, the training copy in float32, masks. Measured; see benchmarks/README.md.
+# Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed
+# from and their temporaries in float64, the training copy in float32, masks. Measured; see
+# benchmarks/README.md.
 BYTES_PER_ENTRY = 42
 # Python, torch and what they load.
 BASE_BYTES = 590 * 2**20
-# Columns that training sees of a view whose leading singular vectors stand for it, at the most: what is counted.
+# Columns that training sees of a view whose leading singular vectors stand for it, at the most:
+# what is counted.
 _TRUNCATED_COLUMNS = 256
 
 
-def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[np.intp]]) -> dict[str, Any]:
+def estimate(
+    estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[np.intp]]
+) -> dict[str, Any]:
     """Estimate time and memory of ``estimator.fit(X)`` by two short fits on some of its rows.
 
     Parameters
@@ -43,13 +48,16 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
     Returns
     -------
     dict
-        operations_per_step; gflops, the measured rate; seconds_typical and seconds_at_most (up to max_iter steps);
-        memory_bytes; trial_rows. Estimates: a factor of two either way is no surprise, since nobody knows the steps.
+        operations_per_step; gflops, the measured rate; seconds_typical and seconds_at_most (up to
+        max_iter steps); memory_bytes; trial_rows. Estimates: a factor of two either way is no
+        surprise, since nobody knows the steps.
     """
     n_rows = X.shape[0]
     kept = _rows(X)
     # The first fit of a process loads code: its time is not kept.
-    _, few, more = (_seconds(estimator, X[kept], steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS))
+    _, few, more = (
+        _seconds(estimator, X[kept], steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS)
+    )
     trial = operations(estimator, len(kept), columns)
     # On a busy machine the second fit can be the faster one; the rate stays finite then.
     per_step = max(more - few, 1e-3 * more) / (MORE_STEPS - FEW_STEPS)
@@ -60,13 +68,18 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
     layout = latents.resolve(estimator.latent, estimator.n_components, list(columns))
     race = plans._starts(estimator, layout, n_rows)
-    before = each * (RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race))
+    before = each * (
+        RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race)
+    )
     # Starts, evaluation and placement grow with the rows.
     rest = max(few - FEW_STEPS * per_step, 0.0) * n_rows / len(kept)
     most = RATES.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter)
     seconds = {
         name: round(before + steps * each + joint + rest, 1)
-        for name, steps in (("seconds_typical", min(most, TYPICAL_STEPS)), ("seconds_at_most", most))
+        for name, steps in (
+            ("seconds_typical", min(most, TYPICAL_STEPS)),
+            ("seconds_at_most", most),
+        )
     }
     return {
         "operations_per_step": int(operations(estimator, trained, columns)),
@@ -78,8 +91,12 @@ def estimate(estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[
 
 
 def operations(estimator: Any, n_rows: int, columns: dict[str, NDArray[np.intp]]) -> float:
-    """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products there and back."""
-    n_mixtures = estimator._auto_mixtures if estimator.n_mixtures == "auto" else estimator.n_mixtures
+    """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products
+    there and back.
+    """
+    n_mixtures = (
+        estimator._auto_mixtures if estimator.n_mixtures == "auto" else estimator.n_mixtures
+    )
     layout = latents.resolve(estimator.latent, estimator.n_components, list(columns))
     gaussian = estimator.likelihood == "gaussian"
     K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, gaussian, layout.n_components)
@@ -88,7 +105,9 @@ def operations(estimator: Any, n_rows: int, columns: dict[str, NDArray[np.intp]]
 
 
 def _rows(X: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return rows for the trial, spread over the data; a column needs an observed entry among them."""
+    """Return rows for the trial, spread over the data; a column needs an observed entry among
+    them.
+    """
     some = np.flatnonzero(~np.isnan(X).all(axis=1))
     kept = np.unique(some[np.linspace(0, len(some) - 1, min(TRIAL_ROWS, len(some))).astype(int)])
     empty = np.isnan(X[kept]).all(axis=0)
@@ -97,8 +116,12 @@ def _rows(X: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _seconds(estimator: Any, X: NDArray[np.float64], steps: int) -> float:
-    trial = clone(estimator).set_params(max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0)
-    trial.set_params(n_components=min(estimator.n_components, X.shape[1]), checkpoint=None, verbose=0)
+    trial = clone(estimator).set_params(
+        max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0
+    )
+    trial.set_params(
+        n_components=min(estimator.n_components, X.shape[1]), checkpoint=None, verbose=0
+    )
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a fit of a few steps

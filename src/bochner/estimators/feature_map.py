@@ -1,4 +1,6 @@
-"""What every explicit feature map of a kernel shares: rows in, columns out, and how far the kernel is from them."""
+"""What every explicit feature map of a kernel shares: rows in, columns out, and how far the kernel
+is from them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _EXACT_ENTRIES = 2**24
 
 
 class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Rows to columns whose (signed) inner products approximate a kernel; subclasses fit and compute them."""
+    """Rows to columns whose (signed) inner products approximate a kernel; subclasses fit and
+    compute them.
+    """
 
     device: str
     random_state: Any
@@ -40,7 +44,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return rows
 
     def _column_signs(self) -> Tensor | None:
-        """Return the sign of every column's contribution to the kernel, (K,); None where all are +1."""
+        """Return the sign of every column's contribution to the kernel, (K,); None where all are
+        +1.
+        """
         return None
 
     def _n_zero(self, rows: Tensor) -> int:  # noqa: ARG002 - a map without such rows
@@ -77,7 +83,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return features
 
     def iter_transform(self, X: Any, chunk: int = 4096) -> Iterator[Any]:
-        """Yield the features of X in chunks of rows, so that memory does not grow with their number.
+        """Yield the features of X in chunks of rows, so that memory does not grow with their
+        number.
 
         Parameters
         ----------
@@ -92,7 +99,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Raises
         ------
         NotFittedError, ValueError
-            As ``transform``, the second at the chunk it concerns; ``chunk`` is not a positive integer.
+            As ``transform``, the second at the chunk it concerns; ``chunk`` is not a positive
+            integer.
         """
         check_is_fitted(self)
         if chunk < 1 or int(chunk) != chunk:
@@ -102,7 +110,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _chunks(self, X: Any, slices: Iterator[slice]) -> Iterator[Any]:
         total = 0
         for rows in slices:
-            features, n_zero = self._transform(X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows))
+            features, n_zero = self._transform(
+                X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows)
+            )
             total += n_zero
             yield features
         self._warn(total)
@@ -154,7 +164,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _warn(self, n_zero: int) -> None:
         if n_zero:
-            text = f"{n_zero} rows have norm zero: they have no place on the sphere, their features are zero."
+            text = (
+                f"{n_zero} rows have norm zero: they have no place on the sphere, their "
+                "features are zero."
+            )
             warn_user(text, DataWarning)
 
     def _source(self, purpose: str) -> torch.Generator:
@@ -168,17 +181,29 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         try:
             return torch.empty(0, device=self.device).device
         except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device {self.device!r} cannot be used here. Type device='auto' or 'cpu'.") from error
+            raise InputError(
+                f"device {self.device!r} cannot be used here. Type device='auto' or 'cpu'."
+            ) from error
 
     def _validate(self, X: Any, *, reset: bool, min_samples: int = 1) -> Tensor:
-        """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64 tensor."""
-        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": min_samples, "reset": reset}
+        """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64
+        tensor.
+        """
+        options = {
+            "dtype": [np.float64, np.float32],
+            "ensure_min_samples": min_samples,
+            "reset": reset,
+        }
         if not isinstance(X, Tensor):
             array = np.ascontiguousarray(validate_data(self, X, **options))
-            # torch warns about memory it may not write; nothing here writes, but the warning would reach the user
-            return torch.from_numpy(array if array.flags.writeable else array.copy()).to(self._resolve_device())
+            # torch warns about memory it may not write; nothing here writes, but the warning would
+            # reach the user
+            return torch.from_numpy(array if array.flags.writeable else array.copy()).to(
+                self._resolve_device()
+            )
         rows = X if X.dtype in (torch.float32, torch.float64) or X.is_complex() else X.double()
-        # Shape, names and number of columns show in the first rows: a tensor on a device is not copied for them.
+        # Shape, names and number of columns show in the first rows: a tensor on a device is not
+        # copied for them.
         validate_data(self, rows[: max(1, min_samples)].detach().cpu().numpy(), **options)
         if not bool(torch.isfinite(rows).all()):
             raise InputError("Input X contains NaN or infinity.")

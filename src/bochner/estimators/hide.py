@@ -32,13 +32,14 @@ def hide_some(
         NaN = missing.
     columns : mapping of view to ndarray of int
     hide : "entries", "view" or the name of a view
-        Single entries at random; of every row that has several views one of them at random; or always that view.
+        Single entries at random; of every row that has several views one of them at random; or
+        always that view.
     fraction : float
         Of the observed entries, in (0, 1); for "entries".
     source : numpy.random.Generator
     n_patterns : int, optional
-        Hide entries by so many patterns of columns that rows share, which is cheaper to place than one of each row's
-        own; in tables of more than 16 columns.
+        Hide entries by so many patterns of columns that rows share, which is cheaper to place than
+        one of each row's own; in tables of more than 16 columns.
 
     Returns
     -------
@@ -52,19 +53,27 @@ def hide_some(
     observed = ~np.isnan(values)
     if hide == "entries":
         if not 0.0 < fraction < 1.0:
-            raise InputError(message("fraction between 0 and 1", repr(fraction), "give a share such as 0.1"))
+            raise InputError(
+                message("fraction between 0 and 1", repr(fraction), "give a share such as 0.1")
+            )
         hidden = _entries(observed, fraction, source, n_patterns)
     elif hide == "view" or hide in columns:
         hidden = _views(observed, columns, hide, source)
     else:
-        raise InputError(message(f"hide= 'entries', 'view' or one of {list(columns)}", repr(hide), "correct it"))
+        raise InputError(
+            message(f"hide= 'entries', 'view' or one of {list(columns)}", repr(hide), "correct it")
+        )
     if not hidden.any():
         got = "rows of which nothing can be hidden"
-        raise InputError(message(f"rows with several entries (hide={hide!r}: views)", got, "pass fuller rows"))
+        raise InputError(
+            message(f"rows with several entries (hide={hide!r}: views)", got, "pass fuller rows")
+        )
     return hidden
 
 
-def _entries(observed: BoolArray, fraction: float, source: np.random.Generator, n_patterns: int | None) -> BoolArray:
+def _entries(
+    observed: BoolArray, fraction: float, source: np.random.Generator, n_patterns: int | None
+) -> BoolArray:
     n, m = observed.shape
     # patterns of a few columns are few anyway, and four of them would hide next to nothing
     n_patterns = n_patterns if n_patterns and m > _FEW_COLUMNS else n
@@ -79,7 +88,10 @@ def _entries(observed: BoolArray, fraction: float, source: np.random.Generator, 
 
 
 def _views(
-    observed: BoolArray, columns: Mapping[str, NDArray[np.intp]], hide: str, source: np.random.Generator
+    observed: BoolArray,
+    columns: Mapping[str, NDArray[np.intp]],
+    hide: str,
+    source: np.random.Generator,
 ) -> BoolArray:
     present = np.column_stack([observed[:, own].any(axis=1) for own in columns.values()])
     allowed = present & (present.sum(axis=1, keepdims=True) > 1)

@@ -26,16 +26,19 @@ class FourierFeatures(FeatureMap):
     Parameters
     ----------
     kernel : "rbf" or SpectralKernel, default="rbf"
-        "rbf" means ``RBF()``, lengthscale 1. A kernel instance must have values for all its parameters.
+        "rbf" means ``RBF()``, lengthscale 1. A kernel instance must have values for all its
+        parameters.
     n_components : int, default=100
-        Output columns, K = 2 Q H: a multiple of twice the kernel's number of mixture components Q. Where Q = 1 it
-        may be odd: the last pair is then one cosine with a random phase, unbiased too, of higher variance.
+        Output columns, K = 2 Q H: a multiple of twice the kernel's number of mixture components Q.
+        Where Q = 1 it may be odd: the last pair is then one cosine with a random phase, unbiased
+        too, of higher variance.
     sampling : {"iid", "orthogonal", "sobol"}, default="iid"
         How the spectral points are drawn; the expectation is the kernel in all three.
     random_state : int, RandomState instance or None, default=None
         An int gives the same features every time.
     device : str, default="auto"
-        Where arrays are computed: a torch device, or "auto" for CUDA where there is one. Tensors stay on theirs.
+        Where arrays are computed: a torch device, or "auto" for CUDA where there is one. Tensors
+        stay on theirs.
 
     Attributes
     ----------
@@ -53,8 +56,8 @@ class FourierFeatures(FeatureMap):
     Notes
     -----
     Rahimi and Recht 2007; Yu et al. 2016 (orthogonal); paper 000, Prop. 1 (non-stationary pairs).
-    `bochner.features.frequencies_needed` says how many spectral points guarantee an error; ``approximation_error``
-    measures it.
+    `bochner.features.frequencies_needed` says how many spectral points guarantee an error;
+    ``approximation_error`` measures it.
 
     Examples
     --------
@@ -118,7 +121,9 @@ class FourierFeatures(FeatureMap):
         source = self._source("fourier features")
         noise = kernel.noise(n_frequencies, self.n_features_in_, source, self.sampling)  # type: ignore[arg-type]
         self.kernel_ = kernel
-        self.phase_ = 2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+        self.phase_ = (
+            2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+        )
         self.frequencies_ = kernel.frequencies(noise).detach()
         self._n_features_out = self.n_components
         return self
@@ -136,7 +141,9 @@ class FourierFeatures(FeatureMap):
         if self.phase_ is not None:
             cosines, sines = features.chunk(2)
             # sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b
-            last = math.sqrt(2.0) * (math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:])
+            last = math.sqrt(2.0) * (
+                math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:]
+            )
             features = torch.cat([cosines[:-1], sines[:-1], last])
         return features.T.contiguous()
 
@@ -146,7 +153,8 @@ class FourierFeatures(FeatureMap):
             return -(-self.n_components // 2)
         if self.n_components % unit:
             raise InputError(
-                f"n_components must be a multiple of {unit} (a cosine and a sine for each of the kernel's "
+                f"n_components must be a multiple of {unit} (a cosine and a sine for each of the "
+                "kernel's "
                 f"{kernel.n_mixtures} mixture components), got {self.n_components}. "
                 f"Type n_components={unit * (self.n_components // unit + 1)}."
             )
@@ -158,14 +166,21 @@ class FourierFeatures(FeatureMap):
 
 
 def _checked(kernel: Any) -> SpectralKernel:
-    """Return a copy of the kernel, which must have a spectral density and values for all its parameters."""
+    """Return a copy of the kernel, which must have a spectral density and values for all its
+    parameters.
+    """
     if not isinstance(kernel, SpectralKernel):
         raise InputError(
-            f"kernel must have a spectral density, got {type(kernel).__name__}, which has only a closed form. "
+            f"kernel must have a spectral density, got {type(kernel).__name__}, which has only a "
+            "closed form. "
             "Use RBF, Matern, Periodic, SpectralMixture, NextGenSpectralMixture or SpectralSum."
         )
     for part in kernel.modules():
-        missing = [n for n, v in part.get_params().items() if v is None] if isinstance(part, Kernel) else []
+        missing = (
+            [n for n, v in part.get_params().items() if v is None]
+            if isinstance(part, Kernel)
+            else []
+        )
         if missing:
             raise InputError(
                 f"{type(part).__name__} has no values for {', '.join(missing)}. "

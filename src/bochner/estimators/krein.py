@@ -1,4 +1,6 @@
-"""Random Fourier features of indefinite and dot-product kernels (RFF-DIGMM) as a scikit-learn transformer."""
+"""Random Fourier features of indefinite and dot-product kernels (RFF-DIGMM) as a scikit-learn
+transformer.
+"""
 
 from __future__ import annotations
 
@@ -25,63 +27,73 @@ from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import NAMED
 from bochner.models.signed_frequencies import SignedFrequencies
 
-# Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to learn.
+# Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
+# learn.
 _LEAST, _MOST = 1000, 2000
 _HELD_OUT = 0.2
 
 
 class KreinFeatures(FeatureMap):
-    """Map rows to [phi+, phi-] with <phi+(x), phi+(y)> - <phi-(x), phi-(y)> close to a kernel that may be indefinite.
+    """Map rows to [phi+, phi-] with <phi+(x), phi+(y)> - <phi-(x), phi-(y)> close to a kernel that
+    may be indefinite.
 
-    A linear learner on the features works with the kernel, on as many rows as there are: the fit looks at a sketch of
-    the rows alone, its cost does not grow with their number.
+    A linear learner on the features works with the kernel, on as many rows as there are: the fit
+    looks at a sketch of the rows alone, its cost does not grow with their number.
 
     Parameters
     ----------
     kernel : str, IndefiniteKernel or callable, default="polynomial"
-        "polynomial" (degree 10), "hellinger", "tl1", "tanh" or "geodesic_gaussian" with the published parameters, an
-        instance such as ``bo.kernels.Polynomial(degree=3)``, or a function of two float64 arrays (n, d), (m, d) that
-        returns (n, m). Kernels on the unit sphere divide rows by their norms; TL1 wants entries in [0, 1].
+        "polynomial" (degree 10), "hellinger", "tl1", "tanh" or "geodesic_gaussian" with the
+        published parameters, an instance such as ``bo.kernels.Polynomial(degree=3)``, or a function
+        of two float64 arrays (n, d), (m, d) that returns (n, m). Kernels on the unit sphere divide
+        rows by their norms; TL1 wants entries in [0, 1].
     n_components : int, default=100
-        Output columns, both parts together: a cosine and a sine for every frequency. Where it is odd, with a warning,
-        the last frequency has one cosine with a random phase, unbiased too, of higher variance.
+        Output columns, both parts together: a cosine and a sine for every frequency. Where it is
+        odd, with a warning, the last frequency has one cosine with a random phase, unbiased too, of
+        higher variance.
     n_mixtures : int, default=5
         T, components of the truncated Dirichlet process mixture of each part's frequencies.
     sketch_size : int or "auto", default="auto"
-        Rows the fit sees. "auto": 4 n_components, at least 1,000 and at most 2,000, or 4/5 of the rows where there are
-        fewer; the rest of a fifth as many again measures the error and chooses among rounds.
+        Rows the fit sees. "auto": 4 n_components, at least 1,000 and at most 2,000, or 4/5 of the
+        rows where there are fewer; the rest of a fifth as many again measures the error and chooses
+        among rounds.
     inference : {"gradient", "taylor", "spectral"}, default="gradient"
-        "gradient": Gaussian posteriors of the frequencies by closed-form expectations. "spectral": the kernel's own
-        signed spectrum by quadrature, for kernels of the distance on the sphere and for TL1. "taylor": the published
-        updates, to reproduce them; they pull frequencies the wrong way.
+        "gradient": Gaussian posteriors of the frequencies by closed-form expectations. "spectral":
+        the kernel's own signed spectrum by quadrature, for kernels of the distance on the sphere
+        and for TL1. "taylor": the published updates, to reproduce them; they pull frequencies the
+        wrong way.
     max_iter : int, default=100
-        Most iterations of the gradient inference, which stops where rows held out from it no longer gain; most sweeps
-        of the Taylor inference.
+        Most iterations of the gradient inference, which stops where rows held out from it no longer
+        gain; most sweeps of the Taylor inference.
     random_state : int, RandomState instance or None, default=None
         An int gives the same features every time.
     device : str, default="auto"
-        Where arrays are computed: a torch device, or "auto" for CUDA where there is one. Tensors stay on theirs.
+        Where arrays are computed: a torch device, or "auto" for CUDA where there is one. Tensors
+        stay on theirs.
 
     Attributes
     ----------
     kernel_ : IndefiniteKernel
         The kernel that is approximated.
     signs_ : Tensor of shape (n_components,), float64
-        +1 for the columns of the positive part, which come first, -1 for those of the negative part: the kernel is
-        ``(transform(X) * signs_) @ transform(Y).T``.
+        +1 for the columns of the positive part, which come first, -1 for those of the negative
+        part: the kernel is ``(transform(X) * signs_) @ transform(Y).T``.
     frequencies_ : Tensor of shape (ceil(n_components / 2), n_features_in_), float64
         The draw that the features use, radians per unit of the normalised rows.
     phase_ : float or None
         Phase of the last cosine, radians; None where ``n_components`` is even.
     posterior_ : SignedFrequencies
-        What they were drawn from; its ``kernel`` is the fitted kernel, which the features estimate without bias.
+        What they were drawn from; its ``kernel`` is the fitted kernel, which the features estimate
+        without bias.
     eigenvalue_ratio_ : float
-        Smallest over largest eigenvalue of the sketch's kernel matrix; no negative part is fitted unless negative.
+        Smallest over largest eigenvalue of the sketch's kernel matrix; no negative part is fitted
+        unless negative.
     held_out_error_ : float
-        Relative root mean squared error of the features' kernel over pairs of rows that no fit saw; of the sketch
-        where all rows are in it.
+        Relative root mean squared error of the features' kernel over pairs of rows that no fit saw;
+        of the sketch where all rows are in it.
     history_ : list of dict
-        Rounds of the gradient inference: ``elbo``, ``error``, ``held_out_error``; empty for the others.
+        Rounds of the gradient inference: ``elbo``, ``error``, ``held_out_error``; empty for the
+        others.
     n_iter_ : int
         Iterations or sweeps that were allowed until the fit was level; 1 for "spectral".
     n_features_in_, feature_names_in_
@@ -89,8 +101,8 @@ class KreinFeatures(FeatureMap):
 
     Notes
     -----
-    Paper 002 (RFF-DIGMM) as corrected in the documentation: larger sketch, amplitudes, and another update of the
-    frequencies. The diagonal k(x, x) is not fitted, only pairs of different rows.
+    Paper 002 (RFF-DIGMM) as corrected in the documentation: larger sketch, amplitudes, and another
+    update of the frequencies. The diagonal k(x, x) is not fitted, only pairs of different rows.
 
     Examples
     --------
@@ -154,9 +166,9 @@ class KreinFeatures(FeatureMap):
         ------
         InputError
             ``sketch_size`` is below 2 or above the number of rows; fewer than two rows have
-            a place on the sphere; an entry lies outside [0, 1] or a product is negative where the kernel needs
-            otherwise; a callable is not symmetric or returns a wrong shape; the kernel has no known spectrum for
-            ``inference="spectral"``; the device is unknown.
+            a place on the sphere; an entry lies outside [0, 1] or a product is negative where the
+            kernel needs otherwise; a callable is not symmetric or returns a wrong shape; the kernel
+            has no known spectrum for ``inference="spectral"``; the device is unknown.
         ValueError
             Another parameter or X is not usable (scikit-learn's own messages).
 
@@ -167,8 +179,13 @@ class KreinFeatures(FeatureMap):
         """
         self._validate_params()
         if self.n_components % 2:
-            do = f"type n_components={self.n_components + 1}: the last frequency has a cosine of random phase alone"
-            text = message("an even n_components, a cosine and a sine each", str(self.n_components), do)
+            do = (
+                f"type n_components={self.n_components + 1}: the last frequency has a cosine of "
+                "random phase alone"
+            )
+            text = message(
+                "an even n_components, a cosine and a sine each", str(self.n_components), do
+            )
             warn_user(text, DataWarning)
         rows = self._validate(X, reset=True, min_samples=2)
         self._resolve_device()
@@ -177,16 +194,21 @@ class KreinFeatures(FeatureMap):
         sketch = self._sketch(rows, source)
         self.posterior_ = self._infer(sketch, source)
         self.frequencies_ = self.posterior_.draw(source)
-        self.phase_ = 2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+        self.phase_ = (
+            2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+        )
         self.signs_ = self._part_signs()
-        self.eigenvalue_ratio_ = float(sketch.eigenvalues[0]) / (float(sketch.eigenvalues[-1]) or 1.0)
+        self.eigenvalue_ratio_ = float(sketch.eigenvalues[0]) / (
+            float(sketch.eigenvalues[-1]) or 1.0
+        )
         self._n_features_out = self.n_components
         checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
         self.held_out_error_ = self._relative_error(checked)
         return self
 
     def fitted_kernel(self, X: Any, Y: Any = None) -> Any:
-        """Return the closed form of the fitted kernel, the mean of the features' kernel over their draws.
+        """Return the closed form of the fitted kernel, the mean of the features' kernel over their
+        draws.
 
         Parameters
         ----------
@@ -211,7 +233,9 @@ class KreinFeatures(FeatureMap):
         if self.inference == "spectral":
             return spectral(self.kernel_, sketch, n_frequencies)
         if self.inference == "taylor":
-            found, self.n_iter_ = fit_taylor(sketch, n_frequencies, self.n_mixtures, self.max_iter, source)
+            found, self.n_iter_ = fit_taylor(
+                sketch, n_frequencies, self.n_mixtures, self.max_iter, source
+            )
             return found
         start = search_start(sketch, n_frequencies, source)
         fit = fit_gradient(sketch, start, self.n_mixtures, self.max_iter, source)
@@ -219,12 +243,18 @@ class KreinFeatures(FeatureMap):
         return fit.frequencies
 
     def _sketch(self, rows: Tensor, source: torch.Generator) -> Sketch:
-        """Draw the rows of the sketch and of the check among those that have a place on the kernel's domain."""
+        """Draw the rows of the sketch and of the check among those that have a place on the
+        kernel's domain.
+        """
         size, held = self._sizes(len(rows))
         places = self._alive(rows).nonzero().squeeze(1)
         if len(places) < 2:
-            raise InputError(message("at least 2 rows of a norm above zero", str(len(places)), "check the data"))
-        chosen = places[torch.randperm(len(places), generator=source)[: size + held].to(rows.device)]
+            raise InputError(
+                message("at least 2 rows of a norm above zero", str(len(places)), "check the data")
+            )
+        chosen = places[
+            torch.randperm(len(places), generator=source)[: size + held].to(rows.device)
+        ]
         prepared = self._prepared(rows[chosen].detach().double())
         size = min(size, max(2, len(prepared) - held))
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
@@ -239,7 +269,9 @@ class KreinFeatures(FeatureMap):
             size = int(self.sketch_size)
             if not 2 <= size <= n_rows:
                 do = f"type sketch_size='auto' or a number up to {n_rows}"
-                raise InputError(message(f"sketch_size between 2 and the {n_rows} rows", str(size), do))
+                raise InputError(
+                    message(f"sketch_size between 2 and the {n_rows} rows", str(size), do)
+                )
         return size, min(n_rows - size, max(2, int(_HELD_OUT * size)))
 
     def _prepared(self, rows: Tensor) -> Tensor:
@@ -254,13 +286,17 @@ class KreinFeatures(FeatureMap):
         return len(rows) - int(self._alive(rows).sum())
 
     def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
-        return self.kernel_(rows, others) * (self._alive(rows)[:, None] * self._alive(others)[None, :])
+        return self.kernel_(rows, others) * (
+            self._alive(rows)[:, None] * self._alive(others)[None, :]
+        )
 
     def _column_signs(self) -> Tensor:
         return self.signs_
 
     def _part_signs(self) -> Tensor:
-        """Signs of the columns: cosines and sines of the positive part, then those of the negative part."""
+        """Signs of the columns: cosines and sines of the positive part, then those of the negative
+        part.
+        """
         signs = torch.cat([part.repeat(2) for part in self._parts(self.posterior_.sign)])
         return signs[: self.n_components].cpu()
 
@@ -271,23 +307,31 @@ class KreinFeatures(FeatureMap):
     def _features(self, rows: Tensor) -> Tensor:
         blocks = [
             fourier_features(rows, Frequencies(w.to(rows.device), None, c.sqrt().to(rows.device)))
-            for w, c in zip(self._parts(self.frequencies_), self._parts(self.posterior_.weight), strict=True)
+            for w, c in zip(
+                self._parts(self.frequencies_), self._parts(self.posterior_.weight), strict=True
+            )
             if len(w)
         ]
         if self.phase_ is not None:
             cosines, sines = blocks[-1].chunk(2)
             # sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b
-            last = math.sqrt(2.0) * (math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:])
+            last = math.sqrt(2.0) * (
+                math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:]
+            )
             blocks[-1] = torch.cat([cosines[:-1], sines[:-1], last])
         features = torch.cat(blocks).T.contiguous()
-        return features if self.kernel_.domain != "sphere" else features * self._alive(rows)[:, None]
+        return (
+            features if self.kernel_.domain != "sphere" else features * self._alive(rows)[:, None]
+        )
 
     def _relative_error(self, rows: Tensor) -> float:
         """Relative root mean squared error of the drawn features over pairs of prepared rows."""
         features, exact = self._features(rows), self._exact(rows, rows)
         error = (features * self.signs_.to(features)) @ features.T - exact
         off = ~torch.eye(len(rows), dtype=torch.bool, device=rows.device)
-        return float((error[off].square().sum() / exact[off].square().sum().clamp(min=1e-300)).sqrt())
+        return float(
+            (error[off].square().sum() / exact[off].square().sum().clamp(min=1e-300)).sqrt()
+        )
 
 
 def resolve(kernel: Any) -> IndefiniteKernel:

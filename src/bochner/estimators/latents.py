@@ -20,7 +20,8 @@ def resolve(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
     Parameters
     ----------
     latent : "shared" or mapping
-        With "shared", the dimensions of all views (left out: ``n_components``), and "private", those of single views.
+        With "shared", the dimensions of all views (left out: ``n_components``), and "private",
+        those of single views.
     n_components : int
     names : sequence of str
         Of the views.
@@ -28,37 +29,52 @@ def resolve(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
     Raises
     ------
     InputError
-        A key, a view or a number is not possible, or ``n_components`` says another number of dimensions.
+        A key, a view or a number is not possible, or ``n_components`` says another number of
+        dimensions.
     """
     if isinstance(latent, str):
         return Layout(int(n_components), (0,) * len(names))
     unknown = sorted(str(key) for key in latent if key not in ("shared", "private"))
     if unknown:
-        raise InputError(message("latent with the keys 'shared' and 'private'", repr(unknown[0]), _EXAMPLE))
+        raise InputError(
+            message("latent with the keys 'shared' and 'private'", repr(unknown[0]), _EXAMPLE)
+        )
     shared = latent.get("shared", n_components)
     _check_count("latent['shared']", shared, 1)
     private = _private(latent.get("private") or {}, names)
     layout = Layout(int(shared), tuple(private.get(name, 0) for name in names))
     if n_components not in (DEFAULT, layout.shared, layout.n_components):
         want = f"n_components={layout.n_components}, the dimensions of latent together"
-        raise InputError(message(want, f"n_components={n_components}", "leave n_components out: latent says it all"))
+        raise InputError(
+            message(
+                want, f"n_components={n_components}", "leave n_components out: latent says it all"
+            )
+        )
     return layout
 
 
 def _private(private: Any, names: Sequence[str]) -> dict[str, int]:
     if not isinstance(private, Mapping):
-        raise InputError(message("latent['private'] as a dict of view to dimensions", repr(private), _EXAMPLE))
+        raise InputError(
+            message("latent['private'] as a dict of view to dimensions", repr(private), _EXAMPLE)
+        )
     for view, count in private.items():
         if view not in names:
-            raise InputError(message(f"private latents for views {list(names)}", repr(view), "correct the name"))
+            raise InputError(
+                message(f"private latents for views {list(names)}", repr(view), "correct the name")
+            )
         _check_count(f"latent['private'][{view!r}]", count, 0)
     found = {view: int(count) for view, count in private.items()}
     if len(names) == 1 and any(found.values()):
         hint = "add the dimensions to 'shared', or pass views="
-        raise InputError(message("several views for private latents", f"one view, {names[0]!r}", hint))
+        raise InputError(
+            message("several views for private latents", f"one view, {names[0]!r}", hint)
+        )
     return found
 
 
 def _check_count(name: str, count: Any, least: int) -> None:
     if isinstance(count, bool) or not isinstance(count, Integral) or count < least:
-        raise InputError(message(f"{name} as a whole number of at least {least}", repr(count), _EXAMPLE))
+        raise InputError(
+            message(f"{name} as a whole number of at least {least}", repr(count), _EXAMPLE)
+        )

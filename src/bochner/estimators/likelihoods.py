@@ -1,4 +1,6 @@
-"""From the `likelihood` of an estimator to one likelihood per view, its checks, and the rows' size factors."""
+"""From the `likelihood` of an estimator to one likelihood per view, its checks, and the rows' size
+factors.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from bochner.data.sparse import moments, observed_rows
 from bochner.data.support import Support, guess
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.likelihoods import Bernoulli, Binomial, Categorical, Gaussian, NegativeBinomial, Poisson
+from bochner.likelihoods import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+)
 from bochner.likelihoods.base import Likelihood, LocalLikelihood
 
 NAMES: dict[str, type[Likelihood]] = {
@@ -50,7 +59,11 @@ def choose(likelihood: Any, data: Views, verbose: bool) -> dict[str, Likelihood]
     if isinstance(likelihood, Mapping):
         for view in likelihood:
             if view not in data.names:
-                raise InputError(message(f"likelihood for views {list(data.names)}", repr(view), "correct the name"))
+                raise InputError(
+                    message(
+                        f"likelihood for views {list(data.names)}", repr(view), "correct the name"
+                    )
+                )
         chosen = {view: likelihood.get(view, "gaussian") for view in data.names}
     else:
         chosen = dict.fromkeys(data.names, likelihood)
@@ -68,19 +81,26 @@ def _one(own: Any, view: str, data: Views, verbose: bool) -> Likelihood:
             print(text, file=sys.stderr)
     if not (isinstance(own, str) and own in NAMES):
         expected = f"a likelihood from {[*NAMES, 'auto']} for view {view!r}"
-        raise InputError(message(expected, repr(own), "correct the name, or pass one of bochner.likelihoods"))
+        raise InputError(
+            message(expected, repr(own), "correct the name, or pass one of bochner.likelihoods")
+        )
     return NAMES[own]()
 
 
 def per_column(
     chosen: Mapping[str, Likelihood], columns: Mapping[str, NDArray[np.intp]], verbose: bool
 ) -> dict[str, Likelihood]:
-    """Give every column of the Gaussian views a noise variance of its own, and say what that costs."""
+    """Give every column of the Gaussian views a noise variance of its own, and say what that
+    costs.
+    """
     out = dict(chosen)
     for view, own in chosen.items():
         if isinstance(own, Gaussian):
             out[view] = Gaussian([_START_NOISE] * len(columns[view]))
-            text = f"view {view!r}: noise per column, so that training sees all columns and rotates none away"
+            text = (
+                f"view {view!r}: noise per column, so that training sees all columns and "
+                "rotates none away"
+            )
             _LOG.info(text)
             if verbose:
                 print(text, file=sys.stderr)
@@ -117,7 +137,9 @@ def check(
     for view, likelihood in likelihoods.items():
         if sp.issparse(values) and isinstance(likelihood, Categorical):
             want, do = f"a dense X for view {view!r} (likelihood 'categorical')", "pass X.toarray()"
-            raise InputError(message(want, "a sparse one, whose zeros mean nothing special to categories", do))
+            raise InputError(
+                message(want, "a sparse one, whose zeros mean nothing special to categories", do)
+            )
         support(likelihood).check(values, columns[view], view, likelihood.name, column_names)
 
 
@@ -129,8 +151,8 @@ class SizeFactors:
     typical : dict of str to float
         By view that has them: the mean of the logarithms over training rows.
     shares : dict of str to ndarray of shape (M_v,)
-        By view whose factors are total counts: each column's share of all counts, with which a row that was seen in
-        part is extrapolated.
+        By view whose factors are total counts: each column's share of all counts, with which a row
+        that was seen in part is extrapolated.
     """
 
     def __init__(self, typical: dict[str, float], shares: dict[str, NDArray[np.float64]]) -> None:
@@ -149,7 +171,11 @@ class SizeFactors:
         for view, likelihood in likelihoods.items():
             if getattr(likelihood, "size_factors", None) == "total":
                 part = values[:, columns[view]]
-                rate = moments(part)[0] if sp.issparse(part) else np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
+                rate = (
+                    moments(part)[0]
+                    if sp.issparse(part)
+                    else np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
+                )
                 made.shares[view] = rate / max(float(rate.sum()), 1e-300)
         factors = _given(given, likelihoods)
         for view in factors:
@@ -180,7 +206,8 @@ class SizeFactors:
         Raises
         ------
         InputError
-            Factors of the wrong length, factors that are not positive, or for a view that takes none.
+            Factors of the wrong length, factors that are not positive, or for a view that takes
+            none.
         """
         factors = _given(given, likelihoods)
         out: dict[str, Tensor | None] = dict.fromkeys(likelihoods)
@@ -195,7 +222,9 @@ class SizeFactors:
         extra = sorted(set(factors) - set(self.typical))
         if extra:
             do = "fit with size_factors for it as well"
-            raise InputError(message(f"size_factors for views {sorted(self.typical)}", repr(extra[0]), do))
+            raise InputError(
+                message(f"size_factors for views {sorted(self.typical)}", repr(extra[0]), do)
+            )
         return out
 
     @staticmethod
@@ -212,12 +241,17 @@ class SizeFactors:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers."""
-        return {"typical": self.typical, "shares": {view: own.tolist() for view, own in self.shares.items()}}
+        return {
+            "typical": self.typical,
+            "shares": {view: own.tolist() for view, own in self.shares.items()},
+        }
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> SizeFactors:
         """Rebuild what `to_json` wrote."""
-        return cls(dict(plain["typical"]), {view: np.array(own) for view, own in plain["shares"].items()})
+        return cls(
+            dict(plain["typical"]), {view: np.array(own) for view, own in plain["shares"].items()}
+        )
 
 
 def _given(given: Any, likelihoods: Mapping[str, Likelihood]) -> dict[str, Any]:
@@ -233,12 +267,18 @@ def _given(given: Any, likelihoods: Mapping[str, Likelihood]) -> dict[str, Any]:
         return dict.fromkeys(counts, given)
     for view in given:
         if view not in counts:
-            raise InputError(message(f"size_factors for views of counts {counts}", repr(view), "correct the name"))
+            raise InputError(
+                message(
+                    f"size_factors for views of counts {counts}", repr(view), "correct the name"
+                )
+            )
     return dict(given)
 
 
 def _refuse_unknown(given: Any, view: str, part: FloatArray) -> None:
-    """Refuse training rows that have counts and no size factor: what is typical could not be told."""
+    """Refuse training rows that have counts and no size factor: what is typical could not be
+    told.
+    """
     unknown = np.isnan(_checked(given, view, part.shape[0])) & observed_rows(part)
     if unknown.any():
         do = "give the row's factor, such as its total count, or drop the row"
@@ -256,7 +296,11 @@ def _checked(given: Any, view: str, n_rows: int) -> NDArray[np.float64]:
         row = int(bad.argmax())
         got = f"{factors[row]:.6g} in row {row}"
         raise InputError(
-            message(f"positive size factors for view {view!r}", got, "drop the row, or correct its factor")
+            message(
+                f"positive size factors for view {view!r}",
+                got,
+                "drop the row, or correct its factor",
+            )
         )
     logs: NDArray[np.float64] = np.log(factors)
     return logs

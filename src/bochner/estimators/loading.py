@@ -32,7 +32,9 @@ def load(path: str | Path) -> LatentVariableEstimator:
     tensors, header = files.read(path, "model", saving.SCHEMA)
     cls = getattr(lvm, header["class"], getattr(srflvm, header["class"], None))
     if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
-        raise ModelFileError(f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner.")
+        raise ModelFileError(
+            f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner."
+        )
     try:
         estimator = cls(**{name: saving.decode(value) for name, value in header["params"].items()})
         saving.restore(estimator, tensors, header)

@@ -29,7 +29,8 @@ _KERNELS: dict[str, Callable[[], SpectralKernel]] = {
 
 
 class NGMVLVM(LatentVariableEstimator):
-    """One latent representation of several views, with non-stationary next-gen spectral mixture kernels.
+    """One latent representation of several views, with non-stationary next-gen spectral mixture
+    kernels.
 
     Parameters
     ----------
@@ -38,60 +39,65 @@ class NGMVLVM(LatentVariableEstimator):
     views : dict of str to slice, names or column numbers, optional
         Column groups of X; None is one view.
     likelihood : str, Likelihood, or dict of view to one of these, default="gaussian"
-        "gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical", or one of
-        `bochner.likelihoods` with its own arguments; "auto" chooses by the values of each view, logs why, and prints it
-        when ``verbose``. Views that a dict leaves out are Gaussian.
+        "gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical", or one
+        of `bochner.likelihoods` with its own arguments; "auto" chooses by the values of each view,
+        logs why, and prints it when ``verbose``. Views that a dict leaves out are Gaussian.
     n_mixtures : int or "auto", default="auto"
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
-        H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50 beyond, 32 with views
-        that are not Gaussian; 1.25 D where that is more.
+        H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50
+        beyond, 32 with views that are not Gaussian; 1.25 D where that is more.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
         How spectral points are drawn; "auto": "sobol" in up to 10 dimensions, "orthogonal" in more.
-    init : {"auto", "pca", "fold", "laplacian", "isomap", "tsne", "random"}, array (N, D), or list, default="auto"
-        Starts; several are raced and the one with the best bound on fresh draws goes on. "fold" begins with more
-        principal components than D and folds the further ones away under RBF kernels, in four tries of which the one
-        with the best bound is kept; "auto" races "pca", "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more
-        than 6,000 rows "pca" and "laplacian"; in more than 12 dimensions "pca" alone. An array is taken as it is: its
-        columns should have a deviation of about 1, as the latents have under their prior.
+    init : str, array of shape (N, D), or list of these, default="auto"
+        "pca", "fold", "laplacian", "isomap", "tsne", "random" or "auto".
+        Starts; several are raced and the one with the best bound on fresh draws goes on. "fold"
+        begins with more principal components than D and folds the further ones away under RBF
+        kernels, in four tries of which the one with the best bound is kept; "auto" races "pca",
+        "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and
+        "laplacian"; in more than 12 dimensions "pca" alone. An array is taken as it is: its columns
+        should have a deviation of about 1, as the latents have under their prior.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"
         Training steps at the most.
     tol : float, default=1e-4
-        Training ends when the bound rises by less than this many nats per observed entry in 50 steps, beyond its
-        noise.
+        Training ends when the bound rises by less than this many nats per observed entry in 50
+        steps, beyond its noise.
     learning_rate : float or "auto", default="auto"
-        Of Adam. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions: 0.1), and a quarter of it for
-        the means of the latents; 0.06 where a view is not Gaussian.
+        Of Adam. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions: 0.1), and a
+        quarter of it for the means of the latents; 0.06 where a view is not Gaussian.
     landmarks : int, "auto" or None, default="auto"
-        Train on so many rows, place the others, then take a few steps over all (where every view is Gaussian); None
-        trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
+        Train on so many rows, place the others, then take a few steps over all (where every view is
+        Gaussian); None trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
     truncation : float or "auto", default="auto"
-        Share of a complete view's squares (singular values, smallest first) that training may leave out; the bound
-        stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of more than 256 columns,
-        0 in more than 10 dimensions.
+        Share of a complete view's squares (singular values, smallest first) that training may leave
+        out; the bound stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of
+        more than 256 columns, 0 in more than 10 dimensions.
     latent : "shared" or dict, default="shared"
-        {"shared": d, "private": {"view": d_v}}: d dimensions that all views see and d_v more that one view alone sees,
-        in this order. The dict says D; ``n_components`` is then left out, or counts the shared dimensions where
-        "shared" is not given. Private latents of a view that a row lacks stay at the prior.
+        {"shared": d, "private": {"view": d_v}}: d dimensions that all views see and d_v more that
+        one view alone sees, in this order. The dict says D; ``n_components`` is then left out, or
+        counts the shared dimensions where "shared" is not given. Private latents of a view that a
+        row lacks stay at the prior.
     view_weight : None, "balanced" or dict of view to number, default=None
-        Factors of the views' terms in training and placement, so that views of many columns do not drown small ones;
-        "balanced": M / (V M_v), all views together weigh what they did. ``elbo_`` is the bound without them,
-        ``starts_`` and ``elbo_history_`` have what training maximises.
+        Factors of the views' terms in training and placement, so that views of many columns do not
+        drown small ones; "balanced": M / (V M_v), all views together weigh what they did. ``elbo_``
+        is the bound without them, ``starts_`` and ``elbo_history_`` have what training maximises.
     noise : {"view", "column"}, default="view"
-        One noise variance per Gaussian view, or one per column. Per column, training sees all columns: nothing is
-        rotated away or truncated, and a step takes one eigendecomposition of the Gram matrix in place of a Cholesky
-        factor. Not for kernels with a Dirichlet process.
+        One noise variance per Gaussian view, or one per column. Per column, training sees all
+        columns: nothing is rotated away or truncated, and a step takes one eigendecomposition of
+        the Gram matrix in place of a Cholesky factor. Not for kernels with a Dirichlet process.
     encoder : bool, default=False
-        Train a small network after the fit that guesses where a row lies, whatever entries it lacks: for many new
-        rows. Guesses are refined as all placements are.
+        Train a small network after the fit that guesses where a row lies, whatever entries it
+        lacks: for many new rows. Guesses are refined as all placements are.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
-        Of products over rows; factorisations are float64 always, and so are products of counts beyond 10,000.
+        Of products over rows; factorisations are float64 always, and so are products of counts
+        beyond 10,000.
     checkpoint : path, optional
-        File that training writes now and then, and continues from when it is there; removed at the end.
+        File that training writes now and then, and continues from when it is there; removed at the
+        end.
     random_state : int, RandomState instance or None, default=None
         Same seed, same result; None draws afresh.
     verbose : int, default=0
@@ -103,11 +109,12 @@ class NGMVLVM(LatentVariableEstimator):
         ``transform`` of the training rows.
     embedding_std_ : ndarray of shape (N, D)
     elbo_, elbo_se_ : float
-        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is not Gaussian or has
-        scattered holes) and its standard error, nats, original units.
+        The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is
+        not Gaussian or has scattered holes) and its standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
-        One draw a step. Until the learning rate decays, steps take half of the frequencies, at least 25, and the
-        bound rises when they become H; views that are not Gaussian have H throughout.
+        One draw a step. Until the learning rate decays, steps take half of the frequencies, at
+        least 25, and the bound rises when they become H; views that are not Gaussian have H
+        throughout.
     n_iter_ : int
     converged_ : bool
         Whether the bound was level before ``max_iter``.
@@ -117,29 +124,35 @@ class NGMVLVM(LatentVariableEstimator):
         Name of the likelihood of every view.
     noise_variance_ : dict of str to float, or to ndarray of shape (M_v,) with ``noise="column"``
         Per Gaussian view, original units squared.
-    predictive_noise_variance_ : dict of str to float, or to ndarray of shape (M_v,) with ``noise="column"``
-        That of predictions: larger where entries of scattered views that training went without say so.
+    predictive_noise_variance_ : dict of str to float or ndarray of shape (M_v,)
+        That of predictions: larger where entries of scattered views that training went without say
+        so.
     dispersion_, dispersion_moment_ : dict of str to number or ndarray of shape (M_v,)
-        Per negative binomial view: r as learned, and as estimated by moments about the fitted means.
+        Per negative binomial view: r as learned, and as estimated by moments about the fitted
+        means.
     kernels_ : dict of str to dict
         Learned kernel parameters per view, original units squared and radians per unit of latent.
     n_mixtures_, n_frequencies_ : int
         What "auto" became.
     starts_ : list of dict
-        Name and bound of every start before and after its race, with as many frequencies as the race has.
+        Name and bound of every start before and after its race, with as many frequencies as the
+        race has.
     completion_ : dict of str to float or None
-        How a row that lacks the view is completed, chosen on training rows: the exponent of its likelihood over the
-        training latents, or None: by the row's own modes. Empty when there is one view.
+        How a row that lacks the view is completed, chosen on training rows: the exponent of its
+        likelihood over the training latents, or None: by the row's own modes. Empty when there is
+        one view.
     landmarks_ : dict or None
-        n, the landmarks; elbo_placed and elbo_joint, the bound of all rows before and after the joint steps, on the
-        columns of training.
+        n, the landmarks; elbo_placed and elbo_joint, the bound of all rows before and after the
+        joint steps, on the columns of training.
     dropped_ : dict of str to float
         Share of the view's squares that training left out.
     relevance_ : ndarray of shape (V, D)
-        Share of each view's variation along each dimension; rows sum to 1, 0 where a view does not see it.
+        Share of each view's variation along each dimension; rows sum to 1, 0 where a view does not
+        see it.
     variance_explained_ : ndarray of shape (V, D)
-        Share of the training data's variance that a view's prediction loses when the dimension is integrated out under
-        its prior; of up to 5,000 rows, and of psi where a view is not Gaussian.
+        Share of the training data's variance that a view's prediction loses when the dimension is
+        integrated out under its prior; of up to 5,000 rows, and of psi where a view is not
+        Gaussian.
     latent_dims_ : dict of str to tuple of int
         Dimensions that each view sees.
     collapse_ : CollapseReport
@@ -156,7 +169,8 @@ class NGMVLVM(LatentVariableEstimator):
     --------
     >>> import bochner as bo
     >>> digits = bo.datasets.load_digits_halves()
-    >>> model = bo.NGMVLVM(views=digits.views, max_iter=50, tol=1.0, random_state=0).fit(digits.data[:100])
+    >>> model = bo.NGMVLVM(views=digits.views, max_iter=50, tol=1.0, random_state=0)
+    >>> model = model.fit(digits.data[:100])
     >>> model.transform(digits.data[100:103]).shape
     (3, 2)
     """
@@ -167,7 +181,8 @@ class NGMVLVM(LatentVariableEstimator):
 
 @described_by(NGMVLVM)
 class AdvisedRFLVM(LatentVariableEstimator):
-    """The stationary sibling: spectral mixture kernels and a learned projection variance that prevents collapse.
+    """The stationary sibling: spectral mixture kernels and a learned projection variance that
+    prevents collapse.
 
     With ``views`` it is MV-ARFLVM.
 
@@ -182,13 +197,15 @@ class AdvisedRFLVM(LatentVariableEstimator):
 
 @described_by(NGMVLVM)
 class RandomFeatureLVM(LatentVariableEstimator):
-    """The general model, of which the others are configurations: any kernel with a spectral density per view.
+    """The general model, of which the others are configurations: any kernel with a spectral density
+    per view.
 
     Parameters
     ----------
     kernel : name, SpectralKernel, or dict of view to one of these, default="ng-sm"
-        Names: "ng-sm", "sm", "rbf", "matern", "periodic", "rbf+periodic" (a sum; `bochner.kernels.SpectralSum` makes
-        others). Parameters the kernel was given are where its training starts; those left at None are chosen.
+        Names: "ng-sm", "sm", "rbf", "matern", "periodic", "rbf+periodic" (a sum;
+        `bochner.kernels.SpectralSum` makes others). Parameters the kernel was given are where its
+        training starts; those left at None are chosen.
     inference : {"variational"}, default="variational"
         How the model is fitted.
     """
@@ -258,7 +275,11 @@ class RandomFeatureLVM(LatentVariableEstimator):
         kernel = self.kernel
         if isinstance(kernel, dict):
             if view not in kernel:
-                raise InputError(message(f"a kernel for view {view!r}", f"kernels for {sorted(kernel)}", "add it"))
+                raise InputError(
+                    message(
+                        f"a kernel for view {view!r}", f"kernels for {sorted(kernel)}", "add it"
+                    )
+                )
             kernel = kernel[view]
         if isinstance(kernel, SpectralKernel):
             return kernel

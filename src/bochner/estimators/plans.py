@@ -29,18 +29,22 @@ FloatArray = NDArray[np.floating[Any]]
 
 # The decay, when training has all its features, as a share of the steps before it.
 DECAY = 1.0
-# Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up at twice the rate.
-# With other kernels many dimensions end at a higher bound at this one, too.
+# Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up
+# at twice the rate. With other kernels many dimensions end at a higher bound at this one, too.
 CAREFUL_RATES = replace(RATES, learning_rate=0.1)
-# The sites of views that are not Gaussian follow one step behind: steps as large would leave them behind.
+# The sites of views that are not Gaussian follow one step behind: steps as large would leave them
+# behind.
 LOCAL_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
-# Spectral points per component and latent dimension, at the least: fewer do not span the linear functions of them all.
+# Spectral points per component and latent dimension, at the least: fewer do not span the linear
+# functions of them all.
 POINTS_PER_DIMENSION = 1.25
-# Up to so many dimensions points are drawn from a Sobol net, and what is small in the data may be left out.
+# Up to so many dimensions points are drawn from a Sobol net, and what is small in the data may be
+# left out.
 FEW_DIMENSIONS = 10
-# Beyond so many dimensions starts are not raced: principal components already follow what the data have.
+# Beyond so many dimensions starts are not raced: principal components already follow what the data
+# have.
 RACED_DIMENSIONS = 12
 # Counts beyond this are multiplied in double precision.
 LARGE_COUNTS = 10_000
@@ -79,11 +83,15 @@ def make(
     InputError
         A start does not fit the data.
     """
-    gaussian = likelihoods is None or not any(isinstance(own, LocalLikelihood) for own in likelihoods.values())
+    gaussian = likelihoods is None or not any(
+        isinstance(own, LocalLikelihood) for own in likelihoods.values()
+    )
     decided = any(isinstance(own, DirichletProcessMixture) for own in kernels.values())
     if estimator.noise == "column" and decided:
         hint = "leave noise='view', or fit AdvisedRFLVM"
-        raise InputError(message("noise='view' with Dirichlet process kernels", "noise='column'", hint))
+        raise InputError(
+            message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
+        )
     layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
     landmarks = _landmarks(estimator.landmarks, data.X.shape[0])
     careful = decided or layout.n_components > RACED_DIMENSIONS
@@ -92,10 +100,14 @@ def make(
         kernels=tuple(kernels[name] for name in data.names),
         starts=_starts(estimator, layout, data.X.shape[0]),
         n_components=layout.n_components,
-        n_mixtures=estimator._auto_mixtures if estimator.n_mixtures == "auto" else int(estimator.n_mixtures),
+        n_mixtures=estimator._auto_mixtures
+        if estimator.n_mixtures == "auto"
+        else int(estimator.n_mixtures),
         n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
         sampling=_sampling(estimator.sampling, layout.n_components),
-        training=_training(estimator, LOCAL_RATES if not gaussian else CAREFUL_RATES if careful else RATES),
+        training=_training(
+            estimator, LOCAL_RATES if not gaussian else CAREFUL_RATES if careful else RATES
+        ),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
@@ -104,9 +116,13 @@ def make(
         truncation=_truncation(estimator.truncation, layout.n_components),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
-        likelihoods=None if likelihoods is None else tuple(likelihoods[name] for name in data.names),
+        likelihoods=None
+        if likelihoods is None
+        else tuple(likelihoods[name] for name in data.names),
         layout=layout if any(layout.private) else None,
-        weights=weights.resolve(estimator.view_weight, {name: len(own) for name, own in data.columns.items()}),
+        weights=weights.resolve(
+            estimator.view_weight, {name: len(own) for name, own in data.columns.items()}
+        ),
     )
 
 
@@ -116,14 +132,20 @@ def _training(estimator: Any, rates: Options) -> Options:
         rates,
         max_iter=rates.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter),
         tol=float(estimator.tol),
-        learning_rate=rates.learning_rate if estimator.learning_rate == "auto" else float(estimator.learning_rate),
+        learning_rate=rates.learning_rate
+        if estimator.learning_rate == "auto"
+        else float(estimator.learning_rate),
         decay=DECAY,
     )
 
 
 def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> torch.dtype:
-    """Return the precision of products: counts so large weigh entries by more than single precision holds apart."""
-    counted = [data.columns[view] for view, own in likelihoods.items() if isinstance(own, LocalLikelihood)]
+    """Return the precision of products: counts so large weigh entries by more than single precision
+    holds apart.
+    """
+    counted = [
+        data.columns[view] for view, own in likelihoods.items() if isinstance(own, LocalLikelihood)
+    ]
     if name == "float64" or not counted:
         return torch.float64 if name == "float64" else torch.float32
     X: Any = data.X
@@ -132,24 +154,33 @@ def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> tor
 
 
 def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int) -> int:
-    """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of their own."""
+    """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of
+    their own.
+    """
     if estimator.n_frequencies != "auto":
         return int(estimator.n_frequencies)
     least = math.ceil(POINTS_PER_DIMENSION * n_components)
     if not gaussian:
         return max(int(estimator._local_frequencies), least)
-    return max(int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies), least)
+    return max(
+        int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies),
+        least,
+    )
 
 
 def _sampling(asked: str, n_components: int) -> Sampling:
-    """Return how points are drawn: a Sobol net fills few dimensions, many are spanned evenly by orthogonal points."""
+    """Return how points are drawn: a Sobol net fills few dimensions, many are spanned evenly by
+    orthogonal points.
+    """
     if asked != "auto":
         return cast(Sampling, asked)
     return "sobol" if n_components <= FEW_DIMENSIONS else "orthogonal"
 
 
 def _truncation(asked: str | float, n_components: int) -> float:
-    """Return the share of a view's squares that may be left out: none where dimensions are many enough to fit it."""
+    """Return the share of a view's squares that may be left out: none where dimensions are many
+    enough to fit it.
+    """
     if asked != "auto":
         return float(asked)
     return TRUNCATION if n_components <= FEW_DIMENSIONS else 0.0
@@ -179,20 +210,26 @@ def _starts(estimator: Any, layout: Layout, n_rows: int) -> tuple[Start, ...]:
     if isinstance(init, np.ndarray):
         names = [_check_start(init, n_rows, layout.n_components)]
     elif isinstance(init, list):
-        names = [s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components) for s in init]
+        names = [
+            s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components) for s in init
+        ]
     elif init == "auto":
         names = _race(estimator, layout, n_rows)
     else:
         names = [init]
     unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
     if unknown or not names:
-        raise InputError(message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list"))
+        raise InputError(
+            message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list")
+        )
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
 
 
 def _race(estimator: Any, layout: Layout, n_rows: int) -> list[Start]:
-    """Return the starts of a race: those that fold and follow neighbours cost too much for many rows."""
+    """Return the starts of a race: those that fold and follow neighbours cost too much for many
+    rows.
+    """
     if layout.shared > RACED_DIMENSIONS:
         return ["pca"]
     if n_rows <= LANDMARK_ROWS:
@@ -205,7 +242,9 @@ def _check_start(array: Any, n_rows: int, n_components: int) -> NDArray[np.float
     values = np.asarray(array, dtype=np.float64)
     if values.shape != (n_rows, n_components):
         got = f"shape {values.shape}"
-        raise InputError(message(f"init of shape {(n_rows, n_components)}", got, "pass one latent per row"))
+        raise InputError(
+            message(f"init of shape {(n_rows, n_components)}", got, "pass one latent per row")
+        )
     if not np.isfinite(values).all():
         raise InputError(message("a finite init", "NaN or inf", "replace them"))
     return values

@@ -40,7 +40,8 @@ def _digest(values: FloatArray) -> str:
 class PredictionMixin(RowsMixin, TransformerMixin):
     """Placement, decoding, completion, densities and samples of a fitted latent variable model.
 
-    A TransformerMixin itself, because ``set_output`` wraps a method only in the class that defines it.
+    A TransformerMixin itself, because ``set_output`` wraps a method only in the class that defines
+    it.
     """
 
     seed_: int
@@ -49,7 +50,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     _encoder: Encoder | None
     _placed: tuple[str, Placement] | None
 
-    # -- latents of rows ---------------------------------------------------------------------------------------
+    # -- latents of rows
+    # ---------------------------------------------------------------------------------------
 
     @undisturbed
     def transform(self, X: ArrayLike, return_std: bool = False, size_factors: Any = None) -> Any:
@@ -58,7 +60,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like or scipy sparse matrix of shape (n, M)
-            Rows seen or not; any entries or whole views may be NaN. Zeros of a sparse X are observed values.
+            Rows seen or not; any entries or whole views may be NaN. Zeros of a sparse X are
+            observed values.
         return_std : bool, default=False
         size_factors : array-like of shape (n,), or dict of view to one, optional
             For views of counts that were fitted with them; rows without one are of typical size.
@@ -66,9 +69,11 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         Returns
         -------
         Z : ndarray of shape (n, D)
-            The best posterior mode. A row with nothing observed gets 0, with deviation 1 and one warning.
+            The best posterior mode. A row with nothing observed gets 0, with deviation 1 and one
+            warning.
         std : ndarray of shape (n, D), if ``return_std``
-            Root mean square distance of the posterior from Z; large where several places are plausible.
+            Root mean square distance of the posterior from Z; large where several places are
+            plausible.
         """
         values = self._validate(X, reset=False)
         placement = self._place(values, self._offsets(values, size_factors))
@@ -78,31 +83,48 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         warn.of_empty(values)
         model = (self._fit.posterior, self._candidates)
-        parts = [place(*model, rows, own, encoder=self._encoder) for rows, own in self._dense_parts(values, offsets)]
+        parts = [
+            place(*model, rows, own, encoder=self._encoder)
+            for rows, own in self._dense_parts(values, offsets)
+        ]
         return Placement.joined(parts)
 
     def _remember(self, values: FloatArray, placement: Placement) -> None:
-        """Keep where the training rows lie, if that is small: completing them is what usually comes next."""
+        """Keep where the training rows lie, if that is small: completing them is what usually comes
+        next.
+        """
         small = placement.covariances.numel() <= _REMEMBERED and not sp.issparse(values)
         self._placed = (_digest(values), placement) if small else None
 
     def _recall(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement | None:
-        """Return where rows lie if they are the training rows of this very fit, without size factors."""
+        """Return where rows lie if they are the training rows of this very fit, without size
+        factors.
+        """
         placed = getattr(self, "_placed", None)  # files do not hold it
-        known = placed is not None and all(o is None for o in offsets) and placed[0] == _digest(values)
+        known = (
+            placed is not None and all(o is None for o in offsets) and placed[0] == _digest(values)
+        )
         return placed[1] if known and placed is not None else None
 
-    # -- data from latents -------------------------------------------------------------------------------------
+    # -- data from latents
+    # -------------------------------------------------------------------------------------
 
     @property
     def predictive_noise_variance_(self) -> dict[str, Any]:
         """Noise variance of the entries that Gaussian views predict, original units squared."""
         gaussian = [view for view in self._fit.posterior if view.local is None]
-        found = {v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise for v in gaussian}
-        return {name: likelihoods.plain_noise(own, self._scales[name]) for name, own in found.items()}
+        found = {
+            v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise
+            for v in gaussian
+        }
+        return {
+            name: likelihoods.plain_noise(own, self._scales[name]) for name, own in found.items()
+        }
 
     @undisturbed
-    def inverse_transform(self, Z: ArrayLike, return_std: bool = False, interval: float | None = None) -> Any:
+    def inverse_transform(
+        self, Z: ArrayLike, return_std: bool = False, interval: float | None = None
+    ) -> Any:
         """Decode latents.
 
         Parameters
@@ -110,20 +132,26 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         Z : array-like of shape (n, D)
         return_std : bool, default=False
         interval : float, optional
-            Probability, such as 0.9, of central intervals of new observations; views of counts give counts.
+            Probability, such as 0.9, of central intervals of new observations; views of counts give
+            counts.
 
         Returns
         -------
         X : ndarray of shape (n, M)
-            Posterior mean, original units; of categories the most probable one. Views with size factors are
-            predicted for a row of typical size.
+            Posterior mean, original units; of categories the most probable one. Views with size
+            factors are predicted for a row of typical size.
         std : ndarray of shape (n, M), if ``return_std``
-            Of a new observation, noise included; of categories the root of the probability of any other.
+            Of a new observation, noise included; of categories the root of the probability of any
+            other.
         low, high : ndarray of shape (n, M), if ``interval``
             Drawn, so that they carry the sampling error of 400 draws.
         """
         if interval is not None and not 0.0 < interval < 1.0:
-            raise InputError(message("interval between 0 and 1", repr(interval), "give a probability such as 0.9"))
+            raise InputError(
+                message(
+                    "interval between 0 and 1", repr(interval), "give a probability such as 0.9"
+                )
+            )
         latents, dtype = self._validate_latents(Z)
         mean, variance = predict.decode(self._fit.posterior, latents)
         out = [self._unscale(mean).astype(dtype)]
@@ -135,13 +163,16 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         return tuple(out) if len(out) > 1 else out[0]
 
     @undisturbed
-    def impute(self, X: Any, return_std: bool = False, n_draws: int | None = None, size_factors: Any = None) -> Any:
+    def impute(
+        self, X: Any, return_std: bool = False, n_draws: int | None = None, size_factors: Any = None
+    ) -> Any:
         """Replace every NaN by its posterior mean, or by draws from the posterior.
 
         Parameters
         ----------
         X : array-like of shape (n, M)
-            A view that is NaN in a row is predicted from the others. Dense: a sparse X has nothing to fill.
+            A view that is NaN in a row is predicted from the others. Dense: a sparse X has nothing
+            to fill.
         return_std : bool, default=False
         n_draws : int, optional
             Return that many conditional draws instead of the mean.
@@ -156,21 +187,40 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             Deviation of the imputed entries, noise included; 0 where an entry was observed.
         """
         if n_draws is not None and (return_std or n_draws < 1):
-            raise InputError("n_draws must be a positive number and goes without return_std: draws carry their own.")
+            raise InputError(
+                "n_draws must be a positive number and goes without return_std: draws carry their "
+                "own."
+            )
         if sp.issparse(X):
             do = "write NaN for what is to be predicted into a dense array of these rows"
-            raise InputError(message("a dense X to complete", "a sparse one, whose zeros are observed values", do))
+            raise InputError(
+                message(
+                    "a dense X to complete", "a sparse one, whose zeros are observed values", do
+                )
+            )
         values = self._validate(X, reset=False)
         warn.of_empty(values)
-        rows, missing, offsets = self._split(values), np.isnan(values), self._offsets(values, size_factors)
+        rows, missing, offsets = (
+            self._split(values),
+            np.isnan(values),
+            self._offsets(values, size_factors),
+        )
         mixture = completion.Mixture(self._candidates, self.completion_)
         if n_draws is not None:
-            draws = completion.draw_rows(self._fit.posterior, mixture, rows, n_draws, self.seed_, offsets)
+            draws = completion.draw_rows(
+                self._fit.posterior, mixture, rows, n_draws, self.seed_, offsets
+            )
             drawn = np.stack([self._unscale(row) for row in draws])
             return np.where(missing, drawn, values).astype(values.dtype)
-        mean, variance = completion.complete(self._fit.posterior, mixture, rows, offsets, self._recall(values, offsets))
+        mean, variance = completion.complete(
+            self._fit.posterior, mixture, rows, offsets, self._recall(values, offsets)
+        )
         full = np.where(missing, self._unscale(mean), values).astype(values.dtype)
-        out = type(X)(full, columns=X.columns, index=X.index) if hasattr(X, "columns") and hasattr(X, "index") else full
+        out = (
+            type(X)(full, columns=X.columns, index=X.index)
+            if hasattr(X, "columns") and hasattr(X, "index")
+            else full
+        )
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
         return (out, std) if return_std else out
 
@@ -209,11 +259,17 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
         warn.of_empty(values)
-        count = _SCORE_SAMPLES if all(view.local is None for view in self._fit.posterior) else _LOCAL_SCORE_SAMPLES
+        count = (
+            _SCORE_SAMPLES
+            if all(view.local is None for view in self._fit.posterior)
+            else _LOCAL_SCORE_SAMPLES
+        )
         densities = []
         for rows, own in self._dense_parts(values, offsets):
             placement = place(self._fit.posterior, self._candidates, rows, own)
-            densities.append(predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, own))
+            densities.append(
+                predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, own)
+            )
         total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
         return total
 
@@ -232,14 +288,22 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         """
         check_is_fitted(self)
         if n_samples < 1:
-            raise InputError(message("n_samples of at least 1", str(n_samples), "ask for a positive number of rows"))
+            raise InputError(
+                message(
+                    "n_samples of at least 1", str(n_samples), "ask for a positive number of rows"
+                )
+            )
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         source = random.generator(seed, "sample")
         x = torch.randn(n_samples, self.embedding_.shape[1], generator=source, dtype=torch.float64)
-        return self._unscale(predict.sample_at(self._fit.posterior, x, source)).astype(self.embedding_.dtype)
+        return self._unscale(predict.sample_at(self._fit.posterior, x, source)).astype(
+            self.embedding_.dtype
+        )
 
     @undisturbed
-    def kernel_matrix(self, Z: ArrayLike, view: str | None = None, exact: bool = True) -> FloatArray:
+    def kernel_matrix(
+        self, Z: ArrayLike, view: str | None = None, exact: bool = True
+    ) -> FloatArray:
         """Return a view's learned kernel between latents, original units squared.
 
         Parameters
@@ -259,7 +323,11 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         scale = float(self._scaling.scale[list(self._columns.values())[index][0]])
         own = self._fit.posterior[index]
         with torch.no_grad():
-            kernel = self._fit.kernels[index](own.see(latents)) if exact else predict.kernel(own, latents)
+            kernel = (
+                self._fit.kernels[index](own.see(latents))
+                if exact
+                else predict.kernel(own, latents)
+            )
         matrix: FloatArray = (scale**2 * kernel).numpy().astype(dtype)
         return matrix
 

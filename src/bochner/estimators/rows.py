@@ -44,7 +44,9 @@ class RowsMixin:
         return self._scaling.undo_std(self._in_columns_of_X(variance.sqrt()))
 
     def _in_columns_of_X(self, stacked: Tensor) -> FloatArray:
-        """Views side by side, (n, M), become columns in the order of X: views need not be listed in that order."""
+        """Views side by side, (n, M), become columns in the order of X: views need not be listed in
+        that order.
+        """
         back = np.argsort(np.concatenate(list(self._columns.values())))
         values: FloatArray = stacked.numpy()[:, back]
         return values
@@ -70,7 +72,11 @@ class RowsMixin:
             check_finite(values, self._columns, names)
             own = {view.name: view.likelihood for view in self._fit.posterior}
             likelihoods.check(values, own, self._columns, names)
-            real = {view.name: self._columns[view.name] for view in self._fit.posterior if view.local is None}
+            real = {
+                view.name: self._columns[view.name]
+                for view in self._fit.posterior
+                if view.local is None
+            }
             check_reach(values, self._scaling, real, names)
         return values
 
@@ -80,7 +86,10 @@ class RowsMixin:
         check_kind(Z)
         values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
         if values.shape[1] != self.embedding_.shape[1]:
-            got, want = f"{values.shape[1]} columns", f"Z with {self.embedding_.shape[1]} columns (latent dimensions)"
+            got, want = (
+                f"{values.shape[1]} columns",
+                f"Z with {self.embedding_.shape[1]} columns (latent dimensions)",
+            )
             raise InputError(message(want, got, "pass latents, as transform returns them"))
         return torch.tensor(values, dtype=torch.float64), values.dtype
 
@@ -91,7 +100,10 @@ class RowsMixin:
 
     def _split(self, values: FloatArray) -> list[Tensor]:
         scaled = self._scaling.apply(values.astype(np.float64, copy=False))
-        return [torch.from_numpy(np.ascontiguousarray(columns_of(scaled, own))) for own in self._columns.values()]
+        return [
+            torch.from_numpy(np.ascontiguousarray(columns_of(scaled, own)))
+            for own in self._columns.values()
+        ]
 
     def _some(
         self, values: FloatArray, offsets: list[Tensor | None], rows: Tensor | slice
@@ -103,7 +115,9 @@ class RowsMixin:
     def _dense_parts(
         self, values: FloatArray, offsets: list[Tensor | None]
     ) -> Iterator[tuple[list[Tensor], list[Tensor | None]]]:
-        """Yield rows by view, dense and scaled, with their offsets: part by part, copies in float64 as well."""
+        """Yield rows by view, dense and scaled, with their offsets: part by part, copies in float64
+        as well.
+        """
         n = values.shape[0]
         for rows in chunks(n, ROWS if sp.issparse(values) else _ROWS):
             yield self._some(values, offsets, rows)
@@ -127,7 +141,8 @@ class RowsMixin:
 
 
 def _from_torch(X: Any) -> Any:
-    """Return a tensor as an array, without its gradient and on the processor; whatever else as it is.
+    """Return a tensor as an array, without its gradient and on the processor; whatever else as it
+    is.
 
     Precisions that numpy does not know (bfloat16) become single.
     """

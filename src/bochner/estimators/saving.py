@@ -54,9 +54,13 @@ def save(estimator: Any, path: str | Path) -> None:
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
     if estimator._encoder is not None:
-        tensors |= {f"encoder.{name}": part for name, part in estimator._encoder.to_tensors().items()}
+        tensors |= {
+            f"encoder.{name}": part for name, part in estimator._encoder.to_tensors().items()
+        }
     for name in _ARRAYS:
-        tensors[f"attribute.{name}"] = torch.from_numpy(np.ascontiguousarray(getattr(estimator, name)))
+        tensors[f"attribute.{name}"] = torch.from_numpy(
+            np.ascontiguousarray(getattr(estimator, name))
+        )
     for name, array in estimator._scaling.to_arrays().items():
         tensors[f"scaling.{name}"] = torch.from_numpy(array)
     collapse = estimator.collapse_
@@ -64,14 +68,23 @@ def save(estimator: Any, path: str | Path) -> None:
         "kind": "model",
         "schema": SCHEMA,
         "class": type(estimator).__name__,
-        "params": {name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "params": {
+            name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()
+        },
         "attributes": {name: getattr(estimator, name) for name in _PLAIN}
-        | {"noise_variance_": {view: np.asarray(v).tolist() for view, v in estimator.noise_variance_.items()}},
+        | {
+            "noise_variance_": {
+                view: np.asarray(v).tolist() for view, v in estimator.noise_variance_.items()
+            }
+        },
         "columns": {view: own.tolist() for view, own in estimator._columns.items()},
         "feature_names": [str(n) for n in estimator.feature_names_in_]
         if hasattr(estimator, "feature_names_in_")
         else None,
-        "kernels": {view: {k: v.tolist() for k, v in own.items()} for view, own in estimator.kernels_.items()},
+        "kernels": {
+            view: {k: v.tolist() for k, v in own.items()}
+            for view, own in estimator.kernels_.items()
+        },
         "collapse": {**vars(collapse), "variance_ratio": collapse.variance_ratio.tolist()},
         "size_factors": estimator._size_factors.to_json(),
         "fit": fit,
@@ -83,21 +96,33 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     """Give an unfitted estimator the fitted state of a file."""
     estimator._fit = fit_from_file(tensors, header["fit"])
     estimator._candidates = tensors["candidates"]
-    parts = {name[len("encoder.") :]: part for name, part in tensors.items() if name.startswith("encoder.")}
+    parts = {
+        name[len("encoder.") :]: part
+        for name, part in tensors.items()
+        if name.startswith("encoder.")
+    }
     estimator._encoder = Encoder.from_tensors(parts)
-    estimator._size_factors = SizeFactors.from_json(header.get("size_factors", {"typical": {}, "shares": {}}))
+    estimator._size_factors = SizeFactors.from_json(
+        header.get("size_factors", {"typical": {}, "shares": {}})
+    )
     estimator.likelihood_ = {view.name: view.likelihood.name for view in estimator._fit.posterior}
     estimator.dispersion_ = {
         view.name: view.likelihood.dispersion.numpy()
         for view in estimator._fit.posterior
         if isinstance(view.likelihood, NegativeBinomial)
     }
-    estimator._scaling = Scaling.from_arrays({n: tensors[f"scaling.{n}"].numpy() for n in ("centre", "scale")})
-    estimator._columns = {view: np.array(own, dtype=np.intp) for view, own in header["columns"].items()}
+    estimator._scaling = Scaling.from_arrays(
+        {n: tensors[f"scaling.{n}"].numpy() for n in ("centre", "scale")}
+    )
+    estimator._columns = {
+        view: np.array(own, dtype=np.intp) for view, own in header["columns"].items()
+    }
     for name, value in header["attributes"].items():
         setattr(estimator, name, value)
     found = estimator.noise_variance_
-    estimator.noise_variance_ = {view: np.array(v) if isinstance(v, list) else v for view, v in found.items()}
+    estimator.noise_variance_ = {
+        view: np.array(v) if isinstance(v, list) else v for view, v in found.items()
+    }
     for name in _ARRAYS:
         if name != "variance_explained_" or f"attribute.{name}" in tensors:  # files of 0.1 lack it
             setattr(estimator, name, tensors[f"attribute.{name}"].numpy())
@@ -105,7 +130,9 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
 
 
 def _restore_reports(estimator: Any, header: dict[str, Any]) -> None:
-    estimator.kernels_ = {view: {k: np.array(v) for k, v in own.items()} for view, own in header["kernels"].items()}
+    estimator.kernels_ = {
+        view: {k: np.array(v) for k, v in own.items()} for view, own in header["kernels"].items()
+    }
     report = dict(header["collapse"])
     report |= {"dead": tuple(report["dead"]), "variance_ratio": np.array(report["variance_ratio"])}
     estimator.collapse_ = CollapseReport(**report)
@@ -126,7 +153,10 @@ def _encode(name: str, value: Any) -> Any:
     elif isinstance(value, SpectralKernel):
         encoded = {"type": "kernel", "name": type(value).__name__, "params": kernel_to_json(value)}
     elif isinstance(value, slice):
-        encoded = {"type": "slice", "parts": [_encode(name, part) for part in (value.start, value.stop, value.step)]}
+        encoded = {
+            "type": "slice",
+            "parts": [_encode(name, part) for part in (value.start, value.stop, value.step)],
+        }
     elif isinstance(value, dict):
         encoded = {"type": "dict", "items": [[str(k), _encode(name, v)] for k, v in value.items()]}
     elif isinstance(value, list | tuple):
@@ -134,7 +164,9 @@ def _encode(name: str, value: Any) -> Any:
     elif isinstance(value, np.ndarray):
         encoded = {"type": "array", "dtype": str(value.dtype), "values": value.tolist()}
     elif not (value is None or isinstance(value, bool | int | float | str)):
-        raise InputError(f"{name}={value!r} cannot be saved: a model file holds data, never code. Pickle it.")
+        raise InputError(
+            f"{name}={value!r} cannot be saved: a model file holds data, never code. Pickle it."
+        )
     return encoded
 
 
@@ -151,4 +183,6 @@ def decode(value: Any) -> Any:
     if value["type"] == "array":
         return np.array(value["values"], dtype=value["dtype"])
     items = value["items"]
-    return {k: decode(v) for k, v in items} if value["type"] == "dict" else [decode(v) for v in items]
+    return (
+        {k: decode(v) for k, v in items} if value["type"] == "dict" else [decode(v) for v in items]
+    )

@@ -52,14 +52,17 @@ class ComponentSelection:
     candidates : tuple of int
         Ascending.
     log_likelihood, log_likelihood_se : ndarray of shape (candidates,)
-        Mean log density of a hidden entry of a held-out row, nats, original units, and its standard error over rows.
+        Mean log density of a hidden entry of a held-out row, nats, original units, and its standard
+        error over rows.
     behind, behind_se : ndarray of shape (candidates,)
-        By how much each lies behind the best, compared row by row, and the standard error of that; 0 for the best.
+        By how much each lies behind the best, compared row by row, and the standard error of that;
+        0 for the best.
     agreement : ndarray of shape (candidates,)
-        Mean agreement, after Procrustes, of all rows' embeddings between repeats, which differ in seed and rows; NaN
-        with one repeat.
+        Mean agreement, after Procrustes, of all rows' embeddings between repeats, which differ in
+        seed and rows; NaN with one repeat.
     best : int
-        The number to use: that with the highest log-likelihood, or by the rule of one standard error.
+        The number to use: that with the highest log-likelihood, or by the rule of one standard
+        error.
     n_repeats : int
     """
 
@@ -74,11 +77,24 @@ class ComponentSelection:
 
     def __str__(self) -> str:
         """Return a table, and the number to use."""
-        lines = ["n_components  log-likelihood per held-out entry  behind the best  agreement between repeats"]
-        columns = (self.log_likelihood, self.log_likelihood_se, self.behind, self.behind_se, self.agreement)
-        for d, mean, error, behind, behind_error, agreement in zip(self.candidates, *columns, strict=True):
+        lines = [
+            "n_components  log-likelihood per held-out entry  behind the best  agreement between "
+            "repeats"
+        ]
+        columns = (
+            self.log_likelihood,
+            self.log_likelihood_se,
+            self.behind,
+            self.behind_se,
+            self.agreement,
+        )
+        for d, mean, error, behind, behind_error, agreement in zip(
+            self.candidates, *columns, strict=True
+        ):
             own = f"{mean:.4f} ± {error:.4f}".ljust(33)
-            lines.append(f"{d:<12}  {own}  {f'{behind:.4f} ± {behind_error:.4f}'.ljust(15)}  {agreement:.3f}")
+            lines.append(
+                f"{d:<12}  {own}  {f'{behind:.4f} ± {behind_error:.4f}'.ljust(15)}  {agreement:.3f}"
+            )
         return "\n".join([*lines, f"Use n_components={self.best}."])
 
 
@@ -99,10 +115,11 @@ def select_n_components(
 ) -> ComponentSelection:
     """Choose the number of latent dimensions by entries that training did not see.
 
-    In every repeat a part of the rows, another one each time, is held out; the estimator is fitted to the others with
-    every number of dimensions, and entries that are hidden in the held-out rows are predicted from their other entries.
-    To restore the holes of a table, ask with ``rows="same"``: entries of all rows are hidden, and predicted by the very
-    fit that saw the rows' other entries.
+    In every repeat a part of the rows, another one each time, is held out; the estimator is fitted
+    to the others with every number of dimensions, and entries that are hidden in the held-out rows
+    are predicted from their other entries. To restore the holes of a table, ask with
+    ``rows="same"``: entries of all rows are hidden, and predicted by the very fit that saw the
+    rows' other entries.
 
     Parameters
     ----------
@@ -110,19 +127,22 @@ def select_n_components(
         Its other parameters are kept; it is not fitted itself.
     X : array-like of shape (N, M)
     candidates : sequence of int or "auto", default="auto"
-        "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds, then r/2 and r, and
-        2 and 2r where they are below 20 and up to 40, by fits of 100 steps from principal components where ``init`` and
-        ``max_iter`` are "auto" too. No more than 160, or than half of what the table could hold.
-        1, 2, 3, 5 and 8 where X is sparse, where some view is not Gaussian or where views are hidden.
+        "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds,
+        then r/2 and r, and 2 and 2r where they are below 20 and up to 40, by fits of 100 steps from
+        principal components where ``init`` and ``max_iter`` are "auto" too. No more than 160, or
+        than half of what the table could hold. 1, 2, 3, 5 and 8 where X is sparse, where some view
+        is not Gaussian or where views are hidden.
     hide : {"entries", "view"} or the name of a view, default="entries"
         As in `calibration`: "view" chooses the number with which views predict each other best.
     fraction : float, default=0.1
         Share of a held-out row's entries that is hidden; for "entries".
     rows : {"new", "same"}, default="new"
-        "new": rows are held out, and what is hidden in them is predicted: for data to come. "same": the rows of X
-        themselves, as ``fit(X).impute(X)`` completes them; for ``hide="entries"`` of a dense X.
+        "new": rows are held out, and what is hidden in them is predicted: for data to come. "same":
+        the rows of X themselves, as ``fit(X).impute(X)`` completes them; for ``hide="entries"`` of
+        a dense X.
     n_repeats : int, default=3
-        Parts held out in turn, of 5 or, with more repeats, of as many; with ``rows="same"`` other entries each time.
+        Parts held out in turn, of 5 or, with more repeats, of as many; with ``rows="same"`` other
+        entries each time.
     one_standard_error : bool, default=False
         Take the smallest number that lies no more than one standard error behind the best.
     size_factors : array-like of shape (N,), or dict of view to one, optional
@@ -169,7 +189,9 @@ def select_n_components(
         for r, d in jobs
     )
     of_rows = np.concatenate([done[jobs.index((r, numbers[0]))][1] for r in range(n_repeats)])
-    scores = {d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)]) for d in numbers}
+    scores = {
+        d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)]) for d in numbers
+    }
     embeddings = {d: [done[jobs.index((r, d))][2] for r in range(n_repeats)] for d in numbers}
     return _summary(numbers, scores, of_rows, embeddings, n_repeats, one_standard_error)
 
@@ -177,19 +199,31 @@ def select_n_components(
 def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int, ...]:
     numbers = tuple(sorted({int(d) for d in candidates}))
     if not numbers or numbers[0] < 1 or any(int(d) != d for d in candidates):
-        raise InputError(message("candidates that are positive whole numbers", repr(list(candidates)), "correct them"))
+        raise InputError(
+            message(
+                "candidates that are positive whole numbers", repr(list(candidates)), "correct them"
+            )
+        )
     if n_repeats < 1:
         raise InputError(message("n_repeats of at least 1", str(n_repeats), "ask for 3"))
     if n_rows < 2 * max(_FOLDS, n_repeats):
         want = f"at least {2 * max(_FOLDS, n_repeats)} rows"
-        raise InputError(message(want, str(n_rows), "pass more rows, or choose n_components yourself"))
+        raise InputError(
+            message(want, str(n_rows), "pass more rows, or choose n_components yourself")
+        )
     return numbers
 
 
 def _held_out(
-    model: LatentVariableEstimator, X: Any, test: NDArray[np.intp], what: tuple[str, float, int], size_factors: Any
+    model: LatentVariableEstimator,
+    X: Any,
+    test: NDArray[np.intp],
+    what: tuple[str, float, int],
+    size_factors: Any,
 ) -> tuple[Array, NDArray[np.intp], Array]:
-    """Fit without some rows; return the log densities of what was hidden in them, its rows, and all rows' latents."""
+    """Fit without some rows; return the log densities of what was hidden in them, its rows, and all
+    rows' latents.
+    """
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
     model.fit(_safe_indexing(X, train), size_factors=_of_rows(size_factors, train))
@@ -202,9 +236,15 @@ def _held_out(
 
 
 def _hidden(
-    model: LatentVariableEstimator, X: Any, _: NDArray[np.intp], what: tuple[str, float, int], size_factors: Any
+    model: LatentVariableEstimator,
+    X: Any,
+    _: NDArray[np.intp],
+    what: tuple[str, float, int],
+    size_factors: Any,
 ) -> tuple[Array, NDArray[np.intp], Array]:
-    """Fit to all rows, some entries hidden; return the log densities of these, their rows, and the rows' latents."""
+    """Fit to all rows, some entries hidden; return the log densities of these, their rows, and the
+    rows' latents.
+    """
     hide, fraction, seed = what
     values, data = _table(model, X)
     hidden = hide_some(values, data.columns, hide, fraction, np.random.default_rng(seed))
@@ -231,11 +271,17 @@ def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, Views]:
 def _coarse(
     estimator: LatentVariableEstimator, X: Any, asked: str, hide: str, seed: int
 ) -> tuple[LatentVariableEstimator, Sequence[int]]:
-    """Return the estimator as short fits want it, and candidates about the best rank of a linear completion."""
+    """Return the estimator as short fits want it, and candidates about the best rank of a linear
+    completion.
+    """
     if asked != "auto":
-        raise InputError(message("candidates='auto' or a list of numbers", repr(asked), "correct it"))
+        raise InputError(
+            message("candidates='auto' or a list of numbers", repr(asked), "correct it")
+        )
     brief = clone(estimator)
-    brief.set_params(**{name: value for name, value in _SHORT.items() if getattr(estimator, name) == "auto"})
+    brief.set_params(
+        **{name: value for name, value in _SHORT.items() if getattr(estimator, name) == "auto"}
+    )
     if sp.issparse(X) or hide != "entries" or estimator.likelihood != "gaussian":
         return brief, _PLAIN
     values, data = _table(brief, X)
@@ -251,7 +297,9 @@ def _check_rows(rows: str, hide: str, X: Any) -> None:
         raise InputError(message("rows= 'new' or 'same'", repr(rows), "correct it"))
     if rows == "same" and (hide != "entries" or sp.issparse(X)):
         got = "a sparse X" if sp.issparse(X) else f"hide={hide!r}"
-        raise InputError(message("rows='same' with hide='entries' and a dense X", got, "leave rows='new'"))
+        raise InputError(
+            message("rows='same' with hide='entries' and a dense X", got, "leave rows='new'")
+        )
 
 
 def _of_rows(size_factors: Any, rows: NDArray[np.intp]) -> Any:
@@ -275,7 +323,14 @@ def _summary(
     agreement = [_agreement(embeddings[d]) for d in numbers]
     best = min(near) if one_standard_error else top
     return ComponentSelection(
-        numbers, means[:, 0], means[:, 1], behind[:, 0], behind[:, 1], np.array(agreement), best, n_repeats
+        numbers,
+        means[:, 0],
+        means[:, 1],
+        behind[:, 0],
+        behind[:, 1],
+        np.array(agreement),
+        best,
+        n_repeats,
     )
 
 

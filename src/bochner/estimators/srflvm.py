@@ -1,4 +1,6 @@
-"""The latent variable model whose kernels decide themselves how many mixture components they have."""
+"""The latent variable model whose kernels decide themselves how many mixture components they
+have.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,14 @@ from bochner.kernels.dirichlet_process import DirichletProcessMixture
 
 @described_by(NGMVLVM)
 class SRFLVM(LatentVariableEstimator):
-    """The latent variable model with Dirichlet process mixture kernels, by block coordinate variational inference.
+    """The latent variable model with Dirichlet process mixture kernels, by block coordinate
+    variational inference.
 
     Parameters
     ----------
     n_mixtures : int or "auto", default="auto"
-        T, the most components that a view's kernel can have; "auto" is 20. The data decide how many it uses.
+        T, the most components that a view's kernel can have; "auto" is 20. The data decide how many
+        it uses.
     n_frequencies : int or "auto", default="auto"
         H, all spectral points of a view: K = 2 H features; "auto" is 100.
 
@@ -32,16 +36,19 @@ class SRFLVM(LatentVariableEstimator):
     concentration_ : dict of str to float
         Posterior mean of the Dirichlet process's concentration.
     kernels_ : dict of str to dict
-        Learned spectrum per view, the largest component first: ``proportions`` (T,), ``means`` and ``scales`` (T, D) in
-        radians per unit of latent, ``variance`` in original units squared, ``concentration``.
+        Learned spectrum per view, the largest component first: ``proportions`` (T,), ``means`` and
+        ``scales`` (T, D) in radians per unit of latent, ``variance`` in original units squared,
+        ``concentration``.
     block_history_ : dict of str to ndarray
-        The bound after every block of every sweep, on draws that a sweep's blocks share: "step", "gradient" (latents,
-        spectra, noise), "z", "merge", "birth", "v", "alpha"; nats, original units.
+        The bound after every block of every sweep, on draws that a sweep's blocks share: "step",
+        "gradient" (latents, spectra, noise), "z", "merge", "birth", "v", "alpha"; nats, original
+        units.
 
     Notes
     -----
-    Paper 004; MATH.md section 4. Every spectral point chooses its component; q(z) follows natural gradients whose local
-    expectations are exact, point by point, and q(v), q(alpha) have closed forms.
+    Paper 004; MATH.md section 4. Every spectral point chooses its component; q(z) follows natural
+    gradients whose local expectations are exact, point by point, and q(v), q(alpha) have closed
+    forms.
 
     Examples
     --------

@@ -1,4 +1,6 @@
-"""What a program sets for all of torch (gradients off, autocast, a device) must not change what estimators do."""
+"""What a program sets for all of torch (gradients off, autocast, a device) must not change what
+estimators do.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,26 @@ _PROCESS: dict[str, int] = {}
 
 
 def _warn_of_fork() -> None:
-    """Warn once in a process forked from one that ran estimators: the threads it has by name do not exist in it."""
+    """Warn once in a process forked from one that ran estimators: the threads it has by name do not
+    exist in it.
+    """
     first = _PROCESS.setdefault("id", os.getpid())
     if first != os.getpid():
         _PROCESS["id"] = os.getpid()
         if torch.get_num_threads() > 1:
             warn_user(
-                "This process was forked from one that used several threads, and may wait for them for ever. Start it "
-                "with joblib or multiprocessing.get_context('spawn'), or call torch.set_num_threads(1) in it.",
+                "This process was forked from one that used several threads, and may wait for them "
+                "for ever. Start it "
+                "with joblib or multiprocessing.get_context('spawn'), or call "
+                "torch.set_num_threads(1) in it.",
                 RuntimeWarning,
             )
 
 
 def undisturbed(method: Callable[P, R]) -> Callable[P, R]:
-    """Let a method run as it would in a program that sets nothing; the program's settings stand again afterwards."""
+    """Let a method run as it would in a program that sets nothing; the program's settings stand
+    again afterwards.
+    """
 
     @functools.wraps(method)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:

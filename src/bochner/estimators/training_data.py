@@ -32,7 +32,10 @@ _TELLING_ROWS = 2000
 
 
 def blocks(
-    data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None] | None = None
+    data: Views,
+    scaled: Mapping[str, FloatArray],
+    plan: Plan,
+    offsets: Mapping[str, Tensor | None] | None = None,
 ) -> Data:
     """Turn scaled views, shape (N, M_v), into blocks of observed entries on the plan's device.
 
@@ -42,7 +45,13 @@ def blocks(
     for v, view in enumerate(data.names):
         likelihood = None if plan.likelihoods is None else plan.likelihoods[v]
         if data.sparse:
-            out.append((_sparse_block(data, view, likelihood, None if offsets is None else offsets[view], plan),))
+            out.append(
+                (
+                    _sparse_block(
+                        data, view, likelihood, None if offsets is None else offsets[view], plan
+                    ),
+                )
+            )
             continue
         if isinstance(likelihood, LocalLikelihood):
             offset = None if offsets is None else offsets[view]
@@ -63,7 +72,9 @@ def blocks(
     return tuple(out)
 
 
-def _sparse_block(data: Views, view: str, likelihood: Likelihood | None, offset: Tensor | None, plan: Plan) -> Block:
+def _sparse_block(
+    data: Views, view: str, likelihood: Likelihood | None, offset: Tensor | None, plan: Plan
+) -> Block:
     values, centre = data.scaled_sparse(view)
     if not isinstance(likelihood, LocalLikelihood):
         return Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device))
@@ -71,7 +82,9 @@ def _sparse_block(data: Views, view: str, likelihood: Likelihood | None, offset:
     return Block.encoded(SparseMatrix.of(values, None, plan.dtype, plan.device), None, own)
 
 
-def _part(values: FloatArray, rows: IntArray, columns: IntArray, plan: Plan) -> tuple[Tensor, Tensor | None]:
+def _part(
+    values: FloatArray, rows: IntArray, columns: IntArray, plan: Plan
+) -> tuple[Tensor, Tensor | None]:
     """Some rows and columns as a tensor, and the rows as an index; None when they are all."""
     all_rows = len(rows) == values.shape[0]
     part = columns_of(values, columns) if all_rows else values[np.ix_(rows, columns)]
@@ -79,11 +92,15 @@ def _part(values: FloatArray, rows: IntArray, columns: IntArray, plan: Plan) -> 
     return Y, None if all_rows else torch.tensor(rows, device=plan.device)
 
 
-def _encoded(values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan) -> Block:
+def _encoded(
+    values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan
+) -> Block:
     """The rows of a view that is not Gaussian that have any entry, as its likelihood sees them."""
     present = ~np.isnan(values).all(axis=1)
     rows = None if present.all() else torch.tensor(np.flatnonzero(present), device=plan.device)
-    Y = likelihood.encode(torch.tensor(values[present], dtype=torch.float64)).to(plan.device, plan.dtype)
+    Y = likelihood.encode(torch.tensor(values[present], dtype=torch.float64)).to(
+        plan.device, plan.dtype
+    )
     own = None if offset is None else offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
     return Block.encoded(Y, rows, own)
 
@@ -91,7 +108,8 @@ def _encoded(values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | N
 def stand_ins(
     data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None]
 ) -> tuple[dict[str, FloatArray], Data | None]:
-    """Return Gaussian stand-ins of the views, by view and as blocks; no blocks when all views are Gaussian.
+    """Return Gaussian stand-ins of the views, by view and as blocks; no blocks when all views are
+    Gaussian.
 
     Columns are centred and views scaled, as Gaussian data are; missing entries are filled.
     """
@@ -103,7 +121,9 @@ def stand_ins(
         out[view] = scaled[view]
         if isinstance(likelihood, LocalLikelihood):
             some = True
-            raw = likelihood.stand_in(torch.tensor(scaled[view], dtype=torch.float64), offsets[view]).numpy()
+            raw = likelihood.stand_in(
+                torch.tensor(scaled[view], dtype=torch.float64), offsets[view]
+            ).numpy()
             centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
             scale = float(np.sqrt(np.nanmean(np.square(centred))))
             out[view] = centred / (scale if scale > 0 else 1.0)
@@ -127,8 +147,15 @@ def _sparse_stand_ins(
         if isinstance(likelihood, LocalLikelihood):
             offset = offsets[view]
 
-            def raw(part: FloatArray, rows: slice, own: LocalLikelihood = likelihood, o: Tensor | None = offset) -> Any:
-                return own.stand_in(torch.from_numpy(part).double(), None if o is None else o[rows]).numpy()
+            def raw(
+                part: FloatArray,
+                rows: slice,
+                own: LocalLikelihood = likelihood,
+                o: Tensor | None = offset,
+            ) -> Any:
+                return own.stand_in(
+                    torch.from_numpy(part).double(), None if o is None else o[rows]
+                ).numpy()
 
             values = mapped(values, raw)
             centre, square = moments(values)
@@ -147,7 +174,9 @@ def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
     return Block.of(Y[index], index)
 
 
-def side_by_side(scaled: Mapping[str, FloatArray], rows: IntArray | None = None) -> NDArray[np.float64]:
+def side_by_side(
+    scaled: Mapping[str, FloatArray], rows: IntArray | None = None
+) -> NDArray[np.float64]:
     """Return all views, or some rows of them, in one matrix."""
     parts = [own if rows is None else own[rows] for own in scaled.values()]
     return np.hstack(parts).astype(np.float64, copy=False)
@@ -167,7 +196,8 @@ def fitting(n_rows: int, n_columns: int) -> int:
 
 
 def telling(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | None:
-    """Return the rows of a sparse X whose data likelihoods start from, the one with the largest value among them.
+    """Return the rows of a sparse X whose data likelihoods start from, the one with the largest
+    value among them.
 
     None: all, because X is dense.
     """

@@ -16,8 +16,8 @@ def resolve(view_weight: Any, widths: Mapping[str, int]) -> tuple[float, ...] | 
     Parameters
     ----------
     view_weight : None, "balanced" or mapping of view to number
-        "balanced" is M / (V M_v), scikit-learn's rule for classes: every view counts as much as an average one, and
-        the mean over columns is 1. Views that a mapping leaves out have weight 1.
+        "balanced" is M / (V M_v), scikit-learn's rule for classes: every view counts as much as an
+        average one, and the mean over columns is 1. Views that a mapping leaves out have weight 1.
     widths : mapping of view to int
         M_v, its columns.
 
@@ -33,8 +33,16 @@ def resolve(view_weight: Any, widths: Mapping[str, int]) -> tuple[float, ...] | 
         return tuple(total / (len(widths) * width) for width in widths.values())
     for view, weight in view_weight.items():
         if view not in widths:
-            raise InputError(message(f"view_weight for views {list(widths)}", repr(view), "correct the name"))
-        if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 < float(weight) < math.inf:
+            raise InputError(
+                message(f"view_weight for views {list(widths)}", repr(view), "correct the name")
+            )
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, Real)
+            or not 0 < float(weight) < math.inf
+        ):
             hint = "choose a number above 0, 1.0 say, or leave the view out of views="
-            raise InputError(message(f"a positive view_weight for view {view!r}", repr(weight), hint))
+            raise InputError(
+                message(f"a positive view_weight for view {view!r}", repr(weight), hint)
+            )
     return tuple(float(view_weight.get(view, 1.0)) for view in widths)

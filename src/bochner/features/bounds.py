@@ -1,10 +1,11 @@
 """How far a kernel matrix of random features may be from the exact one.
 
-Two functions bound P(||K_hat - K||_2 >= epsilon) for N rows and iid spectral points, H for each of the Q
-components with weights alpha. They hold for the stationary mixture and for the paired one alike, and for RBF and
-Matern with the single weight ``variance`` (not for the periodic kernel, whose features have no fixed norm). Both are
-often vacuous: they then return 1. Two more solve the sharper one for the number of frequencies that a deviation
-needs, and for the deviation that a number of frequencies allows.
+Two functions bound P(||K_hat - K||_2 >= epsilon) for N rows and iid spectral points, H for each of
+the Q components with weights alpha. They hold for the stationary mixture and for the paired one
+alike, and for RBF and Matern with the single weight ``variance`` (not for the periodic kernel,
+whose features have no fixed norm). Both are often vacuous: they then return 1. Two more solve the
+sharper one for the number of frequencies that a deviation needs, and for the deviation that a
+number of frequencies allows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from bochner.errors import InputError
 
 
 def published_bound(
-    epsilon: float, *, n_rows: int, n_frequencies: int, weights: Sequence[float], spectral_norm: float
+    epsilon: float,
+    *,
+    n_rows: int,
+    n_frequencies: int,
+    weights: Sequence[float],
+    spectral_norm: float,
 ) -> float:
     """Return the bound as papers 000 (Thm 4) and 001 (Thm 4.3) print it.
 
@@ -36,8 +42,8 @@ def published_bound(
     Returns
     -------
     float
-        Probability, at most 1. Matrix Bernstein has the factor 2 N where the papers print N; the printed
-        bound still holds for N >= 4 (MATH.md section 1).
+        Probability, at most 1. Matrix Bernstein has the factor 2 N where the papers print N; the
+        printed bound still holds for N >= 4 (MATH.md section 1).
 
     Raises
     ------
@@ -51,13 +57,19 @@ def published_bound(
 
 
 def sharper_bound(
-    epsilon: float, *, n_rows: int, n_frequencies: int, weights: Sequence[float], spectral_norm: float
+    epsilon: float,
+    *,
+    n_rows: int,
+    n_frequencies: int,
+    weights: Sequence[float],
+    spectral_norm: float,
 ) -> float:
     """Return the matrix Bernstein bound with the norm of one term, alpha_max N / H, used as it is.
 
     Parameters
     ----------
-    epsilon, n_rows, n_frequencies, weights, spectral_norm : number, or sequence of Q floats for the weights
+    epsilon, n_rows, n_frequencies, weights, spectral_norm : number
+        The weights: a sequence of Q floats.
         As in `published_bound`.
 
     Returns
@@ -72,8 +84,8 @@ def sharper_bound(
 
     Notes
     -----
-    K_hat - K is a sum of Q H centred terms of norm at most R = alpha_max N / H, whose summed second moments
-    have norm at most R ||K||_2: 2 N exp(-epsilon^2 / 2 / (R ||K||_2 + R epsilon / 3)).
+    K_hat - K is a sum of Q H centred terms of norm at most R = alpha_max N / H, whose summed second
+    moments have norm at most R ||K||_2: 2 N exp(-epsilon^2 / 2 / (R ||K||_2 + R epsilon / 3)).
     """
     _check(epsilon, n_rows, n_frequencies, weights, spectral_norm)
     scale = 2 * n_rows * max(weights) * (3 * spectral_norm + epsilon)
@@ -81,9 +93,15 @@ def sharper_bound(
 
 
 def frequencies_needed(
-    epsilon: float, *, probability: float = 0.05, n_rows: int, weights: Sequence[float], spectral_norm: float
+    epsilon: float,
+    *,
+    probability: float = 0.05,
+    n_rows: int,
+    weights: Sequence[float],
+    spectral_norm: float,
 ) -> int:
-    """Return the least H with which a deviation of epsilon has at most the given probability, by ``sharper_bound``.
+    """Return the least H with which a deviation of epsilon has at most the given probability, by
+    ``sharper_bound``.
 
     Parameters
     ----------
@@ -97,7 +115,8 @@ def frequencies_needed(
     Returns
     -------
     int
-        H, spectral points per component: 2 Q H features are enough, and usually far more than enough.
+        H, spectral points per component: 2 Q H features are enough, and usually far more than
+        enough.
 
     Raises
     ------
@@ -120,9 +139,15 @@ def frequencies_needed(
 
 
 def error_allowed(
-    n_frequencies: int, *, probability: float = 0.05, n_rows: int, weights: Sequence[float], spectral_norm: float
+    n_frequencies: int,
+    *,
+    probability: float = 0.05,
+    n_rows: int,
+    weights: Sequence[float],
+    spectral_norm: float,
 ) -> float:
-    """Return the deviation in spectral norm that H frequencies exceed with at most the given probability.
+    """Return the deviation in spectral norm that H frequencies exceed with at most the given
+    probability.
 
     Parameters
     ----------
@@ -153,8 +178,15 @@ def _bernstein_scale(probability: float, n_rows: int, weights: Sequence[float]) 
     return 2 * n_rows * max(weights) * math.log(2 * n_rows / probability) / 3
 
 
-def _check(epsilon: float, n_rows: int, n_frequencies: int, weights: Sequence[float], spectral_norm: float) -> None:
-    named = {"epsilon": epsilon, "n_rows": n_rows, "n_frequencies": n_frequencies, "spectral_norm": spectral_norm}
+def _check(
+    epsilon: float, n_rows: int, n_frequencies: int, weights: Sequence[float], spectral_norm: float
+) -> None:
+    named = {
+        "epsilon": epsilon,
+        "n_rows": n_rows,
+        "n_frequencies": n_frequencies,
+        "spectral_norm": spectral_norm,
+    }
     named["weights"] = min(weights, default=math.nan)
     for name, value in named.items():
         if not (value > 0 and math.isfinite(value)):

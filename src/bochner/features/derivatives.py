@@ -20,7 +20,8 @@ class Jet:
     ----------
     value : Tensor of shape (n, K)
     waves : tuple of (Tensor of shape (P, D), Tensor of shape (n, P), Tensor of shape (n, P))
-        Spectral points, amplitude times cosine and times sine of their phases: the features are sums of these.
+        Spectral points, amplitude times cosine and times sine of their phases: the features are
+        sums of these.
     """
 
     value: Tensor
@@ -59,7 +60,8 @@ class Jet:
         on_cos, on_sin = weights.chunk(2, dim=1)
         # each wave is its own second derivative times -w w^T
         parts = [
-            (on_cos * c).addcmul_(on_sin, s) @ (w[:, :, None] * w[:, None, :]).flatten(1) for w, c, s in self.waves
+            (on_cos * c).addcmul_(on_sin, s) @ (w[:, :, None] * w[:, None, :]).flatten(1)
+            for w, c, s in self.waves
         ]
         dim = self.waves[0][0].shape[1]
         return functools.reduce(torch.add, parts).neg_().reshape(-1, dim, dim)
@@ -82,13 +84,22 @@ def jet(x: Tensor, frequencies: Frequencies) -> Jet:
     for w in (frequencies.first, frequencies.second):
         if w is not None:
             phase = x @ w.T
-            waves.append((w, phase.cos().mul_(frequencies.amplitude), phase.sin_().mul_(frequencies.amplitude)))
-    value = torch.cat([functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)], dim=1)
+            waves.append(
+                (
+                    w,
+                    phase.cos().mul_(frequencies.amplitude),
+                    phase.sin_().mul_(frequencies.amplitude),
+                )
+            )
+    value = torch.cat(
+        [functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)], dim=1
+    )
     return Jet(value, tuple(waves))
 
 
 def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies) -> Tensor:
-    """Return E phi(x) for x ~ N(mean, covariance), exactly: each wave shrinks by exp(-w^T cov w / 2).
+    """Return E phi(x) for x ~ N(mean, covariance), exactly: each wave shrinks by exp(-w^T cov w /
+    2).
 
     Parameters
     ----------
@@ -104,6 +115,9 @@ def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies
     for w in (frequencies.first, frequencies.second):
         if w is not None:
             phase = mean @ w.T
-            envelope = frequencies.amplitude * (-0.5 * torch.einsum("nde,pd,pe->np", covariance, w, w)).exp()
+            envelope = (
+                frequencies.amplitude
+                * (-0.5 * torch.einsum("nde,pd,pe->np", covariance, w, w)).exp()
+            )
             total = total + torch.cat([envelope * phase.cos(), envelope * phase.sin()], dim=1)
     return total

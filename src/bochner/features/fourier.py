@@ -1,9 +1,9 @@
 """The one spectral feature map, its gradient, and its derivatives in the latents.
 
-Feature-major: a chunk of n rows becomes a (K, n) matrix. With p = (w1 + w2)x / 2 and m = (w1 - w2)x / 2,
-cos(w1 x) + cos(w2 x) = 2 cos(m) cos(p) and sin(w1 x) + sin(w2 x) = 2 cos(m) sin(p): a paired map is a
-stationary one at the middle frequency, modulated by cos(m). That saves a quarter of the sines and makes the
-gradient in p free of them.
+Feature-major: a chunk of n rows becomes a (K, n) matrix. With p = (w1 + w2)x / 2 and m = (w1 - w2)x
+/ 2, cos(w1 x) + cos(w2 x) = 2 cos(m) cos(p) and sin(w1 x) + sin(w2 x) = 2 cos(m) sin(p): a paired
+map is a stationary one at the middle frequency, modulated by cos(m). That saves a quarter of the
+sines and makes the gradient in p free of them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from torch import Tensor
 from bochner.features.scratch import Scratch
 from bochner.kernels.base import Frequencies
 
-# Up to this many latents the phases are sums of scaled rows: four times as fast as a product with so thin a factor.
+# Up to this many latents the phases are sums of scaled rows: four times as fast as a product with
+# so thin a factor.
 _THIN = 8
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What the gradient of a chunk of features needs: no sine but that of the half gap is computed again.
+    """What the gradient of a chunk of features needs: no sine but that of the half gap is computed
+    again.
 
     Attributes
     ----------
@@ -64,7 +66,11 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     Trace
         ``features`` has shape (K, n), K = 2 P: the cosines, then the sines.
     """
-    w1, w2, (n_pairs, n) = frequencies.first, frequencies.second, (frequencies.first.shape[0], x.shape[0])
+    w1, w2, (n_pairs, n) = (
+        frequencies.first,
+        frequencies.second,
+        (frequencies.first.shape[0], x.shape[0]),
+    )
     own, x = scratch or Scratch(x), x.T.contiguous()
     features = own.take("features", 2 * n_pairs, n)
     if w2 is None:
@@ -74,7 +80,9 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
         middle = _phases(0.5 * (w1 + w2), x, own.take("sin", n_pairs, n))
         half_gap = _phases(0.5 * (w1 - w2), x, own.take("half gap", n_pairs, n))
         cos_gap = torch.cos(half_gap, out=own.take("cos gap", n_pairs, n))
-        envelope = torch.mul(cos_gap, 2.0 * frequencies.amplitude[:, None], out=own.take("wave", n_pairs, n))
+        envelope = torch.mul(
+            cos_gap, 2.0 * frequencies.amplitude[:, None], out=own.take("wave", n_pairs, n)
+        )
     cos, sin = torch.cos(middle, out=own.take("cos", n_pairs, n)), middle.sin_()
     torch.mul(cos, envelope, out=features[:n_pairs])
     torch.mul(sin, envelope, out=features[n_pairs:])
@@ -91,7 +99,9 @@ def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def pull_back(trace: Trace, frequencies: Frequencies, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+def pull_back(
+    trace: Trace, frequencies: Frequencies, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     """Carry the gradient of the features back to the latents and the spectral points.
 
     Parameters
@@ -111,14 +121,22 @@ def pull_back(trace: Trace, frequencies: Frequencies, upstream: Tensor) -> tuple
     up_cos, up_sin = upstream[:n_pairs], upstream[n_pairs:]
     shape, own = trace.cos.shape, trace.scratch
     # d cos(p) = -sin(p), d sin(p) = cos(p): the features are their own derivatives
-    d_middle = torch.mul(cos_f, up_sin, out=own.take("slope", *shape)).addcmul_(sin_f, up_cos, value=-1.0)
+    d_middle = torch.mul(cos_f, up_sin, out=own.take("slope", *shape)).addcmul_(
+        sin_f, up_cos, value=-1.0
+    )
     wave = torch.mul(trace.cos, up_cos, out=own.take("wave", *shape)).addcmul_(trace.sin, up_sin)
     if frequencies.second is None or trace.half_gap is None or trace.cos_gap is None:
         return (frequencies.first.T @ d_middle).T, d_middle @ x.T, None, wave.sum(1)
     d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(1)
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
-    d_gap, factor = torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave), -2.0 * amplitude[:, None]
-    centre, gap = 0.5 * (frequencies.first + frequencies.second), 0.5 * (frequencies.first - frequencies.second)
+    d_gap, factor = (
+        torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave),
+        -2.0 * amplitude[:, None],
+    )
+    centre, gap = (
+        0.5 * (frequencies.first + frequencies.second),
+        0.5 * (frequencies.first - frequencies.second),
+    )
     d_centre_w, d_gap_w = 0.5 * (d_middle @ x.T), 0.5 * factor * (d_gap @ x.T)
     d_x = torch.addmm((factor * gap).T @ d_gap, centre.T, d_middle).T
     return d_x, d_centre_w + d_gap_w, d_centre_w - d_gap_w, d_amplitude
@@ -126,7 +144,9 @@ def pull_back(trace: Trace, frequencies: Frequencies, upstream: Tensor) -> tuple
 
 class _FourierFeatures(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, first: Tensor, second: Tensor | None, amplitude: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, first: Tensor, second: Tensor | None, amplitude: Tensor
+    ) -> Tensor:
         ctx.save_for_backward(x, first, second, amplitude)
         return evaluate(x, Frequencies(first, second, amplitude)).features
 

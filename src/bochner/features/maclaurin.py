@@ -1,4 +1,6 @@
-"""Random Maclaurin features of dot-product kernels (Kar and Karnick 2012): products of random signs."""
+"""Random Maclaurin features of dot-product kernels (Kar and Karnick 2012): products of random
+signs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ class MaclaurinPoints:
     Attributes
     ----------
     signs : tuple of Tensor
-        ``signs[i]`` of shape (number of columns of degree above i, d): the factors of position i, +1 or -1.
+        ``signs[i]`` of shape (number of columns of degree above i, d): the factors of position i,
+        +1 or -1.
     amplitude : Tensor of shape (K,)
     """
 
@@ -26,8 +29,11 @@ class MaclaurinPoints:
     amplitude: Tensor
 
 
-def draw(coefficients: Sequence[float], n_columns: int, dim: int, source: torch.Generator) -> MaclaurinPoints:
-    """Draw a degree n with probability proportional to 2^-n for every column, and n vectors of random signs.
+def draw(
+    coefficients: Sequence[float], n_columns: int, dim: int, source: torch.Generator
+) -> MaclaurinPoints:
+    """Draw a degree n with probability proportional to 2^-n for every column, and n vectors of
+    random signs.
 
     Parameters
     ----------
@@ -46,22 +52,33 @@ def draw(coefficients: Sequence[float], n_columns: int, dim: int, source: torch.
     """
     a = torch.as_tensor([float(c) for c in coefficients], dtype=torch.float64)
     if bool((a < 0).any()) or not bool((a > 0).any()):
-        got = f"{float(a.min()):.4g} for degree {int(a.argmin())}" if bool((a < 0).any()) else "zeros only"
+        got = (
+            f"{float(a.min()):.4g} for degree {int(a.argmin())}"
+            if bool((a < 0).any())
+            else "zeros only"
+        )
         do = "use KreinFeatures for kernels with negative coefficients"
         raise InputError(message("Maclaurin coefficients of which none is negative", got, do))
-    # far degrees have no probability left in double precision; they are refused by the weights below, never biased
-    weight = torch.where(a > 0, 0.5 ** torch.arange(len(a), dtype=torch.float64), torch.zeros_like(a))
+    # far degrees have no probability left in double precision; they are refused by the weights
+    # below, never biased
+    weight = torch.where(
+        a > 0, 0.5 ** torch.arange(len(a), dtype=torch.float64), torch.zeros_like(a)
+    )
     probability = weight / weight.sum()
     degree = torch.multinomial(probability, n_columns, replacement=True, generator=source)
     degree = degree.sort(descending=True).values
     amplitude = (a[degree] / (probability[degree] * n_columns)).sqrt()
     counts = [int((degree > i).sum()) for i in range(int(degree.max()))]
-    signs = tuple(2.0 * torch.randint(2, (count, dim), generator=source, dtype=torch.float64) - 1.0 for count in counts)
+    signs = tuple(
+        2.0 * torch.randint(2, (count, dim), generator=source, dtype=torch.float64) - 1.0
+        for count in counts
+    )
     return MaclaurinPoints(signs, amplitude)
 
 
 def maclaurin_features(x: Tensor, points: MaclaurinPoints) -> Tensor:
-    """Return the features of the rows of x: amplitude times the product of the projections on the signs.
+    """Return the features of the rows of x: amplitude times the product of the projections on the
+    signs.
 
     Parameters
     ----------

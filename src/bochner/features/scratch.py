@@ -20,9 +20,13 @@ class Scratch:
         self._held: dict[str, Tensor] = {}
 
     def take(self, name: str, n_rows: int, n_columns: int) -> Tensor:
-        """Return a contiguous array (n_rows, n_columns): the memory of the last one of that name."""
+        """Return a contiguous array (n_rows, n_columns): the memory of the last one of that
+        name.
+        """
         size = n_rows * n_columns
         held = self._held.get(name)
         if held is None or held.numel() < size:
-            held = self._held[name] = torch.empty(size, dtype=self._like.dtype, device=self._like.device)
+            held = self._held[name] = torch.empty(
+                size, dtype=self._like.dtype, device=self._like.device
+            )
         return held[:size].view(n_rows, n_columns)

@@ -1,8 +1,8 @@
-"""Random features of radial functions: averages of plane waves over directions, signed radial spectra, and
-the spherical features of Pennington et al. 2015.
+"""Random features of radial functions: averages of plane waves over directions, signed radial
+spectra, and the spherical features of Pennington et al. 2015.
 
-The mean of cos(r u.delta) over directions u is a function of r ||delta|| alone, the characteristic function of a
-direction; a radial kernel is a (signed) mixture of it over radii.
+The mean of cos(r u.delta) over directions u is a function of r ||delta|| alone, the characteristic
+function of a direction; a radial kernel is a (signed) mixture of it over radii.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import math
 import torch
 from torch import Tensor
 
-# Nodes of the rule for the mean over directions: exact to rounding for arguments up to about this many.
+# Nodes of the rule for the mean over directions: exact to rounding for arguments up to about this
+# many.
 _NODES = 96
 
 
 @functools.lru_cache(maxsize=32)
 def _rule(dim: int) -> tuple[Tensor, Tensor]:
-    """Nodes u in [-1, 1] and weights of the density of one coordinate of a random direction in dim >= 2."""
+    """Nodes u in [-1, 1] and weights of the density of one coordinate of a random direction in dim
+    >= 2.
+    """
     k = torch.arange(1, _NODES, dtype=torch.float64)
     beta = k / (4 * k.square() - 1).sqrt()  # Gauss-Legendre by the eigenvalues of its Jacobi matrix
     nodes, vectors = torch.linalg.eigh(torch.diag(beta, 1) + torch.diag(beta, -1))
@@ -29,7 +32,8 @@ def _rule(dim: int) -> tuple[Tensor, Tensor]:
 
 
 def direction_mean(argument: Tensor, dim: int) -> Tensor:
-    """Return the mean of cos(s u_1) over directions u of the unit sphere in ``dim`` dimensions, elementwise in s.
+    """Return the mean of cos(s u_1) over directions u of the unit sphere in ``dim`` dimensions,
+    elementwise in s.
 
     Parameters
     ----------
@@ -49,26 +53,35 @@ def direction_mean(argument: Tensor, dim: int) -> Tensor:
 
 
 def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
-    """Draw n directions, orthogonal within groups of ``dim``: each is uniform, and they spread evenly.
+    """Draw n directions, orthogonal within groups of ``dim``: each is uniform, and they spread
+    evenly.
 
     Returns
     -------
     Tensor of shape (n, dim), float64
     """
     if dim == 1:
-        return torch.ones(n, 1, dtype=torch.float64)  # the sign does not matter to a cosine and its sine
-    square = torch.randn(-(-n // dim), dim, dim, generator=source, dtype=torch.float64, device=source.device)
+        return torch.ones(
+            n, 1, dtype=torch.float64
+        )  # the sign does not matter to a cosine and its sine
+    square = torch.randn(
+        -(-n // dim), dim, dim, generator=source, dtype=torch.float64, device=source.device
+    )
     q, r = torch.linalg.qr(square)
     q = q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
     points: Tensor = q.reshape(-1, dim)[:n]
     return points
 
 
-def positive_spectrum(values: Tensor, distances: Tensor, dim: int, n_gaussians: int = 10) -> tuple[Tensor, Tensor]:
-    """Return the radial spectrum of the positive definite kernel nearest to a function of the distance.
+def positive_spectrum(
+    values: Tensor, distances: Tensor, dim: int, n_gaussians: int = 10
+) -> tuple[Tensor, Tensor]:
+    """Return the radial spectrum of the positive definite kernel nearest to a function of the
+    distance.
 
-    A sum of Gaussians of free sign and width is fitted to the function; its radial spectrum is cut at zero, and what
-    is fitted is the kernel of the cut spectrum (Pennington, Yu and Kumar 2015, Algorithm 1).
+    A sum of Gaussians of free sign and width is fitted to the function; its radial spectrum is cut
+    at zero, and what is fitted is the kernel of the cut spectrum (Pennington, Yu and Kumar 2015,
+    Algorithm 1).
 
     Parameters
     ----------
@@ -91,10 +104,15 @@ def positive_spectrum(values: Tensor, distances: Tensor, dim: int, n_gaussians: 
     waves = direction_mean(distances[:, None] * radii, dim)
     scale = values.abs().max().clamp(min=1e-300)
     goal = values.double() / scale
-    # widths from the whole sphere to a tenth of it; a Gaussian of deviation 1/s has a chi spectrum of scale s
+    # widths from the whole sphere to a tenth of it; a Gaussian of deviation 1/s has a chi spectrum
+    # of scale s
     log_scale = torch.linspace(-1.5, 2.0, n_gaussians, dtype=torch.float64).requires_grad_()
-    coefficient = torch.full((n_gaussians,), 1.0 / n_gaussians, dtype=torch.float64).requires_grad_()
-    search = torch.optim.LBFGS([coefficient, log_scale], max_iter=120, line_search_fn="strong_wolfe")
+    coefficient = torch.full(
+        (n_gaussians,), 1.0 / n_gaussians, dtype=torch.float64
+    ).requires_grad_()
+    search = torch.optim.LBFGS(
+        [coefficient, log_scale], max_iter=120, line_search_fn="strong_wolfe"
+    )
 
     def loss() -> Tensor:
         search.zero_grad()
@@ -109,5 +127,7 @@ def positive_spectrum(values: Tensor, distances: Tensor, dim: int, n_gaussians: 
 def _cut(coefficient: Tensor, log_scale: Tensor, radii: Tensor, dim: int) -> Tensor:
     """The radial mass of a signed sum of Gaussian spectra, cut at zero, on the grid."""
     safe = radii.clamp(min=1e-6)
-    log_chi = (dim - 1) * (safe.log() - log_scale[:, None]) - 0.5 * (safe / log_scale[:, None].exp()).square()
+    log_chi = (dim - 1) * (safe.log() - log_scale[:, None]) - 0.5 * (
+        safe / log_scale[:, None].exp()
+    ).square()
     return (coefficient @ torch.softmax(log_chi, 1)).clamp(min=0.0)

@@ -1,4 +1,6 @@
-"""Adam (Kingma and Ba 2015) for a module: torch's own imports a compiler first, seconds that a fit would wait for."""
+"""Adam (Kingma and Ba 2015) for a module: torch's own imports a compiler first, seconds that a fit
+would wait for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden learning rate.
+# Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden
+# learning rate.
 _FIRST, _SECOND, _EPS = 0.9, 0.99, 1e-12
 
 
@@ -26,11 +29,15 @@ class Adam:
         Endings of parameters' names and what their learning rate is multiplied by; others: 1.
     """
 
-    def __init__(self, module: nn.Module, learning_rate: float, factors: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, module: nn.Module, learning_rate: float, factors: Mapping[str, float] | None = None
+    ) -> None:
         self.names = [name for name, _ in module.named_parameters()]
         self.parameters, self.learning_rate = list(module.parameters()), learning_rate
         pairs = list((factors or {}).items())
-        self._factors = [next((f for ending, f in pairs if name.endswith(ending)), 1.0) for name in self.names]
+        self._factors = [
+            next((f for ending, f in pairs if name.endswith(ending)), 1.0) for name in self.names
+        ]
         self._state: dict[int, dict[str, Tensor]] = {}
 
     def zero_grad(self) -> None:
@@ -40,9 +47,15 @@ class Adam:
 
     def not_finite(self) -> str | None:
         """Return the name of the first parameter whose gradient is not finite, if there is one."""
-        own = [(name, p.grad) for name, p in zip(self.names, self.parameters, strict=True) if p.grad is not None]
+        own = [
+            (name, p.grad)
+            for name, p in zip(self.names, self.parameters, strict=True)
+            if p.grad is not None
+        ]
         # a sum is finite where all its terms are: one number to wait for
-        if math.isfinite(float(torch.stack([grad.sum(dtype=torch.float64) for _, grad in own]).sum())):
+        if math.isfinite(
+            float(torch.stack([grad.sum(dtype=torch.float64) for _, grad in own]).sum())
+        ):
             return None
         return next((name for name, grad in own if not bool(torch.isfinite(grad).all())), None)
 
@@ -69,8 +82,13 @@ class Adam:
         return {"state": self._state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from moments, brought to where the parameters are; tensors already there will change."""
+        """Continue from moments, brought to where the parameters are; tensors already there will
+        change.
+        """
         self._state = {
-            i: {name: value if name == "step" else value.to(self.parameters[i]) for name, value in own.items()}
+            i: {
+                name: value if name == "step" else value.to(self.parameters[i])
+                for name, value in own.items()
+            }
             for i, own in state["state"].items()
         }

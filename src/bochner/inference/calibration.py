@@ -17,7 +17,8 @@ N_BINS = 20
 
 # A share further off than this, beyond two standard errors, is said.
 _TOLERANCE = 0.02
-# Columns with so many hidden entries are looked at alone, at this level; so many standard errors off is off.
+# Columns with so many hidden entries are looked at alone, at this level; so many standard errors
+# off is off.
 _COLUMN_ENTRIES, _COLUMN_LEVEL, _COLUMN_ERRORS = 20, 0.8, 3.0
 # The share of such columns that chance does not explain, and the least number of them.
 _COLUMN_SHARE, _LEAST_COLUMNS = 0.1, 2
@@ -37,16 +38,19 @@ class ViewCalibration:
     coverage_se : dict of float to float
         Standard errors: rows are independent, the entries of a row are not.
     pit : ndarray of shape (20,)
-        Histogram of the randomised probability integral transform: shares, all 0.05 where predictions are right.
+        Histogram of the randomised probability integral transform: shares, all 0.05 where
+        predictions are right.
     pit_se : ndarray of shape (20,)
     pit_mean, pit_mean_se : float
         0.5 where predictions are neither too high nor too low.
     log_likelihood, log_likelihood_se : float
         Mean log density of a hidden entry given what was shown of its row, nats, original units.
     columns_off, columns_seen : int
-        Columns whose own 80 % intervals hold too much or too little, of those with at least 20 hidden entries.
+        Columns whose own 80 % intervals hold too much or too little, of those with at least 20
+        hidden entries.
     column_range : (float, float)
-        Least and largest share of a column's entries in their 80 % intervals; NaN without such columns.
+        Least and largest share of a column's entries in their 80 % intervals; NaN without such
+        columns.
     """
 
     view: str
@@ -78,12 +82,16 @@ class ViewCalibration:
         if lean:
             mean = f"{100 * self.pit_mean:.0f} ± {100 * self.pit_mean_se:.0f} %"
             side = "low" if lean > 0 else "high"
-            found.append(f"The truth lies at {mean} of its predictive distribution on average: predictions too {side}.")
+            found.append(
+                f"The truth lies at {mean} of its predictive distribution on average: predictions "
+                f"too {side}."
+            )
         if self.columns_off >= max(_LEAST_COLUMNS, _COLUMN_SHARE * self.columns_seen):
             low, high = self.column_range
             found.append(
                 f"80 % intervals hold {100 * low:.0f} to {100 * high:.0f} % in single columns "
-                f"({self.columns_off} of {self.columns_seen} are off): the columns differ in their noise."
+                f"({self.columns_off} of {self.columns_seen} are off): the columns differ in their "
+                "noise."
             )
         return [f"view {self.view!r}: {text}" for text in found]
 
@@ -91,9 +99,13 @@ class ViewCalibration:
         return _beyond(self.coverage[level] - level, self.coverage_se[level])
 
     def _tails_beyond_scale(self) -> float:
-        """Return what the widest intervals hold beyond what they would if deviations were wrong by a factor alone."""
+        """Return what the widest intervals hold beyond what they would if deviations were wrong by
+        a factor alone.
+        """
         inner, outer = min(self.coverage), max(self.coverage)
-        factor = norm.ppf(0.5 + 0.5 * min(self.coverage[inner], 1 - 1e-9)) / norm.ppf(0.5 + 0.5 * inner)
+        factor = norm.ppf(0.5 + 0.5 * min(self.coverage[inner], 1 - 1e-9)) / norm.ppf(
+            0.5 + 0.5 * inner
+        )
         expected = 2.0 * norm.cdf(factor * norm.ppf(0.5 + 0.5 * outer)) - 1.0
         return _beyond(self.coverage[outer] - float(expected), self.coverage_se[outer])
 
@@ -104,8 +116,15 @@ class ViewCalibration:
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers; levels as text such as "0.8"."""
         plain = {name: value for name, value in vars(self).items() if name != "view"}
-        plain |= {name: {str(k): v for k, v in plain[name].items()} for name in ("coverage", "coverage_se")}
-        plain |= {"pit": self.pit.tolist(), "pit_se": self.pit_se.tolist(), "column_range": list(self.column_range)}
+        plain |= {
+            name: {str(k): v for k, v in plain[name].items()}
+            for name in ("coverage", "coverage_se")
+        }
+        plain |= {
+            "pit": self.pit.tolist(),
+            "pit_se": self.pit_se.tolist(),
+            "column_range": list(self.column_range),
+        }
         return {**plain, "problems": self.problems()}
 
 
@@ -144,9 +163,17 @@ class CalibrationReport:
                 f"{100 * level:.0f} %: {100 * share:.1f} ± {100 * view.coverage_se[level]:.1f}"
                 for level, share in view.coverage.items()
             )
-            density = f"log-likelihood {view.log_likelihood:.4g} ± {view.log_likelihood_se:.2g} nats per entry"
-            lines.append(f"  {view.view} ({view.n_entries:,} entries of {view.n_rows:,} rows): {shares}; {density}")
-        return "\n".join([*lines, *(self.problems() or ["Calibrated, as far as these entries can tell."])])
+            density = (
+                f"log-likelihood {view.log_likelihood:.4g} ± {view.log_likelihood_se:.2g} "
+                "nats per entry"
+            )
+            lines.append(
+                f"  {view.view} ({view.n_entries:,} entries of {view.n_rows:,} rows): {shares}; "
+                f"{density}"
+            )
+        return "\n".join(
+            [*lines, *(self.problems() or ["Calibrated, as far as these entries can tell."])]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain numbers and text."""
@@ -164,7 +191,8 @@ def assess(
     ----------
     view : str
     pit : ndarray of shape (n,)
-        Probability integral transform of every hidden entry, randomised where the data are discrete.
+        Probability integral transform of every hidden entry, randomised where the data are
+        discrete.
     log_density : ndarray of shape (n,)
         Nats, original units.
     rows, columns : ndarray of int, shape (n,)
@@ -175,11 +203,15 @@ def assess(
     ViewCalibration
     """
     centred = np.abs(pit - 0.5)
-    coverage = {level: mean_of_rows((centred <= level / 2).astype(np.float64), rows) for level in LEVELS}
+    coverage = {
+        level: mean_of_rows((centred <= level / 2).astype(np.float64), rows) for level in LEVELS
+    }
     bins = np.minimum((pit * N_BINS).astype(int), N_BINS - 1)
     shares = np.array([mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)])
     lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
-    off, seen, shares_of_columns = _by_column((centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns)
+    off, seen, shares_of_columns = _by_column(
+        (centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns
+    )
     return ViewCalibration(
         view,
         len(pit),
@@ -197,7 +229,9 @@ def assess(
 
 
 def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the mean of entries and its standard error when rows are independent and their entries are not."""
+    """Return the mean of entries and its standard error when rows are independent and their entries
+    are not.
+    """
     mean = float(values.mean())
     _, inverse = np.unique(rows, return_inverse=True)
     sums = np.bincount(inverse, values - mean)

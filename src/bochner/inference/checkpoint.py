@@ -27,7 +27,9 @@ SCHEMA = 1
 
 def fingerprint(arrays: Iterable[Tensor | NDArray[Any]], settings: dict[str, Any]) -> str:
     """Return a digest of the data and the settings that a run must share to continue another."""
-    digest = hashlib.blake2b(json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16)
+    digest = hashlib.blake2b(
+        json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16
+    )
     for array in arrays:
         values = array.detach().cpu().numpy() if isinstance(array, Tensor) else array
         digest.update(str(values.shape).encode())
@@ -63,7 +65,9 @@ class Checkpoint:
         tensors = {f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()}
         moments = trainer.optimiser.state_dict()["state"]
         for i, slots in moments.items():
-            tensors |= {f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in slots.items()}
+            tensors |= {
+                f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in slots.items()
+            }
         header = {
             "kind": "checkpoint",
             "schema": SCHEMA,
@@ -90,14 +94,20 @@ class Checkpoint:
         tensors, header = files.read(self.path, "checkpoint", SCHEMA)
         if header["fingerprint"] != self.fingerprint:
             got = f"{self.path.name}, which belongs to other data or settings"
-            raise InputError(message("the checkpoint of this very fit", got, "delete it or name another checkpoint"))
+            raise InputError(
+                message(
+                    "the checkpoint of this very fit", got, "delete it or name another checkpoint"
+                )
+            )
         return tensors, header
 
 
 def restore(trainer: Trainer[Any], tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Put a trainer where a checkpoint was written."""
     prefix = "module."
-    trainer.module.load_state_dict({k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)})
+    trainer.module.load_state_dict(
+        {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+    )
     slots: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimiser."):

@@ -1,8 +1,9 @@
-"""Views that are missing in a row: completed by a mixture over training latents, or by the row's own modes.
+"""Views that are missing in a row: completed by a mixture over training latents, or by the row's
+own modes.
 
-A half-seen row has many plausible places. The aggregated posterior of the training rows knows where rows lie, which
-the prior N(0, I) does not, and a likelihood that takes the noise of its columns for independent is too sure of itself.
-So the weight of training latent x_j is
+A half-seen row has many plausible places. The aggregated posterior of the training rows knows where
+rows lie, which the prior N(0, I) does not, and a likelihood that takes the noise of its columns for
+independent is too sure of itself. So the weight of training latent x_j is
 
 w_j ~ exp(tau sum_v E log p(y_v | x_j, A)),
 
@@ -37,14 +38,17 @@ class Mixture:
     Attributes
     ----------
     candidates : Tensor of shape (C, D), float64
-    temperatures : mapping of view name to float, or None where the row's own modes complete that view better
+    temperatures : mapping of view name to float or None
+        None where the row's own modes complete that view better.
     """
 
     candidates: Tensor
     temperatures: Mapping[str, float | None]
 
     def exponents(self, views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Tensor:
-        """Return tau of every row, (n,): the mean over the views it lacks; NaN for rows that modes complete."""
+        """Return tau of every row, (n,): the mean over the views it lacks; NaN for rows that modes
+        complete.
+        """
         lacks = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
         own = [self.temperatures.get(view.name) for view in views]
         tau = torch.tensor([math.nan if t is None else t for t in own], dtype=torch.float64)
@@ -75,7 +79,8 @@ def complete(
     Returns
     -------
     mean, variance : Tensor of shape (n, sum of M)
-        Of new observations, noise included. Holes within a view that is partly seen come from the row's modes.
+        Of new observations, noise included. Holes within a view that is partly seen come from the
+        row's modes.
     """
     offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
@@ -85,7 +90,9 @@ def complete(
     if bool(by_modes.any()):
         own = offsets_of(offsets, by_modes)
         shown = [y[by_modes] for y in rows]
-        known = place(views, mixture.candidates, shown, own) if placed is None else placed.of(by_modes)
+        known = (
+            place(views, mixture.candidates, shown, own) if placed is None else placed.of(by_modes)
+        )
         mean[by_modes], variance[by_modes] = complete_by_modes(views, known, own)
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
@@ -105,13 +112,16 @@ def draw_rows(
     seed: int,
     offsets: Offsets | None = None,
 ) -> Tensor:
-    """Draw completions: a latent, then a spectrum, weights and noise; the views that a row lacks share its latent.
+    """Draw completions: a latent, then a spectrum, weights and noise; the views that a row lacks
+    share its latent.
 
     Returns
     -------
     Tensor of shape (n_draws, n, sum of M)
     """
-    return draw_at(views, draw_latents(views, mixture, rows, n_draws, seed, offsets), rows, seed, offsets)
+    return draw_at(
+        views, draw_latents(views, mixture, rows, n_draws, seed, offsets), rows, seed, offsets
+    )
 
 
 def draw_at(
@@ -127,7 +137,10 @@ def draw_at(
     shown, sizes = known[holed], offsets_of(offsets or [None] * len(views), holed)
     drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
     for i in range(drawn.shape[0]):
-        parts = [sample_at([v], x[holed, i], source, [o]) for v, x, o in zip(views, latents, sizes, strict=True)]
+        parts = [
+            sample_at([v], x[holed, i], source, [o])
+            for v, x, o in zip(views, latents, sizes, strict=True)
+        ]
         drawn[i, holed] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
     return drawn
 
@@ -140,24 +153,31 @@ def draw_latents(
     seed: int,
     offsets: Offsets | None = None,
 ) -> list[Tensor]:
-    """Draw where half-seen rows lie, one set of places for every view whose entries they are to predict.
+    """Draw where half-seen rows lie, one set of places for every view whose entries they are to
+    predict.
 
     Returns
     -------
     list over views of Tensor of shape (n, n_draws, D)
-        From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0 where a row has no
-        holes.
+        From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0
+        where a row has no holes.
     """
     offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
     by_modes = _need_modes(exponents, rows)
     own = torch.zeros(rows[0].shape[0], n_draws, mixture.candidates.shape[1], dtype=torch.float64)
     if bool(by_modes.any()):
-        placed = place(views, mixture.candidates, [y[by_modes] for y in rows], offsets_of(offsets, by_modes))
+        placed = place(
+            views, mixture.candidates, [y[by_modes] for y in rows], offsets_of(offsets, by_modes)
+        )
         own[by_modes] = latents_by_modes(placed, n_draws, seed)
     mixed, source = own.clone(), random.generator(seed, "complete/mixture")
-    for part, weights in _weights(views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets):
-        mixed[part] = mixture.candidates[torch.multinomial(weights, n_draws, replacement=True, generator=source)]
+    for part, weights in _weights(
+        views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets
+    ):
+        mixed[part] = mixture.candidates[
+            torch.multinomial(weights, n_draws, replacement=True, generator=source)
+        ]
     lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
     return [torch.where(without, mixed, own) for without in lacks]
 
@@ -193,10 +213,11 @@ def offsets_of(offsets: Offsets, index: Tensor | slice) -> list[Tensor | None]:
 
 
 def mixed_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of mixtures (n, C) of candidates whose columns have these means and variances, (C, M).
+    """Mean and variance of mixtures (n, C) of candidates whose columns have these means and
+    variances, (C, M).
 
-    About the candidates' own mean, so that squares of large means do not cancel, and never less than the least of the
-    variances, which rounding could bring about.
+    About the candidates' own mean, so that squares of large means do not cancel, and never less
+    than the least of the variances, which rounding could bring about.
     """
     centre = mean.mean(dim=0)
     away = mean - centre

@@ -1,8 +1,9 @@
-"""Block coordinate ascent: named blocks of a model, each with its own update, and the bound after every one.
+"""Block coordinate ascent: named blocks of a model, each with its own update, and the bound after
+every one.
 
-The blocks of a variational posterior are seldom alike: some take gradient steps, some have a closed form. Each is
-updated in turn while the others stay, and the bound is recorded after each, on draws that the blocks of one sweep
-share, so that what a block did shows (paper 004, section 3.2).
+The blocks of a variational posterior are seldom alike: some take gradient steps, some have a closed
+form. Each is updated in turn while the others stay, and the bound is recorded after each, on draws
+that the blocks of one sweep share, so that what a block did shows (paper 004, section 3.2).
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ class CoordinateAscent:
         return records
 
     def run(self, n_sweeps: int, tol: float = 0.0) -> list[Record]:
-        """Sweep until the bound rises by no more than ``tol`` nats in a sweep, or ``n_sweeps`` times.
+        """Sweep until the bound rises by no more than ``tol`` nats in a sweep, or ``n_sweeps``
+        times.
 
-        A tolerance makes sense for a bound that does not depend on draws; 0 never stops before the end unless a sweep
-        changes nothing.
+        A tolerance makes sense for a bound that does not depend on draws; 0 never stops before the
+        end unless a sweep changes nothing.
         """
         history: list[Record] = []
         for number in range(n_sweeps):

@@ -1,4 +1,6 @@
-"""Did the model collapse? A report after any fit, and the exact answer for the linear kernel (MATH.md section 6)."""
+"""Did the model collapse? A report after any fit, and the exact answer for the linear kernel
+(MATH.md section 6).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ class CollapseReport:
     dead : tuple of int
         Dimensions whose means hardly vary and whose posterior is about the prior.
     variance_ratio : ndarray of shape (D,)
-        Mean posterior variance over prior variance: near 0 the data decide, near 1 nothing was learned.
+        Mean posterior variance over prior variance: near 0 the data decide, near 1 nothing was
+        learned.
     effective_dimensions : float
-        Participation ratio of the covariance of the latent means, in [1, D]; 0 when all means coincide.
+        Participation ratio of the covariance of the latent means, in [1, D]; 0 when all means
+        coincide.
     noise_share : dict of str to float
         Learned noise variance of each view over its total variance.
     """
@@ -55,11 +59,13 @@ class CollapseReport:
         if self.dead:
             keep = len(self.variance_ratio) - len(self.dead)
             lines.append(
-                f"Latent dimensions {list(self.dead)} carry nothing: fit with n_components={max(keep, 1)}, "
+                f"Latent dimensions {list(self.dead)} carry nothing: fit with "
+                f"n_components={max(keep, 1)}, "
                 "or try another init."
             )
         lines += [
-            f"View {name!r} is explained as noise alone: check its columns, or raise n_components or max_iter."
+            f"View {name!r} is explained as noise alone: check its columns, or raise n_components "
+            "or max_iter."
             for name, share in self.noise_share.items()
             if share > _ALL_NOISE
         ]
@@ -100,9 +106,13 @@ def collapse(mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]
 
 
 def moment_dispersions(
-    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor], offsets: Sequence[Tensor | None]
+    views: Sequence[ViewPosterior],
+    x: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Sequence[Tensor | None],
 ) -> dict[str, FloatArray]:
-    """Estimate the dispersion of negative binomial views by moments about the fitted means: a check on the learned one.
+    """Estimate the dispersion of negative binomial views by moments about the fitted means: a check
+    on the learned one.
 
     Parameters
     ----------
@@ -116,7 +126,8 @@ def moment_dispersions(
     Returns
     -------
     dict of str to ndarray
-        As many numbers as were learned; a little too large, since the fitted means have seen the counts.
+        As many numbers as were learned; a little too large, since the fitted means have seen the
+        counts.
     """
     found = {}
     for view, y, offset in zip(views, rows, offsets, strict=True):
@@ -124,7 +135,9 @@ def moment_dispersions(
             draw = view.draws[0]
             psi, _ = view.psi(draw, draw.features(x), offset)
             shared = view.likelihood.dispersion.ndim == 0
-            moment = moment_dispersion(y, psi.exp(), shared=shared, smallest=SMALLEST, largest=LARGEST)
+            moment = moment_dispersion(
+                y, psi.exp(), shared=shared, smallest=SMALLEST, largest=LARGEST
+            )
             found[view.name] = moment.numpy()
     return found
 
@@ -156,7 +169,9 @@ def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
     return np.array(out)
 
 
-def variance_explained(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor]) -> FloatArray:
+def variance_explained(
+    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor]
+) -> FloatArray:
     """How much of each view's variance is lost when a latent dimension is not known.
 
     Parameters
@@ -170,10 +185,11 @@ def variance_explained(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence
     Returns
     -------
     ndarray of shape (V, D)
-        (||Y - Y_d||^2 - ||Y - Y_all||^2) / ||Y - mean||^2 over observed entries, where Y_all is the prediction at x and
-        Y_d that with dimension d integrated out under its prior N(0, 1), in closed form. 0 where a view does not see
-        the dimension. Of views that are not Gaussian psi takes the place of the data. Rows need not sum to R^2: what
-        dimensions do together counts for each of them.
+        (||Y - Y_d||^2 - ||Y - Y_all||^2) / ||Y - mean||^2 over observed entries, where Y_all is the
+        prediction at x and Y_d that with dimension d integrated out under its prior N(0, 1), in
+        closed form. 0 where a view does not see the dimension. Of views that are not Gaussian psi
+        takes the place of the data. Rows need not sum to R^2: what dimensions do together counts
+        for each of them.
     """
     out = torch.zeros(len(views), x.shape[1], dtype=torch.float64)
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
@@ -193,7 +209,9 @@ def variance_explained(views: Sequence[ViewPosterior], x: Tensor, rows: Sequence
 
 
 def _predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Tensor:
-    """Return the mean of psi, without intercept, (n, columns of psi); one dimension integrated out if asked."""
+    """Return the mean of psi, without intercept, (n, columns of psi); one dimension integrated out
+    if asked.
+    """
     covariance = torch.zeros(1, x.shape[1], x.shape[1], dtype=x.dtype)
     if without is not None:
         covariance[0, without, without] = 1.0
@@ -205,7 +223,8 @@ def _predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Te
 def linear_latent_variances(
     eigenvalues: FloatArray, noise_variance: float, n_components: int, n_columns: int | None = None
 ) -> FloatArray:
-    """Squared singular values of the optimal latents of a GPLVM with linear kernel: which directions survive.
+    """Squared singular values of the optimal latents of a GPLVM with linear kernel: which
+    directions survive.
 
     Parameters
     ----------
@@ -216,13 +235,14 @@ def linear_latent_variances(
     n_components : int
         D.
     n_columns : int, optional
-        M: given, the maximum a posteriori latents under the prior N(0, I); left out, maximum likelihood.
+        M: given, the maximum a posteriori latents under the prior N(0, I); left out, maximum
+        likelihood.
 
     Returns
     -------
     ndarray of shape (D,)
-        lambda_i - sigma^2 (likelihood), (sqrt(M^2 + 4 M lambda_i) - M)/2 - sigma^2 (posterior), never below 0;
-        descending. Zeros are the collapsed directions.
+        lambda_i - sigma^2 (likelihood), (sqrt(M^2 + 4 M lambda_i) - M)/2 - sigma^2 (posterior),
+        never below 0; descending. Zeros are the collapsed directions.
 
     Notes
     -----
@@ -236,5 +256,7 @@ def linear_latent_variances(
 
 
 def linear_noise_variance(eigenvalues: FloatArray, n_components: int) -> float:
-    """Return the maximum likelihood noise variance of a linear GPLVM: the mean of the N - D smallest eigenvalues."""
+    """Return the maximum likelihood noise variance of a linear GPLVM: the mean of the N - D
+    smallest eigenvalues.
+    """
     return float(np.sort(eigenvalues)[: len(eigenvalues) - n_components].mean())

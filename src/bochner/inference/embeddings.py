@@ -20,19 +20,23 @@ FloatArray = NDArray[np.float64]
 
 _NEIGHBOURS = 10
 _PERPLEXITY = 30.0
-# Neighbours are looked for in so many principal components: beyond them distances are mostly noise, and slow.
+# Neighbours are looked for in so many principal components: beyond them distances are mostly noise,
+# and slow.
 _NEIGHBOUR_SPACE = 50
 # scikit-learn's Barnes-Hut trees know at most so many dimensions.
 TSNE_DIMENSIONS = 3
-# Steps of t-SNE, 250 of them exaggerated: all of scikit-learn's for up to 1,000 rows, for more as many as cost that.
-# Training moves on from there: fits from 450 steps reach the bounds of fits from 1,000.
+# Steps of t-SNE, 250 of them exaggerated: all of scikit-learn's for up to 1,000 rows, for more as
+# many as cost that. Training moves on from there: fits from 450 steps reach the bounds of fits from
+# 1,000.
 _TSNE_STEPS, _LEAST_TSNE_STEPS, _TSNE_WORK = 1000, 450, 10**6
 
 
 def noise(n_rows: int, n_components: int, seed: int) -> FloatArray:
     """Draw standard normal latents, (N, D)."""
     source = random.generator(seed, "start")
-    noise: FloatArray = torch.randn(n_rows, n_components, generator=source, dtype=torch.float64).numpy()
+    noise: FloatArray = torch.randn(
+        n_rows, n_components, generator=source, dtype=torch.float64
+    ).numpy()
     return noise
 
 
@@ -60,7 +64,10 @@ def laplacian(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     if n < n_components + 3:
         return pca(filled, n_components, seed)
     embedding = SpectralEmbedding(
-        n_components, affinity="nearest_neighbors", n_neighbors=min(_NEIGHBOURS, n - 1), random_state=seed % 2**32
+        n_components,
+        affinity="nearest_neighbors",
+        n_neighbors=min(_NEIGHBOURS, n - 1),
+        random_state=seed % 2**32,
     )
     with warnings.catch_warnings():
         # a disconnected graph still gives a usable start, and the bound decides whether it is kept
@@ -81,20 +88,26 @@ def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
         return pca(filled, n_components, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a disconnected graph is joined at its nearest points
-        embedding = Isomap(n_components=n_components, n_neighbors=min(_NEIGHBOURS, n - 1), eigen_solver="dense")
+        embedding = Isomap(
+            n_components=n_components, n_neighbors=min(_NEIGHBOURS, n - 1), eigen_solver="dense"
+        )
         latents: FloatArray = embedding.fit_transform(_neighbour_space(filled, seed))
     return latents
 
 
 def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    """Return t-SNE from principal components: the dearest start, O(N log N) with a large factor; D <= 3."""
+    """Return t-SNE from principal components: the dearest start, O(N log N) with a large factor; D
+    <= 3.
+    """
     n = filled.shape[0]
     if n < n_components + 3:
         return pca(filled, n_components, seed)
     first = pca(filled, n_components, seed)
     first = 1e-4 * (first / max(float(first.std()), 1e-300) + 1e-2 * noise(n, n_components, seed))
     perplexity, steps = min(_PERPLEXITY, (n - 1) / 3), _tsne_steps(n)
-    embedding = TSNE(n_components, perplexity=perplexity, init=first, max_iter=steps, random_state=seed % 2**32)
+    embedding = TSNE(
+        n_components, perplexity=perplexity, init=first, max_iter=steps, random_state=seed % 2**32
+    )
     latents = embedding.fit_transform(_neighbour_space(filled, seed))
     return np.asarray(latents, dtype=np.float64)
 
@@ -109,5 +122,7 @@ def _neighbour_space(filled: FloatArray, seed: int) -> FloatArray:
     scaled = scaled / max(float(scaled.std()), 1e-3)
     if min(filled.shape) <= _NEIGHBOUR_SPACE:
         return scaled
-    space: FloatArray = PCA(_NEIGHBOUR_SPACE, svd_solver="randomized", random_state=seed % 2**32).fit_transform(scaled)
+    space: FloatArray = PCA(
+        _NEIGHBOUR_SPACE, svd_solver="randomized", random_state=seed % 2**32
+    ).fit_transform(scaled)
     return space

@@ -1,8 +1,10 @@
-"""An amortised q(x | y): a small network that guesses where a row lies, so that placement need not search for it.
+"""An amortised q(x | y): a small network that guesses where a row lies, so that placement need not
+search for it.
 
-It sees the observed values and the mask, and was trained on the latents of the training rows with entries hidden at
-random and whole views dropped. A guess is where a row's climb begins, beside the best of a few training latents: what
-is accurate about a placement is the climb, and a bad guess costs time, not accuracy.
+It sees the observed values and the mask, and was trained on the latents of the training rows with
+entries hidden at random and whole views dropped. A guess is where a row's climb begins, beside the
+best of a few training latents: what is accurate about a placement is the climb, and a bad guess
+costs time, not accuracy.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _STEPS = 1000
 _LEARNING_RATE = 2e-3
 # Deviations of a column beyond which a value says no more than that it is large.
 _FAR = 10.0
-# Shares of a batch that are shown whole, with scattered holes, and (of several views) with whole views missing.
+# Shares of a batch that are shown whole, with scattered holes, and (of several views) with whole
+# views missing.
 _WHOLE, _HOLES = 0.4, 0.4
 _LARGEST_RATE = 0.9
 
@@ -62,7 +65,9 @@ class Encoder:
         -------
         Tensor of shape (n, D), float64
         """
-        return _forward(self.inputs(torch.cat(list(rows), dim=1).float()), self.weights, self.biases).double()
+        return _forward(
+            self.inputs(torch.cat(list(rows), dim=1).float()), self.weights, self.biases
+        ).double()
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Return what a file keeps."""
@@ -77,7 +82,9 @@ class Encoder:
         if not tensors:
             return None
         layers = range(sum(name.startswith("weight.") for name in tensors))
-        weights, biases = (tuple(tensors[f"{part}.{i}"] for i in layers) for part in ("weight", "bias"))
+        weights, biases = (
+            tuple(tensors[f"{part}.{i}"] for i in layers) for part in ("weight", "bias")
+        )
         return cls(tensors["centre"], tensors["scale"], weights, biases)
 
 
@@ -113,7 +120,10 @@ def learn(rows: Sequence[Tensor], latents: Tensor, seed: int, n_steps: int = _ST
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     sizes = (2 * values.shape[1], _HIDDEN, _HIDDEN, goal.shape[1])
     source = random.generator(seed, "encoder/start")
-    weights = [(torch.randn(a, b, generator=source) / a**0.5).requires_grad_() for a, b in itertools.pairwise(sizes)]
+    weights = [
+        (torch.randn(a, b, generator=source) / a**0.5).requires_grad_()
+        for a, b in itertools.pairwise(sizes)
+    ]
     biases = [torch.zeros(b).requires_grad_() for b in sizes[1:]]
     encoder = Encoder(centre, scale, tuple(weights), tuple(biases))
     optimiser = torch.optim.Adam([*weights, *biases], lr=_LEARNING_RATE)
@@ -123,22 +133,32 @@ def learn(rows: Sequence[Tensor], latents: Tensor, seed: int, n_steps: int = _ST
         source = random.generator(seed, "encoder/batch", step)
         index = torch.randint(values.shape[0], (_BATCH,), generator=source)
         hidden = _hidden(_BATCH, widths, source)
-        found = _forward(encoder.inputs(values[index].masked_fill(hidden, torch.nan)), weights, biases)
+        found = _forward(
+            encoder.inputs(values[index].masked_fill(hidden, torch.nan)), weights, biases
+        )
         optimiser.zero_grad()
         # far misses are other modes: they should not pull on all the rest
         torch.nn.functional.smooth_l1_loss(found, goal[index], beta=0.5).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         schedule.step()
-    return Encoder(centre, scale, tuple(w.detach() for w in weights), tuple(b.detach() for b in biases))
+    return Encoder(
+        centre, scale, tuple(w.detach() for w in weights), tuple(b.detach() for b in biases)
+    )
 
 
 def _hidden(n_rows: int, widths: Sequence[int], source: torch.Generator) -> Tensor:
-    """Return which entries a batch hides, (n, M): none, scattered ones at a rate of the row's own, or whole views."""
+    """Return which entries a batch hides, (n, M): none, scattered ones at a rate of the row's own,
+    or whole views.
+    """
     kind = torch.rand(n_rows, 1, generator=source)
     rate = _LARGEST_RATE * torch.rand(n_rows, 1, generator=source)
     holes = torch.rand(n_rows, sum(widths), generator=source) < rate
     left = torch.randint(len(widths), (n_rows, 1), generator=source)  # one view is always shown
-    views = (torch.rand(n_rows, len(widths), generator=source) < 0.5) & (torch.arange(len(widths)) != left)
+    views = (torch.rand(n_rows, len(widths), generator=source) < 0.5) & (
+        torch.arange(len(widths)) != left
+    )
     dropped = views.repeat_interleave(torch.tensor(widths), dim=1)
-    hidden: Tensor = torch.where(kind < _WHOLE, torch.zeros_like(holes), holes & (kind < _WHOLE + _HOLES))
+    hidden: Tensor = torch.where(
+        kind < _WHOLE, torch.zeros_like(holes), holes & (kind < _WHOLE + _HOLES)
+    )
     return hidden | (dropped & (kind >= _WHOLE + _HOLES))

@@ -1,4 +1,6 @@
-"""Statistics of a block averaged over draws of the latents, and the precision of the weights that they give."""
+"""Statistics of a block averaged over draws of the latents, and the precision of the weights that
+they give.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def expected_statistics(
     for x in latents:
         seen = x if block.rows is None else x[block.rows]
         for rows in chunks(seen.shape[0], CHUNK_ROWS):
-            part = statistics(evaluate(seen[rows], working).features, block.Y[rows], 0.0, products=products)
+            part = statistics(
+                evaluate(seen[rows], working).features, block.Y[rows], 0.0, products=products
+            )
             sums = part if sums is None else sums + part
     if sums is None:
         raise ValueError("no draws of the latents")
@@ -42,7 +46,8 @@ def expected_statistics(
 def precision(
     f: Frequencies, block: Block, latents: list[Tensor], stats: Statistics, noise_variance: Tensor
 ) -> Cholesky:
-    """Factor B = E[G] + sigma^2 I, (K, K), from products in float64 where those of the statistics are too rough.
+    """Factor B = E[G] + sigma^2 I, (K, K), from products in float64 where those of the statistics
+    are too rough.
 
     Parameters
     ----------
@@ -55,4 +60,6 @@ def precision(
     def matrix(own: Statistics) -> Tensor:
         return plus_diagonal(own.gram / len(latents), noise_variance)
 
-    return cholesky(matrix(stats), lambda: matrix(expected_statistics(f, block, latents, torch.float64)))
+    return cholesky(
+        matrix(stats), lambda: matrix(expected_statistics(f, block, latents, torch.float64))
+    )

@@ -1,4 +1,6 @@
-"""Safe files: tensors in safetensors, everything else as JSON in its header; written whole or not at all."""
+"""Safe files: tensors in safetensors, everything else as JSON in its header; written whole or not
+at all.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def write(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) 
         The folder does not exist or cannot be written.
     """
     path = Path(path)
-    contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    contiguous = {
+        name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
+    }
     temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -48,7 +52,9 @@ def write(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) 
         save_file(contiguous, temporary, metadata={_KEY: json.dumps(header, allow_nan=False)})
         os.replace(temporary, path)
     except OSError as error:
-        raise InputError(message("a place to write to", f"{path} ({error.strerror})", "choose another path")) from error
+        raise InputError(
+            message("a place to write to", f"{path} ({error.strerror})", "choose another path")
+        ) from error
     finally:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
@@ -82,8 +88,12 @@ def read(path: str | Path, kind: str, newest: int) -> tuple[dict[str, Tensor], d
         got = f"{path.name}, which is not one or is cut short ({error})"
         raise ModelFileError(message(f"a bochner {kind} file", got, "save it again")) from error
     if header.get("kind") != kind:
-        raise ModelFileError(message(f"a bochner {kind} file", f"a {header.get('kind')} file", "pass the other file"))
+        raise ModelFileError(
+            message(f"a bochner {kind} file", f"a {header.get('kind')} file", "pass the other file")
+        )
     if int(header.get("schema", 0)) > newest:
         got = f"schema {header['schema']} in {path.name}"
-        raise ModelFileError(message(f"schema {newest} or older", got, "upgrade bochner to read it"))
+        raise ModelFileError(
+            message(f"schema {newest} or older", got, "upgrade bochner to read it")
+        )
     return tensors, header

@@ -1,4 +1,6 @@
-"""The orchestrator: starts are raced by their bound, the best is trained, its weights are conditioned on the data."""
+"""The orchestrator: starts are raced by their bound, the best is trained, its weights are
+conditioned on the data.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,12 @@ def fit(data: Data, shown: Shown, plan: Plan, stand_in: Data | None = None) -> F
     data : tuple over views of tuples of Block
         Scaled, on the plan's device.
     shown : callable
-        Rows -> their scaled data, all views side by side, NaN where missing: for starts. None: all rows.
+        Rows -> their scaled data, all views side by side, NaN where missing: for starts. None: all
+        rows.
     plan : Plan
     stand_in : tuple over views of tuples of Block, optional
-        Gaussian data in place of those of views that are not Gaussian: where such a model starts. Gaussian views with
-        scattered holes get theirs here.
+        Gaussian data in place of those of views that are not Gaussian: where such a model starts.
+        Gaussian views with scattered holes get theirs here.
 
     Returns
     -------
@@ -61,17 +64,35 @@ def fit(data: Data, shown: Shown, plan: Plan, stand_in: Data | None = None) -> F
 
     Notes
     -----
-    KeyboardInterrupt during training keeps the state with the best smoothed bound; ``stopped`` says so, and the
-    checkpoint, if there is one, holds where training was. It is the caller's to remove when all is done.
+    KeyboardInterrupt during training keeps the state with the best smoothed bound; ``stopped`` says
+    so, and the checkpoint, if there is one, holds where training was. It is the caller's to remove
+    when all is done.
     """
     checkpoint = None if plan.checkpoint is None else Checkpoint(plan.checkpoint, plan.digest(data))
-    index = None if plan.landmarks is None else landmarks.choose(data, plan.n_rows, plan.landmarks, plan.seed)
+    index = (
+        None
+        if plan.landmarks is None
+        else landmarks.choose(data, plan.n_rows, plan.landmarks, plan.seed)
+    )
     chosen = data if index is None else landmarks.take(data, index, plan.n_rows)
-    held = withhold(chosen, plan.n_rows if index is None else index.shape[0], plan.seed, none=stand_in is not None)
+    held = withhold(
+        chosen,
+        plan.n_rows if index is None else index.shape[0],
+        plan.seed,
+        none=stand_in is not None,
+    )
     rotated, rotation = rotate(held.data, plan.truncation, plan.seed, plan.likelihoods)
-    gaussian = stand_in if index is None or stand_in is None else landmarks.take(stand_in, index, plan.n_rows)
+    gaussian = (
+        stand_in
+        if index is None or stand_in is None
+        else landmarks.take(stand_in, index, plan.n_rows)
+    )
     # stand-ins of a hundred rotated columns say as much as those of all
-    gaussian = None if gaussian is None else rotate(gaussian, plan.truncation, plan.seed, _as_gaussian(plan))[0]
+    gaussian = (
+        None
+        if gaussian is None
+        else rotate(gaussian, plan.truncation, plan.seed, _as_gaussian(plan))[0]
+    )
     visible, here = _on_landmarks(shown, plan, index)
     whole = functools.cache(lambda: low_rank.fill(held.hide(visible()), plan.seed))
     race = Race(rotated, whole, here, gaussian or without_holes(held.data, whole, plan))
@@ -84,9 +105,13 @@ def fit(data: Data, shown: Shown, plan: Plan, stand_in: Data | None = None) -> F
             trainer.rewind()
             checkpoint.write(trainer, {"starts": race.results})
         trainer.restore_best()
-        warn_user(f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning)
+        warn_user(
+            f"Interrupted: the best state, of step {trainer.state.step}, is kept.", UserWarning
+        )
     model, report = trainer.module, None
-    excess = held.excess(functools.partial(_posterior, model, held.data, plan, n_draws=1), _means(model))
+    excess = held.excess(
+        functools.partial(_posterior, model, held.data, plan, n_draws=1), _means(model)
+    )
     anchors: Anchors | None = None
     if index is not None and stand_in is not None:
         anchors = Anchors(index.to(plan.device), chosen)
@@ -96,11 +121,16 @@ def fit(data: Data, shown: Shown, plan: Plan, stand_in: Data | None = None) -> F
     else:
         if index is not None:
             every = rotation.apply(data)
-            model, report = _on_all_rows(model, every, rotated, index, plan, joint=stopped != "interrupted")
+            model, report = _on_all_rows(
+                model, every, rotated, index, plan, joint=stopped != "interrupted"
+            )
         n_draws = _FEW_DRAWS if plan.n_rows > _MANY_ROWS else None
         value, error = evaluate(model, data, plan, "final", n_draws=n_draws, weighted=False)
     latents, kernels = _means(model), tuple(view.kernel.cpu() for view in model.views)
-    posterior, history = noisier(_posterior(model, data, plan, anchors), excess), list(trainer.state.history)
+    posterior, history = (
+        noisier(_posterior(model, data, plan, anchors), excess),
+        list(trainer.state.history),
+    )
     found = (posterior, latents, kernels, value, error, history, stopped, list(race.results))
     # one view: no view to complete, and no row to leave out for that
     draws = _latent_draws(model, plan) if len(posterior) > 1 else None
@@ -113,7 +143,9 @@ def _as_gaussian(plan: Plan) -> list[Likelihood]:
     return [own if isinstance(own, Gaussian) else Gaussian() for own in given]
 
 
-def _on_landmarks(shown: Shown, plan: Plan, index: Tensor | None) -> tuple[Callable[[], FloatArray], Plan]:
+def _on_landmarks(
+    shown: Shown, plan: Plan, index: Tensor | None
+) -> tuple[Callable[[], FloatArray], Plan]:
     """Return what starts see of the rows that training sees, and the plan for them."""
     if index is None:
         return functools.partial(shown, None), plan
@@ -125,7 +157,8 @@ def _on_landmarks(shown: Shown, plan: Plan, index: Tensor | None) -> tuple[Calla
 def _on_all_rows(
     model: LatentVariableModel, data: Data, chosen: Data, index: Tensor, plan: Plan, joint: bool
 ) -> tuple[LatentVariableModel, dict[str, float]]:
-    """Place the rows that are no landmarks and, if asked, train all together; the better of both by its bound.
+    """Place the rows that are no landmarks and, if asked, train all together; the better of both by
+    its bound.
 
     Data and chosen are the rotated columns of all rows and of the landmarks.
     """
@@ -147,7 +180,9 @@ def _on_all_rows(
 def _reason(trainer: Trainer[LatentVariableModel], plan: Plan) -> Stopped:
     if trainer.finished and trainer.state.plateau:
         return "plateau"
-    return "max_iter" if trainer.finished or trainer.state.step >= plan.training.max_iter else "failed"
+    return (
+        "max_iter" if trainer.finished or trainer.state.step >= plan.training.max_iter else "failed"
+    )
 
 
 def _train(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[LatentVariableModel]:

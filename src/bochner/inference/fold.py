@@ -1,10 +1,12 @@
-"""The folding start: more principal components than latents, folded away while a simple model is trained.
+"""The folding start: more principal components than latents, folded away while a simple model is
+trained.
 
-Rows that overlap in the first D principal components cannot pass each other in D dimensions without a loss, so that a
-start from those components ends torn. With a few more they can. The extra dimensions shrink to nothing during the
-first part of a short training with isotropic RBF kernels and few features: one lengthscale per view cannot undo the
-shrinking, and the rows settle in D dimensions on the way. Where they end is partly chance: several tries, with
-different numbers of extra dimensions, are trained in one batch, and the layout with the best bound is kept.
+Rows that overlap in the first D principal components cannot pass each other in D dimensions without
+a loss, so that a start from those components ends torn. With a few more they can. The extra
+dimensions shrink to nothing during the first part of a short training with isotropic RBF kernels
+and few features: one lengthscale per view cannot undo the shrinking, and the rows settle in D
+dimensions on the way. Where they end is partly chance: several tries, with different numbers of
+extra dimensions, are trained in one batch, and the layout with the best bound is kept.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ def fold(
     latents : Tensor of shape (N, E)
         Principal components, E > D, on the plan's device and in its precision.
     n_components : int, or sequence of int
-        D, or which of the E dimensions stay. Tries begin with one, two, ... or all of the others, the first ones
-        first, and around again; with a layout there is one, with all.
+        D, or which of the E dimensions stay. Tries begin with one, two, ... or all of the others,
+        the first ones first, and around again; with a layout there is one, with all.
     data : tuple over views of tuples of Block
     seed : int
     n_steps : int
@@ -62,7 +64,9 @@ def fold(
 
 
 def _begins(latents: Tensor, kept: list[int]) -> Tensor:
-    """Return which dimensions each try begins with, (S, E): those that stay and one, two, ... of the others."""
+    """Return which dimensions each try begins with, (S, E): those that stay and one, two, ... of
+    the others.
+    """
     extra = [d for d in range(latents.shape[1]) if d not in kept]
     begins = latents.new_zeros(_TRIES, latents.shape[1])
     begins[:, kept] = 1.0
@@ -72,7 +76,9 @@ def _begins(latents: Tensor, kept: list[int]) -> Tensor:
 
 
 def _shrink(begins: Tensor, kept: list[int], progress: float) -> Tensor:
-    """Factors of the dimensions: 1 for those that stay, falling from 1 to 0 for the others that a try has."""
+    """Factors of the dimensions: 1 for those that stay, falling from 1 to 0 for the others that a
+    try has.
+    """
     factors = begins * max(0.0, 1.0 - progress / _FOLDED_AT)
     factors[:, kept] = 1.0
     return factors

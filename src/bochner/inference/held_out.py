@@ -17,7 +17,10 @@ _NUMBERS = 2**23
 
 
 def entry_log_density(
-    views: Sequence[ViewPosterior], latents: Sequence[Tensor], truth: Sequence[Tensor], offsets: Offsets | None = None
+    views: Sequence[ViewPosterior],
+    latents: Sequence[Tensor],
+    truth: Sequence[Tensor],
+    offsets: Offsets | None = None,
 ) -> Tensor:
     """Return log of the mean over latents of p(entry | x), every entry by itself.
 
@@ -36,7 +39,9 @@ def entry_log_density(
         Nats; NaN where the truth is.
     """
     offsets = offsets or [None] * len(views)
-    found = [_of_view(v, x, y, o) for v, x, y, o in zip(views, latents, truth, offsets, strict=True)]
+    found = [
+        _of_view(v, x, y, o) for v, x, y, o in zip(views, latents, truth, offsets, strict=True)
+    ]
     return torch.cat(found, dim=1)
 
 
@@ -50,7 +55,9 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
         seen, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
         entries = []
         for draw in view.draws:
-            of_psi = view.predictive.log_predictive(filled, *view.psi(draw, draw.features(x), shift))
+            of_psi = view.predictive.log_predictive(
+                filled, *view.psi(draw, draw.features(x), shift)
+            )
             entries.append(_data_columns(view, of_psi * seen).reshape(-1, n_draws, y.shape[1]))
         log_mean = torch.cat(entries, dim=1).logsumexp(1) - math.log(n_draws * len(view.draws))
         parts.append(torch.where(y[part].isnan(), y[part], log_mean))

@@ -1,7 +1,9 @@
-"""The posterior of the weights of Gaussian columns with scattered holes, under one draw of the view's spectrum.
+"""The posterior of the weights of Gaussian columns with scattered holes, under one draw of the
+view's spectrum.
 
-Means are exact, column by column. Covariances are exact for few columns; of many, similar ones share the average of
-some: keeping K^2 numbers for each of a thousand pixels would take gigabytes and tell pixels apart by a few per cent.
+Means are exact, column by column. Covariances are exact for few columns; of many, similar ones
+share the average of some: keeping K^2 numbers for each of a thousand pixels would take gigabytes
+and tell pixels apart by a few per cent.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import weighted_grams
 from bochner.objectives.weights import weights_from
 
-# Numbers in the covariances of a draw up to which every column has its own; columns averaged by a group otherwise.
+# Numbers in the covariances of a draw up to which every column has its own; columns averaged by a
+# group otherwise.
 _OWN_NUMBERS = 2**23
 _AVERAGED = 32
 # Numbers in the entries that are held at a time, and columns factored at a time.
@@ -72,7 +75,9 @@ def _means(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
             precision = (~values.isnan()).double().mul_(share).repeat(times, 1)
             tol = values.new_full((values.shape[1],), _TOLERANCE)
             pull = torch.nan_to_num(values).mul_(share).repeat(times, 1)
-            out[:, own] = weights_from(features, precision, pull, (part.stop - part.start,), tol).mean
+            out[:, own] = weights_from(
+                features, precision, pull, (part.stop - part.start,), tol
+            ).mean
     return out
 
 

@@ -47,7 +47,8 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     ----------
     name : {"pca", "laplacian", "isomap", "tsne", "random"}
     filled : ndarray of shape (N, M)
-        Scaled data; missing entries are filled (as a start only: no bound of the data ever sees them).
+        Scaled data; missing entries are filled (as a start only: no bound of the data ever sees
+        them).
     n_components : int
         D.
     seed : int
@@ -55,22 +56,31 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     Returns
     -------
     ndarray of shape (N, D)
-        Columns of mean 0 and deviation 1, the scale of the prior. Dimensions the data cannot fill are small noise.
+        Columns of mean 0 and deviation 1, the scale of the prior. Dimensions the data cannot fill
+        are small noise.
     """
     if name == "tsne" and n_components > embeddings.TSNE_DIMENSIONS:
         got, hint = f"n_components={n_components}", "choose another init"
-        raise InputError(message(f"n_components of at most {embeddings.TSNE_DIMENSIONS} for init='tsne'", got, hint))
+        raise InputError(
+            message(
+                f"n_components of at most {embeddings.TSNE_DIMENSIONS} for init='tsne'", got, hint
+            )
+        )
     if name == "random":
         latents = embeddings.noise(filled.shape[0], n_components, seed)
     elif name in _EMBEDDINGS:
         latents = _EMBEDDINGS[name](filled, n_components, seed)
     else:
-        raise InputError(f"Unknown start {name!r}. Use one of {list(STARTS)} or an array of shape (N, D).")
+        raise InputError(
+            f"Unknown start {name!r}. Use one of {list(STARTS)} or an array of shape (N, D)."
+        )
     return _standardise(latents, seed)
 
 
 def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    """Return principal components in proportion, the first of deviation 1: what the folding start begins with."""
+    """Return principal components in proportion, the first of deviation 1: what the folding start
+    begins with.
+    """
     latents = embeddings.pca(filled, n_components, seed)
     return latents / max(float(latents[:, 0].std()), 1e-300)
 
@@ -136,7 +146,9 @@ def model_from(
         dims = None if layout is None else layout.dims(v)
         weight = 1.0 if weights is None else weights[v]
         own = kernel.initial(
-            n_mixtures, mean.shape[1] if dims is None else len(dims), random.generator(seed, f"kernel/{name}")
+            n_mixtures,
+            mean.shape[1] if dims is None else len(dims),
+            random.generator(seed, f"kernel/{name}"),
         )
         likelihood = None if likelihoods is None else likelihoods[v]
         if isinstance(likelihood, LocalLikelihood) and data is not None:
@@ -144,7 +156,9 @@ def model_from(
             views.append(View(name, own, learned, _sites(learned, data[v][0]), dims, weight))
         else:
             conjugate = isinstance(likelihood, Gaussian) and likelihood.per_column
-            noise = copy.deepcopy(likelihood) if likelihood is not None and conjugate else Gaussian(0.3)
+            noise = (
+                copy.deepcopy(likelihood) if likelihood is not None and conjugate else Gaussian(0.3)
+            )
             views.append(View(name, own, noise, None, dims, weight))
     return LatentVariableModel(posterior, views).to(device)
 
@@ -152,4 +166,6 @@ def model_from(
 def _sites(likelihood: LocalLikelihood, block: Block) -> Sites:
     zero = torch.zeros(block.Y.shape[0], dtype=block.Y.dtype, device=block.Y.device)
     offset = zero if block.offset is None else block.offset
-    return Sites(likelihood, block.Y, block.seen, offset, 1 if likelihood.shares_curvature else N_GROUPS)
+    return Sites(
+        likelihood, block.Y, block.seen, offset, 1 if likelihood.shares_curvature else N_GROUPS
+    )

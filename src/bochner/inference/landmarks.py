@@ -1,4 +1,6 @@
-"""Landmarks: a model trained on some rows, the others placed under it, then a few passes over all rows together."""
+"""Landmarks: a model trained on some rows, the others placed under it, then a few passes over all
+rows together.
+"""
 
 from __future__ import annotations
 
@@ -74,10 +76,16 @@ def _take(block: Block, index: Tensor, where: Tensor) -> Block:
 
 
 def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
-    """Return rows as placement takes them: per view (n, M_v), encoded, float64, NaN where missing."""
+    """Return rows as placement takes them: per view (n, M_v), encoded, float64, NaN where
+    missing.
+    """
     out = []
     for blocks in take(data, index, n_rows):
-        y = torch.full((index.shape[0], sum(block.n_columns for block in blocks)), torch.nan, dtype=torch.float64)
+        y = torch.full(
+            (index.shape[0], sum(block.n_columns for block in blocks)),
+            torch.nan,
+            dtype=torch.float64,
+        )
         for block in blocks:
             rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
             y[rows[:, None], block.columns[None]] = block.values().double().cpu()
@@ -89,7 +97,9 @@ def narrow(data: Data) -> Data:
     """Return rotated views as views of so few columns: for placement, which asks for rows only."""
     return tuple(
         tuple(
-            block if block.Y.shape[1] == block.n_columns else replace(block, columns=torch.arange(block.Y.shape[1]))
+            block
+            if block.Y.shape[1] == block.n_columns
+            else replace(block, columns=torch.arange(block.Y.shape[1]))
             for block in blocks
         )
         for blocks in data
@@ -97,7 +107,9 @@ def narrow(data: Data) -> Data:
 
 
 def as_if_whole(posterior: tuple[ViewPosterior, ...], data: Data) -> tuple[ViewPosterior, ...]:
-    """Let the uncertainty of the weights, which every column adds, weigh as that of all columns of rotated data."""
+    """Let the uncertainty of the weights, which every column adds, weigh as that of all columns of
+    rotated data.
+    """
     out = []
     for view, blocks in zip(posterior, data, strict=True):
         ratio = blocks[0].n_columns / blocks[0].Y.shape[1]
@@ -107,9 +119,14 @@ def as_if_whole(posterior: tuple[ViewPosterior, ...], data: Data) -> tuple[ViewP
 
 
 def spread(
-    model: LatentVariableModel, posterior: tuple[ViewPosterior, ...], data: Data, index: Tensor, n_rows: int
+    model: LatentVariableModel,
+    posterior: tuple[ViewPosterior, ...],
+    data: Data,
+    index: Tensor,
+    n_rows: int,
 ) -> LatentVariableModel:
-    """Return the model of all rows: landmarks keep their latents, the others are placed under their posterior.
+    """Return the model of all rows: landmarks keep their latents, the others are placed under their
+    posterior.
 
     Parameters
     ----------
@@ -139,7 +156,9 @@ def spread(
 
 
 def _offsets(data: Data, rows: Tensor, n_rows: int) -> list[Tensor | None]:
-    """Return the offsets of some rows by view, (n,) float64; 0 where a row has no data in the view."""
+    """Return the offsets of some rows by view, (n,) float64; 0 where a row has no data in the
+    view.
+    """
     out: list[Tensor | None] = []
     for blocks in data:
         given = None if blocks[0].offset is None else blocks[0].offset.double().cpu()
@@ -150,16 +169,25 @@ def _offsets(data: Data, rows: Tensor, n_rows: int) -> list[Tensor | None]:
     return out
 
 
-def evaluate_anchored(model: LatentVariableModel, data: Data, anchors: Anchors, plan: Plan) -> tuple[float, float]:
-    """Return the bound of all rows where sites belong to some: mean over fresh draws, and its standard error."""
+def evaluate_anchored(
+    model: LatentVariableModel, data: Data, anchors: Anchors, plan: Plan
+) -> tuple[float, float]:
+    """Return the bound of all rows where sites belong to some: mean over fresh draws, and its
+    standard error.
+    """
     with torch.no_grad():
-        draws = (draw(model, plan.n_frequencies, plan.sampling, plan.seed, "final", i) for i in range(_DRAWS))
+        draws = (
+            draw(model, plan.n_frequencies, plan.sampling, plan.seed, "final", i)
+            for i in range(_DRAWS)
+        )
         values = torch.stack([anchored_elbo(model, data, anchors, own) for own in draws])
     return float(values.mean()), float(values.std() / _DRAWS**0.5)
 
 
 def _log_std(placed: Placement) -> Tensor:
-    """Of independent dimensions that match the Laplace approximation best: the precisions are those of its inverse."""
+    """Of independent dimensions that match the Laplace approximation best: the precisions are those
+    of its inverse.
+    """
     precision: Tensor = cholesky(placed.covariances[:, 0]).inverse().diagonal(dim1=-2, dim2=-1)
     return -0.5 * precision.clamp(min=1.0, max=_LEAST_STD**-2).log()
 
@@ -169,10 +197,16 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
     n_entries = sum(block.n_entries for blocks in data for block in blocks)
 
     def objective(step: int) -> Tensor:
-        return elbo(model, data, draw(model, plan.early_frequencies, plan.sampling, plan.seed, "joint", step)).total
+        return elbo(
+            model,
+            data,
+            draw(model, plan.early_frequencies, plan.sampling, plan.seed, "joint", step),
+        ).total
 
     rate = _JOINT_RATE * plan.training.learning_rate
-    options = replace(plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={})
+    options = replace(
+        plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={}
+    )
     trainer = Trainer(model, objective, n_entries, options)
     with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
         try:

@@ -1,4 +1,6 @@
-"""The posterior of the weights as it would be without some of the training rows: for honest choices about rows."""
+"""The posterior of the weights as it would be without some of the training rows: for honest choices
+about rows.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +15,33 @@ from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.linalg import cholesky
 from bochner.objectives.columnwise import spectrum
 
-# A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding has left then.
+# A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding
+# has left then.
 _MOST_LEVERAGE = 1.0 - 1e-9
 
 
-def leave_out(views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tensor]) -> list[ViewPosterior]:
-    """Take rows out of the weights of Gaussian views; latents and hyperparameters stay, and so do other views.
+def leave_out(
+    views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tensor]
+) -> list[ViewPosterior]:
+    """Take rows out of the weights of Gaussian views; latents and hyperparameters stay, and so do
+    other views.
 
-    With B = Phi^T Phi + sigma^2 I, H = Phi_F B^-1 Phi_F^T over the rows F that leave, once for every draw of X over
-    which the statistics are a mean, features and data divided by the root of the number of draws,
+    With B = Phi^T Phi + sigma^2 I, H = Phi_F B^-1 Phi_F^T over the rows F that leave, once for
+    every draw of X over which the statistics are a mean, features and data divided by the root of
+    the number of draws,
 
-    B_-F^-1 = B^-1 + B^-1 Phi_F^T (I - H)^-1 Phi_F B^-1,   m_-F = m - B_-F^-1 Phi_F^T (Y_F - Phi_F m).
+    B_-F^-1 = B^-1 + B^-1 Phi_F^T (I - H)^-1 Phi_F B^-1,   m_-F = m - B_-F^-1 Phi_F^T (Y_F - Phi_F
+    m).
 
-    Where rows are more than features, the same with the smaller L^T Phi_F^T Phi_F L in the place of H, B^-1 = L L^T:
+    Where rows are more than features, the same with the smaller L^T Phi_F^T Phi_F L in the place of
+    H, B^-1 = L L^T:
 
     B_-F^-1 - B^-1 = L S (I - S)^-1 L^T,   S = L^T Phi_F^T Phi_F L.
 
-    Columns that share an averaged B^-1 but not their holes: a share w of them observe a row that leaves, and the
-    average of their new matrices is the P that solves B^-1 = P - w P phi phi^T P / (1 + phi^T P phi), for every
-    direction that leaves as if it were alone. With noise per column B_m = Phi^T Phi + sigma_m^2 I differ: the spectrum
-    of Phi^T Phi is found anew.
+    Columns that share an averaged B^-1 but not their holes: a share w of them observe a row that
+    leaves, and the average of their new matrices is the P that solves B^-1 = P - w P phi phi^T P /
+    (1 + phi^T P phi), for every direction that leaves as if it were alone. With noise per column
+    B_m = Phi^T Phi + sigma_m^2 I differ: the spectrum of Phi^T Phi is found anew.
 
     Parameters
     ----------
@@ -87,7 +96,9 @@ def _group_without(
 
 
 def _gain(inverse: Tensor, phi: Tensor, share: float) -> Tensor:
-    """Return what B^-1 gains without rows phi (f, K) that this share of the columns observes, (K, K)."""
+    """Return what B^-1 gains without rows phi (f, K) that this share of the columns observes, (K,
+    K).
+    """
     few = phi.shape[0] < phi.shape[1]
     half = inverse @ phi.T if few else cholesky(inverse).factor
     small = phi @ half if few else half.T @ (phi.T @ phi) @ half
@@ -98,10 +109,14 @@ def _gain(inverse: Tensor, phi: Tensor, share: float) -> Tensor:
 
 
 def _weight(leverage: Tensor, share: float) -> Tensor:
-    """Return what a direction phi of that leverage h = phi^T B^-1 phi adds: that times B^-1 phi phi^T B^-1."""
+    """Return what a direction phi of that leverage h = phi^T B^-1 phi adds: that times B^-1 phi
+    phi^T B^-1.
+    """
     if share == 1.0:
         return torch.reciprocal(1.0 - leverage.clamp(max=_MOST_LEVERAGE))
     rest, odds = 1.0 - share, 1.0 - leverage
     root = torch.hypot(odds, (4.0 * rest * leverage).sqrt())
-    new = torch.where(odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest))  # phi^T P phi
+    new = torch.where(
+        odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest)
+    )  # phi^T P phi
     return share * (1.0 + new) / (1.0 + rest * new).square()

@@ -1,4 +1,6 @@
-"""The posterior of the weights of a view whose likelihood is not Gaussian, under one draw of its spectrum."""
+"""The posterior of the weights of a view whose likelihood is not Gaussian, under one draw of its
+spectrum.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ _TOLERANCE = 1e-4
 
 
 def condition(
-    view: View, f: Frequencies, block: Block, latents: list[Tensor], anchors: tuple[Tensor, Block] | None = None
+    view: View,
+    f: Frequencies,
+    block: Block,
+    latents: list[Tensor],
+    anchors: tuple[Tensor, Block] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return means and covariances of q(A), averaged over draws of X as the bound is.
 
@@ -45,7 +51,11 @@ def condition(
     sites, likelihood = cast(Sites, view.sites), cast(LocalLikelihood, view.likelihood)
     working = f.to(latents[0].dtype)
     every = [features_of(x, working, block) for x in latents]
-    own = [] if anchors is None else [features_of(x[anchors[0]], working, anchors[1]) for x in latents]
+    own = (
+        []
+        if anchors is None
+        else [features_of(x[anchors[0]], working, anchors[1]) for x in latents]
+    )
     features = torch.cat(every, dim=1)
     groups = list(sites.column_chunks(features.shape[1]))
     mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
@@ -54,7 +64,9 @@ def condition(
         if anchors is None:
             entries = Entries.of(sites, block, columns)
         else:
-            entries = anchored_entries(own[0], every[0], view, anchors[1], block, columns, n_sweeps=2)
+            entries = anchored_entries(
+                own[0], every[0], view, anchors[1], block, columns, n_sweeps=2
+            )
         entries = _repeated(entries, len(latents))
         for _ in range(_SWEEPS if anchors is None else _FEWER_SWEEPS):
             found = local_pass(features, likelihood, entries, _TOLERANCE)

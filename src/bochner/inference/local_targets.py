@@ -1,6 +1,8 @@
-"""What the observed entries of a non-Gaussian view ask of a row's latent: the row's own part of the bound.
+"""What the observed entries of a non-Gaussian view ask of a row's latent: the row's own part of the
+bound.
 
-sum_m bound of E log p(y_m | psi_m), psi_m ~ N(total_m + m_m^T phi(x), phi(x)^T S_m phi(x)), with gradient and Hessian.
+sum_m bound of E log p(y_m | psi_m), psi_m ~ N(total_m + m_m^T phi(x), phi(x)^T S_m phi(x)), with
+gradient and Hessian.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class LocalTerm:
         d_psi = j.jacobian @ self.mean
         # (n, G, D): slope of phi^T S_g phi
         d_spread = 2.0 * torch.einsum("ndk,gnk->ngd", j.jacobian, pushed)
-        second = self._bend(d_psi, d_spread, seen * bend.mean, seen * bend.mixed, self._gather(seen * bend.variance))
+        second = self._bend(
+            d_psi, d_spread, seen * bend.mean, seen * bend.mixed, self._gather(seen * bend.variance)
+        )
         return value, j.slope(on_features), second + self._slant(j, on_features, on_spread)
 
     def slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,24 +80,34 @@ class LocalTerm:
         by_group = torch.linalg.vecdot(pushed, phi).T
         return self.total[rows] + phi @ self.mean, by_group[:, self.group_of].clamp(min=0.0), pushed
 
-    def _pull(self, psi: Tensor, variance: Tensor, pushed: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the value (n,) with its gradients in the features (n, K) and in the spread of every group (n, G)."""
+    def _pull(
+        self, psi: Tensor, variance: Tensor, pushed: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the value (n,) with its gradients in the features (n, K) and in the spread of
+        every group (n, G).
+        """
         seen = self.seen[rows]
         with torch.no_grad():
             slopes = self.likelihood.slopes(self.y[rows], psi, variance)
         on_spread = self._gather(seen * slopes.d_variance)
-        on_features = (seen * slopes.d_mean) @ self.mean.T + 2.0 * torch.einsum("ng,gnk->nk", on_spread, pushed)
+        on_features = (seen * slopes.d_mean) @ self.mean.T + 2.0 * torch.einsum(
+            "ng,gnk->nk", on_spread, pushed
+        )
         return (seen * slopes.value).sum(1), on_features, on_spread
 
     def _gather(self, by_column: Tensor) -> Tensor:
         out = by_column.new_zeros(by_column.shape[0], self.covariance.shape[0])
         return out.index_add_(1, self.group_of, by_column)
 
-    def _bend(self, d_psi: Tensor, d_spread: Tensor, mean: Tensor, mixed: Tensor, variance: Tensor) -> Tensor:
+    def _bend(
+        self, d_psi: Tensor, d_spread: Tensor, mean: Tensor, mixed: Tensor, variance: Tensor
+    ) -> Tensor:
         """The part of the Hessian that comes from the bound's second derivatives."""
         out = (d_psi * mean[:, None]) @ d_psi.transpose(1, 2)
         weighted = d_psi * mixed[:, None]
-        by_group = weighted.new_zeros(*weighted.shape[:2], d_spread.shape[1]).index_add_(2, self.group_of, weighted)
+        by_group = weighted.new_zeros(*weighted.shape[:2], d_spread.shape[1]).index_add_(
+            2, self.group_of, weighted
+        )
         cross = by_group @ d_spread
         spread = torch.einsum("ngd,ng,nge->nde", d_spread, variance, d_spread)
         return out + cross + cross.transpose(1, 2) + spread

@@ -1,8 +1,9 @@
-"""Matrices with missing entries filled from their leading components: where starts of data with holes come from.
+"""Matrices with missing entries filled from their leading components: where starts of data with
+holes come from.
 
-Alternating least squares for regularised principal components (Josse and Husson 2012; the subspace iteration of Hastie,
-Mazumder, Lee and Zadeh 2015): fill, move the subspace, shrink each component by the noise that it carries, repeat. The
-rank is chosen by observed entries that are held out.
+Alternating least squares for regularised principal components (Josse and Husson 2012; the subspace
+iteration of Hastie, Mazumder, Lee and Zadeh 2015): fill, move the subspace, shrink each component
+by the noise that it carries, repeat. The rank is chosen by observed entries that are held out.
 """
 
 from __future__ import annotations
@@ -43,16 +44,24 @@ def fill(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -> Float
     if not missing.any():
         return values
     some = np.linspace(0, values.shape[0] - 1, min(values.shape[0], _ROWS)).astype(np.intp)
-    filled = _Completion(values, missing, seed).run(chosen_rank(values[some], seed, ranks)).astype(np.float64)
+    filled = (
+        _Completion(values, missing, seed)
+        .run(chosen_rank(values[some], seed, ranks))
+        .astype(np.float64)
+    )
     return np.where(missing, filled, values)
 
 
 def chosen_rank(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -> int:
-    """Return the rank whose held-out observed entries are predicted best; 0 when 0 predicts them as well."""
+    """Return the rank whose held-out observed entries are predicted best; 0 when 0 predicts them as
+    well.
+    """
     source = np.random.Generator(np.random.PCG64(seed))
     hidden = np.isnan(values)
     index = np.flatnonzero(~hidden)
-    held = source.choice(index, min(_MOST_HELD_OUT, int(np.ceil(_HELD_OUT * index.size))), replace=False)
+    held = source.choice(
+        index, min(_MOST_HELD_OUT, int(np.ceil(_HELD_OUT * index.size))), replace=False
+    )
     hidden.flat[held] = True
     truth = values.flat[held]
     best, least = 0, float(np.mean(np.square(truth)))
@@ -68,7 +77,9 @@ def chosen_rank(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -
 
 
 class _Completion:
-    """A matrix whose missing entries are filled by one rank after another, each from where the last one ended."""
+    """A matrix whose missing entries are filled by one rank after another, each from where the last
+    one ended.
+    """
 
     def __init__(self, values: FloatArray, missing: NDArray[np.bool_], seed: int) -> None:
         self.filled, self.missing = np.where(missing, 0.0, values).astype(np.float32), missing
@@ -79,7 +90,9 @@ class _Completion:
         """Iterate until the singular values have settled."""
         if rank == 0:
             return self.filled
-        fresh = self.source.standard_normal((self.filled.shape[1], rank - self.basis.shape[1]), dtype=np.float32)
+        fresh = self.source.standard_normal(
+            (self.filled.shape[1], rank - self.basis.shape[1]), dtype=np.float32
+        )
         self.basis = np.linalg.qr(np.hstack([self.basis, self.filled.T @ (self.filled @ fresh)]))[0]
         before = np.zeros(rank)
         for _ in range(_MAX_ITER):
@@ -100,5 +113,7 @@ class _Completion:
         rank = strength.size
         left_over = max(float(np.square(self.filled).sum() - strength.sum()), 0.0)
         noise = left_over / max(1, n * m - rank * (n + m - rank)) * max(n, m)
-        lost: Single = np.divide(noise, strength, out=np.ones_like(strength), where=strength > noise)
+        lost: Single = np.divide(
+            noise, strength, out=np.ones_like(strength), where=strength > noise
+        )
         return np.float32(1.0) - lost

@@ -1,7 +1,9 @@
-"""Block coordinate variational inference for kernels with a Dirichlet process: {z}, {v}, {alpha}, and mergers.
+"""Block coordinate variational inference for kernels with a Dirichlet process: {z}, {v}, {alpha},
+and mergers.
 
-The latents, the kernels' hyperparameters and the noise are the gradient block, which the trainer steps; the blocks here
-take their turn every few of its steps (paper 004, section 4; MATH.md section 4).
+The latents, the kernels' hyperparameters and the noise are the gradient block, which the trainer
+steps; the blocks here take their turn every few of its steps (paper 004, section 4; MATH.md section
+4).
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ Gains = Callable[
 
 # Gradient steps between two sweeps over the other blocks.
 SWEEP_EVERY = 10
-# Largest step of q(z) in its natural parameters, and the mean divergence it may make at first: all points are told at
-# once what each would add to the others as they are, so that long steps would send all of them to the same component.
+# Largest step of q(z) in its natural parameters, and the mean divergence it may make at first: all
+# points are told at once what each would add to the others as they are, so that long steps would
+# send all of them to the same component.
 _RATE = 0.2
 _RADIUS = 0.05
 # Sweeps after which the radius has halved, and its end.
@@ -85,12 +88,22 @@ class MixtureSweep:
     ) -> None:
         self.budget = budget
         self.gains = gains or local_gains
-        self.model, self.data, self.n_frequencies, self.sampling, self.seed = model, data, n_frequencies, sampling, seed
+        self.model, self.data, self.n_frequencies, self.sampling, self.seed = (
+            model,
+            data,
+            n_frequencies,
+            sampling,
+            seed,
+        )
         self._views: tuple[int, Tensor] | None = None
-        self.kernels = [view.kernel for view in model.views if isinstance(view.kernel, DirichletProcessMixture)]
+        self.kernels = [
+            view.kernel for view in model.views if isinstance(view.kernel, DirichletProcessMixture)
+        ]
         self.ascent = coordinate.CoordinateAscent(
             [
-                coordinate.Block("gradient", lambda _: None),  # what the trainer did since the last sweep
+                coordinate.Block(
+                    "gradient", lambda _: None
+                ),  # what the trainer did since the last sweep
                 coordinate.Block("z", self._assign),
                 coordinate.Block("merge", self._merge),
                 coordinate.Block("birth", self._birth),
@@ -105,11 +118,15 @@ class MixtureSweep:
             update(kernel)
 
     def _draws(self, step: int) -> Draws:
-        return draw(self.model, self.n_frequencies, self.sampling, self.seed, "blocks", step, self.budget)
+        return draw(
+            self.model, self.n_frequencies, self.sampling, self.seed, "blocks", step, self.budget
+        )
 
     @torch.no_grad()
     def _bound(self, step: int) -> float:
-        """The sticks and the concentration change divergences alone: the likelihood is evaluated when z has moved."""
+        """The sticks and the concentration change divergences alone: the likelihood is evaluated
+        when z has moved.
+        """
         if self._views is None or self._views[0] != step:
             bound = elbo(self.model, self.data, self._draws(step))
             self._views = step, bound.total + bound.kl
@@ -120,7 +137,8 @@ class MixtureSweep:
     def _assign(self, step: int) -> None:
         """Move q(z) towards its optimum.
 
-        Sites stand for entries near where they were laid: what they promise of points elsewhere has to show.
+        Sites stand for entries near where they were laid: what they promise of points elsewhere has
+        to show.
         """
         promised = any(view.sites is not None for view in self.model.views)
         before, held = self._bound(step) if promised else -math.inf, self._views
@@ -129,7 +147,9 @@ class MixtureSweep:
         self._views = None
         if promised and not self._bound(step) >= before:
             for kernel, log_phi in zip(self.kernels, old, strict=True):
-                kernel.get_buffer("log_phi").copy_(log_phi)  # to the last digit, as the bound that is kept with it
+                kernel.get_buffer("log_phi").copy_(
+                    log_phi
+                )  # to the last digit, as the bound that is kept with it
             self._views = held
 
     def _step_assignments(self, step: int) -> None:
@@ -141,11 +161,16 @@ class MixtureSweep:
                 gains = self.gains(view, view.kernel, view.see(x), noise, blocks, source)
                 target = expected_log_weights(view.kernel) + view.weight * gains
                 radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
-                set_assignments(view.kernel, bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius))
+                set_assignments(
+                    view.kernel,
+                    bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius),
+                )
 
     @torch.no_grad()
     def _merge(self, step: int) -> None:
-        """Make one component of two that are alike, where the bound is higher for it; another pair each time."""
+        """Make one component of two that are alike, where the bound is higher for it; another pair
+        each time.
+        """
         if step % (SWEEP_EVERY * _MERGE_EVERY):
             return
         for view in self.model.views:
@@ -159,7 +184,9 @@ class MixtureSweep:
 
     @torch.no_grad()
     def _birth(self, step: int) -> None:
-        """Put components that nobody uses elsewhere: a peak of the spectrum far from all of them would stay unseen."""
+        """Put components that nobody uses elsewhere: a peak of the spectrum far from all of them
+        would stay unseen.
+        """
         if step % (SWEEP_EVERY * _MERGE_EVERY) or step > _LAST_BIRTH * SWEEP_EVERY:
             return
         for view in self.model.views:
@@ -174,13 +201,15 @@ class MixtureSweep:
 
 
 def bounded_step(log_phi: Tensor, target: Tensor, rate: float, radius: float) -> Tensor:
-    """Return q(z) after a step towards its optimum in natural parameters, halved until it stays within a radius.
+    """Return q(z) after a step towards its optimum in natural parameters, halved until it stays
+    within a radius.
 
     Parameters
     ----------
     log_phi : Tensor of shape (H, T)
     target : Tensor of shape (H, T)
-        E[log p(Y, z_l = k)], up to a number for each l: the optimum is its softmax. Not finite: that q(z_l) stays.
+        E[log p(Y, z_l = k)], up to a number for each l: the optimum is its softmax. Not finite:
+        that q(z_l) stays.
     rate : float
         1 is the whole way.
     radius : float
@@ -211,7 +240,9 @@ def local_gains(
     current = kernel.frequencies(noise)
     eps = random.normal(_CANDIDATES, x.shape[1], source, "sobol")
     w = kernel.means[:, None, :] + kernel.log_scales.exp()[:, None, :] * eps
-    candidates = Frequencies(w.flatten(0, 1), None, current.amplitude[:1].expand(w.shape[0] * w.shape[1]))
+    candidates = Frequencies(
+        w.flatten(0, 1), None, current.amplitude[:1].expand(w.shape[0] * w.shape[1])
+    )
     if view.sites is None:
         gains = replacement_gains(x, current, candidates, view.noise_variance, blocks)
     else:
@@ -228,7 +259,9 @@ def sweeps(
     budget: float | None = None,
     gains: Gains | None = None,
 ) -> Callable[[State], None] | None:
-    """Return what a trainer calls between its steps; None for a model without blocks of this kind."""
+    """Return what a trainer calls between its steps; None for a model without blocks of this
+    kind.
+    """
     if not any(isinstance(view.kernel, DirichletProcessMixture) for view in model.views):
         return None
     blocks = MixtureSweep(model, data, n_frequencies, sampling, seed, budget, gains)

@@ -11,15 +11,17 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.inference.quadratic import stays_factored
 
 _CHUNK = 1024
-# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in smaller chunks; less
-# small ones where the forms stay factored.
+# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
+# smaller chunks; less small ones where the forms stay factored.
 _OWN_CHUNK, _FACTORED_CHUNK = 64, 256
 # Numbers of one dense array of views that are not Gaussian.
 _NUMBERS = 2**21
 
 
 def rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
-    """Return how many rows to place at once: the slopes of every psi along every dimension and mode are dense."""
+    """Return how many rows to place at once: the slopes of every psi along every dimension and mode
+    are dense.
+    """
     width = slopes * sum(view.n_columns for view in views if view.local is not None)
     return max(1, min(_CHUNK, _NUMBERS // max(width, 1)))
 
@@ -27,16 +29,22 @@ def rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
 def groups_of_rows(
     views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int, most: int
 ) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a pattern of their own.
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a
+    pattern of their own.
 
-    Views that are not Gaussian treat every entry by itself: of them it matters whether there is anything at all.
+    Views that are not Gaussian treat every entry by itself: of them it matters whether there is
+    anything at all.
     """
     masks = [~y.isnan() for y in rows]
     if all(bool(mask.all()) for mask in masks):
         yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most))
         return
     seen = torch.cat(
-        [m if view.local is None else m.any(1, keepdim=True) for view, m in zip(views, masks, strict=True)], dim=1
+        [
+            m if view.local is None else m.any(1, keepdim=True)
+            for view, m in zip(views, masks, strict=True)
+        ],
+        dim=1,
     )
     patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
     own: list[Tensor] = []
@@ -51,4 +59,7 @@ def groups_of_rows(
     if own:
         factored = all(view.local is not None or stays_factored(view, dim) for view in views)
         size = _FACTORED_CHUNK if factored else _OWN_CHUNK
-        yield from ((chunk, False) for chunk in torch.split(torch.cat(own), min(size, max(most, _OWN_CHUNK))))
+        yield from (
+            (chunk, False)
+            for chunk in torch.split(torch.cat(own), min(size, max(most, _OWN_CHUNK)))
+        )

@@ -1,4 +1,6 @@
-"""A fit as named tensors and plain numbers, and back: what model files hold. Never training rows, never code."""
+"""A fit as named tensors and plain numbers, and back: what model files hold. Never training rows,
+never code.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
         if posterior.intercept is not None:
             tensors[f"{v}.intercept"] = posterior.intercept
-        tensors |= {f"{v}.likelihood.{name}": value for name, value in posterior.likelihood.state_dict().items()}
+        tensors |= {
+            f"{v}.likelihood.{name}": value
+            for name, value in posterior.likelihood.state_dict().items()
+        }
         tensors |= {f"{v}.kernel.{name}": value for name, value in kernel.state_dict().items()}
         views.append(
             {
@@ -57,15 +62,25 @@ def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
         draws = tuple(_draw(tensors, f"{v}.{s}.") for s in range(view["n_draws"]))
         likelihood = _likelihood(view, tensors, v)
         intercept = tensors.get(f"{v}.intercept")
-        dims = None if view.get("dims") is None else tuple(view["dims"])  # files of 0.1 know no private latents
+        dims = (
+            None if view.get("dims") is None else tuple(view["dims"])
+        )  # files of 0.1 know no private latents
         own = (dims, view.get("weight", 1.0), view.get("predictive_noise"))
-        posterior.append(ViewPosterior(view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, *own))
+        posterior.append(
+            ViewPosterior(
+                view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, *own
+            )
+        )
         kernel = kernel_from_json(view["kernel"], view["kernel_params"])
         prefix = f"{v}.kernel."
-        kernel.load_state_dict({k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)})
+        kernel.load_state_dict(
+            {k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)}
+        )
         kernels.append(kernel)
     plain = {name: header[name] for name in _PLAIN if name in header}  # files of 0.1 know no blocks
-    return Fit(posterior=tuple(posterior), latents=tensors["latents"], kernels=tuple(kernels), **plain)
+    return Fit(
+        posterior=tuple(posterior), latents=tensors["latents"], kernels=tuple(kernels), **plain
+    )
 
 
 def _likelihood(view: dict[str, Any], tensors: dict[str, Tensor], v: int) -> Likelihood:
@@ -89,7 +104,9 @@ def likelihood_to_json(likelihood: Likelihood) -> dict[str, Any]:
     """
     if not hasattr(likelihood_classes, type(likelihood).__name__):
         name = type(likelihood).__name__
-        raise InputError(f"The likelihood {name} is not bochner's own: a model file holds no code. Pickle.")
+        raise InputError(
+            f"The likelihood {name} is not bochner's own: a model file holds no code. Pickle."
+        )
     return {name: _plain(value) for name, value in likelihood.get_params().items()}
 
 
@@ -111,13 +128,19 @@ def likelihood_from_json(name: str, params: dict[str, Any]) -> Likelihood:
     """
     cls = getattr(likelihood_classes, name, None)
     if not (isinstance(cls, type) and issubclass(cls, Likelihood)):
-        raise ModelFileError(f"The file needs the likelihood {name!r}, unknown to this release. Upgrade bochner.")
+        raise ModelFileError(
+            f"The file needs the likelihood {name!r}, unknown to this release. Upgrade bochner."
+        )
     return cls(**params)
 
 
 def _draw(tensors: dict[str, Tensor], prefix: str) -> Draw:
-    f = Frequencies(tensors[prefix + "first"], tensors.get(prefix + "second"), tensors[prefix + "amplitude"])
-    return Draw(f, tensors[prefix + "mean"], tensors[prefix + "covariance"], tensors.get(prefix + "scales"))
+    f = Frequencies(
+        tensors[prefix + "first"], tensors.get(prefix + "second"), tensors[prefix + "amplitude"]
+    )
+    return Draw(
+        f, tensors[prefix + "mean"], tensors[prefix + "covariance"], tensors.get(prefix + "scales")
+    )
 
 
 def kernel_to_json(kernel: SpectralKernel) -> dict[str, Any]:
@@ -130,9 +153,13 @@ def kernel_to_json(kernel: SpectralKernel) -> dict[str, Any]:
     """
     if not hasattr(kernel_classes, type(kernel).__name__):
         raise InputError(
-            f"The kernel {type(kernel).__name__} is not bochner's own: a model file holds no code. Pickle."
+            f"The kernel {type(kernel).__name__} is not bochner's own: a model file holds no code. "
+            "Pickle."
         )
-    return {name: _to_json(type(kernel).__name__, name, value) for name, value in kernel.get_params().items()}
+    return {
+        name: _to_json(type(kernel).__name__, name, value)
+        for name, value in kernel.get_params().items()
+    }
 
 
 def _to_json(owner: str, name: str, value: Any) -> Any:
@@ -141,7 +168,10 @@ def _to_json(owner: str, name: str, value: Any) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(part, SpectralKernel) for part in value):
         return [{"kernel": type(part).__name__, "params": kernel_to_json(part)} for part in value]
     if callable(value):
-        raise InputError(f"{name} of {owner} is a callable, and a model file holds no code. Pickle the estimator.")
+        raise InputError(
+            f"{name} of {owner} is a callable, and a model file holds no code. Pickle the "
+            "estimator."
+        )
     return torch.as_tensor(value, dtype=torch.float64).tolist()
 
 
@@ -155,7 +185,10 @@ def kernel_from_json(name: str, params: dict[str, Any]) -> SpectralKernel:
     """
     cls = getattr(kernel_classes, name, None)
     if not (isinstance(cls, type) and issubclass(cls, SpectralKernel)):
-        raise ModelFileError(f"The file needs the kernel {name!r}, which this release does not have. Upgrade bochner.")
+        raise ModelFileError(
+            f"The file needs the kernel {name!r}, which this release does not have. Upgrade "
+            "bochner."
+        )
     return cls(**{key: _from_json(value) for key, value in params.items()})
 
 

@@ -30,7 +30,9 @@ class Placement:
     @classmethod
     def joined(cls, parts: Sequence[Placement]) -> Placement:
         """Put the rows of several placements one after the other."""
-        modes, covariances, weights = zip(*((p.modes, p.covariances, p.weights) for p in parts), strict=True)
+        modes, covariances, weights = zip(
+            *((p.modes, p.covariances, p.weights) for p in parts), strict=True
+        )
         return cls(torch.cat(modes), torch.cat(covariances), torch.cat(weights))
 
     def of(self, index: Tensor) -> Placement:

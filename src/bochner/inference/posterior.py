@@ -1,4 +1,5 @@
-"""The posterior of the weights A given latents and draws of the spectra: what prediction needs of a fit.
+"""The posterior of the weights A given latents and draws of the spectra: what prediction needs of a
+fit.
 
 Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (MATH.md section 2, fact 3).
 """
@@ -26,7 +27,8 @@ from bochner.objectives.anchors import Anchors
 from bochner.objectives.columnwise import spectrum
 from bochner.objectives.statistics import Block
 
-# The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws beyond it.
+# The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
+# beyond it.
 _COVARIANCE_BYTES = 2**30
 
 
@@ -39,8 +41,8 @@ class Draw:
     frequencies : Frequencies
     mean : Tensor of shape (K, M)
     covariance : Tensor of shape (groups, K, K)
-        B^-1 of each group of columns that were observed in the same rows, or the average of B^-1 over columns with
-        similar holes; with noise per column, V.
+        B^-1 of each group of columns that were observed in the same rows, or the average of B^-1
+        over columns with similar holes; with noise per column, V.
     scales : Tensor of shape (M, K), or None
         With noise per column: 1 / (lambda + sigma_m^2), so that B_m^-1 = V diag(scales_m) V^T.
     """
@@ -53,7 +55,9 @@ class Draw:
     def to(self, dtype: torch.dtype) -> Draw:
         """Return the same draw in another precision."""
         scales = None if self.scales is None else self.scales.to(dtype)
-        return Draw(self.frequencies.to(dtype), self.mean.to(dtype), self.covariance.to(dtype), scales)
+        return Draw(
+            self.frequencies.to(dtype), self.mean.to(dtype), self.covariance.to(dtype), scales
+        )
 
     def features(self, x: Tensor) -> Tensor:
         """Return phi(x) row-major, (n, D) -> (n, K)."""
@@ -62,7 +66,9 @@ class Draw:
     def spread(self, phi: Tensor, group_of: Tensor) -> Tensor:
         """Return phi^T B_m^-1 phi for every column, (n, K), (M,) -> (n, M)."""
         if self.scales is None:
-            return torch.stack([((phi @ inverse) * phi).sum(1) for inverse in self.covariance], dim=1)[:, group_of]
+            return torch.stack(
+                [((phi @ inverse) * phi).sum(1) for inverse in self.covariance], dim=1
+            )[:, group_of]
         out = phi.new_empty(phi.shape[0], group_of.shape[0])
         for g, vectors in enumerate(self.covariance):
             own = group_of == g
@@ -96,11 +102,13 @@ class ViewPosterior:
     intercept : Tensor of shape (M,), float64, or None
         Of views that are not Gaussian.
     dims : tuple of int or None
-        The latent dimensions that the view sees, None = all: the frequencies of its draws are 0 along the others.
+        The latent dimensions that the view sees, None = all: the frequencies of its draws are 0
+        along the others.
     weight : float
         Of the view in training, and so in placement; densities and predictions know none.
     predictive_noise : float or None
-        Noise variance of entries to come, where entries that training did not see show more of it than the others.
+        Noise variance of entries to come, where entries that training did not see show more of it
+        than the others.
 
     Notes
     -----
@@ -145,14 +153,18 @@ class ViewPosterior:
 
     @property
     def noise_variance(self) -> float | Tensor:
-        """sigma^2 of the scaled data, or (M,); 1 for views that are not Gaussian: the unit of their covariances."""
+        """sigma^2 of the scaled data, or (M,); 1 for views that are not Gaussian: the unit of their
+        covariances.
+        """
         if not isinstance(self.likelihood, Gaussian):
             return 1.0
         variance = self.likelihood.noise_variance.detach()
         return variance if self.likelihood.per_column else float(variance)
 
     def encode(self, y: Tensor) -> Tensor:
-        """Return data as the bound sees them, (n, columns of data) -> (n, columns of psi), NaN = missing."""
+        """Return data as the bound sees them, (n, columns of data) -> (n, columns of psi), NaN =
+        missing.
+        """
         return y if self.local is None else self.local.encode(y)
 
     def psi(self, draw: Draw, phi: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -206,7 +218,9 @@ def weights_posterior(
                 n_draws,
                 sampling,
                 seed,
-                None if anchors is None or view.sites is None else (anchors.index, anchors.data[v][0]),
+                None
+                if anchors is None or view.sites is None
+                else (anchors.index, anchors.data[v][0]),
             )
             for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
         )
@@ -226,7 +240,9 @@ def _view_posterior(
     draws: list[Draw] = []
     n_components, latents = latents[0].shape[1], [view.see(x) for x in latents]
     for s in range(n_draws):
-        source = random.generator(seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device)
+        source = random.generator(
+            seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device
+        )
         noise = view.kernel.noise(n_frequencies, latents[0].shape[1], source, sampling)
         f = view.kernel.frequencies(noise).detach()
         if view.sites is None:
@@ -242,26 +258,40 @@ def _view_posterior(
         group_of = column_groups(view.sites, blocks[0].Y.shape[0], len(latents))
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     intercept = None if view.sites is None else view.sites.intercept.double().cpu()
-    return ViewPosterior(view.name, tuple(draws), group_of, likelihood, intercept, view.dims, view.weight)
+    return ViewPosterior(
+        view.name, tuple(draws), group_of, likelihood, intercept, view.dims, view.weight
+    )
 
 
 def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
-    """Return the number of every column's covariance: one of each block, or more where it has holes."""
+    """Return the number of every column's covariance: one of each block, or more where it has
+    holes.
+    """
     out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
     for block in blocks:
-        own = torch.zeros(1, dtype=torch.int64) if block.seen is None else groups_of(block, f.n_features)
+        own = (
+            torch.zeros(1, dtype=torch.int64)
+            if block.seen is None
+            else groups_of(block, f.n_features)
+        )
         out[block.columns] = own + n_groups
         n_groups += int(own.max()) + 1
     return out
 
 
 def _draw(
-    f: Frequencies, blocks: tuple[Block, ...], latents: list[Tensor], noise_variance: Tensor, n_columns: int
+    f: Frequencies,
+    blocks: tuple[Block, ...],
+    latents: list[Tensor],
+    noise_variance: Tensor,
+    n_columns: int,
 ) -> Draw:
     mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
     covariances = []
     eye = torch.eye(f.n_features, dtype=torch.float64, device=noise_variance.device)
-    scales = torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
+    scales = (
+        torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
+    )
     for block in blocks:
         if block.seen is not None:
             mean[:, block.columns], own = condition_holed(f, block, latents, float(noise_variance))
@@ -271,7 +301,9 @@ def _draw(
         if scales is not None:
             values, vectors = spectrum(stats.gram / len(latents))
             inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
-            mean[:, block.columns] = (vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)).cpu()
+            mean[:, block.columns] = (
+                vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)
+            ).cpu()
             scales[block.columns] = inverse.cpu()
             covariances.append(vectors[None].cpu())
             continue

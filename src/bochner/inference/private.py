@@ -1,8 +1,10 @@
-"""Starts of models with private latents: what the views have in common first, then what it leaves of each.
+"""Starts of models with private latents: what the views have in common first, then what it leaves
+of each.
 
-The common part is found by generalised canonical correlation (MAXVAR) of the views' principal components: directions
-that every view contains keep their weight, those of a single view lose it. An embedding of the common parts starts the
-shared latents; what neighbours there do not predict of a view starts its private ones.
+The common part is found by generalised canonical correlation (MAXVAR) of the views' principal
+components: directions that every view contains keep their weight, those of a single view lose it.
+An embedding of the common parts starts the shared latents; what neighbours there do not predict of
+a view starts its private ones.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from bochner.inference import embeddings
 from bochner.inference.initialise import FloatArray, components, start
 from bochner.models.layout import Layout
 
-# Principal components that may be common: this share of a view's squares, at most so many, one in so many rows.
+# Principal components that may be common: this share of a view's squares, at most so many, one in
+# so many rows.
 _SHARE, _MOST, _ROWS_EACH = 0.99, 40, 10
 _NEIGHBOURS = 15
 
@@ -43,11 +46,14 @@ def split_start(name: str, views: Sequence[FloatArray], layout: Layout, seed: in
     return np.hstack([shared, *(_own_start(name, view, shared, n, seed) for view, n in pairs if n)])
 
 
-def _own_start(name: str, view: FloatArray, shared: FloatArray, n_private: int, seed: int) -> FloatArray:
+def _own_start(
+    name: str, view: FloatArray, shared: FloatArray, n_private: int, seed: int
+) -> FloatArray:
     """Return a start of a view's private latents, (N, d_v).
 
-    The leading components of what is unexplained may be even functions of a private latent, which would fold it. The
-    starts that follow neighbours therefore unroll the view as a whole first, in shared and private dimensions.
+    The leading components of what is unexplained may be even functions of a private latent, which
+    would fold it. The starts that follow neighbours therefore unroll the view as a whole first, in
+    shared and private dimensions.
     """
     if name == "random":
         return start("random", view, n_private, seed)
@@ -58,8 +64,11 @@ def _own_start(name: str, view: FloatArray, shared: FloatArray, n_private: int, 
     return start("pca", np.where(absent, 0.0, unexplained(unrolled, shared)), n_private, seed)
 
 
-def wide_start(views: Sequence[FloatArray], layout: Layout, extra: int, seed: int) -> tuple[FloatArray, Layout]:
-    """Return what a folding start begins with: principal components in proportion, more of them, and their layout.
+def wide_start(
+    views: Sequence[FloatArray], layout: Layout, extra: int, seed: int
+) -> tuple[FloatArray, Layout]:
+    """Return what a folding start begins with: principal components in proportion, more of them,
+    and their layout.
 
     Parameters
     ----------
@@ -79,22 +88,30 @@ def wide_start(views: Sequence[FloatArray], layout: Layout, extra: int, seed: in
     common = np.hstack(common_parts(views, seed))
     shared = start("pca", common, layout.shared, seed)
     parts = [components(common, layout.shared + extra, seed)]
-    parts += [components(unexplained(v, shared), n, seed) for v, n in zip(views, private, strict=True) if n]
+    parts += [
+        components(unexplained(v, shared), n, seed)
+        for v, n in zip(views, private, strict=True)
+        if n
+    ]
     return np.hstack(parts), Layout(layout.shared + extra, private)
 
 
 def kept(wide: Layout, narrow: Layout) -> list[int]:
-    """Return which dimensions of the wide layout stay: the first shared ones, and the first of every view's own."""
+    """Return which dimensions of the wide layout stay: the first shared ones, and the first of
+    every view's own.
+    """
     own = [wide.own(v)[:n] for v, n in enumerate(narrow.private)]
     return [*range(narrow.shared), *(d for dims in own for d in dims)]
 
 
 def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
-    """Return every view's projection on what all views contain, each direction weighted by its squared correlation.
+    """Return every view's projection on what all views contain, each direction weighted by its
+    squared correlation.
 
-    The left singular vectors of the views' orthonormal principal components side by side maximise the sum of squared
-    correlations with all views; a squared singular value is 1 where one view alone contains the direction and V where
-    all do, so that (s^2 - 1) / (V - 1) is the mean correlation.
+    The left singular vectors of the views' orthonormal principal components side by side maximise
+    the sum of squared correlations with all views; a squared singular value is 1 where one view
+    alone contains the direction and V where all do, so that (s^2 - 1) / (V - 1) is the mean
+    correlation.
     """
     bases = [_basis(view, seed) for view in views]
     left, correlation = _correlations(bases)
@@ -107,7 +124,9 @@ def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
 
 
 def _correlations(bases: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return directions in the space of rows, (N, r), and the mean correlation of each with the views, descending."""
+    """Return directions in the space of rows, (N, r), and the mean correlation of each with the
+    views, descending.
+    """
     left, values, _ = np.linalg.svd(np.hstack(bases), full_matrices=False)
     return left, np.clip((np.square(values) - 1.0) / (len(bases) - 1), 0.0, 1.0)
 
@@ -124,7 +143,9 @@ def _basis(view: FloatArray, seed: int) -> FloatArray:
 
 
 def unexplained(view: FloatArray, shared: FloatArray) -> FloatArray:
-    """Return a view without what neighbours in the shared latents predict, (N, M_v); 0 in rows that lack the view."""
+    """Return a view without what neighbours in the shared latents predict, (N, M_v); 0 in rows that
+    lack the view.
+    """
     neighbours = KNeighborsRegressor(min(_NEIGHBOURS, len(view)))
     left: FloatArray = view - neighbours.fit(shared, view).predict(shared)
     return np.where((view == 0.0).all(axis=1, keepdims=True), 0.0, left)

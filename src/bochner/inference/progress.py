@@ -1,4 +1,6 @@
-"""A progress bar on standard error, silent when that is not a terminal, and lines for a log that is kept."""
+"""A progress bar on standard error, silent when that is not a terminal, and lines for a log that is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,19 @@ def progress_bar(label: str, n_steps: int, shown: bool) -> Iterator[OnStep]:
     if not shown or not console.is_terminal:
         yield lambda state: _log(label, state)
         return
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as bar:
         task = bar.add_task(label, total=n_steps)
 
         def update(state: State) -> None:
             _log(label, state)
-            bar.update(task, completed=state.step, description=f"{label}  elbo {state.history[-1]:,.0f}")
+            bar.update(
+                task, completed=state.step, description=f"{label}  elbo {state.history[-1]:,.0f}"
+            )
 
         yield update

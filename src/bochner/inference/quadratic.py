@@ -1,7 +1,9 @@
-"""The quadratic form phi^T Q phi of a row's target, Q = sum over its observed columns of m m^T / sigma^2 + B_m^-1.
+"""The quadratic form phi^T Q phi of a row's target, Q = sum over its observed columns of m m^T /
+sigma^2 + B_m^-1.
 
-Rows that share their columns share one Q. Others have a matrix each, or, where features are many beside the points at
-which a row is evaluated, none at all: two products with all columns' means cost less than forming it.
+Rows that share their columns share one Q. Others have a matrix each, or, where features are many
+beside the points at which a row is evaluated, none at all: two products with all columns' means
+cost less than forming it.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from torch import Tensor
 
 from bochner.inference.posterior import ViewPosterior
 
-# Features per point and slope from which on forming a row's matrix, once, costs more than the two products with all
-# columns' means, at every evaluation of a climb.
+# Features per point and slope from which on forming a row's matrix, once, costs more than the two
+# products with all columns' means, at every evaluation of a climb.
 _PRODUCTS = 16
 
 
@@ -55,8 +57,12 @@ class Own:
     matrices: Tensor
 
     def push(self, j: Tensor, rows: Tensor) -> Tensor:
-        """Return j Q of each point's row: the points of one row share its matrix, which is large, in one product."""
-        own, inverse, counts = torch.unique_consecutive(rows, return_inverse=True, return_counts=True)
+        """Return j Q of each point's row: the points of one row share its matrix, which is large,
+        in one product.
+        """
+        own, inverse, counts = torch.unique_consecutive(
+            rows, return_inverse=True, return_counts=True
+        )
         slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
         padded = j.new_zeros(own.shape[0], int(counts.max()), *j.shape[1:])
         padded[inverse, slot] = j
@@ -97,17 +103,26 @@ class Factored:
 
     def to(self, dtype: torch.dtype) -> Factored:
         """Return the same in another precision."""
-        return Factored(*(t.to(dtype) for t in (self.mean, self.weights, self.inverses, self.counts)))
+        return Factored(
+            *(t.to(dtype) for t in (self.mean, self.weights, self.inverses, self.counts))
+        )
 
 
 def stays_factored(view: ViewPosterior, dim: int) -> bool:
-    """Return whether rows with columns of their own are better left without matrices, in so many dimensions."""
+    """Return whether rows with columns of their own are better left without matrices, in so many
+    dimensions.
+    """
     draw = view.draws[0]
-    few_groups = draw.scales is None and draw.covariance.shape[0] * draw.mean.shape[0] <= 4 * draw.mean.shape[1]
+    few_groups = (
+        draw.scales is None
+        and draw.covariance.shape[0] * draw.mean.shape[0] <= 4 * draw.mean.shape[1]
+    )
     return few_groups and _PRODUCTS * (1 + dim) < draw.mean.shape[0]
 
 
-def quadratic_of(view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int, shared: bool) -> Quadratic:
+def quadratic_of(
+    view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int, shared: bool
+) -> Quadratic:
     """Build the quadratic form of some rows under one draw.
 
     Parameters
@@ -128,13 +143,19 @@ def quadratic_of(view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int
         counts = weights.new_zeros(weights.shape[0], draw.covariance.shape[0])
         counts.index_add_(1, view.group_of, weights)
         return Factored(draw.mean, weights / s2, draw.covariance, counts)
-    outer = (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T if shared else _outer(draw.mean, s2, seen)
+    outer = (
+        (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T
+        if shared
+        else _outer(draw.mean, s2, seen)
+    )
     quadratic = outer.add_(draw.summed(weights, view.group_of))
     return Shared(quadratic[0]) if shared else Own(quadratic)
 
 
 def _outer(mean: Tensor, s2: Tensor, seen: Tensor) -> Tensor:
-    """Sum m m^T / s^2 over each row's observed columns, (K, M), (n, M) -> (n, K, K); through the holes if rarer."""
+    """Sum m m^T / s^2 over each row's observed columns, (K, M), (n, M) -> (n, K, K); through the
+    holes if rarer.
+    """
     scaled = mean / s2.sqrt()
     flip = seen.sum(1) > seen.shape[1] // 2
     chosen = seen ^ flip[:, None]

@@ -45,14 +45,18 @@ _EXTRA_PRIVATE = (2, 1, 3)
 class Race:
     """Trains every start for a while and keeps the best by its bound on shared fresh draws."""
 
-    def __init__(self, data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None) -> None:
+    def __init__(
+        self, data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None
+    ) -> None:
         self.data, self.filled, self.plan, self.stand_in = data, filled, plan, stand_in
         self.results: list[dict[str, Any]] = []
         self.decided = False
         self._best: Trainer[LatentVariableModel] | None = None
 
     def trainer(self, index: int, latents: FloatArray) -> Trainer[LatentVariableModel]:
-        """Build a trainer at given latents; restarts of one name differ by the draw of the kernels' start."""
+        """Build a trainer at given latents; restarts of one name differ by the draw of the kernels'
+        start.
+        """
         plan, seed = self.plan, self.plan.seed + index
         kernels = [kernel.prepared(plan.n_frequencies) for kernel in plan.kernels]
         model = model_from(
@@ -73,7 +77,9 @@ class Race:
         def objective(step: int) -> Tensor:
             few = trainer.state.decay_from is None
             n_frequencies = plan.early_frequencies if few else plan.n_frequencies
-            draws = draw(model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget)
+            draws = draw(
+                model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget
+            )
             bound = elbo(model, self.data, draws, n_sweeps=SWEEPS)
             value = bound.judged + levelled(model, bound)
             absorb(model, bound)
@@ -81,19 +87,23 @@ class Race:
                 regroup(model)
             return value
 
-        between = sweeps(model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget)
+        between = sweeps(
+            model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget
+        )
         trainer = Trainer(model, objective, n_entries, plan.training, between=between)
         return trainer  # the objective asks it whether the decay has begun
 
     def _with_matched_spectra(
         self, trainer: Trainer[LatentVariableModel], index: int, length: int
     ) -> Trainer[LatentVariableModel]:
-        """Let Dirichlet process kernels at the spectrum that the winner's latents ask for race those it has.
+        """Let Dirichlet process kernels at the spectrum that the winner's latents ask for race
+        those it has.
 
         Not before: at latents that are far from good such kernels fit what is wrong with them.
         """
         free = [
-            isinstance(kernel, DirichletProcessMixture) and kernel.get_params()["proportions"] is None
+            isinstance(kernel, DirichletProcessMixture)
+            and kernel.get_params()["proportions"] is None
             for kernel in self.plan.kernels
         ]
         if not any(free) or length < _LEAST_MATCH:
@@ -103,17 +113,23 @@ class Race:
         x = model.latents.mean.detach()
         rival = self.trainer(index, x.double().cpu().numpy())
         rival.module.load_state_dict(model.state_dict())
-        for own, view, blocks in zip(free, rival.module.views, self.stand_in or self.data, strict=True):
+        for own, view, blocks in zip(
+            free, rival.module.views, self.stand_in or self.data, strict=True
+        ):
             if own:
                 source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
-                match_spectrum(cast(DirichletProcessMixture, view.kernel), view.see(x), blocks, source)
+                match_spectrum(
+                    cast(DirichletProcessMixture, view.kernel), view.see(x), blocks, source
+                )
         rival.restart()
         with progress_bar("spectrum", length, self.plan.shown) as bar:
             rival.run(until=length, on_step=bar)
         trainer.run(until=trainer.state.step + length)
         return rival if self._bound(rival)[0] > self._bound(trainer)[0] else trainer
 
-    def _warm(self, trainer: Trainer[LatentVariableModel], index: int) -> Trainer[LatentVariableModel]:
+    def _warm(
+        self, trainer: Trainer[LatentVariableModel], index: int
+    ) -> Trainer[LatentVariableModel]:
         """Train on the stand-ins, if there are any, and settle the sites there."""
         if self.stand_in is None:
             return trainer
@@ -129,7 +145,9 @@ class Race:
         has_sites = any(view.sites is not None for view in model.views)
         for step in range(SETTLE_STEPS if has_sites else 0):
             with torch.no_grad():
-                draws = draw(model, plan.n_frequencies, plan.sampling, plan.seed + index, "settle", step)
+                draws = draw(
+                    model, plan.n_frequencies, plan.sampling, plan.seed + index, "settle", step
+                )
                 absorb(model, elbo(model, self.data, draws))
             regroup(model)
         trainer.restart()
@@ -162,7 +180,9 @@ class Race:
         return self.best()
 
     def _bound(self, trainer: Trainer[LatentVariableModel]) -> tuple[float, float]:
-        """Return the bound of a start, with as many features as the race has, and its standard error."""
+        """Return the bound of a start, with as many features as the race has, and its standard
+        error.
+        """
         plan = replace(self.plan, n_frequencies=self.plan.early_frequencies)
         return evaluate(trainer.module, self.data, plan, "race", plan.column_budget)
 
@@ -172,12 +192,16 @@ class Race:
             raise KeyboardInterrupt
         return self._best
 
-    def resume(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> Trainer[LatentVariableModel]:
+    def resume(
+        self, tensors: dict[str, Tensor], header: dict[str, Any]
+    ) -> Trainer[LatentVariableModel]:
         """Rebuild the trainer of a checkpoint: no race is run again."""
         results = header["extra"]["starts"]
         winner = max(results, key=lambda result: float(result["elbo"]))
         shape = tensors["module.latents.mean"].shape
-        trainer = self.trainer(int(winner["index"]), torch.zeros(shape, dtype=torch.float64).numpy())
+        trainer = self.trainer(
+            int(winner["index"]), torch.zeros(shape, dtype=torch.float64).numpy()
+        )
         restore(trainer, tensors, header)
         # last, so that an interrupt before here leaves the file alone
         self.results, self._best, self.decided = results, trainer, True

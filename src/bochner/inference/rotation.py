@@ -1,8 +1,9 @@
 """Fewer columns for training: the collapsed bound knows complete data only through Y Y^T.
 
-Y may be replaced by the r columns Y V_r of its singular value decomposition as long as the full ||Y||^2 and the
-original M stay in the bound (MATH.md section 2, fact 2). That is exact when r is the rank of Y; with fewer columns the
-value can only fall, by at most the squares dropped over 2 sigma^2.
+Y may be replaced by the r columns Y V_r of its singular value decomposition as long as the full
+||Y||^2 and the original M stay in the bound (MATH.md section 2, fact 2). That is exact when r is
+the rank of Y; with fewer columns the value can only fall, by at most the squares dropped over 2
+sigma^2.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Rotation:
     bases: tuple[Tensor | None, ...]
 
     def apply(self, data: Data) -> Data:
-        """Rotate other rows of the same views: whatever the basis, the bound can only fall by it."""
+        """Rotate other rows of the same views: whatever the basis, the bound can only fall by
+        it.
+        """
         return tuple(
             blocks if basis is None else (_turned(blocks[0], basis),)
             for blocks, basis in zip(data, self.bases, strict=True)
@@ -65,11 +68,12 @@ def rotate(
     ----------
     data : tuple over views of tuples of Block
     share : float
-        Share of a view's squares that may be dropped, where it has more than 256 columns; else, or with 0, rounding
-        only. Views with missing entries stay.
+        Share of a view's squares that may be dropped, where it has more than 256 columns; else, or
+        with 0, rounding only. Views with missing entries stay.
     seed : int
     likelihoods : sequence over views of Likelihood, optional
-        Views that are not Gaussian stay, and those whose columns have noise of their own; None: no view is either.
+        Views that are not Gaussian stay, and those whose columns have noise of their own; None: no
+        view is either.
 
     Returns
     -------
@@ -98,13 +102,17 @@ def _turned(block: Block, basis: Tensor) -> Block:
 
 
 def _basis(block: Block, share: float, seed: int) -> tuple[Tensor | None, float]:
-    """Return the leading singular vectors and the share of squares they lose; None if nothing is gained."""
+    """Return the leading singular vectors and the share of squares they lose; None if nothing is
+    gained.
+    """
     if block.square == 0.0:
         return None, 0.0  # constant columns have no direction
     if isinstance(block.Y, SparseMatrix) and min(block.Y.shape) > _EXACT:
         return None, 0.0  # its products are cut from sparse rows: what rotation would save is small
     squares, basis = _spectrum(block.Y, seed)
-    left = 1.0 - squares.cumsum(0) / max(block.square, 1e-300)  # the share lost with 1, 2, ... columns
+    left = 1.0 - squares.cumsum(0) / max(
+        block.square, 1e-300
+    )  # the share lost with 1, 2, ... columns
     # float32 data have a spectrum that ends in rounding: what lies below it is not signal
     floor = max(share if block.n_columns > _NARROW else 0.0, 10.0 * torch.finfo(block.Y.dtype).eps)
     enough = (left <= floor).nonzero()
@@ -115,11 +123,17 @@ def _basis(block: Block, share: float, seed: int) -> tuple[Tensor | None, float]
 
 
 def _spectrum(Y: Tensor | SparseMatrix, seed: int) -> tuple[Tensor, Tensor]:
-    """Return squared singular values, descending, and right singular vectors (m, r) of Y (n, m), float64."""
+    """Return squared singular values, descending, and right singular vectors (m, r) of Y (n, m),
+    float64.
+    """
     n, m = Y.shape
     if min(n, m) > _EXACT and isinstance(Y, Tensor):
-        _, values, right = randomized_svd(Y.cpu().numpy(), _MOST, n_iter=2, random_state=seed % 2**32)
-        return torch.from_numpy(values).double().square(), torch.from_numpy(right.T.copy()).to(Y.device)
+        _, values, right = randomized_svd(
+            Y.cpu().numpy(), _MOST, n_iter=2, random_state=seed % 2**32
+        )
+        return torch.from_numpy(values).double().square(), torch.from_numpy(right.T.copy()).to(
+            Y.device
+        )
     if m <= n:
         gram = torch.zeros(m, m, dtype=torch.float64, device=Y.device)
         for rows in chunks(n, _CHUNK):

@@ -1,4 +1,6 @@
-"""A sketch of rows with its kernel matrix, and what it shows of the kernel's negative part (MATH.md section 5)."""
+"""A sketch of rows with its kernel matrix, and what it shows of the kernel's negative part (MATH.md
+section 5).
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,8 @@ def decompose(matrix: Tensor) -> Decomposition:
 
     Notes
     -----
-    Paper 002, Eq. 5, with all eigenvectors in both parts, so that their difference is K (MATH.md section 5). Without
-    an eigenvalue below zero there is no negative part.
+    Paper 002, Eq. 5, with all eigenvectors in both parts, so that their difference is K (MATH.md
+    section 5). Without an eigenvalue below zero there is no negative part.
     """
     values, vectors = torch.linalg.eigh(matrix.double())
     if not _indefinite(values):
@@ -91,15 +93,22 @@ class Sketch:
         gap = (target - target.T).abs()
         if float(gap.max()) > 1e-6 * (float(target.abs().max()) + 1e-300):
             i, j = divmod(int(gap.argmax()), len(x))
-            got = f"k(x_{i}, x_{j}) = {float(target[i, j]):.6g} and k(x_{j}, x_{i}) = {float(target[j, i]):.6g}"
+            got = (
+                f"k(x_{i}, x_{j}) = {float(target[i, j]):.6g} and k(x_{j}, x_{i}) = "
+                f"{float(target[j, i]):.6g}"
+            )
             do = "give a symmetric function, for example lambda A, B: (k(A, B) + k(B, A).T) / 2"
             raise InputError(message("a symmetric kernel", f"{got} in the sketch", do))
         target = 0.5 * (target + target.T)
-        return cls(x, target, held_out, kernel(held_out, held_out), torch.linalg.eigvalsh(target.double()))
+        return cls(
+            x, target, held_out, kernel(held_out, held_out), torch.linalg.eigvalsh(target.double())
+        )
 
     @property
     def negative_mass(self) -> float:
-        """Sum of negative over sum of all absolute eigenvalues; 0 where rounding explains the negative ones."""
+        """Sum of negative over sum of all absolute eigenvalues; 0 where rounding explains the
+        negative ones.
+        """
         if not _indefinite(self.eigenvalues):
             return 0.0
         return float((-self.eigenvalues).clamp(min=0.0).sum() / self.eigenvalues.abs().sum())

@@ -1,9 +1,11 @@
-"""The spectrum of a Dirichlet process kernel that given latents and the data ask for, without a gradient.
+"""The spectrum of a Dirichlet process kernel that given latents and the data ask for, without a
+gradient.
 
-At given latents the rows' covariance is linear in the spectrum: Y Y^T / M is, in the mean, sum_c p_c cos(w_c^T delta)
-plus s^2 I. Least squares with p_c >= 0 over a cloud of frequencies therefore needs no gradient and has no local optimum
-(one Gram matrix of the cloud's features, a tenth of a second); what carries weight becomes the components. Gradients
-and sweeps from random components seldom find narrow peaks far from zero, such as those of a periodic kernel.
+At given latents the rows' covariance is linear in the spectrum: Y Y^T / M is, in the mean, sum_c
+p_c cos(w_c^T delta) plus s^2 I. Least squares with p_c >= 0 over a cloud of frequencies therefore
+needs no gradient and has no local optimum (one Gram matrix of the cloud's features, a tenth of a
+second); what carries weight becomes the components. Gradients and sweeps from random components
+seldom find narrow peaks far from zero, such as those of a periodic kernel.
 """
 
 from __future__ import annotations
@@ -18,15 +20,16 @@ from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.mixture import set_assignments
 from bochner.objectives.statistics import Block
 
-# Frequencies of the cloud, and its deviations in radians per unit of latents of deviation 1 (for one dimension or two;
-# more dimensions share what two have).
+# Frequencies of the cloud, and its deviations in radians per unit of latents of deviation 1 (for
+# one dimension or two; more dimensions share what two have).
 _CANDIDATES = 512
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
 _ROWS = 1024
 _RIDGE = 1e-3
 # Share of the spectrum below which a frequency is not worth a component.
 _LEAST = 1e-4
-# Least deviation of a component: latents some four deviations wide tell frequencies apart no better.
+# Least deviation of a component: latents some four deviations wide tell frequencies apart no
+# better.
 _RESOLUTION = 0.15
 # What every spectral point leaves to other components than its own.
 _UNDECIDED = 0.05
@@ -42,7 +45,8 @@ def match_spectrum(
     Parameters
     ----------
     kernel : DirichletProcessMixture
-        With a q(z) for each of its R spectral points. Components that are not needed stay where they are.
+        With a q(z) for each of its R spectral points. Components that are not needed stay where
+        they are.
     x : Tensor of shape (N, D)
         The latents that the kernel sees.
     blocks : tuple of Block
@@ -67,9 +71,14 @@ def match_spectrum(
 
 
 def _normal_equations(x: Tensor, w: Tensor, blocks: tuple[Block, ...]) -> tuple[Tensor, Tensor]:
-    """Return A, (C + 1, C + 1), and b, (C + 1,), of the powers of the cloud and, last, of the noise."""
+    """Return A, (C + 1, C + 1), and b, (C + 1,), of the powers of the cloud and, last, of the
+    noise.
+    """
     n_points = w.shape[0]
-    a, b = (torch.zeros(n_points + 1, *rest, dtype=torch.float64, device=x.device) for rest in ((n_points + 1,), ()))
+    a, b = (
+        torch.zeros(n_points + 1, *rest, dtype=torch.float64, device=x.device)
+        for rest in ((n_points + 1,), ())
+    )
     for block in blocks:
         seen = x if block.rows is None else x[block.rows]
         gram, cross = torch.zeros((), device=x.device), torch.zeros((), device=x.device)
@@ -87,7 +96,9 @@ def _normal_equations(x: Tensor, w: Tensor, blocks: tuple[Block, ...]) -> tuple[
 
 
 def _least_squares(a: Tensor, b: Tensor) -> Tensor:
-    """Return the nonnegative powers of the cloud, (C,): a little ridge relative to the diagonal, the noise left out."""
+    """Return the nonnegative powers of the cloud, (C,): a little ridge relative to the diagonal,
+    the noise left out.
+    """
     scale = a.diagonal().clamp(min=1e-300).rsqrt()
     scaled = a * scale[:, None] * scale
     scaled.diagonal().add_(_RIDGE)
@@ -98,11 +109,17 @@ def _least_squares(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _merged(w: Tensor, share: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return shares, means and variances of at most so many components, the nearest merged first (w and -w are one)."""
+    """Return shares, means and variances of at most so many components, the nearest merged first (w
+    and -w are one).
+    """
     means, squares = w.clone(), torch.full_like(w, _RESOLUTION**2)
     while len(share) > most:
-        apart = torch.stack([(means[:, None] - sign * means[None]).square().sum(-1) for sign in (1.0, -1.0)])
-        cost = apart * share[:, None] * share / (share[:, None] + share)  # what the spread within components grows by
+        apart = torch.stack(
+            [(means[:, None] - sign * means[None]).square().sum(-1) for sign in (1.0, -1.0)]
+        )
+        cost = (
+            apart * share[:, None] * share / (share[:, None] + share)
+        )  # what the spread within components grows by
         cost.diagonal(dim1=1, dim2=2).fill_(torch.inf)
         place = int(cost.argmin())
         sign = 1.0 if place < cost[0].numel() else -1.0
@@ -118,7 +135,9 @@ def _merged(w: Tensor, share: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor
 
 
 def _assigned(share: Tensor, n_points: int, n_components: int) -> Tensor:
-    """Return q(z), (R, T): points in proportion to the shares, each nearly sure of its component."""
+    """Return q(z), (R, T): points in proportion to the shares, each nearly sure of its
+    component.
+    """
     exact = share * n_points
     counts = exact.floor()
     missing = n_points - int(counts.sum())

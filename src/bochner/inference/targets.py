@@ -1,12 +1,15 @@
-"""What observed entries ask of a row's latent: the row's own part of the bound, with gradient and Hessian.
+"""What observed entries ask of a row's latent: the row's own part of the bound, with gradient and
+Hessian.
 
-Given q(A) = N(m, sigma^2 B^-1) per column, one view under one draw of W contributes, over its observed columns,
+Given q(A) = N(m, sigma^2 B^-1) per column, one view under one draw of W contributes, over its
+observed columns,
 
 E log p(y | x, A) = -1/2 sum_m [log 2 pi sigma^2 + (y_m - m_m^T phi)^2 / sigma^2 + phi^T B^-1 phi],
 
-a quadratic form in phi: an evaluation costs K^2 per row, not K M. By the envelope theorem the collapsed bound has
-this very gradient in a training row's latent, so that placing a row of the training data does not move it; the
-predictive density N(m^T phi, sigma^2 (1 + phi^T B^-1 phi)) would count such a row's noise twice.
+a quadratic form in phi: an evaluation costs K^2 per row, not K M. By the envelope theorem the
+collapsed bound has this very gradient in a training row's latent, so that placing a row of the
+training data does not move it; the predictive density N(m^T phi, sigma^2 (1 + phi^T B^-1 phi))
+would count such a row's noise twice.
 """
 
 from __future__ import annotations
@@ -67,7 +70,9 @@ class Term:
         return self.constant[rows] + 0.5 * (p + pull).mul_(phi).sum(1), pull
 
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return phi at all points x (C, D), (K, C), and what -phi^T Q phi / 2 adds there for all rows, (C,)."""
+        """Return phi at all points x (C, D), (K, C), and what -phi^T Q phi / 2 adds there for all
+        rows, (C,).
+        """
         phi = evaluate(x, self.frequencies).features
         if not isinstance(self.quadratic, Shared):
             raise TypeError("a table needs rows that share their columns")
@@ -86,7 +91,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Target:
-    """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views, plus log p(x).
+    """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views,
+    plus log p(x).
 
     A view's term counts with its weight in training: placing a training row then does not move it.
     """
@@ -98,11 +104,15 @@ class Target:
     def to(self, dtype: torch.dtype) -> Target:
         """Return the same target in another precision."""
         return Target(
-            tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms), self.n_components, self.weights
+            tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms),
+            self.n_components,
+            self.weights,
         )
 
     def table(self, x: Tensor) -> Tensor:
-        """Return the value of all rows at all points x (C, D), (n, C): Gaussian views, rows that share columns."""
+        """Return the value of all rows at all points x (C, D), (n, C): Gaussian views, rows that
+        share columns.
+        """
         of_points, _ = self._prior(x)
         of_rows, linear, features = x.new_zeros(()), [], []
         for term, share in self._shares():
@@ -112,10 +122,14 @@ class Target:
                 linear.append(term.linear)
                 features.append(phi.mul_(share))
         # one product over all terms: tables are large, passes over them slow
-        return torch.addmm(of_points, torch.cat(linear, dim=1), torch.cat(features)).add_(of_rows[:, None])
+        return torch.addmm(of_points, torch.cat(linear, dim=1), torch.cat(features)).add_(
+            of_rows[:, None]
+        )
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D, D)."""
+        """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D,
+        D).
+        """
         prior = -torch.eye(self.n_components, dtype=x.dtype).repeat(x.shape[0], 1, 1)
         total = (*self._prior(x), prior)
         for term, share in self._shares():
@@ -184,17 +198,26 @@ def _local_terms(
     total = total if offset is None else total + offset[:, None]
     filled = torch.nan_to_num(y)
     return tuple(
-        LocalTerm(d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of)
+        LocalTerm(
+            d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of
+        )
         for d in view.draws
     )
 
 
-def _terms(view: ViewPosterior, filled: Tensor, seen: Tensor, dim: int, shared: bool) -> tuple[Term, ...]:
+def _terms(
+    view: ViewPosterior, filled: Tensor, seen: Tensor, dim: int, shared: bool
+) -> tuple[Term, ...]:
     s2 = torch.as_tensor(view.noise_variance, dtype=filled.dtype)
     scaled = filled / s2
     constant = -0.5 * (seen.to(filled.dtype) @ (2.0 * math.pi * s2).log().expand(filled.shape[1]))
     constant -= 0.5 * torch.linalg.vecdot(scaled, filled)
     return tuple(
-        Term(draw.frequencies, constant, scaled @ draw.mean.T, quadratic_of(view, s, s2, seen, dim, shared))
+        Term(
+            draw.frequencies,
+            constant,
+            scaled @ draw.mean.T,
+            quadratic_of(view, s, s2, seen, dim, shared),
+        )
         for s, draw in enumerate(view.draws)
     )

@@ -1,7 +1,8 @@
-"""How rows that lack a view are completed: chosen on training rows that are treated as if they were new.
+"""How rows that lack a view are completed: chosen on training rows that are treated as if they were
+new.
 
-Rows are completed with weights and candidates from which they were left out: a row whose own data are in the weights
-finds them again, and the sharpest exponent, or its own modes, would always win.
+Rows are completed with weights and candidates from which they were left out: a row whose own data
+are in the weights finds them again, and the sharpest exponent, or its own modes, would always win.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Choice:
     Attributes
     ----------
     temperature : float or None
-        The best exponent of the mixture; None where there is none: categories have no mean, and size factors scale
-        that of counts row by row.
+        The best exponent of the mixture; None where there is none: categories have no mean, and
+        size factors scale that of counts row by row.
     modes : bool
         Whether the row's own modes did better still.
     """
@@ -55,7 +56,8 @@ def learn(
     seed: int,
     offsets: Offsets | None = None,
 ) -> dict[str, Choice]:
-    """Choose for every view how rows that lack it are completed: by the held-out density of training rows.
+    """Choose for every view how rows that lack it are completed: by the held-out density of
+    training rows.
 
     Parameters
     ----------
@@ -73,19 +75,26 @@ def learn(
     Returns
     -------
     dict of view name to Choice
-        Modes win with exact data, whose rows lie between the candidates; empty when there is one view.
+        Modes win with exact data, whose rows lie between the candidates; empty when there is one
+        view.
     """
     if len(views) < 2:
         return {}
     offsets = offsets or [None] * len(views)
-    able = [v for v, view in enumerate(views) if not isinstance(view.likelihood, Categorical) and offsets[v] is None]
+    able = [
+        v
+        for v, view in enumerate(views)
+        if not isinstance(view.likelihood, Categorical) and offsets[v] is None
+    ]
     found: dict[int, list[tuple[Tensor, Tensor]]] = {v: [] for v in able}
     for part in _parts(rows, able, candidates.shape[0], seed):
         fold = _Fold.of(views, candidates, latent_draws, rows, part, offsets)
         for v in able:
             if bool(telling(fold.rows, v).any()):
                 found[v].append(fold.completed(v))
-    return {view.name: _choice(found[v]) if v in able else Choice(None) for v, view in enumerate(views)}
+    return {
+        view.name: _choice(found[v]) if v in able else Choice(None) for v, view in enumerate(views)
+    }
 
 
 def _parts(rows: Sequence[Tensor], able: Sequence[int], n: int, seed: int) -> Sequence[Tensor]:
@@ -102,14 +111,19 @@ def _choice(folds: Sequence[tuple[Tensor, Tensor]]) -> Choice:
     """Choose by the densities of all folds; without rows that tell, scores count as they are."""
     if not folds:
         return Choice(1.0)
-    values, by_modes = torch.cat([of_fold[0] for of_fold in folds], dim=1), torch.cat([f[1] for f in folds])
+    values, by_modes = (
+        torch.cat([of_fold[0] for of_fold in folds], dim=1),
+        torch.cat([f[1] for f in folds]),
+    )
     best = int(values.mean(dim=1).argmax())
     return Choice(TEMPERATURES[best], bool((by_modes - values[best]).nanmean() > 0.0))
 
 
 @dataclass(frozen=True)
 class _Fold:
-    """Rows that were left out, with weights and candidates that do not know them; every view is hidden in its turn."""
+    """Rows that were left out, with weights and candidates that do not know them; every view is
+    hidden in its turn.
+    """
 
     views: Sequence[ViewPosterior]
     candidates: Tensor
@@ -132,10 +146,17 @@ class _Fold:
         left = leave_out(views, latent_draws[:, index], data)
         stay = torch.ones(candidates.shape[0], dtype=torch.bool).index_fill_(0, index, False)
         rest = candidates[stay]
-        return cls(left, rest, data, offsets_of(offsets, index), [reconstructions(view, rest) for view in left])
+        return cls(
+            left,
+            rest,
+            data,
+            offsets_of(offsets, index),
+            [reconstructions(view, rest) for view in left],
+        )
 
     def completed(self, v: int) -> tuple[Tensor, Tensor]:
-        """Complete view v of the rows that tell of it: densities under every temperature (T, n), by modes (n,).
+        """Complete view v of the rows that tell of it: densities under every temperature (T, n), by
+        modes (n,).
 
         Only so many of the rows are placed; the others have NaN.
         """
@@ -149,19 +170,29 @@ class _Fold:
         some = [None if offset is None else offset[few] for offset in own]
         placed = place(self.views, self.candidates, [y[few] for y in shown], some)
         mean, variance = complete_by_modes(self.views, placed, some)
-        columns, by_modes = view_columns(self.views)[v], truth.new_full((truth.shape[0],), torch.nan)
+        columns, by_modes = (
+            view_columns(self.views)[v],
+            truth.new_full((truth.shape[0],), torch.nan),
+        )
         by_modes[few] = density(truth[few], mean[:, columns], variance[:, columns])
         return values, by_modes
 
 
 def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density of every row's hidden view under every temperature, (temperatures, n)."""
-    out = [density(truth, *mixed_moments((tau * scores).softmax(1), mean, variance)) for tau in TEMPERATURES]
+    """Return the log density of every row's hidden view under every temperature, (temperatures,
+    n).
+    """
+    out = [
+        density(truth, *mixed_moments((tau * scores).softmax(1), mean, variance))
+        for tau in TEMPERATURES
+    ]
     return torch.stack(out)
 
 
 def telling(rows: Sequence[Tensor], v: int) -> Tensor:
-    """Return which rows have data in view v and in another one, (n,): they tell how well v is completed."""
+    """Return which rows have data in view v and in another one, (n,): they tell how well v is
+    completed.
+    """
     known = ~torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
     return known[:, v] & (known.sum(dim=1) > 1)
 
@@ -172,6 +203,8 @@ def hidden(rows: Sequence[Tensor], v: int) -> list[Tensor]:
 
 
 def density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped, (n,)."""
+    """Return the mean over a row's observed entries of log N(y; mean, variance), constants dropped,
+    (n,).
+    """
     terms = -0.5 * ((y - mean).square() / variance + variance.log())
     return terms.nanmean(dim=1)

@@ -35,8 +35,8 @@ class Options:
     learning_rate : float
         Of Adam, before the decay.
     tol : float
-        The plateau: when the mean bound of a window rises by less than ``tol`` nats per observed entry over the
-        window before, the learning rate decays to zero.
+        The plateau: when the mean bound of a window rises by less than ``tol`` nats per observed
+        entry over the window before, the learning rate decays to zero.
     window : int
         Steps of a window.
     decay : float
@@ -120,7 +120,12 @@ class Trainer(Generic[Module]):
         state: State | None = None,
         between: OnStep | None = None,
     ) -> None:
-        self.module, self.objective, self.n_entries, self.options = module, objective, n_entries, options
+        self.module, self.objective, self.n_entries, self.options = (
+            module,
+            objective,
+            n_entries,
+            options,
+        )
         self.between = between
         self.state = state or State()
         self.optimiser = Adam(module, options.learning_rate, options.factors)
@@ -128,7 +133,9 @@ class Trainer(Generic[Module]):
         self._best_value = -math.inf
         self._settles: tuple[float, int] | None = None
 
-    def run(self, until: int | None = None, on_step: OnStep | None = None, settle: bool = False) -> State:
+    def run(
+        self, until: int | None = None, on_step: OnStep | None = None, settle: bool = False
+    ) -> State:
         """Train until converged, ``max_iter`` or ``until`` steps.
 
         Parameters
@@ -136,8 +143,8 @@ class Trainer(Generic[Module]):
         until : int, optional
         on_step : callable, optional
         settle : bool
-            Let the learning rate fall to zero in the second half of this run: bounds of different runs can then be
-            compared, which those of parameters that still jump cannot.
+            Let the learning rate fall to zero in the second half of this run: bounds of different
+            runs can then be compared, which those of parameters that still jump cannot.
 
         Warns
         -----
@@ -154,7 +161,9 @@ class Trainer(Generic[Module]):
                 break
         if settle:
             self._settles, self.state.since = None, self.state.step
-            self._good = self._snapshot()  # what comes back must not be in the middle of a run that settled
+            self._good = (
+                self._snapshot()
+            )  # what comes back must not be in the middle of a run that settled
         return self.state
 
     @property
@@ -174,7 +183,9 @@ class Trainer(Generic[Module]):
         self._good = self._best = self._snapshot()
 
     def rewind(self) -> None:
-        """Return to the last whole snapshot: an interrupt may have struck in the middle of a step."""
+        """Return to the last whole snapshot: an interrupt may have struck in the middle of a
+        step.
+        """
         self._restore(self._good)
 
     def restore_best(self) -> None:
@@ -184,13 +195,22 @@ class Trainer(Generic[Module]):
     def _restore(self, snapshot: Snapshot) -> None:
         parameters, optimiser, state = snapshot
         self.module.load_state_dict(parameters)
-        # torch keeps the tensors it is given and updates them in place: without a copy the snapshot would change
+        # torch keeps the tensors it is given and updates them in place: without a copy the snapshot
+        # would change
         self.optimiser.load_state_dict(_copy(optimiser))
-        self.state.__dict__.update({**state, "rate": self.state.rate, "roll_backs": self.state.roll_backs})
+        self.state.__dict__.update(
+            {**state, "rate": self.state.rate, "roll_backs": self.state.roll_backs}
+        )
         self.state.history, self.state.blocks = list(state["history"]), list(state["blocks"])
 
     def _decay_length(self, start: int) -> int:
-        return max(1, min(self.options.max_iter - start, math.ceil(self.options.decay * (start - self.state.since))))
+        return max(
+            1,
+            min(
+                self.options.max_iter - start,
+                math.ceil(self.options.decay * (start - self.state.since)),
+            ),
+        )
 
     def _factor(self) -> float:
         """Of the learning rate: a linear warm-up, then constant, then linear to zero."""
@@ -204,7 +224,9 @@ class Trainer(Generic[Module]):
         return factor
 
     def _step(self) -> str | None:
-        """Take one step; return the cause when it was not finite (the parameters are then left alone)."""
+        """Take one step; return the cause when it was not finite (the parameters are then left
+        alone).
+        """
         self.optimiser.zero_grad()
         try:
             bound = self.objective(self.state.step)
@@ -251,17 +273,27 @@ class Trainer(Generic[Module]):
         return rise < self.options.tol * self.n_entries + error
 
     def _snapshot(self) -> Snapshot:
-        state = {**vars(self.state), "history": list(self.state.history), "blocks": list(self.state.blocks)}
+        state = {
+            **vars(self.state),
+            "history": list(self.state.history),
+            "blocks": list(self.state.blocks),
+        }
         return _copy(self.module.state_dict()), _copy(self.optimiser.state_dict()), state
 
     def _roll_back(self, cause: str) -> bool:
-        """Return to the last good state with half the learning rate; False when that has been tried enough."""
+        """Return to the last good state with half the learning rate; False when that has been tried
+        enough.
+        """
         failed = self.state.step
         self._restore(self._good)
         self.state.rate *= 0.5
         self.state.roll_backs += 1
         again = self.state.roll_backs <= _MAX_ROLL_BACKS
-        then = f"continuing from step {self.state.step} with half the learning rate" if again else "training stops here"
+        then = (
+            f"continuing from step {self.state.step} with half the learning rate"
+            if again
+            else "training stops here"
+        )
         warn_user(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning)
         return again
 

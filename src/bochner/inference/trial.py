@@ -1,8 +1,9 @@
 """Modes or mixture, put to the test on rows that a short fit has never seen.
 
-Leaving a row out of the weights does not leave it out of the other rows' latents: those were trained beside it, and a
-model of many dimensions and few rows remembers it there. Placing such a row by its own modes then looks far better than
-it is for new rows. Only a fit without the row tells.
+Leaving a row out of the weights does not leave it out of the other rows' latents: those were
+trained beside it, and a model of many dimensions and few rows remembers it there. Placing such a
+row by its own modes then looks far better than it is for new rows. Only a fit without the row
+tells.
 """
 
 from __future__ import annotations
@@ -30,9 +31,16 @@ Rows = Callable[[Tensor], tuple[Sequence[Tensor], Sequence[Tensor | None]]]
 
 
 def settle(
-    found: Fit, kept: Tensor, data: Data, visible: Shown, plan: Plan, rows: Rows, stand_in: Data | None = None
+    found: Fit,
+    kept: Tensor,
+    data: Data,
+    visible: Shown,
+    plan: Plan,
+    rows: Rows,
+    stand_in: Data | None = None,
 ) -> dict[str, float | None]:
-    """Choose how rows that lack a view are completed: by a mixture, or by modes that a trial confirms.
+    """Choose how rows that lack a view are completed: by a mixture, or by modes that a trial
+    confirms.
 
     Parameters
     ----------
@@ -53,9 +61,13 @@ def settle(
     known, offsets = rows(kept)
     places = (found.latents[kept], found.latent_draws[:, kept])
     choices = tempering.learn(found.posterior, *places, known, plan.seed, offsets)
-    doubted = {view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None}
+    doubted = {
+        view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None
+    }
     modes = modes_win(data, visible, plan, doubted, rows, stand_in) if doubted else {}
-    return {view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()}
+    return {
+        view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()
+    }
 
 
 def modes_win(
@@ -90,7 +102,9 @@ def modes_win(
         return dict.fromkeys(temperatures, True)
     n_trained = min(_ROWS, plan.n_rows - plan.n_rows // (_PER_HELD + 1))
     trained = choose(data, plan.n_rows, n_trained, plan.seed)
-    others = torch.ones(plan.n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
+    others = (
+        torch.ones(plan.n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
+    )
     held = others[: max(1, n_trained // _PER_HELD)]
     short = replace(
         plan,
@@ -120,7 +134,9 @@ def _gain(
     rows: Sequence[Tensor],
     offsets: Sequence[Tensor | None],
 ) -> float:
-    """Return by how much modes raise the log density of hidden entries of view v; NaN where no row tells."""
+    """Return by how much modes raise the log density of hidden entries of view v; NaN where no row
+    tells.
+    """
     index = tempering.telling(rows, v).nonzero()[:, 0]
     data, own = [y[index] for y in rows], offsets_of(offsets, index)
     truth, shown = data[v], tempering.hidden(data, v)

@@ -1,8 +1,9 @@
-"""A warm start of models whose bound is dear: a short training on complete Gaussian stand-ins of the data.
+"""A warm start of models whose bound is dear: a short training on complete Gaussian stand-ins of
+the data.
 
-A step on the stand-ins (centred zeros and ones, log(1 + count / size), scattered holes filled from leading components)
-costs a tenth of one on the data themselves, and the latents and kernels it ends with are close to those of the model
-proper: only the last part needs its bound.
+A step on the stand-ins (centred zeros and ones, log(1 + count / size), scattered holes filled from
+leading components) costs a tenth of one on the data themselves, and the latents and kernels it ends
+with are close to those of the model proper: only the last part needs its bound.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ STEPS = 100
 
 
 def without_holes(data: Data, filled: Callable[[], FloatArray], plan: Plan) -> Data | None:
-    """Return Gaussian data with their scattered holes filled, rotated as complete views are; None if there are none.
+    """Return Gaussian data with their scattered holes filled, rotated as complete views are; None
+    if there are none.
 
     Parameters
     ----------
@@ -81,12 +83,17 @@ def warm(
     """
     device = model.latents.mean.device
     own = [v.likelihood if v.sites is None else Gaussian(0.3).to(device) for v in model.views]
-    views = [View(v.name, v.kernel, noise, None, v.dims, v.weight) for v, noise in zip(model.views, own, strict=True)]
+    views = [
+        View(v.name, v.kernel, noise, None, v.dims, v.weight)
+        for v, noise in zip(model.views, own, strict=True)
+    ]
     gaussian = LatentVariableModel(model.latents, views)
     n_entries = sum(block.Y.numel() for blocks in stand_in for block in blocks)
 
     def objective(step: int) -> Tensor:
-        return elbo(gaussian, stand_in, draw(gaussian, n_frequencies, sampling, seed, "warm", step)).total
+        return elbo(
+            gaussian, stand_in, draw(gaussian, n_frequencies, sampling, seed, "warm", step)
+        ).total
 
     between = sweeps(gaussian, stand_in, n_frequencies, sampling, seed)
     # slower than Gaussian data are trained: what fits the stand-ins too well has far to go back

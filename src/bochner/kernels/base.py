@@ -25,8 +25,8 @@ class Frequencies:
     second : Tensor of shape (P, D) or None
         The partners; None when the kernel is stationary (second = first).
     amplitude : Tensor of shape (P,)
-        Factor of ``[cos(first x) + cos(second x); sin(first x) + sin(second x)]``; of ``[cos; sin]`` when
-        there is no second.
+        Factor of ``[cos(first x) + cos(second x); sin(first x) + sin(second x)]``; of ``[cos;
+        sin]`` when there is no second.
     """
 
     first: Tensor
@@ -63,7 +63,8 @@ class Frequencies:
         return Frequencies(self.first.detach(), second, self.amplitude.detach())
 
     def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
-        """Return the same points among more latents, those numbered ``dims`` (None: all), with no phase along others.
+        """Return the same points among more latents, those numbered ``dims`` (None: all), with no
+        phase along others.
 
         phi of all latents is then phi of those: a view that sees some of them is one that sees all.
 
@@ -84,14 +85,16 @@ class Frequencies:
         def wide(w: Tensor) -> Tensor:
             return w.new_zeros(w.shape[0], n_components).index_copy(1, index, w)
 
-        return Frequencies(wide(self.first), None if self.second is None else wide(self.second), self.amplitude)
+        return Frequencies(
+            wide(self.first), None if self.second is None else wide(self.second), self.amplitude
+        )
 
 
 class Kernel(nn.Module, ABC):
     """A positive definite function of two points.
 
-    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those very
-    objects, so that scikit-learn can clone and search over kernels.
+    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those
+    very objects, so that scikit-learn can clone and search over kernels.
     """
 
     stationary: bool = False
@@ -133,7 +136,10 @@ class Kernel(nn.Module, ABC):
         """
         unknown = sorted(set(params) - set(self._params))
         if unknown:
-            raise InputError(f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(self._params)}.")
+            raise InputError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: "
+                f"{sorted(self._params)}."
+            )
         self.__init__(**{**self._params, **params})  # type: ignore[misc]
         return self
 
@@ -144,10 +150,13 @@ class Kernel(nn.Module, ABC):
         -------
         str
         """
-        return ", ".join(f"{name}={value!r}" for name, value in self._params.items() if name != "kernels")
+        return ", ".join(
+            f"{name}={value!r}" for name, value in self._params.items() if name != "kernels"
+        )
 
     def values(self) -> dict[str, Tensor]:
-        """Return the current parameters in natural units: ``log_x``, ``atanh_x`` and ``logit_x`` as x.
+        """Return the current parameters in natural units: ``log_x``, ``atanh_x`` and ``logit_x`` as
+        x.
 
         Returns
         -------
@@ -182,8 +191,8 @@ class Kernel(nn.Module, ABC):
 class SpectralKernel(Kernel, ABC):
     """A kernel with a spectral density that can be drawn from, differentiably.
 
-    ``noise`` is free of parameters, ``frequencies`` turns it into spectral points differentiably: keeping the
-    noise freezes the features, drawing it anew redraws them, with the same code.
+    ``noise`` is free of parameters, ``frequencies`` turns it into spectral points differentiably:
+    keeping the noise freezes the features, drawing it anew redraws them, with the same code.
     """
 
     @property
@@ -192,8 +201,11 @@ class SpectralKernel(Kernel, ABC):
         return 1
 
     @abstractmethod
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
-        """Draw the base noise of H points per mixture component, shape (Q, H, number of noise columns).
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
+        """Draw the base noise of H points per mixture component, shape (Q, H, number of noise
+        columns).
 
         Parameters
         ----------
@@ -222,7 +234,8 @@ class SpectralKernel(Kernel, ABC):
         Returns
         -------
         Frequencies
-            Whose features have the closed form as their mean: the squares of the amplitudes add up to k(x, x).
+            Whose features have the closed form as their mean: the squares of the amplitudes add up
+            to k(x, x).
         """
 
     @property
@@ -262,10 +275,12 @@ class SpectralKernel(Kernel, ABC):
 
 
 def narrowing(n_components: int) -> float:
-    """Return by what a start's frequencies in D dimensions are multiplied, 1 up to D = 2 and 2 / D beyond.
+    """Return by what a start's frequencies in D dimensions are multiplied, 1 up to D = 2 and 2 / D
+    beyond.
 
-    Distances between rows of unit variance grow as sqrt(D), and with frequencies as in the plane no two rows would be
-    alike any more: training would give the latents up. A kernel that is nearly linear to begin with does not.
+    Distances between rows of unit variance grow as sqrt(D), and with frequencies as in the plane no
+    two rows would be alike any more: training would give the latents up. A kernel that is nearly
+    linear to begin with does not.
     """
     return 2.0 / max(n_components, 2)
 
@@ -280,7 +295,9 @@ def positive(name: str, values: Tensor) -> Tensor:
     """
     bad = ~(torch.isfinite(values) & (values > 0))
     if bool(bad.any()):
-        raise InputError(f"{name} must be positive and finite, got {float(values[bad].flatten()[0])}.")
+        raise InputError(
+            f"{name} must be positive and finite, got {float(values[bad].flatten()[0])}."
+        )
     return values.log()
 
 
@@ -290,7 +307,9 @@ def as_tensor(values: Any) -> Tensor:
 
 
 def check_components(name: str, values: Tensor, n_components: int) -> None:
-    """Raise InputError unless the last axis of values, if there is one, is ``n_components`` long."""
+    """Raise InputError unless the last axis of values, if there is one, is ``n_components``
+    long.
+    """
     if values.ndim and values.shape[-1] != n_components:
         raise InputError(
             f"{name} is for {values.shape[-1]} dimensions, got points of {n_components}. "

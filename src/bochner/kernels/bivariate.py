@@ -1,4 +1,6 @@
-"""The bivariate spectral mixture kernel, what the next generation is compared with; exact only (paper 000)."""
+"""The bivariate spectral mixture kernel, what the next generation is compared with; exact only
+(paper 000).
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from bochner.kernels.base import Kernel, as_tensor, check_components, positive
 
 
 class BivariateSpectralMixture(Kernel):
-    """The non-stationary kernel of the generalised Bochner theorem with a mixture of bivariate Gaussians; exact only.
+    """The non-stationary kernel of the generalised Bochner theorem with a mixture of bivariate
+    Gaussians; exact only.
 
-    k = 1/4 sum_q alpha_q exp(-(x'S x - 2 rho_q x'S y + y'S y) / 2) Psi_q(x)' Psi_q(y), S = diag(sigma_q^2), with
-    Psi_q(x) = [cos(mu1 x) + cos(mu2 x); sin(mu1 x) + sin(mu2 x)].
+    k = 1/4 sum_q alpha_q exp(-(x'S x - 2 rho_q x'S y + y'S y) / 2) Psi_q(x)' Psi_q(y), S =
+    diag(sigma_q^2), with Psi_q(x) = [cos(mu1 x) + cos(mu2 x); sin(mu1 x) + sin(mu2 x)].
 
     Parameters
     ----------
@@ -35,28 +38,39 @@ class BivariateSpectralMixture(Kernel):
 
     Notes
     -----
-    Paper 000, Eq. 18 to 21, with the factor 1/4 that Eq. 21 lost (MATH.md section 1). Its features have no closed
-    form; `NextGenSpectralMixture` has them, and needs neither of the two conditions.
+    Paper 000, Eq. 18 to 21, with the factor 1/4 that Eq. 21 lost (MATH.md section 1). Its features
+    have no closed form; `NextGenSpectralMixture` has them, and needs neither of the two conditions.
     """
 
-    def __init__(self, weights: Any, means1: Any, means2: Any, scales: Any, correlations: Any) -> None:
-        super().__init__(weights=weights, means1=means1, means2=means2, scales=scales, correlations=correlations)
+    def __init__(
+        self, weights: Any, means1: Any, means2: Any, scales: Any, correlations: Any
+    ) -> None:
+        super().__init__(
+            weights=weights, means1=means1, means2=means2, scales=scales, correlations=correlations
+        )
         first = as_tensor(means1)
         shape = tuple(first.shape)
         rho = as_tensor(correlations)
-        logs = {"weights": positive("weights", as_tensor(weights)), "scales": positive("scales", as_tensor(scales))}
+        logs = {
+            "weights": positive("weights", as_tensor(weights)),
+            "scales": positive("scales", as_tensor(scales)),
+        }
         given = {"means1": first, "means2": as_tensor(means2), "correlations": rho, **logs}
         for name, values in given.items():
             own = shape[:1] if name in ("weights", "correlations") else shape
             if tuple(values.shape) != own or len(shape) != 2:
-                raise InputError(f"{name} must have shape {own} (mixtures first), got {tuple(values.shape)}.")
+                raise InputError(
+                    f"{name} must have shape {own} (mixtures first), got {tuple(values.shape)}."
+                )
             if not bool(torch.isfinite(values).all()):
                 raise InputError(f"{name} must be finite.")
         outside = (rho <= 0) | (rho >= 1)
         if bool(outside.any()):
             raise InputError(
-                f"correlations must lie inside (0, 1), got {float(rho[outside][0])}: the kernel is not positive "
-                "semi-definite otherwise. NextGenSpectralMixture takes any correlation inside (-1, 1)."
+                f"correlations must lie inside (0, 1), got {float(rho[outside][0])}: the kernel is "
+                "not positive "
+                "semi-definite otherwise. NextGenSpectralMixture takes any correlation inside (-1, "
+                "1)."
             )
         self.log_weights = nn.Parameter(logs["weights"])
         self.means = nn.Parameter(torch.stack([first, given["means2"]]))
@@ -68,15 +82,21 @@ class BivariateSpectralMixture(Kernel):
         check_components("means1", self.means, x.shape[-1])
         y = x if y is None else y
         scales, means = self.log_scales.exp().to(x.dtype), self.means.to(x.dtype)
-        rho, weights = self.logit_correlations.sigmoid().to(x.dtype), self.log_weights.exp().to(x.dtype)
+        rho, weights = (
+            self.logit_correlations.sigmoid().to(x.dtype),
+            self.log_weights.exp().to(x.dtype),
+        )
         kernel = x.new_zeros(x.shape[0], y.shape[0])
         for q in range(len(weights)):
             a, b = x * scales[q], y * scales[q]
-            # x'Sx - 2 rho x'Sy + y'Sy = rho |a - b|^2 + (1 - rho) (|a|^2 + |b|^2): no cancellation, both parts PSD
+            # x'Sx - 2 rho x'Sy + y'Sy = rho |a - b|^2 + (1 - rho) (|a|^2 + |b|^2): no cancellation,
+            # both parts PSD
             near = (a[:, None, :] - b[None, :, :]).square().sum(-1)
             away = a.square().sum(-1)[:, None] + b.square().sum(-1)[None, :]
             decay = (-0.5 * (rho[q] * near + (1.0 - rho[q]) * away)).exp()
-            kernel = kernel + 0.25 * weights[q] * decay * (_waves(x, means[:, q]) @ _waves(y, means[:, q]).T)
+            kernel = kernel + 0.25 * weights[q] * decay * (
+                _waves(x, means[:, q]) @ _waves(y, means[:, q]).T
+            )
         return kernel
 
 

@@ -1,4 +1,6 @@
-"""The spectral kernel whose number of mixture components the data decide: a truncated Dirichlet process mixture."""
+"""The spectral kernel whose number of mixture components the data decide: a truncated Dirichlet
+process mixture.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, narrowing, positive
+from bochner.kernels.base import (
+    Frequencies,
+    SpectralKernel,
+    as_tensor,
+    check_components,
+    narrowing,
+    positive,
+)
 from bochner.kernels.stationary import log_scale
 
 # log of a responsibility that is zero: finite, so that products with a zero step stay finite
@@ -18,18 +27,20 @@ _LOG_ZERO = -745.0
 
 
 class DirichletProcessMixture(SpectralKernel):
-    """k(x, x') = variance sum_k r_k exp(-1/2 sum_d sigma_kd^2 delta_d^2) cos<mu_k, delta>, r_k = mean_l phi_lk.
+    """k(x, x') = variance sum_k r_k exp(-1/2 sum_d sigma_kd^2 delta_d^2) cos<mu_k, delta>, r_k =
+    mean_l phi_lk.
 
-    Every spectral point l chooses its own component z_l, q(z_l) = Cat(phi_l), under a stick-breaking prior truncated at
-    T components; the points of component k are N(mu_k, diag sigma_k^2). The number of points H counts all of them.
+    Every spectral point l chooses its own component z_l, q(z_l) = Cat(phi_l), under a
+    stick-breaking prior truncated at T components; the points of component k are N(mu_k, diag
+    sigma_k^2). The number of points H counts all of them.
 
     Parameters
     ----------
     proportions : array-like of shape (T,) or (R, T), optional
         phi, rows sum to 1: one for all points, or one for each H / R of them.
     means, scales : array-like of shape (T, D), optional
-        mu and sigma, radians per unit of latent; scales positive. Left at None, the three are chosen when a model is
-        built.
+        mu and sigma, radians per unit of latent; scales positive. Left at None, the three are
+        chosen when a model is built.
     variance : float, default=1.0
         k(x, x), positive; learned.
     prior : (float, float), default=(1.0, 1.0)
@@ -40,14 +51,15 @@ class DirichletProcessMixture(SpectralKernel):
     Raises
     ------
     InputError
-        Proportions that are negative or do not sum to 1, a scale, the variance or a prior that is not positive, shapes
-        that disagree, or only some of proportions, means and scales.
+        Proportions that are negative or do not sum to 1, a scale, the variance or a prior that is
+        not positive, shapes that disagree, or only some of proportions, means and scales.
 
     Notes
     -----
-    Paper 004, section 3.1 and 4.3; MATH.md section 4. ``frequencies`` makes hard draws: z_l from phi_l by the quantile
-    in the last column of the noise, then w_l = mu_z + sigma_z eps_l. They are differentiable in mu, sigma and the
-    variance; phi and the posterior of the sticks are no parameters but buffers, updated by blocks of their own.
+    Paper 004, section 3.1 and 4.3; MATH.md section 4. ``frequencies`` makes hard draws: z_l from
+    phi_l by the quantile in the last column of the noise, then w_l = mu_z + sigma_z eps_l. They are
+    differentiable in mu, sigma and the variance; phi and the posterior of the sticks are no
+    parameters but buffers, updated by blocks of their own.
     """
 
     stationary = True
@@ -62,14 +74,23 @@ class DirichletProcessMixture(SpectralKernel):
         n_points: int | None = None,
     ) -> None:
         super().__init__(
-            proportions=proportions, means=means, scales=scales, variance=variance, prior=prior, n_points=n_points
+            proportions=proportions,
+            means=means,
+            scales=scales,
+            variance=variance,
+            prior=prior,
+            n_points=n_points,
         )
         self.prior = _checked_prior(prior)
         if n_points is not None and n_points < 1:
             raise InputError(f"n_points must be at least 1, got {n_points}.")
-        given = [name for name in ("proportions", "means", "scales") if self._params[name] is not None]
+        given = [
+            name for name in ("proportions", "means", "scales") if self._params[name] is not None
+        ]
         if 0 < len(given) < 3:
-            raise InputError(f"Give all of proportions, means, scales or none of them: only {given} are given.")
+            raise InputError(
+                f"Give all of proportions, means, scales or none of them: only {given} are given."
+            )
         self.log_variance = log_scale("variance", variance, max_ndim=0)
         if not given:
             return
@@ -77,7 +98,8 @@ class DirichletProcessMixture(SpectralKernel):
         phi = _checked_proportions(as_tensor(proportions), locations)
         if tuple(logs.shape) != tuple(locations.shape):
             raise InputError(
-                f"scales must have shape {tuple(locations.shape)} (mixtures first), got {tuple(logs.shape)}."
+                f"scales must have shape {tuple(locations.shape)} (mixtures first), got "
+                f"{tuple(logs.shape)}."
             )
         if not bool(torch.isfinite(locations).all()):
             raise InputError("means must be finite.")
@@ -88,7 +110,8 @@ class DirichletProcessMixture(SpectralKernel):
         sticks = torch.ones(phi.shape[1] - 1, dtype=torch.float64)
         shape, rate = self.prior
         self.register_buffer("log_phi", phi.log().clamp(min=_LOG_ZERO))
-        # q(v_k) = Beta(a_k, b_k) of the k-th component in ``order``, q(alpha) = Gamma(shape, rate): at the prior
+        # q(v_k) = Beta(a_k, b_k) of the k-th component in ``order``, q(alpha) = Gamma(shape, rate):
+        # at the prior
         self.register_buffer("stick_a", sticks)
         self.register_buffer("stick_b", sticks * shape / rate)
         self.register_buffer("concentration", torch.tensor([shape, rate], dtype=torch.float64))
@@ -110,12 +133,22 @@ class DirichletProcessMixture(SpectralKernel):
         return self.phi.mean(0)
 
     def values(self) -> dict[str, Tensor]:
-        """Return parameters, proportions and the expected concentration, largest component first."""
-        own = {name: value for name, value in super().values().items() if name in ("variance", "means", "scales")}
+        """Return parameters, proportions and the expected concentration, largest component
+        first.
+        """
+        own = {
+            name: value
+            for name, value in super().values().items()
+            if name in ("variance", "means", "scales")
+        }
         share = self.proportions
         rank = share.argsort(descending=True, stable=True)
         shape, rate = self.get_buffer("concentration")
-        parts = {"proportions": share[rank], "means": own["means"][rank], "scales": own["scales"][rank]}
+        parts = {
+            "proportions": share[rank],
+            "means": own["means"][rank],
+            "scales": own["scales"][rank],
+        }
         return {**parts, "variance": own["variance"], "concentration": shape / rate}
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
@@ -124,12 +157,21 @@ class DirichletProcessMixture(SpectralKernel):
         delta = x[:, None, :] - (x if y is None else y)[None, :, :]
         square, kernel = delta.square(), x.new_zeros(delta.shape[:2])
         squared_scales, means = (2.0 * self.log_scales).exp().to(x.dtype), self.means.to(x.dtype)
-        for k, share in enumerate(self.proportions.to(x.dtype)):  # one by one: (T, N, N') at once would be large
-            kernel = kernel + share * (-0.5 * square @ squared_scales[k]).exp() * (delta @ means[k]).cos()
+        for k, share in enumerate(
+            self.proportions.to(x.dtype)
+        ):  # one by one: (T, N, N') at once would be large
+            kernel = (
+                kernel
+                + share * (-0.5 * square @ squared_scales[k]).exp() * (delta @ means[k]).cos()
+            )
         return self.log_variance.exp().to(x.dtype) * kernel
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
-        """Draw (1, H, D + 1) standard normal noise: D columns for the points, the last to choose their components."""
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
+        """Draw (1, H, D + 1) standard normal noise: D columns for the points, the last to choose
+        their components.
+        """
         check_components("means", self.means, n_components)
         if sampling == "orthogonal":
             # only directions can be orthogonal; the choice of a component is no direction
@@ -142,7 +184,9 @@ class DirichletProcessMixture(SpectralKernel):
         n_points = noise.shape[1]
         z = self.assign(noise)
         w = self.means[z] + self.log_scales[z].exp() * noise[0, :, :-1]
-        return Frequencies(w, None, ((0.5 * self.log_variance).exp() / n_points**0.5).expand(n_points))
+        return Frequencies(
+            w, None, ((0.5 * self.log_variance).exp() / n_points**0.5).expand(n_points)
+        )
 
     def assign(self, noise: Tensor) -> Tensor:
         """Return the components z that noise chooses.
@@ -163,7 +207,8 @@ class DirichletProcessMixture(SpectralKernel):
         phi, n_points = self.phi, noise.shape[1]
         if n_points % phi.shape[0]:
             raise InputError(
-                f"Expected a multiple of {phi.shape[0]} spectral points, one for each that chose its component, got "
+                f"Expected a multiple of {phi.shape[0]} spectral points, one for each that chose "
+                "its component, got "
                 f"{n_points}. Type n_frequencies={phi.shape[0]}, or {2 * phi.shape[0]} features."
             )
         quantile = torch.special.ndtr(noise[0, :, -1:].contiguous())
@@ -172,7 +217,9 @@ class DirichletProcessMixture(SpectralKernel):
 
     @property
     def has_own_points(self) -> bool:
-        """Whether each point has a q(z) of its own; given proportions of one row are those of all points."""
+        """Whether each point has a q(z) of its own; given proportions of one row are those of all
+        points.
+        """
         return self._params["proportions"] is None or self.phi.shape[0] > 1
 
     def prepared(self, n_frequencies: int) -> Self:
@@ -192,14 +239,19 @@ class DirichletProcessMixture(SpectralKernel):
         scales = torch.logspace(-0.3, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
         scales = scales[torch.randperm(n_mixtures, generator=source)]
         scales = narrowing(n_components) * scales[:, None].expand(-1, n_components)
-        phi = (0.1 * torch.randn(rows, n_mixtures, generator=source, dtype=torch.float64)).softmax(1)
+        phi = (0.1 * torch.randn(rows, n_mixtures, generator=source, dtype=torch.float64)).softmax(
+            1
+        )
         return type(self)(phi, means, scales, self._params["variance"], self._params["prior"])
 
 
 def _checked_prior(prior: Any) -> tuple[float, float]:
     values = as_tensor(prior)
     if values.shape != (2,) or not bool(((values > 0) & torch.isfinite(values)).all()):
-        raise InputError(f"prior must be two positive numbers, shape and rate of a Gamma distribution, got {prior!r}.")
+        raise InputError(
+            "prior must be two positive numbers, shape and rate of a Gamma distribution, got "
+            f"{prior!r}."
+        )
     return float(values[0]), float(values[1])
 
 
@@ -207,11 +259,14 @@ def _checked_proportions(phi: Tensor, means: Tensor) -> Tensor:
     phi = phi[None] if phi.ndim == 1 else phi
     if phi.ndim != 2 or means.ndim != 2 or phi.shape[1] != means.shape[0]:
         raise InputError(
-            f"proportions must have one column for each of the mixtures in means, shape {tuple(means.shape)}, "
+            "proportions must have one column for each of the mixtures in means, shape "
+            f"{tuple(means.shape)}, "
             f"got {tuple(phi.shape)}."
         )
     off = ((phi < 0) | ~torch.isfinite(phi)).any(1) | ((phi.sum(1) - 1.0).abs() > 1e-6)
     if bool(off.any()):
         row = int(off.nonzero()[0, 0])
-        raise InputError(f"proportions must not be negative and sum to 1, got row {row}: {phi[row].tolist()}.")
+        raise InputError(
+            f"proportions must not be negative and sum to 1, got row {row}: {phi[row].tolist()}."
+        )
     return phi

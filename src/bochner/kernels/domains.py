@@ -1,7 +1,8 @@
-"""What an indefinite kernel is: a symmetric function of two rows and the rows it is meant for (MATH.md section 5).
+"""What an indefinite kernel is: a symmetric function of two rows and the rows it is meant for
+(MATH.md section 5).
 
-Unlike :class:`~bochner.kernels.base.Kernel` it need not be positive definite, and it says on which rows it is meant:
-on the unit sphere, on the unit cube, or anywhere.
+Unlike :class:`~bochner.kernels.base.Kernel` it need not be positive definite, and it says on which
+rows it is meant: on the unit sphere, on the unit cube, or anywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class IndefiniteKernel(ABC):
     Attributes
     ----------
     domain : {"sphere", "cube", "any"}
-        "sphere": rows are divided by their norms, rows of norm zero stay zero. "cube": entries must lie in [0, 1].
+        "sphere": rows are divided by their norms, rows of norm zero stay zero. "cube": entries must
+        lie in [0, 1].
     radial : bool
         On its domain it depends on the distance of the two rows alone.
     """
@@ -68,12 +70,15 @@ class IndefiniteKernel(ABC):
         known = self.get_params()
         unknown = sorted(set(params) - set(known))
         if unknown:
-            raise InputError(f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(known)}.")
+            raise InputError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(known)}."
+            )
         self.__init__(**{**known, **params})  # type: ignore[misc]
         return self
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.get_params().items())})"
+        given = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items())
+        return f"{type(self).__name__}({given})"
 
     def normalise(self, rows: Tensor) -> Tensor:
         """Return the rows on the kernel's domain.
@@ -100,7 +105,9 @@ class IndefiniteKernel(ABC):
                 row, column = outside[0].tolist()
                 got = f"{float(rows[row, column]):.4g} in row {row}, column {column}"
                 do = "put MinMaxScaler(clip=True) before it in the pipeline"
-                raise InputError(message(f"entries between 0 and 1 for {type(self).__name__}", got, do))
+                raise InputError(
+                    message(f"entries between 0 and 1 for {type(self).__name__}", got, do)
+                )
         return rows
 
     @abstractmethod

@@ -27,25 +27,45 @@ class FunctionKernel(IndefiniteKernel):
     Raises
     ------
     InputError
-        ``function`` cannot be called or ``domain`` is unknown; when called: its result has a wrong shape or is
-        not finite.
+        ``function`` cannot be called or ``domain`` is unknown; when called: its result has a wrong
+        shape or is not finite.
     """
 
-    def __init__(self, function: Callable[..., Any], pairwise: bool = False, domain: Domain = "any") -> None:
+    def __init__(
+        self, function: Callable[..., Any], pairwise: bool = False, domain: Domain = "any"
+    ) -> None:
         if not callable(function):
-            raise InputError(message("function as a callable", type(function).__name__, "give k(A, B) -> (n, m)"))
+            raise InputError(
+                message("function as a callable", type(function).__name__, "give k(A, B) -> (n, m)")
+            )
         if domain not in ("any", "sphere", "cube"):
-            raise InputError(message("domain as 'any', 'sphere' or 'cube'", repr(domain), "choose one"))
+            raise InputError(
+                message("domain as 'any', 'sphere' or 'cube'", repr(domain), "choose one")
+            )
         self.function, self.pairwise, self.domain = function, pairwise, domain
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j), computed by the function in float64: (n, d), (m, d) -> (n, m)."""
         a, b = x.detach().double().cpu().numpy(), y.detach().double().cpu().numpy()
-        values = [[float(self.function(p, q)) for q in b] for p in a] if self.pairwise else self.function(a, b)
+        values = (
+            [[float(self.function(p, q)) for q in b] for p in a]
+            if self.pairwise
+            else self.function(a, b)
+        )
         result = torch.as_tensor(values, dtype=torch.float64)
         if tuple(result.shape) != (len(a), len(b)):
-            do = "return one value per pair of rows, or give FunctionKernel(function, pairwise=True)"
-            raise InputError(message(f"a kernel matrix of shape {(len(a), len(b))}", str(tuple(result.shape)), do))
+            do = (
+                "return one value per pair of rows, or give FunctionKernel(function, pairwise=True)"
+            )
+            raise InputError(
+                message(
+                    f"a kernel matrix of shape {(len(a), len(b))}", str(tuple(result.shape)), do
+                )
+            )
         if not bool(torch.isfinite(result).all()):
-            raise InputError(message("finite kernel values", "NaN or infinity", "check the function on these rows"))
+            raise InputError(
+                message(
+                    "finite kernel values", "NaN or infinity", "check the function on these rows"
+                )
+            )
         return result.to(device=x.device, dtype=x.dtype)

@@ -1,4 +1,6 @@
-"""Dot-product and indefinite kernels with their published parameters (paper 002, Table II; MATH.md section 5)."""
+"""Dot-product and indefinite kernels with their published parameters (paper 002, Table II; MATH.md
+section 5).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ class DotProduct(IndefiniteKernel):
 
 
 class Polynomial(DotProduct):
-    """k(x, y) = (1 + <x, y>)^degree on the unit sphere: positive definite, but its plane-wave spectrum is signed.
+    """k(x, y) = (1 + <x, y>)^degree on the unit sphere: positive definite, but its plane-wave
+    spectrum is signed.
 
     Parameters
     ----------
@@ -64,7 +67,9 @@ class Polynomial(DotProduct):
 
     def __init__(self, degree: int = 10) -> None:
         if degree < 1 or int(degree) != degree:
-            raise InputError(message("degree as a positive integer", repr(degree), "choose degree=10, say"))
+            raise InputError(
+                message("degree as a positive integer", repr(degree), "choose degree=10, say")
+            )
         self.degree = degree
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
@@ -87,7 +92,8 @@ class DotProductSeries(DotProduct):
     Parameters
     ----------
     coefficients : sequence of float
-        a_0, a_1, ...; positive definite in every dimension if and only if none is negative (Schoenberg).
+        a_0, a_1, ...; positive definite in every dimension if and only if none is negative
+        (Schoenberg).
 
     Raises
     ------
@@ -97,7 +103,9 @@ class DotProductSeries(DotProduct):
 
     def __init__(self, coefficients: Sequence[float]) -> None:
         if not len(coefficients) or not all(math.isfinite(float(a)) for a in coefficients):
-            raise InputError(message("at least one finite coefficient", repr(coefficients), "give a_0, a_1, ..."))
+            raise InputError(
+                message("at least one finite coefficient", repr(coefficients), "give a_0, a_1, ...")
+            )
         self.coefficients = coefficients
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
@@ -133,8 +141,14 @@ class Hellinger(DotProduct):
         negative = (t < -SLACK).nonzero()
         if len(negative):
             where = negative[0].tolist()
-            got = f"{float(t[tuple(where)]):.4g} (entry {', '.join(map(str, where))} of the products)"
-            raise InputError(message("non-negative products <x, y> for Hellinger", got, "scale the columns to [0, 1]"))
+            got = (
+                f"{float(t[tuple(where)]):.4g} (entry {', '.join(map(str, where))} of the products)"
+            )
+            raise InputError(
+                message(
+                    "non-negative products <x, y> for Hellinger", got, "scale the columns to [0, 1]"
+                )
+            )
         return t.clamp(min=0.0).sqrt()
 
 
@@ -155,18 +169,27 @@ class Tanh(DotProduct):
 
     def __init__(self, scale: float | None = None, offset: float = 1.0) -> None:
         if scale is not None and not 0 < scale < math.inf:
-            raise InputError(message("scale as a positive number or None", repr(scale), "choose scale=None for 1/d"))
+            raise InputError(
+                message(
+                    "scale as a positive number or None", repr(scale), "choose scale=None for 1/d"
+                )
+            )
         if not math.isfinite(offset):
-            raise InputError(message("offset as a finite number", repr(offset), "choose offset=1.0"))
+            raise InputError(
+                message("offset as a finite number", repr(offset), "choose offset=1.0")
+            )
         self.scale, self.offset = scale, offset
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:
         """Return tanh(offset + scale t)."""
-        return torch.tanh(self.offset + (1.0 / n_features if self.scale is None else self.scale) * t)
+        return torch.tanh(
+            self.offset + (1.0 / n_features if self.scale is None else self.scale) * t
+        )
 
 
 class GeodesicGaussian(DotProduct):
-    """k(x, y) = exp(-gamma arccos(<x, y>)^2): the Gaussian of the distance along the sphere, indefinite.
+    """k(x, y) = exp(-gamma arccos(<x, y>)^2): the Gaussian of the distance along the sphere,
+    indefinite.
 
     Parameters
     ----------
@@ -185,7 +208,9 @@ class GeodesicGaussian(DotProduct):
 
     def __init__(self, gamma: float = 1.0) -> None:
         if not 0 < gamma < math.inf:
-            raise InputError(message("gamma as a positive number", repr(gamma), "choose gamma=1.0, say"))
+            raise InputError(
+                message("gamma as a positive number", repr(gamma), "choose gamma=1.0, say")
+            )
         self.gamma = gamma
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
@@ -211,7 +236,9 @@ class TL1(IndefiniteKernel):
 
     def __init__(self, tau: float | None = None) -> None:
         if tau is not None and not 0 < tau < math.inf:
-            raise InputError(message("tau as a positive number or None", repr(tau), "choose tau=None for 0.7 d"))
+            raise InputError(
+                message("tau as a positive number or None", repr(tau), "choose tau=None for 0.7 d")
+            )
         self.tau = tau
 
     def tau_for(self, n_features: int) -> float:

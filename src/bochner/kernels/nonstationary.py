@@ -38,8 +38,8 @@ class Gibbs(Kernel):
 
     Notes
     -----
-    The power D / 2 makes it positive semi-definite in D dimensions; paper 000 prints the form of D = 1
-    (MATH.md section 1).
+    The power D / 2 makes it positive semi-definite in D dimensions; paper 000 prints the form of D
+    = 1 (MATH.md section 1).
     """
 
     def __init__(self, lengthscale: Any = 1.0, decay: Any = 0.5, variance: Any = 1.0) -> None:
@@ -56,7 +56,8 @@ class Gibbs(Kernel):
         y = x if y is None else y
         log_x, log_y = self._log_lengthscales(x)[:, None], self._log_lengthscales(y)[None, :]
         total = (2.0 * log_x).exp() + (2.0 * log_y).exp()
-        # 2 l l' / (l^2 + l'^2) = 1 / cosh(log l - log l'), written to stay finite for any gap of the logarithms
+        # 2 l l' / (l^2 + l'^2) = 1 / cosh(log l - log l'), written to stay finite for any gap of
+        # the logarithms
         gap = (log_x - log_y).abs()
         log_prefactor = 0.5 * x.shape[-1] * (math.log(2.0) - gap - torch.log1p((-2.0 * gap).exp()))
         square = (x[:, None, :] - y[None, :, :]).square().sum(-1)
@@ -119,28 +120,45 @@ class SpectralSum(SpectralKernel):
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         return torch.stack([part(x, y) for part in self.parts]).sum(0)
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
-        """Draw the parts' noise, H points per component; NaN fills the columns that a part does not have."""
-        draws = [part.noise(n_frequencies, n_components, source, sampling) for part in self._spectral_parts()]
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
+        """Draw the parts' noise, H points per component; NaN fills the columns that a part does not
+        have.
+        """
+        draws = [
+            part.noise(n_frequencies, n_components, source, sampling)
+            for part in self._spectral_parts()
+        ]
         width = max(draw.shape[-1] for draw in draws)
-        return torch.cat([nn.functional.pad(d, (0, width - d.shape[-1]), value=math.nan) for d in draws])
+        return torch.cat(
+            [nn.functional.pad(d, (0, width - d.shape[-1]), value=math.nan) for d in draws]
+        )
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """Stack the spectral points of the parts, each with its own amplitude."""
         parts = self._spectral_parts()
         blocks = torch.split(noise, [part.n_mixtures for part in parts])
-        points = [part.frequencies(b[..., ~b[0, 0].isnan()]) for part, b in zip(parts, blocks, strict=True)]
+        points = [
+            part.frequencies(b[..., ~b[0, 0].isnan()])
+            for part, b in zip(parts, blocks, strict=True)
+        ]
         first = torch.cat([p.first for p in points])
         if all(p.second is None for p in points):
             return Frequencies(first, None, torch.cat([p.amplitude for p in points]))
-        # A stationary part among paired ones is its own partner; cos + cos doubles, so its amplitude halves.
+        # A stationary part among paired ones is its own partner; cos + cos doubles, so its
+        # amplitude halves.
         second = torch.cat([p.first if p.second is None else p.second for p in points])
-        amplitude = torch.cat([0.5 * p.amplitude if p.second is None else p.amplitude for p in points])
+        amplitude = torch.cat(
+            [0.5 * p.amplitude if p.second is None else p.amplitude for p in points]
+        )
         return Frequencies(first, second, amplitude)
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return the sum of the parts' starts."""
-        return type(self)([part.initial(n_mixtures, n_components, source) for part in self._params["kernels"]])
+        return type(self)(
+            [part.initial(n_mixtures, n_components, source) for part in self._params["kernels"]]
+        )
 
     def _spectral_parts(self) -> list[SpectralKernel]:
         return [part for part in self.parts if isinstance(part, SpectralKernel)]
@@ -148,9 +166,17 @@ class SpectralSum(SpectralKernel):
 
 def _copies(kernels: Sequence[Kernel], kind: type[Any]) -> nn.ModuleList:
     if isinstance(kernels, Kernel) or not len(kernels):
-        raise InputError(f"kernels must be a list of at least one {kind.__name__}, got {kernels!r}.")
+        raise InputError(
+            f"kernels must be a list of at least one {kind.__name__}, got {kernels!r}."
+        )
     for kernel in kernels:
         if not isinstance(kernel, kind):
-            do = " Use Sum for kernels without spectral density." if isinstance(kernel, Kernel) else ""
-            raise InputError(f"kernels must hold {kind.__name__} objects, got {type(kernel).__name__}.{do}")
+            do = (
+                " Use Sum for kernels without spectral density."
+                if isinstance(kernel, Kernel)
+                else ""
+            )
+            raise InputError(
+                f"kernels must hold {kind.__name__} objects, got {type(kernel).__name__}.{do}"
+            )
     return nn.ModuleList(copy.deepcopy(kernel) for kernel in kernels)

@@ -16,12 +16,14 @@ from bochner.kernels.stationary import log_scale
 # Harmonics -128 to 128 hold all of the spectrum down to a lengthscale of 0.05.
 _MOST_HARMONICS = 128
 _GRID = 1024
-# Shares of the proposal: the spectrum at the lengthscale that was given, at half of it, and a heavy tail.
+# Shares of the proposal: the spectrum at the lengthscale that was given, at half of it, and a heavy
+# tail.
 _SHARES = (0.7, 0.2, 0.1)
 
 
 class Periodic(SpectralKernel):
-    """k(x, x') = variance exp(-2 sum_d (sin(pi delta_d / period_d) / lengthscale_d)^2), delta = x - x'.
+    """k(x, x') = variance exp(-2 sum_d (sin(pi delta_d / period_d) / lengthscale_d)^2), delta = x -
+    x'.
 
     Parameters
     ----------
@@ -39,11 +41,12 @@ class Periodic(SpectralKernel):
 
     Notes
     -----
-    In one dimension the spectrum has weight e^(-1/l^2) I_n(1/l^2) at 2 pi n / period, n any whole number; in D
-    dimensions weights multiply. A whole number drawn from its weights has no derivative in the lengthscale. The
-    harmonics are therefore drawn from a fixed distribution (wider than the one of the lengthscale the kernel was
-    built with) and the ratio of the weights goes into the amplitude: features are unbiased at every lengthscale and
-    differentiable in all parameters, at the price of a feature norm that varies with the draw.
+    In one dimension the spectrum has weight e^(-1/l^2) I_n(1/l^2) at 2 pi n / period, n any whole
+    number; in D dimensions weights multiply. A whole number drawn from its weights has no
+    derivative in the lengthscale. The harmonics are therefore drawn from a fixed distribution
+    (wider than the one of the lengthscale the kernel was built with) and the ratio of the weights
+    goes into the amplitude: features are unbiased at every lengthscale and differentiable in all
+    parameters, at the price of a feature norm that varies with the draw.
     """
 
     stationary = True
@@ -54,16 +57,24 @@ class Periodic(SpectralKernel):
         self.log_lengthscale = log_scale("lengthscale", lengthscale)
         self.log_variance = log_scale("variance", variance, max_ndim=0)
         proposal = _proposal(self.log_lengthscale.detach().reshape(-1))
-        self.register_buffer("_drawn_from", proposal, persistent=False)  # the constructor's arguments make it again
+        self.register_buffer(
+            "_drawn_from", proposal, persistent=False
+        )  # the constructor's arguments make it again
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         self._check(x.shape[-1])
-        turns = math.pi * (x[:, None, :] - (x if y is None else y)[None, :, :]) * (-self.log_period).exp().to(x.dtype)
+        turns = (
+            math.pi
+            * (x[:, None, :] - (x if y is None else y)[None, :, :])
+            * (-self.log_period).exp().to(x.dtype)
+        )
         square = (turns.sin() * (-self.log_lengthscale).exp().to(x.dtype)).square().sum(-1)
         return self.log_variance.exp().to(x.dtype) * (-2.0 * square).exp()
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
         """Draw (1, H, D) standard normal noise: its quantiles choose the harmonics."""
         self._check(n_components)
         return random.normal(n_frequencies, n_components, source, sampling)[None]
@@ -91,9 +102,12 @@ class Periodic(SpectralKernel):
 def _spectrum(log_lengthscale: Tensor) -> Tensor:
     """Return e^(-1/l^2) I_n(1/l^2) for n = -128 .. 128, shape (D,) -> (D, 257).
 
-    I_n is an integral of e^(cos) cos over a period, and for periodic functions the mean over a grid is exact.
+    I_n is an integral of e^(cos) cos over a period, and for periodic functions the mean over a grid
+    is exact.
     """
-    angle = torch.arange(_GRID, dtype=torch.float64, device=log_lengthscale.device) * (2.0 * math.pi / _GRID)
+    angle = torch.arange(_GRID, dtype=torch.float64, device=log_lengthscale.device) * (
+        2.0 * math.pi / _GRID
+    )
     n = torch.arange(_MOST_HARMONICS + 1, dtype=torch.float64, device=log_lengthscale.device)
     wave = torch.exp((-2.0 * log_lengthscale).exp()[:, None] * (angle.cos() - 1.0))
     # far out rounding leaves +-1e-17: a floor keeps the root of the ratio, and its slope, finite
@@ -106,5 +120,10 @@ def _proposal(log_lengthscale: Tensor) -> Tensor:
     n = torch.arange(-_MOST_HARMONICS, _MOST_HARMONICS + 1, dtype=torch.float64)
     tail = (1.0 / (1.0 + n.square())).expand(len(log_lengthscale), -1)
     parts = (_spectrum(log_lengthscale), _spectrum(log_lengthscale - math.log(2.0)), tail)
-    mixed = torch.stack([share * part / part.sum(1, keepdim=True) for share, part in zip(_SHARES, parts, strict=True)])
+    mixed = torch.stack(
+        [
+            share * part / part.sum(1, keepdim=True)
+            for share, part in zip(_SHARES, parts, strict=True)
+        ]
+    )
     return mixed.sum(0)

@@ -1,4 +1,6 @@
-"""The spectral mixture kernel and its non-stationary next generation (papers 001 and 000; MATH.md section 1)."""
+"""The spectral mixture kernel and its non-stationary next generation (papers 001 and 000; MATH.md
+section 1).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,21 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, narrowing, positive
+from bochner.kernels.base import (
+    Frequencies,
+    SpectralKernel,
+    as_tensor,
+    check_components,
+    narrowing,
+    positive,
+)
 
 
 def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     if tuple(values.shape) != shape:
-        raise InputError(f"{name} must have shape {shape} (mixtures first), got {tuple(values.shape)}.")
+        raise InputError(
+            f"{name} must have shape {shape} (mixtures first), got {tuple(values.shape)}."
+        )
     if not bool(torch.isfinite(values).all()):
         raise InputError(f"{name} must be finite.")
     return values
@@ -33,11 +44,14 @@ def _given(**params: Any) -> bool:
 _FEW_DIMENSIONS = 10
 
 
-def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+def _start(
+    n_mixtures: int, n_components: int, source: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
     """Weights (Q,), means (Q, D), scales (Q, D): from smooth to wiggly on latents of unit variance.
 
-    Distances grow with the dimension, and scales fall (`narrowing`), lest the kernel be that of noise. In many
-    dimensions the first component is nearly linear, its weight such that its slopes are of the size of the data.
+    Distances grow with the dimension, and scales fall (`narrowing`), lest the kernel be that of
+    noise. In many dimensions the first component is nearly linear, its weight such that its slopes
+    are of the size of the data.
     """
     weights = torch.full((n_mixtures,), 1.0 / n_mixtures, dtype=torch.float64)
     means = 0.1 * torch.randn(n_mixtures, n_components, generator=source, dtype=torch.float64)
@@ -51,7 +65,8 @@ def _start(n_mixtures: int, n_components: int, source: torch.Generator) -> tuple
 
 
 class SpectralMixture(SpectralKernel):
-    """k(x, x') = sum_q alpha_q exp(-1/2 sum_d sigma_qd^2 delta_d^2) cos<mu_q, delta>, delta = x - x'.
+    """k(x, x') = sum_q alpha_q exp(-1/2 sum_d sigma_qd^2 delta_d^2) cos<mu_q, delta>, delta = x -
+    x'.
 
     Parameters
     ----------
@@ -80,7 +95,9 @@ class SpectralMixture(SpectralKernel):
         log_weights = positive("weights", as_tensor(weights))
         means = as_tensor(means)
         self.log_weights = nn.Parameter(_check_shape("weights", log_weights, (means.shape[0],)))
-        self.means = nn.Parameter(_check_shape("means", means, (*log_weights.shape, means.shape[-1])))
+        self.means = nn.Parameter(
+            _check_shape("means", means, (*log_weights.shape, means.shape[-1]))
+        )
         self.log_scales = nn.Parameter(
             _check_shape("scales", positive("scales", as_tensor(scales)), tuple(means.shape))
         )
@@ -93,11 +110,17 @@ class SpectralMixture(SpectralKernel):
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         delta = x[:, None, :] - (x if y is None else y)[None, :, :]
-        decay = torch.einsum("nmd,qd->qnm", delta.square(), (2.0 * self.log_scales).exp().to(x.dtype))
+        decay = torch.einsum(
+            "nmd,qd->qnm", delta.square(), (2.0 * self.log_scales).exp().to(x.dtype)
+        )
         wave = torch.einsum("nmd,qd->qnm", delta, self.means.to(x.dtype)).cos()
-        return torch.einsum("q,qnm->nm", self.log_weights.exp().to(x.dtype), (-0.5 * decay).exp() * wave)
+        return torch.einsum(
+            "q,qnm->nm", self.log_weights.exp().to(x.dtype), (-0.5 * decay).exp() * wave
+        )
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
         """Draw (Q, H, D) standard normal noise."""
         check_components("means", self.means, n_components)
         points = random.normal(self.n_mixtures * n_frequencies, n_components, source, sampling)
@@ -120,22 +143,25 @@ class SpectralMixture(SpectralKernel):
 class NextGenSpectralMixture(SpectralKernel):
     """The non-stationary kernel of pairs of correlated Gaussian frequencies (NG-SM).
 
-    k = 1/4 sum_q alpha_q [T(x,x') + T(x',x) + e^{-d'S1 d/2} cos(mu1.d) + e^{-d'S2 d/2} cos(mu2.d)] with
-    T(a,b) = exp(-(a'S1 a - 2 a'Sc b + b'S2 b)/2) cos(mu1.a - mu2.b), Sc = rho diag(sigma1 sigma2).
+    k = 1/4 sum_q alpha_q [T(x,x') + T(x',x) + e^{-d'S1 d/2} cos(mu1.d) + e^{-d'S2 d/2} cos(mu2.d)]
+    with T(a,b) = exp(-(a'S1 a - 2 a'Sc b + b'S2 b)/2) cos(mu1.a - mu2.b), Sc = rho diag(sigma1
+    sigma2).
 
     Parameters
     ----------
     weights : array-like of shape (Q,), optional
         alpha, positive.
     means1, means2, scales1, scales2 : array-like of shape (Q, D), optional
-        Means and deviations of the two frequencies, radians per unit of latent; deviations positive.
+        Means and deviations of the two frequencies, radians per unit of latent; deviations
+        positive.
     correlations : array-like of shape (Q,), optional
         rho in (-1, 1). Left at None, all are chosen when a model is built.
 
     Raises
     ------
     InputError
-        A weight or scale is not positive, a correlation not inside (-1, 1), shapes disagree, or only some are given.
+        A weight or scale is not positive, a correlation not inside (-1, 1), shapes disagree, or
+        only some are given.
 
     Notes
     -----
@@ -152,20 +178,29 @@ class NextGenSpectralMixture(SpectralKernel):
         correlations: Any = None,
     ) -> None:
         super().__init__(
-            weights=weights, means1=means1, means2=means2, scales1=scales1, scales2=scales2, correlations=correlations
+            weights=weights,
+            means1=means1,
+            means2=means2,
+            scales1=scales1,
+            scales2=scales2,
+            correlations=correlations,
         )
         if not _given(**self._params):
             return
         log_weights, shape = positive("weights", as_tensor(weights)), tuple(as_tensor(means1).shape)
         self.log_weights = nn.Parameter(_check_shape("weights", log_weights, shape[:1]))
         pairs = (("means1", means1), ("means2", means2))
-        self.means = nn.Parameter(torch.stack([_check_shape(n, as_tensor(v), shape) for n, v in pairs]))
+        self.means = nn.Parameter(
+            torch.stack([_check_shape(n, as_tensor(v), shape) for n, v in pairs])
+        )
         pairs = (("scales1", scales1), ("scales2", scales2))
         logs = [_check_shape(n, positive(n, as_tensor(v)), shape) for n, v in pairs]
         self.log_scales = nn.Parameter(torch.stack(logs))
         rho = _check_shape("correlations", as_tensor(correlations), shape[:1])
         if bool((rho.abs() >= 1).any()):
-            raise InputError(f"correlations must lie inside (-1, 1), got {float(rho[rho.abs() >= 1][0])}.")
+            raise InputError(
+                f"correlations must lie inside (-1, 1), got {float(rho[rho.abs() >= 1][0])}."
+            )
         self.atanh_correlations = nn.Parameter(rho.atanh())
 
     @property
@@ -181,36 +216,52 @@ class NextGenSpectralMixture(SpectralKernel):
         delta, kernel = x[:, None, :] - y[None, :, :], x.new_zeros(x.shape[0], y.shape[0])
         for q, weight in enumerate(self.log_weights.exp().to(x.dtype)):
             (s1, s2), (m1, m2) = scales[:, q], means[:, q]
-            total = self._cross(x, y, s1, s2, m1, m2, rho[q]) + self._cross(y, x, s1, s2, m1, m2, rho[q]).T
+            total = (
+                self._cross(x, y, s1, s2, m1, m2, rho[q])
+                + self._cross(y, x, s1, s2, m1, m2, rho[q]).T
+            )
             for s, m in ((s1, m1), (s2, m2)):
                 total = total + (-0.5 * (delta * s).square().sum(-1)).exp() * (delta @ m).cos()
             kernel = kernel + 0.25 * weight * total
         return kernel
 
     @staticmethod
-    def _cross(a: Tensor, b: Tensor, s1: Tensor, s2: Tensor, m1: Tensor, m2: Tensor, rho: Tensor) -> Tensor:
+    def _cross(
+        a: Tensor, b: Tensor, s1: Tensor, s2: Tensor, m1: Tensor, m2: Tensor, rho: Tensor
+    ) -> Tensor:
         """T(a, b) for all pairs, (N, D), (N', D) -> (N, N')."""
         square = (a * s1).square().sum(-1)[:, None] + (b * s2).square().sum(-1)[None, :]
         cross = 2.0 * rho * (a * s1) @ (b * s2).T
         return (-0.5 * (square - cross)).exp() * ((a @ m1)[:, None] - (b @ m2)[None, :]).cos()
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
         """Draw (Q, H, 2 D) standard normal noise."""
         check_components("means1", self.means, n_components)
-        points = random.normal(self.n_mixtures * n_frequencies, 2 * n_components, source, sampling, groups=2)
+        points = random.normal(
+            self.n_mixtures * n_frequencies, 2 * n_components, source, sampling, groups=2
+        )
         return points.reshape(self.n_mixtures, n_frequencies, 2 * n_components)
 
     def frequencies(self, noise: Tensor) -> Frequencies:
-        """w1 = mu1 + sigma1 eps1, w2 = mu2 + sigma2 (rho eps1 + sqrt(1 - rho^2) eps2), sqrt(alpha_q / 4H)."""
+        """w1 = mu1 + sigma1 eps1, w2 = mu2 + sigma2 (rho eps1 + sqrt(1 - rho^2) eps2), sqrt(alpha_q
+        / 4H).
+        """
         n_frequencies = noise.shape[1]
         eps1, eps2 = noise.chunk(2, dim=-1)
         rho = self.atanh_correlations.tanh()[:, None, None]
         # sqrt(1 - tanh^2) = 1 / cosh has no cancellation near |rho| = 1
         eps2 = rho * eps1 + eps2 / self.atanh_correlations.cosh()[:, None, None]
         scales = self.log_scales.exp()[:, :, None, :]
-        w1, w2 = self.means[0][:, None, :] + scales[0] * eps1, self.means[1][:, None, :] + scales[1] * eps2
+        w1, w2 = (
+            self.means[0][:, None, :] + scales[0] * eps1,
+            self.means[1][:, None, :] + scales[1] * eps2,
+        )
         amplitude = 0.5 * (0.5 * self.log_weights).exp() / n_frequencies**0.5
-        return Frequencies(w1.flatten(0, 1), w2.flatten(0, 1), amplitude.repeat_interleave(n_frequencies))
+        return Frequencies(
+            w1.flatten(0, 1), w2.flatten(0, 1), amplitude.repeat_interleave(n_frequencies)
+        )
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return a start for training, close to a stationary kernel: given parameters are kept."""

@@ -32,7 +32,9 @@ def log_scale(name: str, values: Any, max_ndim: int = 1) -> nn.Parameter:
 
 
 def differences(x: Tensor, y: Tensor | None, log_lengthscale: Tensor) -> Tensor:
-    """Return (x_i - y_j) / lengthscale, shapes (N, D), (N', D) -> (N, N', D); y = None means y = x."""
+    """Return (x_i - y_j) / lengthscale, shapes (N, D), (N', D) -> (N, N', D); y = None means y
+    = x.
+    """
     check_components("lengthscale", log_lengthscale, x.shape[-1])
     # Differences first: scaled squares would cancel for points far from the origin.
     delta = x[:, None, :] - (x if y is None else y)[None, :, :]
@@ -71,14 +73,18 @@ class RBF(SpectralKernel):
         square = differences(x, y, self.log_lengthscale).square().sum(-1)
         return self.log_variance.exp().to(x.dtype) * (-0.5 * square).exp()
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
         """Draw (1, H, D) standard normal noise."""
         check_components("lengthscale", self.log_lengthscale, n_components)
         return random.normal(n_frequencies, n_components, source, sampling)[None]
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """w_l = eps_l / lengthscale with amplitude sqrt(variance / H)."""
-        return Frequencies(noise[0] * (-self.log_lengthscale).exp(), None, _amplitude(self.log_variance, noise))
+        return Frequencies(
+            noise[0] * (-self.log_lengthscale).exp(), None, _amplitude(self.log_variance, noise)
+        )
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:  # noqa: ARG002
         """Return a fresh kernel with the arguments the user gave."""
@@ -86,7 +92,8 @@ class RBF(SpectralKernel):
 
 
 class Matern(SpectralKernel):
-    """The Matern kernel of order 1/2, 3/2 or 5/2 in the scaled distance r^2 = sum_d (delta_d / lengthscale_d)^2.
+    """The Matern kernel of order 1/2, 3/2 or 5/2 in the scaled distance r^2 = sum_d (delta_d /
+    lengthscale_d)^2.
 
     k = variance p(s) exp(-s), s = sqrt(2 nu) r, with p = 1, 1 + s, 1 + s + s^2 / 3.
 
@@ -102,12 +109,14 @@ class Matern(SpectralKernel):
     Raises
     ------
     InputError
-        The order has no closed form here, or a scale is not positive and finite or has a wrong shape.
+        The order has no closed form here, or a scale is not positive and finite or has a wrong
+        shape.
 
     Notes
     -----
-    Its spectral density is one multivariate Student-t with 2 nu degrees of freedom, not a product over
-    dimensions (MATH.md section 1; Rasmussen and Williams 2006, Eq. 4.15). The gradient at distance zero is 0.
+    Its spectral density is one multivariate Student-t with 2 nu degrees of freedom, not a product
+    over dimensions (MATH.md section 1; Rasmussen and Williams 2006, Eq. 4.15). The gradient at
+    distance zero is 0.
     """
 
     stationary = True
@@ -123,26 +132,40 @@ class Matern(SpectralKernel):
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         square = differences(x, y, self.log_lengthscale).square().sum(-1)
-        # The root has an infinite slope at zero: coinciding points take a constant branch with slope zero.
+        # The root has an infinite slope at zero: coinciding points take a constant branch with
+        # slope zero.
         apart = square > 0
         s = torch.where(apart, self.degrees * square, 1.0).sqrt() * apart
-        polynomial = {1: torch.ones_like(s), 3: 1.0 + s, 5: 1.0 + s + s.square() / 3.0}[self.degrees]
+        polynomial = {1: torch.ones_like(s), 3: 1.0 + s, 5: 1.0 + s + s.square() / 3.0}[
+            self.degrees
+        ]
         return self.log_variance.exp().to(x.dtype) * polynomial * (-s).exp()
 
-    def noise(self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling) -> Tensor:
-        """Draw (1, H, D + 2 nu) standard normal noise: D columns for the direction, 2 nu for the chi-square."""
+    def noise(
+        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+    ) -> Tensor:
+        """Draw (1, H, D + 2 nu) standard normal noise: D columns for the direction, 2 nu for the
+        chi-square.
+        """
         check_components("lengthscale", self.log_lengthscale, n_components)
         if sampling == "orthogonal":
-            # Only directions can be orthogonal; blocks of D + 2 nu columns would tie them to the lengths.
+            # Only directions can be orthogonal; blocks of D + 2 nu columns would tie them to the
+            # lengths.
             direction = random.normal(n_frequencies, n_components, source, sampling)
-            return torch.cat([direction, random.normal(n_frequencies, self.degrees, source)], dim=1)[None]
+            return torch.cat(
+                [direction, random.normal(n_frequencies, self.degrees, source)], dim=1
+            )[None]
         return random.normal(n_frequencies, n_components + self.degrees, source, sampling)[None]
 
     def frequencies(self, noise: Tensor) -> Frequencies:
-        """w_l = eps_l sqrt(2 nu / u_l) / lengthscale, u_l chi-square(2 nu), with amplitude sqrt(variance / H)."""
+        """w_l = eps_l sqrt(2 nu / u_l) / lengthscale, u_l chi-square(2 nu), with amplitude
+        sqrt(variance / H).
+        """
         direction, chi = noise[0, :, : -self.degrees], noise[0, :, -self.degrees :]
         student = direction * (math.sqrt(self.degrees) / chi.norm(dim=1, keepdim=True))
-        return Frequencies(student * (-self.log_lengthscale).exp(), None, _amplitude(self.log_variance, noise))
+        return Frequencies(
+            student * (-self.log_lengthscale).exp(), None, _amplitude(self.log_variance, noise)
+        )
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:  # noqa: ARG002
         """Return a fresh kernel with the arguments the user gave."""

@@ -43,10 +43,12 @@ class Curvatures:
 
 
 class LocalLikelihood(Likelihood, ABC):
-    """A likelihood that is not conjugate to the weights: its bound has parameters of its own at every entry.
+    """A likelihood that is not conjugate to the weights: its bound has parameters of its own at
+    every entry.
 
-    Psi holds everything: intercept, offset and phi(x)^T a. Data columns may become several columns of psi (the
-    sticks of a categorical column); y below is what ``encode`` returned, finite everywhere.
+    Psi holds everything: intercept, offset and phi(x)^T a. Data columns may become several columns
+    of psi (the sticks of a categorical column); y below is what ``encode`` returned, finite
+    everywhere.
 
     Attributes
     ----------
@@ -60,10 +62,18 @@ class LocalLikelihood(Likelihood, ABC):
     extra_sweeps: ClassVar[int] = 0
     shares_curvature: bool = False
 
-    def site(self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """Return the precision of every entry's site and its slope at the mean: those with which its bound touches.
+    def site(
+        self,
+        y: Tensor,  # noqa: ARG002
+        mean: Tensor,  # noqa: ARG002
+        variance: Tensor,  # noqa: ARG002
+        slopes: Slopes,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the precision of every entry's site and its slope at the mean: those with which
+        its bound touches.
 
-        A step of Newton's, which is safe where the bound is quadratic; a likelihood whose is not says how far it goes.
+        A step of Newton's, which is safe where the bound is quadratic; a likelihood whose is not
+        says how far it goes.
 
         Parameters
         ----------
@@ -80,7 +90,8 @@ class LocalLikelihood(Likelihood, ABC):
         return -2.0 * slopes.d_variance, slopes.d_mean
 
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002 - for those that learn
-        """Return a likelihood of this kind for the data of a view, its parameters where training starts.
+        """Return a likelihood of this kind for the data of a view, its parameters where training
+        starts.
 
         Parameters
         ----------
@@ -159,7 +170,9 @@ class LocalLikelihood(Likelihood, ABC):
         """
 
     @abstractmethod
-    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
+    def slopes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Slopes:
         """Return the bound of E log p(y | psi) and its slopes, elementwise.
 
         Parameters
@@ -174,8 +187,11 @@ class LocalLikelihood(Likelihood, ABC):
         Slopes
         """
 
-    def parameter_value(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Return what the likelihood's own parameters maximise, elementwise, up to what does not depend on them.
+    def parameter_value(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Tensor:
+        """Return what the likelihood's own parameters maximise, elementwise, up to what does not
+        depend on them.
 
         Parameters
         ----------
@@ -196,10 +212,11 @@ class LocalLikelihood(Likelihood, ABC):
         variance: Tensor,  # noqa: ARG002
         columns: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor | None:
-        """Return by how much E log p lies above the bound, elementwise, at least 0; None: of no concern.
+        """Return by how much E log p lies above the bound, elementwise, at least 0; None: of no
+        concern.
 
-        Where a learned parameter loosens the bound, its fall is no sign that training goes wrong: progress is judged
-        with the slack added, which is a bound as well.
+        Where a learned parameter loosens the bound, its fall is no sign that training goes wrong:
+        progress is judged with the slack added, which is a bound as well.
 
         Parameters
         ----------
@@ -229,8 +246,11 @@ class LocalLikelihood(Likelihood, ABC):
         """
 
     @abstractmethod
-    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Return pairs (s(y), t(mean, variance)): the bound at any two rows is their sum of products, up to s alone.
+    def products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return pairs (s(y), t(mean, variance)): the bound at any two rows is their sum of
+        products, up to s alone.
 
         Parameters
         ----------

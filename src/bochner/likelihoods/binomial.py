@@ -17,7 +17,9 @@ BoundName = Literal["polya-gamma", "bohning"]
 
 
 class _Trials(LocalLikelihood):
-    """y successes of n trials, each with probability logistic(psi): what `Bernoulli` and `Binomial` share."""
+    """y successes of n trials, each with probability logistic(psi): what `Bernoulli` and `Binomial`
+    share.
+    """
 
     n_trials: Tensor
 
@@ -25,9 +27,15 @@ class _Trials(LocalLikelihood):
         super().__init__(**params)
         trials = as_tensor(1 if isinstance(n_trials, str) and n_trials == "max" else n_trials)
         if trials.ndim > 1 or not bool(((trials >= 1) & (trials == trials.round())).all()):
-            raise InputError(message("n_trials as whole numbers of at least 1", repr(n_trials), "count the trials"))
+            raise InputError(
+                message(
+                    "n_trials as whole numbers of at least 1", repr(n_trials), "count the trials"
+                )
+            )
         if bound not in ("polya-gamma", "bohning"):
-            raise InputError(message("bound 'polya-gamma' or 'bohning'", repr(bound), "choose one of them"))
+            raise InputError(
+                message("bound 'polya-gamma' or 'bohning'", repr(bound), "choose one of them")
+            )
         self.bound = bound
         self.register_buffer("n_trials", trials, persistent=False)
 
@@ -44,7 +52,9 @@ class _Trials(LocalLikelihood):
         made = self._made(params)
         if made.n_trials.ndim and made.n_trials.shape[0] != Y.shape[1]:
             got = f"{made.n_trials.shape[0]} numbers for {Y.shape[1]} columns"
-            raise InputError(message("n_trials for every column", got, "give one number per column of the view"))
+            raise InputError(
+                message("n_trials for every column", got, "give one number per column of the view")
+            )
         return made
 
     @abstractmethod
@@ -81,7 +91,9 @@ class _Trials(LocalLikelihood):
         return torch.binomial(n, torch.sigmoid(psi), generator=source)
 
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
-        """Return the log odds of the columns, half a success and half a failure added; offsets are for counts."""
+        """Return the log odds of the columns, half a success and half a failure added; offsets are
+        for counts.
+        """
         b = self._b(y, columns).expand(y.shape[1])
         seen = (~y.isnan()).sum(0)
         return torch.logit((y.nansum(0) + 0.5) / (b * seen + 1.0))
@@ -90,7 +102,9 @@ class _Trials(LocalLikelihood):
         """Return the share of successes."""
         return Y / self._b(Y)
 
-    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
+    def slopes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Slopes:
         """Return the bound and its slopes."""
         b = self._b(mean, columns)
         bound = polya_gamma.slopes if self.bound == "polya-gamma" else polya_gamma.bohning_slopes
@@ -103,7 +117,9 @@ class _Trials(LocalLikelihood):
             return polya_gamma.bohning_curvatures(b, mean)
         return polya_gamma.curvatures(b, mean, variance)
 
-    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+    def products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return (a - b/2, psi) and (b, -log 2 cosh(c/2))."""
         b = self._b(y).expand(y.shape)
         c = (mean.square() + variance).sqrt()

@@ -15,10 +15,12 @@ from bochner.quadrature import normal_mean
 
 
 class Categorical(LocalLikelihood):
-    """y is one of C categories: category k is taken with probability logistic(psi_k) if no earlier one was.
+    """y is one of C categories: category k is taken with probability logistic(psi_k) if no earlier
+    one was.
 
-    A column of C categories has C - 1 columns of psi, each a Bernoulli of the rows that came so far; the order of the
-    categories matters a little. Categories are the values seen in training, and any number may name one.
+    A column of C categories has C - 1 columns of psi, each a Bernoulli of the rows that came so
+    far; the order of the categories matters a little. Categories are the values seen in training,
+    and any number may name one.
 
     Parameters
     ----------
@@ -37,13 +39,19 @@ class Categorical(LocalLikelihood):
         super().__init__(categories=categories)
         if categories is not None and any(len(set(own)) < max(len(own), 1) for own in categories):
             got = f"{[list(own) for own in categories]!r}"
-            raise InputError(message("distinct categories for every column", got, "list each category once"))
-        self.categories = None if categories is None else [[float(c) for c in own] for own in categories]
+            raise InputError(
+                message("distinct categories for every column", got, "list each category once")
+            )
+        self.categories = (
+            None if categories is None else [[float(c) for c in own] for own in categories]
+        )
 
     @property
     def _known(self) -> list[list[float]]:
         if self.categories is None:
-            raise InputError(message("categories", "None", "pass them, or let a model take them from its data"))
+            raise InputError(
+                message("categories", "None", "pass them, or let a model take them from its data")
+            )
         return self.categories
 
     @property
@@ -55,11 +63,14 @@ class Categorical(LocalLikelihood):
         """Take the categories from the data."""
         if self._params["categories"] is not None:
             return type(self)(**self._params)
-        found: list[list[float]] = [torch.unique(column[~column.isnan()]).tolist() for column in Y.T]
+        found: list[list[float]] = [
+            torch.unique(column[~column.isnan()]).tolist() for column in Y.T
+        ]
         return type(self)(found)
 
     def codes(self, Y: Tensor) -> Tensor:
-        """Return the position of each value among its column's categories; -1 if unknown, NaN if missing.
+        """Return the position of each value among its column's categories; -1 if unknown, NaN if
+        missing.
 
         Parameters
         ----------
@@ -72,7 +83,9 @@ class Categorical(LocalLikelihood):
         out = torch.full_like(Y, -1.0)
         for j, own in enumerate(self._known):
             for k, value in enumerate(own):
-                out[:, j] = torch.where(Y[:, j] == value, torch.full_like(Y[:, j], float(k)), out[:, j])
+                out[:, j] = torch.where(
+                    Y[:, j] == value, torch.full_like(Y[:, j], float(k)), out[:, j]
+                )
         return torch.where(Y.isnan(), Y, out)
 
     def encode(self, Y: Tensor) -> Tensor:
@@ -82,7 +95,9 @@ class Categorical(LocalLikelihood):
             never = torch.full_like(code, torch.nan)
             if len(own) == 1:  # nothing is left to chance
                 columns.append(never)
-            columns += [torch.where(code >= k, (code == k).to(Y.dtype), never) for k in range(len(own) - 1)]
+            columns += [
+                torch.where(code >= k, (code == k).to(Y.dtype), never) for k in range(len(own) - 1)
+            ]
         return torch.stack(columns, dim=1)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
@@ -103,7 +118,9 @@ class Categorical(LocalLikelihood):
         """
         taken = normal_mean(torch.sigmoid, mean, variance)
         out = []
-        for part, own in zip(torch.split(taken, list(self.group_sizes), dim=1), self._known, strict=True):
+        for part, own in zip(
+            torch.split(taken, list(self.group_sizes), dim=1), self._known, strict=True
+        ):
             rest = torch.cat([torch.ones_like(part[:, :1]), (1.0 - part).cumprod(1)], dim=1)
             sticks = torch.cat([part, torch.ones_like(part[:, :1])], dim=1) * rest
             out.append(sticks if len(own) > 1 else torch.ones_like(part))
@@ -141,10 +158,19 @@ class Categorical(LocalLikelihood):
     def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
         """Return one column of zeros and ones per category."""
         pairs = [(j, value) for j, own in enumerate(self._known) for value in own]
-        columns = [torch.where(Y[:, j].isnan(), Y[:, j], (Y[:, j] == value).to(Y.dtype)) for j, value in pairs]
+        columns = [
+            torch.where(Y[:, j].isnan(), Y[:, j], (Y[:, j] == value).to(Y.dtype))
+            for j, value in pairs
+        ]
         return torch.stack(columns, dim=1)
 
-    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:  # noqa: ARG002
+    def slopes(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Slopes:
         """Return the Polya-gamma bound of the sticks and its slopes."""
         return polya_gamma.slopes(y, 1.0, 0.0, mean, variance)
 
@@ -152,7 +178,9 @@ class Categorical(LocalLikelihood):
         """Return the second derivatives of the bound."""
         return polya_gamma.curvatures(1.0, mean, variance)
 
-    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+    def products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return (a - b/2, psi) and (b, -log 2 cosh(c/2)), b = 1."""
         c = (mean.square() + variance).sqrt()
         return (y - 0.5, mean), (torch.ones_like(y), -polya_gamma.log_2cosh_half(c))

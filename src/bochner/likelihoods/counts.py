@@ -48,8 +48,11 @@ def log_normalised(Y: Tensor, offset: Tensor | None) -> Tensor:
     return torch.log1p(Y if offset is None else Y / offset.to(Y.dtype).exp()[:, None])
 
 
-def moment_dispersion(Y: Tensor, mean: Tensor, *, shared: bool, smallest: float, largest: float) -> Tensor:
-    """Estimate r of variance = mean + mean^2 / r: Pearson's chi-square is to be the number of entries.
+def moment_dispersion(
+    Y: Tensor, mean: Tensor, *, shared: bool, smallest: float, largest: float
+) -> Tensor:
+    """Estimate r of variance = mean + mean^2 / r: Pearson's chi-square is to be the number of
+    entries.
 
     Parameters
     ----------

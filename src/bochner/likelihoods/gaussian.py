@@ -21,8 +21,8 @@ class Gaussian(Likelihood):
     Parameters
     ----------
     noise_variance : float, or sequence of M floats for one per column
-        In the units of the scaled view squared; positive. Those of columns stay above 1e-4: the bound of a column
-        without noise, a constant one say, has no maximum.
+        In the units of the scaled view squared; positive. Those of columns stay above 1e-4: the
+        bound of a column without noise, a constant one say, has no maximum.
 
     Raises
     ------

@@ -14,7 +14,8 @@ from bochner.quadrature import log_normal_mean, normal_mean
 class Likelihood(nn.Module, ABC):
     """The distribution of one observed entry y given its linear predictor psi.
 
-    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those very objects.
+    Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those
+    very objects.
     """
 
     name: ClassVar[str]
@@ -100,7 +101,8 @@ class Likelihood(nn.Module, ABC):
         """
 
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of y when psi ~ N(mean, variance), by the laws of total mean and variance.
+        """Return mean and variance of y when psi ~ N(mean, variance), by the laws of total mean and
+        variance.
 
         Parameters
         ----------
@@ -113,7 +115,9 @@ class Likelihood(nn.Module, ABC):
             Of y.
         """
         first = normal_mean(self.mean, mean, variance)
-        second = normal_mean(lambda psi: self.variance(psi) + self.mean(psi).square(), mean, variance)
+        second = normal_mean(
+            lambda psi: self.variance(psi) + self.mean(psi).square(), mean, variance
+        )
         return first, (second - first.square()).clamp(min=0.0)
 
     def log_predictive(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:

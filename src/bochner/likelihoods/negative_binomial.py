@@ -41,20 +41,22 @@ def _log_c_of(y: Tensor, r: Tensor) -> Tensor:
 class NegativeBinomial(LocalLikelihood):
     """Counts of mean e^psi and variance mean + mean^2 / r.
 
-    Psi is the log mean, so that intercept and dispersion do not fight for the same thing; the logit of the usual form
-    is psi - log r.
+    Psi is the log mean, so that intercept and dispersion do not fight for the same thing; the logit
+    of the usual form is psi - log r.
 
     Parameters
     ----------
     dispersion : {"shared", "column"} or float or array-like of shape (M,), default="shared"
         r, learned: one for the view or one per column. Numbers are where training starts.
     size_factors : {None, "total"}, default=None
-        "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
+        "total": a row's mean is proportional to its total count in the view. Factors of your own go
+        to ``fit``.
     bound : {"auto", "polya-gamma", "tilted"}, default="auto"
-        Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts are many times r it
-        takes an entry for more than it says; r is at most 100. "tilted" is tight there and far better; a step asks for
-        at most a factor e^2 in a mean, but may lower the bound: compare ``score``. "auto": "tilted" where the mean
-        count is more than ten times the dispersion that moments give.
+        Of E log(1 + e^z). "polya-gamma" never decreases as its blocks take turns, but where counts
+        are many times r it takes an entry for more than it says; r is at most 100. "tilted" is
+        tight there and far better; a step asks for at most a factor e^2 in a mean, but may lower
+        the bound: compare ``score``. "auto": "tilted" where the mean count is more than ten times
+        the dispersion that moments give.
 
     Raises
     ------
@@ -63,8 +65,8 @@ class NegativeBinomial(LocalLikelihood):
 
     Notes
     -----
-    Bounds: MATH.md section 3, and the module ``likelihoods.tilted``. Of either, r follows the gradient of
-    E log p(y | psi, r) itself: the Polya-gamma bound would bias it downwards.
+    Bounds: MATH.md section 3, and the module ``likelihoods.tilted``. Of either, r follows the
+    gradient of E log p(y | psi, r) itself: the Polya-gamma bound would bias it downwards.
     """
 
     name: ClassVar[str] = "negative_binomial"
@@ -79,10 +81,16 @@ class NegativeBinomial(LocalLikelihood):
         super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
         check_size_factors(size_factors)
         if bound not in ("auto", "polya-gamma", "tilted"):
-            raise InputError(message("bound 'auto', 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"))
+            raise InputError(
+                message(
+                    "bound 'auto', 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"
+                )
+            )
         self.size_factors, self.bound = size_factors, "polya-gamma" if bound == "auto" else bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
-            raise InputError(message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"))
+            raise InputError(
+                message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one")
+            )
         start = as_tensor(1.0 if isinstance(dispersion, str) else dispersion)
         self.log_dispersion = nn.Parameter(positive("dispersion", start))
 
@@ -107,7 +115,9 @@ class NegativeBinomial(LocalLikelihood):
             made.log_dispersion = nn.Parameter(r.log())
         elif made.log_dispersion.ndim and made.log_dispersion.shape[0] != Y.shape[1]:
             got = f"{made.log_dispersion.shape[0]} numbers for {Y.shape[1]} columns"
-            raise InputError(message("one dispersion per column", got, "give one number per column of the view"))
+            raise InputError(
+                message("one dispersion per column", got, "give one number per column of the view")
+            )
         return made
 
     def _bound_for(self, mean: Tensor, r: Tensor) -> BoundName:
@@ -119,14 +129,18 @@ class NegativeBinomial(LocalLikelihood):
 
     @staticmethod
     def _log_c(y: Tensor, r: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return log of Gamma(y + r) / (y! Gamma(r)): looked up where few counts occur many times."""
+        """Return log of Gamma(y + r) / (y! Gamma(r)): looked up where few counts occur many
+        times.
+        """
         r64, top = r.double(), float(y.max()) if y.numel() else 0.0
         if r.ndim == 0 and 0.0 <= top < min(_LARGEST_TABLE, y.numel()):
             index = y.int()
             if bool((index == y).all()):
                 counts = torch.arange(int(top) + 1, dtype=torch.float64, device=y.device)
                 # four times as fast as indexing
-                return _log_c_of(counts, r64).to(dtype).index_select(0, index.flatten()).view(y.shape)
+                return (
+                    _log_c_of(counts, r64).to(dtype).index_select(0, index.flatten()).view(y.shape)
+                )
         return _log_c_of(y.double(), r64).to(dtype)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
@@ -160,8 +174,12 @@ class NegativeBinomial(LocalLikelihood):
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 
-    def site(self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:
-        """Return sites that ask for no more than a factor of e^2 in the mean, under the tilted bound."""
+    def site(
+        self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes
+    ) -> tuple[Tensor, Tensor]:
+        """Return sites that ask for no more than a factor of e^2 in the mean, under the tilted
+        bound.
+        """
         if self.bound != "tilted":
             return super().site(y, mean, variance, slopes)
         # an entry that is far below its data has no curvature to say how far to go
@@ -175,7 +193,9 @@ class NegativeBinomial(LocalLikelihood):
         """Return log(1 + y / size)."""
         return log_normalised(Y, offset)
 
-    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:
+    def slopes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Slopes:
         """Return the bound and its slopes."""
         r = self._r(mean, columns)
         with torch.no_grad():
@@ -184,14 +204,24 @@ class NegativeBinomial(LocalLikelihood):
             return tilted.slopes(y, y + r, constant, mean - r.log(), variance)
         return polya_gamma.slopes(y, y + r, constant, mean - r.log(), variance)
 
-    def parameter_value(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor:
-        """Return E log p(y | psi, r), elementwise, up to what does not depend on r: what r maximises."""
+    def parameter_value(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Tensor:
+        """Return E log p(y | psi, r), elementwise, up to what does not depend on r: what r
+        maximises.
+        """
         r = self._r(mean.double(), columns)
-        expected = normal_mean(lambda psi: torch.nn.functional.softplus(psi - r.log()), mean, variance, _NODES)
+        expected = normal_mean(
+            lambda psi: torch.nn.functional.softplus(psi - r.log()), mean, variance, _NODES
+        )
         return self._log_c(y, r) - y * r.log() - (y + r) * expected
 
-    def slack(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Tensor | None:
-        """Return by how much E log p lies above the Polya-gamma bound: more the larger r is; the other is tight."""
+    def slack(
+        self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
+    ) -> Tensor | None:
+        """Return by how much E log p lies above the Polya-gamma bound: more the larger r is; the
+        other is tight.
+        """
         if self.bound == "tilted":
             return None
         bound = self.slopes(y, mean, variance, columns).value.double()
@@ -204,11 +234,18 @@ class NegativeBinomial(LocalLikelihood):
             return tilted.curvatures(y + r, mean - r.log(), variance)
         return polya_gamma.curvatures(y + r, mean - r.log(), variance)
 
-    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Return (y, logit) and (y + r, minus the bound of log(1 + e^z)); Polya-gamma: ((y - r)/2, logit), ..."""
+    def products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return (y, logit) and (y + r, minus the bound of log(1 + e^z)); Polya-gamma: ((y - r)/2,
+        logit), ...
+        """
         r = self._r(mean).detach()
         logit = mean - r.log()
         if self.bound == "tilted":
-            return (y, logit), (y + r, -tilted.log1p_exp(tilted.tilt(logit, variance), logit, variance))
+            return (y, logit), (
+                y + r,
+                -tilted.log1p_exp(tilted.tilt(logit, variance), logit, variance),
+            )
         c = (logit.square() + variance).sqrt()
         return (0.5 * (y - r), logit), (y + r, -polya_gamma.log_2cosh_half(c))

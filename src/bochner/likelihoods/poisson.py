@@ -8,9 +8,16 @@ import torch
 from torch import Tensor
 
 from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
-from bochner.likelihoods.counts import REACH, SizeFactors, check_size_factors, log_normalised, log_rate
+from bochner.likelihoods.counts import (
+    REACH,
+    SizeFactors,
+    check_size_factors,
+    log_normalised,
+    log_rate,
+)
 
-# Log means beyond this count as if they were this, in single precision: no data ask for them, but fits on their way do.
+# Log means beyond this count as if they were this, in single precision: no data ask for them, but
+# fits on their way do.
 _MOST = 60.0
 # Sites do not touch where the log mean is so much below or above that of the entry's own count.
 _BELOW, _ABOVE = 4.0, 5.0
@@ -19,17 +26,21 @@ _BELOW, _ABOVE = 4.0, 5.0
 class Poisson(LocalLikelihood):
     """Counts of mean and variance e^psi.
 
-    E log p is in closed form, E e^psi = exp(mean + variance / 2): no augmentation, no gap (MATH.md section 3).
+    E log p is in closed form, E e^psi = exp(mean + variance / 2): no augmentation, no gap (MATH.md
+    section 3).
 
     Parameters
     ----------
     size_factors : {None, "total"}, default=None
-        "total": a row's mean is proportional to its total count in the view. Factors of your own go to ``fit``.
+        "total": a row's mean is proportional to its total count in the view. Factors of your own go
+        to ``fit``.
     """
 
     name: ClassVar[str] = "poisson"
     support: ClassVar[str] = "counts"
-    extra_sweeps: ClassVar[int] = 1  # e^psi punishes what fresh spectra put too high; the other bounds are about linear
+    extra_sweeps: ClassVar[int] = (
+        1  # e^psi punishes what fresh spectra put too high; the other bounds are about linear
+    )
 
     def __init__(self, size_factors: SizeFactors = None) -> None:
         super().__init__(size_factors=size_factors)
@@ -69,19 +80,36 @@ class Poisson(LocalLikelihood):
         """Return log(1 + y / size)."""
         return log_normalised(Y, offset)
 
-    def site(self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    def site(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        slopes: Slopes,  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor]:
         """Return sites that touch, but for entries far from their counts.
 
-        Far below there is no curvature to say how far to go: by a factor of e^2 in the mean. Far above an entry would
-        outweigh all others: its site is laid nearer to its count.
+        Far below there is no curvature to say how far to go: by a factor of e^2 in the mean. Far
+        above an entry would outweigh all others: its site is laid nearer to its count.
         """
         own = (y + 0.5).log()
-        point, exponent = torch.minimum(mean, own + _ABOVE), torch.minimum(mean + 0.5 * variance, own + _ABOVE)
+        point, exponent = (
+            torch.minimum(mean, own + _ABOVE),
+            torch.minimum(mean + 0.5 * variance, own + _ABOVE),
+        )
         rate = exponent.exp()
-        precision = torch.where(exponent < own - _BELOW, torch.maximum(rate, (y - rate).abs() / REACH), rate)
+        precision = torch.where(
+            exponent < own - _BELOW, torch.maximum(rate, (y - rate).abs() / REACH), rate
+        )
         return precision, y - rate + precision * (point - mean)
 
-    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None) -> Slopes:  # noqa: ARG002
+    def slopes(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Slopes:
         """Return E log p(y | psi) and its slopes."""
         rate = _rate(mean, variance)
         constant = (y.double() + 1.0).lgamma().to(mean.dtype)
@@ -92,7 +120,9 @@ class Poisson(LocalLikelihood):
         rate = _rate(mean, variance)
         return Curvatures(-rate, -0.5 * rate, -0.25 * rate)
 
-    def products(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+    def products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return (y, psi) and (1, -e^(psi + variance/2))."""
         return (y, mean), (torch.ones_like(y), -_rate(mean, variance))
 

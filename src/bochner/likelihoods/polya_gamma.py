@@ -5,8 +5,8 @@ log p(y | psi) = log c(y) + a psi - b log(1 + e^psi) is bounded under psi ~ N(me
 Polya-gamma: log c + (a - b/2) mean - b log 2 cosh(c/2),  c^2 = mean^2 + variance;
 Boehning:    log p(y | mean) - b variance / 8.
 
-Both are what MATH.md section 3 states, with the local parameters c and xi at their optimum for q; the KL divergence of
-the Polya-gamma variable is in the first (paper 004 drops it).
+Both are what MATH.md section 3 states, with the local parameters c and xi at their optimum for q;
+the KL divergence of the Polya-gamma variable is in the first (paper 004 drops it).
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def _weight_slope(c: Tensor) -> Tensor:
     return torch.where(small, series, exact)
 
 
-def slopes(a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:
+def slopes(
+    a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
+) -> Slopes:
     """Return the Polya-gamma bound, elementwise.
 
     Parameters
@@ -66,7 +68,9 @@ def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
     return Curvatures(-omega - 2.0 * mean.square() * slope, -mean * slope, -0.5 * slope)
 
 
-def bohning_slopes(a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:
+def bohning_slopes(
+    a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
+) -> Slopes:
     """Return Boehning's bound, elementwise; its curvature does not depend on q."""
     eighth = -0.125 * b * torch.ones_like(mean)
     value = log_c + a * mean - b * torch.nn.functional.softplus(mean)

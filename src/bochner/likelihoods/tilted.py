@@ -1,10 +1,12 @@
-"""The tilted bound of log(1 + e^z), z normal: its curvature is the data's own, however large the counts.
+"""The tilted bound of log(1 + e^z), z normal: its curvature is the data's own, however large the
+counts.
 
-E log(1 + e^z) <= a^2 v / 2 + log(1 + e^(m + (1/2 - a) v)) for every a, z ~ N(m, v): Jensen after the tilt e^(-a z)
-(Saul and Jordan 1999; Knowles and Minka 2011). The best a solves a = logistic(m + (1/2 - a) v), where the slopes are a
-in the mean and a (1 - a) / 2 in the variance. The Polya-gamma bound has tanh(c/2) / 4c in place of the latter: the same
-for small c, but far from 0 it falls as 1 / c instead of e^-c, and an entry whose count is hundreds of times the
-dispersion then holds q as if it were that many observations.
+E log(1 + e^z) <= a^2 v / 2 + log(1 + e^(m + (1/2 - a) v)) for every a, z ~ N(m, v): Jensen after
+the tilt e^(-a z) (Saul and Jordan 1999; Knowles and Minka 2011). The best a solves a = logistic(m +
+(1/2 - a) v), where the slopes are a in the mean and a (1 - a) / 2 in the variance. The Polya-gamma
+bound has tanh(c/2) / 4c in place of the latter: the same for small c, but far from 0 it falls as 1
+/ c instead of e^-c, and an entry whose count is hundreds of times the dispersion then holds q as if
+it were that many observations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A truncated Dirichlet process mixture of Gaussians over frequencies, with its closed-form blocks and bound.
+"""A truncated Dirichlet process mixture of Gaussians over frequencies, with its closed-form blocks
+and bound.
 
-mu_k ~ N(m0, R0^-1), Lambda_k ~ Wishart(W0, nu0), w_h | z_h = k ~ N(mu_k, Lambda_k^-1); mean field with
-q(mu_k) = N(m_k, R_k^-1), q(Lambda_k) = Wishart(W_k, nu_k) (paper 002, section IV; MATH.md section 5). What is known of
-a frequency is a mean and a diagonal variance, or a covariance.
+mu_k ~ N(m0, R0^-1), Lambda_k ~ Wishart(W0, nu0), w_h | z_h = k ~ N(mu_k, Lambda_k^-1); mean field
+with q(mu_k) = N(m_k, R_k^-1), q(Lambda_k) = Wishart(W_k, nu_k) (paper 002, section IV; MATH.md
+section 5). What is known of a frequency is a mean and a diagonal variance, or a covariance.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from bochner.models.stick_breaking import StickBreaking
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean (H, d) and covariance (H, d, d) of q(w_h), float64; a diagonal covariance may be given as (H, d)."""
+    """Mean (H, d) and covariance (H, d, d) of q(w_h), float64; a diagonal covariance may be given
+    as (H, d).
+    """
 
     mean: Tensor
     variance: Tensor
@@ -56,7 +59,8 @@ class FrequencyMixture:
         q(z_h = k).
     sticks : StickBreaking
     prior_width : float
-        R0 = I / prior_width^2 and E[Lambda_k] = I / prior_width^2 under the prior; m0 = 0, nu0 = d + 2.
+        R0 = I / prior_width^2 and E[Lambda_k] = I / prior_width^2 under the prior; m0 = 0, nu0 = d
+        + 2.
     """
 
     centre: Tensor
@@ -68,7 +72,9 @@ class FrequencyMixture:
     prior_width: float
 
     @classmethod
-    def start(cls, moments: Moments, n_mixtures: int, prior_width: float, source: torch.Generator) -> Self:
+    def start(
+        cls, moments: Moments, n_mixtures: int, prior_width: float, source: torch.Generator
+    ) -> Self:
         """Return a start: responsibilities drawn at random, then one update of every block.
 
         Parameters
@@ -80,8 +86,14 @@ class FrequencyMixture:
             Deviation of the frequencies expected beforehand, radians per unit of the rows.
         source : torch.Generator
         """
-        (n, d), options = moments.mean.shape, {"dtype": torch.float64, "device": moments.mean.device}
-        phi = torch.rand(n, n_mixtures, generator=source, dtype=torch.float64, device=source.device) + 0.1
+        (n, d), options = (
+            moments.mean.shape,
+            {"dtype": torch.float64, "device": moments.mean.device},
+        )
+        phi = (
+            torch.rand(n, n_mixtures, generator=source, dtype=torch.float64, device=source.device)
+            + 0.1
+        )
         phi = (phi / phi.sum(1, keepdim=True)).to(moments.mean.device)
         eye = torch.eye(d, **options).expand(n_mixtures, d, d)  # type: ignore[call-overload]
         sticks = StickBreaking.start(n_mixtures, device=moments.mean.device)
@@ -117,41 +129,65 @@ class FrequencyMixture:
         return replace(self, sticks=sticks)
 
     def update_assignments(self, moments: Moments) -> Self:
-        """Return q with the optimal q(z): softmax of E[log N(w_h; mu_k, Lambda_k^-1)] + E[log pi_k]."""
-        return replace(self, responsibilities=self.sticks.assign(self.expected_log_density(moments)))
+        """Return q with the optimal q(z): softmax of E[log N(w_h; mu_k, Lambda_k^-1)] + E[log
+        pi_k].
+        """
+        return replace(
+            self, responsibilities=self.sticks.assign(self.expected_log_density(moments))
+        )
 
     def update_centres(self, moments: Moments) -> Self:
-        """Return q with the optimal q(mu_k): R_k = R0 + n_k E[Lambda_k], m_k = R_k^-1 E[Lambda_k] sum phi E[w]."""
+        """Return q with the optimal q(mu_k): R_k = R0 + n_k E[Lambda_k], m_k = R_k^-1 E[Lambda_k]
+        sum phi E[w].
+        """
         eye = torch.eye(self._dim, dtype=torch.float64, device=self.centre.device)
-        precision = eye / self.prior_width**2 + self.responsibilities.sum(0)[:, None, None] * self.precision
+        precision = (
+            eye / self.prior_width**2 + self.responsibilities.sum(0)[:, None, None] * self.precision
+        )
         covariance = torch.cholesky_inverse(torch.linalg.cholesky(precision))
         pull = torch.einsum("kij,hk,hj->ki", self.precision, self.responsibilities, moments.mean)
-        return replace(self, centre=torch.einsum("kij,kj->ki", covariance, pull), centre_cov=covariance)
+        return replace(
+            self, centre=torch.einsum("kij,kj->ki", covariance, pull), centre_cov=covariance
+        )
 
     def update_scales(self, moments: Moments) -> Self:
-        """Return q with the optimal q(Lambda_k): nu_k = nu0 + n_k, W_k^-1 = W0^-1 + sum phi E[(w - mu)(w - mu)^T]."""
+        """Return q with the optimal q(Lambda_k): nu_k = nu0 + n_k, W_k^-1 = W0^-1 + sum phi E[(w -
+        mu)(w - mu)^T].
+        """
         count, d = self.responsibilities.sum(0), self._dim
         eye = torch.eye(d, dtype=torch.float64, device=self.centre.device)
         gap = moments.mean[:, None, :] - self.centre
         scatter = torch.einsum("hk,hki,hkj->kij", self.responsibilities, gap, gap)
-        scatter = scatter + moments.scatter(self.responsibilities) + count[:, None, None] * self.centre_cov
+        scatter = (
+            scatter
+            + moments.scatter(self.responsibilities)
+            + count[:, None, None] * self.centre_cov
+        )
         inverse = (d + 2.0) * self.prior_width**2 * eye + scatter
-        return replace(self, scale=torch.cholesky_inverse(torch.linalg.cholesky(inverse)), dof=d + 2.0 + count)
+        return replace(
+            self, scale=torch.cholesky_inverse(torch.linalg.cholesky(inverse)), dof=d + 2.0 + count
+        )
 
     def expected_log_density(self, moments: Moments) -> Tensor:
         """Return E[log N(w_h; mu_k, Lambda_k^-1)], (H, T)."""
         gap = moments.mean[:, None, :] - self.centre
-        square = torch.einsum("hki,kij,hkj->hk", gap, self.precision, gap) + moments.traces(self.precision)
+        square = torch.einsum("hki,kij,hkj->hk", gap, self.precision, gap) + moments.traces(
+            self.precision
+        )
         square = square + torch.einsum("kij,kij->k", self.precision, self.centre_cov)
         return 0.5 * (self._expected_log_det() - self._dim * math.log(2 * math.pi) - square)
 
     def pulled(self) -> tuple[Tensor, Tensor]:
         """Return sum_k phi_hk E[Lambda_k], (H, d, d), and sum_k phi_hk E[Lambda_k] m_k, (H, d)."""
         precision = torch.einsum("hk,kij->hij", self.responsibilities, self.precision)
-        return precision, torch.einsum("hk,kij,kj->hi", self.responsibilities, self.precision, self.centre)
+        return precision, torch.einsum(
+            "hk,kij,kj->hi", self.responsibilities, self.precision, self.centre
+        )
 
     def bound(self, moments: Moments) -> Tensor:
-        """Return E[log p(w, z, mu, Lambda, v, alpha)] - E[log q] but for the entropy of q(w), scalar, nats."""
+        """Return E[log p(w, z, mu, Lambda, v, alpha)] - E[log q] but for the entropy of q(w),
+        scalar, nats.
+        """
         density = (self.responsibilities * self.expected_log_density(moments)).sum()
         sticks = self.sticks.assignment_bound(self.responsibilities) - self.sticks.kl()
         return density + sticks - self._kl_centres() - self._kl_scales()
@@ -163,7 +199,9 @@ class FrequencyMixture:
 
     def _kl_centres(self) -> Tensor:
         width2, d = self.prior_width**2, self._dim
-        square = (self.centre.square().sum(1) + torch.diagonal(self.centre_cov, dim1=-2, dim2=-1).sum(1)) / width2
+        square = (
+            self.centre.square().sum(1) + torch.diagonal(self.centre_cov, dim1=-2, dim2=-1).sum(1)
+        ) / width2
         return 0.5 * (square - d + d * math.log(width2) - cholesky(self.centre_cov).logdet()).sum()
 
     def _kl_scales(self) -> Tensor:
@@ -171,8 +209,15 @@ class FrequencyMixture:
         prior_rate = nu0 * self.prior_width**2  # W0^-1 = nu0 width^2 I
         trace = prior_rate * torch.diagonal(self.scale, dim1=-2, dim2=-1).sum(1)
         log_ratio = cholesky(self.scale).logdet() + d * math.log(prior_rate)  # log |W_k| / |W0|
-        gammas = torch.mvlgamma(torch.full_like(self.dof, 0.5 * nu0), d) - torch.mvlgamma(0.5 * self.dof, d)
+        gammas = torch.mvlgamma(torch.full_like(self.dof, 0.5 * nu0), d) - torch.mvlgamma(
+            0.5 * self.dof, d
+        )
         i = torch.arange(d, dtype=torch.float64, device=self.dof.device)
         digammas = torch.digamma(0.5 * (self.dof[:, None] - i)).sum(1)
-        kl = 0.5 * (self.dof - nu0) * digammas - 0.5 * nu0 * log_ratio + 0.5 * self.dof * (trace - d) + gammas
+        kl = (
+            0.5 * (self.dof - nu0) * digammas
+            - 0.5 * nu0 * log_ratio
+            + 0.5 * self.dof * (trace - d)
+            + gammas
+        )
         return kl.sum()

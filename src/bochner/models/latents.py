@@ -28,11 +28,14 @@ class GaussianLatents(nn.Module):
         return self.mean + self.log_std.exp() * noise
 
     def draws(self, n_draws: int, seed: int) -> list[Tensor]:
-        """Draw X as often as asked, each (N, D): the draws over which the weights' statistics are averaged."""
+        """Draw X as often as asked, each (N, D): the draws over which the weights' statistics are
+        averaged.
+        """
         mean = self.mean.detach()
         like: dict[str, Any] = {"dtype": mean.dtype, "device": mean.device}
         noises = (
-            random.row_noise(mean.shape[0], mean.shape[1], seed, "posterior/latents", i, **like) for i in range(n_draws)
+            random.row_noise(mean.shape[0], mean.shape[1], seed, "posterior/latents", i, **like)
+            for i in range(n_draws)
         )
         return [self.sample(noise).detach() for noise in noises]
 

@@ -15,7 +15,8 @@ from bochner.models.sites import Sites
 
 
 class View(nn.Module):
-    """One group of columns: its name, its kernel and its likelihood, with sites where that is not Gaussian.
+    """One group of columns: its name, its kernel and its likelihood, with sites where that is not
+    Gaussian.
 
     Parameters
     ----------

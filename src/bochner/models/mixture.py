@@ -1,4 +1,6 @@
-"""What the Dirichlet process prior of a kernel says: its share of the bound, and the closed-form updates."""
+"""What the Dirichlet process prior of a kernel says: its share of the bound, and the closed-form
+updates.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ def sticks_of(kernel: DirichletProcessMixture) -> StickBreaking:
     shape, rate = kernel.get_buffer("concentration")
     prior_shape, prior_rate = kernel.prior
     return StickBreaking(
-        kernel.get_buffer("stick_a"), kernel.get_buffer("stick_b"), shape, rate, prior_shape, prior_rate
+        kernel.get_buffer("stick_a"),
+        kernel.get_buffer("stick_b"),
+        shape,
+        rate,
+        prior_shape,
+        prior_rate,
     )
 
 
@@ -27,7 +34,8 @@ def expected_log_weights(kernel: DirichletProcessMixture) -> Tensor:
 
 
 def kernel_kl(kernel: SpectralKernel) -> Tensor:
-    """Return KL(q(z) q(v) q(alpha) || p) in nats, scalar float64; 0 for a kernel without such a posterior.
+    """Return KL(q(z) q(v) q(alpha) || p) in nats, scalar float64; 0 for a kernel without such a
+    posterior.
 
     q(W | z) = p(W | z): the frequencies cost nothing.
     """
@@ -71,7 +79,8 @@ def set_assignments(kernel: DirichletProcessMixture, log_phi: Tensor) -> None:
 
 @torch.no_grad()
 def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float = 0.5) -> bool:
-    """Make one component of two that are alike, moments matched, and update sticks and concentration.
+    """Make one component of two that are alike, moments matched, and update sticks and
+    concentration.
 
     Parameters
     ----------
@@ -113,7 +122,12 @@ def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float 
 
 
 @torch.no_grad()
-def rebirth(kernel: DirichletProcessMixture, source: torch.Generator, least: float = 0.5, share: float = 2e-4) -> None:
+def rebirth(
+    kernel: DirichletProcessMixture,
+    source: torch.Generator,
+    least: float = 0.5,
+    share: float = 2e-4,
+) -> None:
     """Move the components that nobody uses to new places of the spectrum, changed in place.
 
     Parameters
@@ -123,24 +137,30 @@ def rebirth(kernel: DirichletProcessMixture, source: torch.Generator, least: flo
     least : float
         Spectral points below which a component counts as unused.
     share : float
-        What every point gives to each of the moved components: little, but enough to grow from where they fit.
+        What every point gives to each of the moved components: little, but enough to grow from
+        where they fit.
 
     Notes
     -----
-    Half of the places are normal with twice the width of the whole spectrum, at least 2 radians per unit in every
-    dimension, and the components there a quarter as wide as that; the other half are drawn from the spectrum itself,
-    and a tenth as wide: a wide component that covers two narrow peaks is no optimum once one of them has its own.
+    Half of the places are normal with twice the width of the whole spectrum, at least 2 radians per
+    unit in every dimension, and the components there a quarter as wide as that; the other half are
+    drawn from the spectrum itself, and a tenth as wide: a wide component that covers two narrow
+    peaks is no optimum once one of them has its own.
     """
     phi, means = kernel.phi, kernel.means
     idle = (phi.sum(0) < least).nonzero()[:, 0]
     if not len(idle):
         return
     deviations = kernel.log_scales.exp()
-    width = (2.0 * (kernel.proportions @ (means.square() + deviations.square())).sqrt()).clamp(min=2.0)
-    noise = torch.randn(len(idle), means.shape[1], generator=source, dtype=torch.float64).to(means.device)
-    parents = torch.multinomial(kernel.proportions.cpu(), len(idle), replacement=True, generator=source).to(
+    width = (2.0 * (kernel.proportions @ (means.square() + deviations.square())).sqrt()).clamp(
+        min=2.0
+    )
+    noise = torch.randn(len(idle), means.shape[1], generator=source, dtype=torch.float64).to(
         means.device
     )
+    parents = torch.multinomial(
+        kernel.proportions.cpu(), len(idle), replacement=True, generator=source
+    ).to(means.device)
     inside = (torch.arange(len(idle), device=means.device) % 2 == 0)[:, None]
     places = torch.where(inside, means[parents] + deviations[parents] * noise, width * noise)
     means[idle] = places
@@ -151,9 +171,12 @@ def rebirth(kernel: DirichletProcessMixture, source: torch.Generator, least: flo
 
 def _pair(means: Tensor, log_scales: Tensor, attempt: int) -> tuple[int, int, float]:
     """Choose two components and the sign that brings the second to the first."""
-    # squared distance of the means in units of the joint variance, plus that of the logarithms of the scales
+    # squared distance of the means in units of the joint variance, plus that of the logarithms of
+    # the scales
     joint = (2.0 * log_scales)[:, None].exp() + (2.0 * log_scales)[None].exp()
-    away = torch.stack([(means[:, None] - s * means[None]).square() / joint for s in (1.0, -1.0)]).sum(-1)
+    away = torch.stack(
+        [(means[:, None] - s * means[None]).square() / joint for s in (1.0, -1.0)]
+    ).sum(-1)
     unlike = away.min(0).values + (log_scales[:, None] - log_scales[None]).square().sum(-1)
     nearest = unlike.fill_diagonal_(torch.inf).min(1)
     j = int(nearest.values.argsort(stable=True)[attempt % len(means)])

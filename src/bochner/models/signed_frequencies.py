@@ -1,7 +1,7 @@
 """Distributions of signed, weighted frequencies: what a fit of an indefinite kernel ends with.
 
-H frequencies w_h with weights c_h > 0 and signs s_h: the fitted kernel is sum_h s_h c_h E[cos(w_h . delta)], and a
-draw of the frequencies gives features that are unbiased for it.
+H frequencies w_h with weights c_h > 0 and signs s_h: the fitted kernel is sum_h s_h c_h E[cos(w_h .
+delta)], and a draw of the frequencies gives features that are unbiased for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class SignedFrequencies(ABC):
         """Return E[cos(w_h . (x_i - y_j))], (n, d), (m, d) -> (n, m)."""
 
     def kernel(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the fitted kernel, which the features estimate without bias: (n, d), (m, d) -> (n, m)."""
+        """Return the fitted kernel, which the features estimate without bias: (n, d), (m, d) -> (n,
+        m).
+        """
         total = x.new_zeros(x.shape[0], y.shape[0])
         for h, factor in enumerate((self.weight * self.sign).tolist()):
             total = total + factor * self.expected_cosine(h, x, y)
@@ -66,7 +68,9 @@ class GaussianFrequencies(SignedFrequencies):
 
     def draw(self, source: torch.Generator) -> Tensor:
         """Draw the frequencies."""
-        noise = torch.randn(self.mean.shape, generator=source, dtype=torch.float64, device=source.device)
+        noise = torch.randn(
+            self.mean.shape, generator=source, dtype=torch.float64, device=source.device
+        )
         noise = noise.to(self.mean.device)
         if self.factor.ndim == 2:
             return self.mean + self.factor * noise
@@ -99,11 +103,15 @@ class RadialFrequencies(SignedFrequencies):
         """Draw the frequencies; directions are orthogonal in groups, radii in random order."""
         order = torch.randperm(len(self.radius), generator=source, device=source.device)
         out = torch.empty(len(self.radius), self.dim, dtype=torch.float64, device=source.device)
-        out[order] = self.radius.to(order.device)[order, None] * directions(len(order), self.dim, source)
+        out[order] = self.radius.to(order.device)[order, None] * directions(
+            len(order), self.dim, source
+        )
         return out.to(self.radius.device)
 
     def kernel(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the fitted kernel, (n, d), (m, d) -> (n, m): frequencies of one radius are one term."""
+        """Return the fitted kernel, (n, d), (m, d) -> (n, m): frequencies of one radius are one
+        term.
+        """
         radii, group = self.radius.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         factors = torch.zeros_like(radii).index_add(0, group, self.weight * self.sign)
         distances = torch.cdist(x, y)

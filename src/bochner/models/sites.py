@@ -13,10 +13,11 @@ from bochner.data.batches import chunks
 from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.base import LocalLikelihood
 
-# Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of the bound on
-# 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.
+# Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of
+# the bound on 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.
 N_GROUPS = 4
-# Deviation of an intercept about where the data put it, in logits or log rates: separable columns stay finite.
+# Deviation of an intercept about where the data put it, in logits or log rates: separable columns
+# stay finite.
 INTERCEPT_STD = 2.0
 # Columns that are laid out at once.
 _COLUMNS = 256
@@ -45,9 +46,11 @@ class SiteUpdate:
 
 
 class Sites(nn.Module):
-    """q(A_m) is proportional to N(0, I) prod_n exp(pull_nm psi - precision_nm psi^2 / 2), psi = phi(x_n)^T a_m.
+    """q(A_m) is proportional to N(0, I) prod_n exp(pull_nm psi - precision_nm psi^2 / 2), psi =
+    phi(x_n)^T a_m.
 
-    Whatever the numbers, that is a distribution of the weights and its bound is one; `absorb` makes it tighter.
+    Whatever the numbers, that is a distribution of the weights and its bound is one; `absorb` makes
+    it tighter.
 
     Parameters
     ----------
@@ -77,7 +80,9 @@ class Sites(nn.Module):
         n_groups: int | None = N_GROUPS,
     ) -> None:
         super().__init__()
-        precision, pull = (torch.empty(tuple(y.shape), dtype=y.dtype, device=y.device) for _ in range(2))
+        precision, pull = (
+            torch.empty(tuple(y.shape), dtype=y.dtype, device=y.device) for _ in range(2)
+        )
         centre = torch.empty(y.shape[1], dtype=y.dtype, device=y.device)
         for part in chunks(y.shape[1], _COLUMNS):
             columns = torch.arange(part.start, part.stop, device=y.device)
@@ -89,8 +94,12 @@ class Sites(nn.Module):
         self.register_buffer("pull", pull)
         self.register_buffer("intercept", centre.clone())
         self.register_buffer("centre", centre)
-        self.register_buffer("group_of", torch.zeros(y.shape[1], dtype=torch.int64, device=y.device))
-        self.register_buffer("worth", torch.full((y.shape[1],), -torch.inf, dtype=torch.float64, device=y.device))
+        self.register_buffer(
+            "group_of", torch.zeros(y.shape[1], dtype=torch.int64, device=y.device)
+        )
+        self.register_buffer(
+            "worth", torch.full((y.shape[1],), -torch.inf, dtype=torch.float64, device=y.device)
+        )
         self.regroup()
 
     @property
@@ -108,7 +117,9 @@ class Sites(nn.Module):
         self.group_of[order] = torch.arange(m, device=order.device) * self.n_groups // m
 
     def column_chunks(self, n_rows: int) -> Iterator[Tensor]:
-        """Yield the columns of every group, so many at once that one dense array of them keeps to a budget."""
+        """Yield the columns of every group, so many at once that one dense array of them keeps to a
+        budget.
+        """
         most = max(1, DENSE // max(n_rows, 1))
         for group in range(int(self.group_of.max()) + 1):
             yield from torch.split((self.group_of == group).nonzero()[:, 0], most)
@@ -121,16 +132,24 @@ class Sites(nn.Module):
         self.worth[update.columns] = update.worth
 
     def levelled(self, columns: Tensor) -> Tensor:
-        """Return what makes the scaled value of some columns depend less on which they are: 0 on average over draws.
+        """Return what makes the scaled value of some columns depend less on which they are: 0 on
+        average over draws.
 
-        By what columns were worth when they were last drawn, those never drawn as much as the others.
+        By what columns were worth when they were last drawn, those never drawn as much as the
+        others.
         """
         known = self.worth.isfinite()
-        worth = torch.where(known, self.worth, self.worth[known].mean()) if bool(known.any()) else known.double()
+        worth = (
+            torch.where(known, self.worth, self.worth[known].mean())
+            if bool(known.any())
+            else known.double()
+        )
         return worth.sum() - worth[columns].mean() * self.n_columns
 
     def log_prior(self, columns: Tensor) -> Tensor:
-        """Return the penalty of the intercepts, at most 0, per column: -(b - centre)^2 / (2 std^2)."""
+        """Return the penalty of the intercepts, at most 0, per column: -(b - centre)^2 / (2
+        std^2).
+        """
         away = (self.intercept - self.centre)[columns].double() / INTERCEPT_STD
         return -0.5 * away.square()
 

@@ -1,7 +1,9 @@
-"""The truncated stick-breaking posterior of a Dirichlet process mixture: closed-form updates and their bound.
+"""The truncated stick-breaking posterior of a Dirichlet process mixture: closed-form updates and
+their bound.
 
-v_k ~ Beta(1, alpha) for k < T, v_T = 1, pi_k = v_k prod_{j<k} (1 - v_j), alpha ~ Gamma(a0, b0); mean field
-q(v_k) = Beta(a_k, b_k), q(alpha) = Gamma(shape, rate), q(z_l) on the simplex. MATH.md section 4.
+v_k ~ Beta(1, alpha) for k < T, v_T = 1, pi_k = v_k prod_{j<k} (1 - v_j), alpha ~ Gamma(a0, b0);
+mean field q(v_k) = Beta(a_k, b_k), q(alpha) = Gamma(shape, rate), q(z_l) on the simplex. MATH.md
+section 4.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from bochner.errors import InputError, message
 
 @dataclass(frozen=True)
 class StickBreaking:
-    """q(v) q(alpha) of T components; leading axes are independent copies. Immutable: updates return a new one.
+    """q(v) q(alpha) of T components; leading axes are independent copies. Immutable: updates return
+    a new one.
 
     Attributes
     ----------
@@ -28,7 +31,8 @@ class StickBreaking:
     prior_shape, prior_rate : float
         a0 and b0 of the concentration's prior.
     known : float or None
-        The concentration where it is known (paper 002): no update changes it and it costs no divergence.
+        The concentration where it is known (paper 002): no update changes it and it costs no
+        divergence.
     """
 
     a: Tensor
@@ -70,15 +74,31 @@ class StickBreaking:
             T is below 1 or a hyperparameter is not positive.
         """
         if n_components < 1:
-            raise InputError(message("a truncation of at least 1", str(n_components), "choose n_mixtures=5, say"))
-        for name, value in (("prior_shape", prior_shape), ("prior_rate", prior_rate), ("known", known)):
+            raise InputError(
+                message("a truncation of at least 1", str(n_components), "choose n_mixtures=5, say")
+            )
+        for name, value in (
+            ("prior_shape", prior_shape),
+            ("prior_rate", prior_rate),
+            ("known", known),
+        ):
             if value is not None and not 0 < value < float("inf"):
-                raise InputError(message(f"a positive {name}", str(value), f"choose {name}=1.0, say"))
+                raise InputError(
+                    message(f"a positive {name}", str(value), f"choose {name}=1.0, say")
+                )
         options = {"dtype": torch.float64, "device": device}
         mean = prior_shape / prior_rate if known is None else known
         sticks = torch.ones(*batch, n_components - 1, **options)  # type: ignore[call-overload]
         one = torch.ones(batch, **options)  # type: ignore[call-overload]
-        return cls(sticks, sticks * mean, one * prior_shape, one * prior_rate, prior_shape, prior_rate, known)
+        return cls(
+            sticks,
+            sticks * mean,
+            one * prior_shape,
+            one * prior_rate,
+            prior_shape,
+            prior_rate,
+            known,
+        )
 
     @property
     def n_components(self) -> int:
@@ -88,7 +108,11 @@ class StickBreaking:
     @property
     def concentration(self) -> Tensor:
         """E[alpha], shape (...)."""
-        return self.shape / self.rate if self.known is None else torch.full_like(self.shape, self.known)
+        return (
+            self.shape / self.rate
+            if self.known is None
+            else torch.full_like(self.shape, self.known)
+        )
 
     def expected_log_sticks(self) -> tuple[Tensor, Tensor]:
         """Return E[log v_k] and E[log(1 - v_k)] for k < T, each of shape (..., T - 1)."""
@@ -131,10 +155,14 @@ class StickBreaking:
         """
         counts = counts.double()
         later = counts.flip(-1).cumsum(-1).flip(-1) - counts
-        return replace(self, a=1.0 + counts[..., :-1], b=self.concentration[..., None] + later[..., :-1])
+        return replace(
+            self, a=1.0 + counts[..., :-1], b=self.concentration[..., None] + later[..., :-1]
+        )
 
     def update_concentration(self) -> Self:
-        """Return q with the optimal q(alpha): Gamma(a0 + T - 1, b0 - sum_k E[log(1 - v_k)]); as it is where known."""
+        """Return q with the optimal q(alpha): Gamma(a0 + T - 1, b0 - sum_k E[log(1 - v_k)]); as it
+        is where known.
+        """
         if self.known is not None:
             return self
         _, log_rest = self.expected_log_sticks()
@@ -149,18 +177,27 @@ class StickBreaking:
         responsibilities : Tensor of shape (..., H, T)
         """
         phi = responsibilities.double()
-        return (phi * self.expected_log_weights()[..., None, :]).sum((-2, -1)) - torch.xlogy(phi, phi).sum((-2, -1))
+        return (phi * self.expected_log_weights()[..., None, :]).sum((-2, -1)) - torch.xlogy(
+            phi, phi
+        ).sum((-2, -1))
 
     def kl(self) -> Tensor:
         """Return KL(q(v) q(alpha) || p(v | alpha) p(alpha)), shape (...), nats."""
         log_v, log_rest = self.expected_log_sticks()
         log_beta = torch.lgamma(self.a) + torch.lgamma(self.b) - torch.lgamma(self.a + self.b)
         log_q = (self.a - 1.0) * log_v + (self.b - 1.0) * log_rest - log_beta
-        log_p = self._expected_log_concentration()[..., None] + (self.concentration[..., None] - 1.0) * log_rest
+        log_p = (
+            self._expected_log_concentration()[..., None]
+            + (self.concentration[..., None] - 1.0) * log_rest
+        )
         return (log_q - log_p).sum(-1) + self._kl_concentration()
 
     def _expected_log_concentration(self) -> Tensor:
-        return self.concentration.log() if self.known is not None else torch.digamma(self.shape) - self.rate.log()
+        return (
+            self.concentration.log()
+            if self.known is not None
+            else torch.digamma(self.shape) - self.rate.log()
+        )
 
     def _kl_concentration(self) -> Tensor:
         if self.known is not None:

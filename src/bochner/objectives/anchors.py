@@ -1,8 +1,10 @@
-"""Views that are not Gaussian and hold sites for some rows only: the bound of all rows, a few columns at a time.
+"""Views that are not Gaussian and hold sites for some rows only: the bound of all rows, a few
+columns at a time.
 
-Sites live at every entry, so that training keeps two numbers for each. Rows that were placed under a trained model need
-none of their own: given latents and spectrum, columns are independent, so that the sites of all rows can be laid at the
-q(A) of the anchors, used and dropped, column chunk by column chunk.
+Sites live at every entry, so that training keeps two numbers for each. Rows that were placed under
+a trained model need none of their own: given latents and spectrum, columns are independent, so that
+the sites of all rows can be laid at the q(A) of the anchors, used and dropped, column chunk by
+column chunk.
 """
 
 from __future__ import annotations
@@ -46,7 +48,13 @@ class Anchors:
 
 
 def anchored_entries(
-    own: Tensor, features: Tensor, view: View, anchors: Block, block: Block, columns: Tensor, n_sweeps: int
+    own: Tensor,
+    features: Tensor,
+    view: View,
+    anchors: Block,
+    block: Block,
+    columns: Tensor,
+    n_sweeps: int,
 ) -> Entries:
     """Return entries of all rows, their sites laid at the q(A) that the anchors' sites lead to.
 
@@ -83,12 +91,15 @@ def anchored_entries(
         total=total,
         scale=1.0,
     )
-    precision, pull = local_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(every, likelihood)
+    precision, pull = local_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(
+        every, likelihood
+    )
     return replace(every, precision=precision, pull=pull)
 
 
 def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draws: Draws) -> Tensor:
-    """Return the bound of all rows at one draw of (X, W), without gradients, scalar float64 in nats.
+    """Return the bound of all rows at one draw of (X, W), without gradients, scalar float64 in
+    nats.
 
     Parameters
     ----------
@@ -107,11 +118,15 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
         if view.sites is None:
             total = total + view_evidence(seen, f, view.noise_variance, data[v])
         else:
-            total = total + _view_value(seen, f.to(x.dtype), view, data[v][0], anchors.data[v][0], anchors.index)
+            total = total + _view_value(
+                seen, f.to(x.dtype), view, data[v][0], anchors.data[v][0], anchors.index
+            )
     return total
 
 
-def _view_value(x: Tensor, f: Frequencies, view: View, block: Block, own: Block, index: Tensor) -> Tensor:
+def _view_value(
+    x: Tensor, f: Frequencies, view: View, block: Block, own: Block, index: Tensor
+) -> Tensor:
     likelihood, sites = cast(LocalLikelihood, view.likelihood), cast(Sites, view.sites)
     features = features_of(x, f, block)
     of_own = features_of(x[index], f, own)
@@ -119,7 +134,11 @@ def _view_value(x: Tensor, f: Frequencies, view: View, block: Block, own: Block,
     for columns in sites.column_chunks(block.Y.shape[0]):
         entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
         found = local_pass(features, likelihood, entries, _TOLERANCE)
-        value = value + entries.masked(found.slopes.value).sum(dtype=torch.float64) - found.weights.kl().sum()
+        value = (
+            value
+            + entries.masked(found.slopes.value).sum(dtype=torch.float64)
+            - found.weights.kl().sum()
+        )
         value = value + slack_of(likelihood, found, entries, slice(None)).sum()
     return value
 

@@ -1,13 +1,16 @@
-"""What each spectral point would add to the evidence under each component: the exact local expectation of q(z).
+"""What each spectral point would add to the evidence under each component: the exact local
+expectation of q(z).
 
-Let pair l be the cosine and sine of w_l, Sigma_-l = sigma^2 I + Phi_-l^T Phi_-l the covariance without it and F a
-candidate pair. Putting F in the place of pair l changes log p(Y | X, W), from its value without pair l, by
+Let pair l be the cosine and sine of w_l, Sigma_-l = sigma^2 I + Phi_-l^T Phi_-l the covariance
+without it and F a candidate pair. Putting F in the place of pair l changes log p(Y | X, W), from
+its value without pair l, by
 
--(M/2) log det(I + S) + 1/2 tr[(I + S)^-1 R R^T],   S = F Sigma_-l^-1 F^T (2 x 2),   R = F Sigma_-l^-1 Y (2 x M).
+-(M/2) log det(I + S) + 1/2 tr[(I + S)^-1 R R^T],   S = F Sigma_-l^-1 F^T (2 x 2),   R = F
+Sigma_-l^-1 Y (2 x M).
 
-Both follow from the additive statistics of the current pairs and the candidates together, once, without a
-factorisation per point: with B = Phi Phi^T + sigma^2 I and D = sigma^2 (B^-1)_ll, S and R without pair l are those with
-it plus S_Fl D^-1 S_lF and S_Fl D^-1 R_l.
+Both follow from the additive statistics of the current pairs and the candidates together, once,
+without a factorisation per point: with B = Phi Phi^T + sigma^2 I and D = sigma^2 (B^-1)_ll, S and R
+without pair l are those with it plus S_Fl D^-1 S_lF and S_Fl D^-1 R_l.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ def replacement_gains(
     *,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Tensor:
-    """Return what log p(Y | X, W) gains when candidate c takes the place of point l, shape (C, H), nats.
+    """Return what log p(Y | X, W) gains when candidate c takes the place of point l, shape (C, H),
+    nats.
 
     Parameters
     ----------
@@ -47,14 +51,15 @@ def replacement_gains(
         H and C points, stationary.
     noise_variance : Tensor, scalar
     blocks : tuple of Block
-        A Gaussian view. Scattered holes are filled by the current points first: gains are then those of the bound
-        whose posterior of the missing entries is held.
+        A Gaussian view. Scattered holes are filled by the current points first: gains are then
+        those of the bound whose posterior of the missing entries is held.
     chunk_rows : int
 
     Returns
     -------
     Tensor of shape (C, H), float64
-        Counted from the evidence without point l: differences within a column are those of the evidence.
+        Counted from the evidence without point l: differences within a column are those of the
+        evidence.
     """
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
@@ -77,7 +82,8 @@ def site_gains(
     *,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Tensor:
-    """Return what the bound of a view that is not Gaussian gains, given its sites, shape (C, H), nats.
+    """Return what the bound of a view that is not Gaussian gains, given its sites, shape (C, H),
+    nats.
 
     Parameters
     ----------
@@ -94,8 +100,8 @@ def site_gains(
 
     Notes
     -----
-    Given the sites, q(A)'s bound is the evidence of Gaussian data with precisions of their own and unit noise: the same
-    algebra with G = sum_n w_n phi_n phi_n^T, C = Phi pull and sigma^2 = 1.
+    Given the sites, q(A)'s bound is the evidence of Gaussian data with precisions of their own and
+    unit noise: the same algebra with G = sum_n w_n phi_n phi_n^T, C = Phi pull and sigma^2 = 1.
     """
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
     seen = x if block.rows is None else x[block.rows]
@@ -127,7 +133,9 @@ def _weighted(
     return _by_pair(total(parts), both.first.shape[0])
 
 
-def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype) -> tuple[Frequencies, int, int]:
+def _together(
+    current: Frequencies, candidates: Frequencies, dtype: torch.dtype
+) -> tuple[Frequencies, int, int]:
     """All points, those there first, and the number of each kind."""
     first = torch.cat([current.first, candidates.first])
     both = Frequencies(first, None, torch.cat([current.amplitude, candidates.amplitude])).to(dtype)
@@ -137,13 +145,21 @@ def _together(current: Frequencies, candidates: Frequencies, dtype: torch.dtype)
 def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
     """Reorder the features so that the cosine and the sine of a point stand together."""
     order = torch.arange(2 * n_pairs, device=stats.gram.device).reshape(2, n_pairs).T.flatten()
-    return Statistics(stats.gram[order][:, order], stats.cross[order], stats.square, stats.n_rows, stats.n_columns)
+    return Statistics(
+        stats.gram[order][:, order], stats.cross[order], stats.square, stats.n_rows, stats.n_columns
+    )
 
 
 def _statistics(
-    seen: Tensor, both: Frequencies, block: Block, chunk_rows: int, products: torch.dtype | None = None
+    seen: Tensor,
+    both: Frequencies,
+    block: Block,
+    chunk_rows: int,
+    products: torch.dtype | None = None,
 ) -> Statistics:
-    """Return the statistics of points and candidates, pair after pair; products in that precision."""
+    """Return the statistics of points and candidates, pair after pair; products in that
+    precision.
+    """
     stats = total(
         statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0, products=products)
         for rows in chunks(block.Y.shape[0], chunk_rows)
@@ -151,8 +167,12 @@ def _statistics(
     return _by_pair(stats, both.first.shape[0])
 
 
-def _block_gains(stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[], Statistics] | None = None) -> Tensor:
-    """Return the gains of a block; ``exact`` makes its statistics anew in float64, where rounding was too much."""
+def _block_gains(
+    stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[], Statistics] | None = None
+) -> Tensor:
+    """Return the gains of a block; ``exact`` makes its statistics anew in float64, where rounding
+    was too much.
+    """
     k, m_cols = 2 * n_points, stats.n_columns
     own, mixed = plus_diagonal(stats.gram[:k, :k], s2), stats.gram[k:, :k]
     again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
@@ -171,14 +191,20 @@ def _block_gains(stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[
     outer = outer + cross + cross.mT + weight @ _row_pairs(m, m) @ weight.mT
     gains = _pair_evidence(s, outer, m_cols)
     # rounding that left the matrix of all pairs definite may still make I + S indefinite
-    return gains if exact is None or bool(gains.isfinite().all()) else _block_gains(exact(), n_points, s2)
+    return (
+        gains
+        if exact is None or bool(gains.isfinite().all())
+        else _block_gains(exact(), n_points, s2)
+    )
 
 
 def _pair_evidence(s: Tensor, outer: Tensor, m_cols: int) -> Tensor:
     """-(M/2) log det(I + S) + 1/2 tr[(I + S)^-1 R R^T] for 2 x 2 matrices, written out."""
     a, b, d = 1.0 + s[..., 0, 0], 0.5 * (s[..., 0, 1] + s[..., 1, 0]), 1.0 + s[..., 1, 1]
     det = a * d - b * b
-    trace = (d * outer[..., 0, 0] + a * outer[..., 1, 1] - b * (outer[..., 0, 1] + outer[..., 1, 0])) / det
+    trace = (
+        d * outer[..., 0, 0] + a * outer[..., 1, 1] - b * (outer[..., 0, 1] + outer[..., 1, 0])
+    ) / det
     return -0.5 * m_cols * det.log() + 0.5 * trace
 
 

@@ -1,7 +1,8 @@
-"""log p(Y | X_s, W_s) of several small models of the same data at once, with its gradient in closed form.
+"""log p(Y | X_s, W_s) of several small models of the same data at once, with its gradient in closed
+form.
 
-The formulas are those of ``collapsed``; a step of one small model is mostly the time that its many small operations
-take to begin, so that several in one batch cost little more than one.
+The formulas are those of ``collapsed``; a step of one small model is mostly the time that its many
+small operations take to begin, so that several in one batch cost little more than one.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ class _BatchedEvidence(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, s2: Tensor, block: Block) -> Tensor:
         (s, k, n), m_cols = features.shape, block.n_columns
         noise = s2[:, None, None]
-        cuts, cross = list(chunks(n, CHUNK_ROWS)), torch.zeros((), dtype=torch.float64, device=features.device)
+        cuts, cross = (
+            list(chunks(n, CHUNK_ROWS)),
+            torch.zeros((), dtype=torch.float64, device=features.device),
+        )
         for cut in cuts:  # of a sparse Y only some rows are ever dense
-            cross = cross + (features[:, :, cut].reshape(s * k, -1) @ block.Y[cut]).double().reshape(s, k, -1)
+            cross = cross + (
+                features[:, :, cut].reshape(s * k, -1) @ block.Y[cut]
+            ).double().reshape(s, k, -1)
         gram = (features @ features.mT).double()
         gram.diagonal(dim1=-2, dim2=-1).add_(s2[:, None])
         factor = cholesky(gram)

@@ -1,8 +1,10 @@
-"""log p(Y | X, W) with the weights integrated out, its gradient in closed form, and the exact two-pass gradient.
+"""log p(Y | X, W) with the weights integrated out, its gradient in closed form, and the exact
+two-pass gradient.
 
 With L L^T = B = G + sigma^2 I and m = B^-1 C (MATH.md section 2):
 
-log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2 sigma^2).
+log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2
+sigma^2).
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from bochner.objectives.statistics import Block, Statistics, statistics, total
 
 Reduce = Callable[[Statistics], Statistics]
 
-# Rows whose features and phases stay in a core's cache: computing features again for the second pass is then cheaper
-# than fetching them from memory.
+# Rows whose features and phases stay in a core's cache: computing features again for the second
+# pass is then cheaper than fetching them from memory.
 CHUNK_ROWS = 2048
 
 
@@ -49,7 +51,9 @@ class Evidence:
     d_noise: Tensor
 
 
-def evidence(stats: Statistics, noise_variance: Tensor, exact: Callable[[], Statistics] | None = None) -> Evidence:
+def evidence(
+    stats: Statistics, noise_variance: Tensor, exact: Callable[[], Statistics] | None = None
+) -> Evidence:
     """Evaluate log p(Y | X, W) and its gradients from additive statistics.
 
     Parameters
@@ -89,7 +93,9 @@ def evidence(stats: Statistics, noise_variance: Tensor, exact: Callable[[], Stat
     return Evidence(value, d_gram, d_cross, d_noise)
 
 
-def dense_evidence(features: Tensor, block: Block, noise_variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def dense_evidence(
+    features: Tensor, block: Block, noise_variance: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
 
     Parameters
@@ -134,7 +140,13 @@ class _Gradient:
     def zeros(cls, x: Tensor, f: Frequencies, s2: Tensor) -> _Gradient:
         second = None if f.second is None else torch.zeros_like(f.second)
         noise = torch.zeros(s2.shape, dtype=torch.float64, device=x.device)
-        return cls(torch.zeros_like(x), torch.zeros_like(f.first), second, torch.zeros_like(f.amplitude), noise)
+        return cls(
+            torch.zeros_like(x),
+            torch.zeros_like(f.first),
+            second,
+            torch.zeros_like(f.amplitude),
+            noise,
+        )
 
     def add_noise(self, d_noise: Tensor, block: Block) -> None:
         """Add the gradient in sigma^2, or in those of a block's columns."""
@@ -157,9 +169,17 @@ class _Gradient:
 
 
 def _two_passes(
-    x: Tensor, f: Frequencies, s2: Tensor, block: Block, chunk_rows: int, reduce: Reduce, into: _Gradient | None
+    x: Tensor,
+    f: Frequencies,
+    s2: Tensor,
+    block: Block,
+    chunk_rows: int,
+    reduce: Reduce,
+    into: _Gradient | None,
 ) -> Tensor:
-    """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by chunk."""
+    """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by
+    chunk.
+    """
     cuts = list(chunks(block.Y.shape[0], chunk_rows))
     indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
     last: Trace | None = None
@@ -172,7 +192,9 @@ def _two_passes(
         nonlocal last
         last = evaluate(x[indices[i]], f, scratch)
         square = block.squares if s2.ndim else block.square
-        return statistics(last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns, dtype)
+        return statistics(
+            last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns, dtype
+        )
 
     result = evidence(stats(x.dtype), s2, lambda: stats(torch.float64))
     if into is not None:
@@ -181,7 +203,9 @@ def _two_passes(
         # backwards, because the features of the last chunk are still there
         for cut, rows in zip(reversed(cuts), reversed(indices), strict=True):
             trace, last = last or evaluate(x[rows], f, scratch), None
-            upstream = torch.mm(d_gram, trace.features, out=scratch.take("upstream", *trace.features.shape))
+            upstream = torch.mm(
+                d_gram, trace.features, out=scratch.take("upstream", *trace.features.shape)
+            )
             into.add(rows, trace, f, upstream.addmm_(d_cross, block.Y[cut].T))
     return result.value
 
@@ -249,7 +273,8 @@ def view_evidence(
     chunk_rows: int = CHUNK_ROWS,
     reduce: Reduce | None = None,
 ) -> Tensor:
-    """Return sum over blocks of log p(Y_block | X, W), differentiable once in x, frequencies and noise.
+    """Return sum over blocks of log p(Y_block | X, W), differentiable once in x, frequencies and
+    noise.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """log p(Y | X, W) with one noise variance per column: B_m = G + sigma_m^2 I for every column m.
 
-One eigendecomposition G = V diag(lambda) V^T serves all columns, B_m^-1 = V diag(1 / (lambda + sigma_m^2)) V^T, so that
-a step costs one of them instead of one factorisation per column.
+One eigendecomposition G = V diag(lambda) V^T serves all columns, B_m^-1 = V diag(1 / (lambda +
+sigma_m^2)) V^T, so that a step costs one of them instead of one factorisation per column.
 """
 
 from __future__ import annotations
@@ -47,13 +47,17 @@ def column_evidence(stats: Statistics, noise: Tensor) -> tuple[Tensor, Tensor, T
         - inverse.log().sum()
         + (residual / noise).sum()
     )
-    d_noise = -0.5 * ((n - k) / noise + inverse.sum(0) - residual / noise.square() + m.square().sum(0) / noise)
+    d_noise = -0.5 * (
+        (n - k) / noise + inverse.sum(0) - residual / noise.square() + m.square().sum(0) / noise
+    )
     # -(1/2) sum_m [B_m^-1 + m_m m_m^T / sigma_m^2]
     inner = torch.addmm(torch.diag(inverse.sum(1)), m / noise, m.T)
     return value, -0.5 * (vectors @ inner @ vectors.T), vectors @ (m / noise), d_noise
 
 
-def column_dense_evidence(features: Tensor, block: Block, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def column_dense_evidence(
+    features: Tensor, block: Block, noise: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
 
     Parameters
@@ -71,7 +75,9 @@ def column_dense_evidence(features: Tensor, block: Block, noise: Tensor) -> tupl
     values, vectors = spectrum(features.T @ features)
     turned, inverse = vectors.T @ block.Y.double(), 1.0 / (values[:, None] + noise)
     solved = turned * inverse
-    value = -0.5 * (turned.numel() * math.log(2.0 * math.pi) - inverse.log().sum() + (turned * solved).sum())
+    value = -0.5 * (
+        turned.numel() * math.log(2.0 * math.pi) - inverse.log().sum() + (turned * solved).sum()
+    )
     inner = torch.addmm(torch.diag(inverse.sum(1)), solved, solved.T, beta=-1.0)
     d_kernel = 0.5 * (vectors @ inner @ vectors.T)
     d_noise = 0.5 * (solved.square().sum(0) - inverse.sum(0))

@@ -34,8 +34,8 @@ class Draws:
     columns : tuple of Tensor of shape (m,), int64, or None
         The mini-batch of columns of each view; None means all.
     starts : tuple of float or None
-        Of Gaussian views with scattered holes: where in [0, 1) the sample of columns begins whose determinants are
-        exact; None: those of all columns are.
+        Of Gaussian views with scattered holes: where in [0, 1) the sample of columns begins whose
+        determinants are exact; None: those of all columns are.
     """
 
     latents: Tensor
@@ -59,7 +59,8 @@ class Bound:
     updates : tuple of SiteUpdate or None
         What views that are not Gaussian ask of their sites.
     slacks : tuple of Tensor or float
-        What may be added to each view's value: a bound as well, by which training and starts are judged.
+        What may be added to each view's value: a bound as well, by which training and starts are
+        judged.
     weights : tuple of float
         Of the views, in the total.
     """
@@ -74,7 +75,9 @@ class Bound:
     @property
     def judged(self) -> Tensor:
         """The total with its slacks, and the gradient of the total."""
-        return self.total + sum(w * slack for w, slack in zip(self.weights, self.slacks, strict=True))
+        return self.total + sum(
+            w * slack for w, slack in zip(self.weights, self.slacks, strict=True)
+        )
 
     @property
     def unweighted(self) -> Tensor:
@@ -93,12 +96,19 @@ def draw(
 ) -> Draws:
     """Draw the base noise keyed by (seed, purpose, step).
 
-    The latents and each view have keys of their own, so that the order of the views does not matter. With a budget,
-    multiplications of one product of features and columns, views that are not Gaussian draw columns as well.
+    The latents and each view have keys of their own, so that the order of the views does not
+    matter. With a budget, multiplications of one product of features and columns, views that are
+    not Gaussian draw columns as well.
     """
     mean = model.latents.mean
     latents = random.row_noise(
-        mean.shape[0], mean.shape[1], seed, f"{purpose}/latents", step, dtype=mean.dtype, device=mean.device
+        mean.shape[0],
+        mean.shape[1],
+        seed,
+        f"{purpose}/latents",
+        step,
+        dtype=mean.dtype,
+        device=mean.device,
     )
     spectra = tuple(
         view.kernel.noise(
@@ -117,11 +127,15 @@ def draw(
             for view, spectrum in zip(model.views, spectra, strict=True)
         )
     )
-    uniform = torch.rand(len(model.views), generator=random.generator(seed, f"{purpose}/determinants", step))
+    uniform = torch.rand(
+        len(model.views), generator=random.generator(seed, f"{purpose}/determinants", step)
+    )
     return Draws(latents, spectra, columns, tuple(uniform.tolist()))
 
 
-def _columns(view: View, spectrum: Tensor, budget: float, seed: int, purpose: str, step: int) -> Tensor | None:
+def _columns(
+    view: View, spectrum: Tensor, budget: float, seed: int, purpose: str, step: int
+) -> Tensor | None:
     if view.sites is None:
         return None
     (n, m), k = view.sites.pull.shape, 2 * spectrum.shape[0] * spectrum.shape[1]
@@ -144,8 +158,8 @@ def elbo(
 ) -> Bound:
     """Evaluate sum_v log p(Y^v | X, W_v) - KL(q(X) || p(X)) at one draw of (X, W).
 
-    Its expectation over draws is a lower bound of log p(Y) (paper 000, Eq. 15; MATH.md section 2). Where views have
-    weights, ``total`` has each view's term times its weight.
+    Its expectation over draws is a lower bound of log p(Y) (paper 000, Eq. 15; MATH.md section 2).
+    Where views have weights, ``total`` has each view's term times its weight.
 
     Parameters
     ----------
@@ -155,7 +169,8 @@ def elbo(
     chunk_rows, reduce
         As in ``view_evidence``, of Gaussian views.
     n_sweeps : int
-        As in ``local_evidence``, of the others: views that draw columns take one, and steep likelihoods one more.
+        As in ``local_evidence``, of the others: views that draw columns take one, and steep
+        likelihoods one more.
 
     Returns
     -------
@@ -167,23 +182,46 @@ def elbo(
     updates: list[SiteUpdate | None] = []
     slacks: list[Tensor | float] = []
     chosen = draws.columns or (None,) * len(model.views)
-    for v, (view, noise, blocks, columns) in enumerate(zip(model.views, draws.spectra, data, chosen, strict=True)):
+    for v, (view, noise, blocks, columns) in enumerate(
+        zip(model.views, draws.spectra, data, chosen, strict=True)
+    ):
         f, seen = view.kernel.frequencies(noise), view.see(x)
         if view.sites is None:
-            s2, sample = view.noise_variance, None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v])
-            values.append(gaussian_evidence(seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, reduce=reduce))
+            s2, sample = (
+                view.noise_variance,
+                None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v]),
+            )
+            values.append(
+                gaussian_evidence(
+                    seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, reduce=reduce
+                )
+            )
             updates.append(None)
             slacks.append(0.0)
         else:
             likelihood = cast(LocalLikelihood, view.likelihood)
             times = (n_sweeps if columns is None else 1) + likelihood.extra_sweeps
-            local = local_evidence(seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=times)
+            local = local_evidence(
+                seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=times
+            )
             values.append(local.value)
             updates.append(local.update)
             slacks.append(local.slack)
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
-    weighted = torch.stack([view.weight * value for view, value in zip(model.views, values, strict=True)]).sum() - kl
-    return Bound(weighted, tuple(values), kl, tuple(updates), tuple(slacks), tuple(view.weight for view in model.views))
+    weighted = (
+        torch.stack(
+            [view.weight * value for view, value in zip(model.views, values, strict=True)]
+        ).sum()
+        - kl
+    )
+    return Bound(
+        weighted,
+        tuple(values),
+        kl,
+        tuple(updates),
+        tuple(slacks),
+        tuple(view.weight for view in model.views),
+    )
 
 
 def regroup(model: LatentVariableModel) -> None:
@@ -194,10 +232,16 @@ def regroup(model: LatentVariableModel) -> None:
 
 
 def levelled(model: LatentVariableModel, bound: Bound) -> Tensor:
-    """Return what to add to a bound of drawn columns, 0 on average, so that steps can be compared; before `absorb`."""
+    """Return what to add to a bound of drawn columns, 0 on average, so that steps can be compared;
+    before `absorb`.
+    """
     total = bound.total.new_zeros(())
     for view, update in zip(model.views, bound.updates, strict=True):
-        if view.sites is not None and update is not None and len(update.columns) < view.sites.n_columns:
+        if (
+            view.sites is not None
+            and update is not None
+            and len(update.columns) < view.sites.n_columns
+        ):
             total = total + view.weight * view.sites.levelled(update.columns)
     return total
 

@@ -1,4 +1,6 @@
-"""The entries of a view that is not Gaussian, and one pass over them: q(A) from their sites, slopes under it."""
+"""The entries of a view that is not Gaussian, and one pass over them: q(A) from their sites, slopes
+under it.
+"""
 
 from __future__ import annotations
 
@@ -88,9 +90,15 @@ class Pass:
 
 
 def local_pass(
-    features: Tensor, likelihood: LocalLikelihood, entries: Entries, tol: float, weights: Weights | None = None
+    features: Tensor,
+    likelihood: LocalLikelihood,
+    entries: Entries,
+    tol: float,
+    weights: Weights | None = None,
 ) -> Pass:
-    """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry at it."""
+    """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry
+    at it.
+    """
     if weights is None:
         weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
     latent = features.T @ weights.mean

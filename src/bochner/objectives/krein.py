@@ -1,7 +1,9 @@
-"""How well signed, weighted frequencies fit a kernel matrix: exact errors and closed-form expectations.
+"""How well signed, weighted frequencies fit a kernel matrix: exact errors and closed-form
+expectations.
 
-The model of a pair i != j is K_ij = sum_h f_h cos(w_h . delta_ij) + noise, f_h = s_h c_h. Under a Gaussian
-q(w_h) = N(m_h, diag V_h) both moments of a cosine are closed forms (MATH.md section 5), so nothing is sampled.
+The model of a pair i != j is K_ij = sum_h f_h cos(w_h . delta_ij) + noise, f_h = s_h c_h. Under a
+Gaussian q(w_h) = N(m_h, diag V_h) both moments of a cosine are closed forms (MATH.md section 5), so
+nothing is sampled.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from torch import Tensor
 _BLOCK = 256
 
 
-def expected_squared_error(mean: Tensor, variance: Tensor, factor: Tensor, delta: Tensor, target: Tensor) -> Tensor:
+def expected_squared_error(
+    mean: Tensor, variance: Tensor, factor: Tensor, delta: Tensor, target: Tensor
+) -> Tensor:
     """Return E_q[(K_ij - sum_h f_h cos(w_h . delta_ij))^2] of every pair.
 
-    E cos = e^{-q/2} cos(m.delta) and E cos^2 = (1 + e^{-2q} cos(2 m.delta)) / 2 with q = delta^T V delta.
+    E cos = e^{-q/2} cos(m.delta) and E cos^2 = (1 + e^{-2q} cos(2 m.delta)) / 2 with q = delta^T V
+    delta.
 
     Parameters
     ----------
@@ -42,18 +47,22 @@ def expected_squared_error(mean: Tensor, variance: Tensor, factor: Tensor, delta
 
 
 def residuals(x: Tensor, target: Tensor, frequencies: Tensor, factor: Tensor) -> Tensor:
-    """Return sum_h f_h cos(w_h . delta_ij) - K_ij off the diagonal, 0 on it: (n, d), (n, n), (H, d), (H,) -> (n, n)."""
+    """Return sum_h f_h cos(w_h . delta_ij) - K_ij off the diagonal, 0 on it: (n, d), (n, n), (H,
+    d), (H,) -> (n, n).
+    """
     phase = x @ frequencies.T
     features = torch.cat([phase.cos(), phase.sin()], 1)
     residual = (features * factor.repeat(2)) @ features.T - target
     return residual - torch.diag(torch.diagonal(residual))
 
 
-def squared_error(x: Tensor, target: Tensor, frequencies: Tensor, factor: Tensor) -> tuple[float, Tensor, Tensor]:
+def squared_error(
+    x: Tensor, target: Tensor, frequencies: Tensor, factor: Tensor
+) -> tuple[float, Tensor, Tensor]:
     """Return sum_{i != j} residual_ij^2 and its gradients in the frequencies and in the factors.
 
-    The derivatives of ``residuals``, written out: the matrix of pairs is symmetric, so half of it is formed, in blocks
-    of rows that stay in the processor's cache, and no product is made twice.
+    The derivatives of ``residuals``, written out: the matrix of pairs is symmetric, so half of it
+    is formed, in blocks of rows that stay in the processor's cache, and no product is made twice.
 
     Parameters
     ----------
@@ -74,7 +83,9 @@ def squared_error(x: Tensor, target: Tensor, frequencies: Tensor, factor: Tensor
     weighted, pull, total = features * factor.repeat(2), torch.zeros_like(features), 0.0
     for start in range(0, len(x), _BLOCK):
         stop = min(start + _BLOCK, len(x))
-        residual = torch.addmm(target[start:stop, start:], weighted[start:stop], features[start:].T, beta=-1.0)
+        residual = torch.addmm(
+            target[start:stop, start:], weighted[start:stop], features[start:].T, beta=-1.0
+        )
         own, others = residual[:, : stop - start], residual[:, stop - start :]
         own.fill_diagonal_(0.0)
         total += 2.0 * _square(residual) - _square(own)
@@ -82,20 +93,25 @@ def squared_error(x: Tensor, target: Tensor, frequencies: Tensor, factor: Tensor
         pull[stop:].addmm_(others.T, features[start:stop])
     (cosine, sine), (in_cosine, in_sine) = features.chunk(2, 1), pull.chunk(2, 1)
     in_phase = (cosine * in_sine).addcmul_(sine, in_cosine, value=-1.0)
-    in_factor = torch.linalg.vecdot(cosine, in_cosine, dim=0) + torch.linalg.vecdot(sine, in_sine, dim=0)
+    in_factor = torch.linalg.vecdot(cosine, in_cosine, dim=0) + torch.linalg.vecdot(
+        sine, in_sine, dim=0
+    )
     return total, 4.0 * factor[:, None] * (in_phase.T @ x), 2.0 * in_factor
 
 
 def _square(matrix: Tensor) -> float:
-    """Return the sum of squares; over rows in the matrix's precision, over their sums in double precision."""
+    """Return the sum of squares; over rows in the matrix's precision, over their sums in double
+    precision.
+    """
     return float(torch.linalg.vecdot(matrix, matrix).double().sum())
 
 
 def curvature(x: Tensor, frequencies: Tensor) -> Tensor:
-    """Return sum_{i<j} sin(w_h . delta_ij)^2 delta_ijd^2, (n, d), (H, d) -> (H, d), without forming pairs.
+    """Return sum_{i<j} sin(w_h . delta_ij)^2 delta_ijd^2, (n, d), (H, d) -> (H, d), without forming
+    pairs.
 
-    It is the Gauss-Newton curvature of half the squared error in w_h, but for the factor f_h^2. With
-    sin^2 = (1 - cos 2a) / 2 the pair sums split into sums over rows.
+    It is the Gauss-Newton curvature of half the squared error in w_h, but for the factor f_h^2.
+    With sin^2 = (1 - cos 2a) / 2 the pair sums split into sums over rows.
     """
     phase, square, n = 2.0 * (x @ frequencies.T), x.square(), x.shape[0]
     everything = 2.0 * (n * square.sum(0) - x.sum(0).square())

@@ -1,10 +1,13 @@
-"""The bound of a view whose likelihood is not Gaussian, with q(A) and its sites in closed-form blocks.
+"""The bound of a view whose likelihood is not Gaussian, with q(A) and its sites in closed-form
+blocks.
 
-sum_nm bound of E_q log p(y_nm | psi_nm) - sum_m KL(q(A_m) || N(0, I)), psi_nm = intercept_m + offset_n + phi_n^T a_m.
+sum_nm bound of E_q log p(y_nm | psi_nm) - sum_m KL(q(A_m) || N(0, I)), psi_nm = intercept_m +
+offset_n + phi_n^T a_m.
 
-q(A) comes from sites that are held from step to step; new ones, where the bound of each entry touches at the new q, go
-back to the caller. For Polya-gamma and Boehning this is coordinate ascent and never lowers the bound; at its fixed
-point the value is MATH.md section 3's collapsed bound. By the envelope theorem the gradient takes q(A) as given.
+q(A) comes from sites that are held from step to step; new ones, where the bound of each entry
+touches at the new q, go back to the caller. For Polya-gamma and Boehning this is coordinate ascent
+and never lowers the bound; at its fixed point the value is MATH.md section 3's collapsed bound. By
+the envelope theorem the gradient takes q(A) as given.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from bochner.objectives.weighted import weighted_products
 
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0
-# Entries from which the gradient of a likelihood's own parameters is estimated: it needs a quadrature at each.
+# Entries from which the gradient of a likelihood's own parameters is estimated: it needs a
+# quadrature at each.
 _PARAMETER_ENTRIES = 2**16
 
 
@@ -39,11 +43,12 @@ class LocalValue:
     Attributes
     ----------
     value : Tensor, scalar float64
-        In nats. Of some columns, an unbiased estimate if every column has its own covariance; with groups it is a
-        little larger than the whole, since fewer columns share one.
+        In nats. Of some columns, an unbiased estimate if every column has its own covariance; with
+        groups it is a little larger than the whole, since fewer columns share one.
     update : SiteUpdate
     slack : Tensor, scalar float64
-        Of the likelihood, summed: value + slack is a bound that does not loosen as parameters are learned.
+        Of the likelihood, summed: value + slack is a bound that does not loosen as parameters are
+        learned.
     """
 
     value: Tensor
@@ -62,7 +67,8 @@ def local_evidence(
     n_sweeps: int = 1,
     tol: float = _TOLERANCE,
 ) -> LocalValue:
-    """Evaluate the bound of a view, differentiable once in x, the frequencies and the likelihood's parameters.
+    """Evaluate the bound of a view, differentiable once in x, the frequencies and the likelihood's
+    parameters.
 
     Parameters
     ----------
@@ -86,7 +92,9 @@ def local_evidence(
     LocalValue
     """
     if columns is None and block.Y.numel() > DENSE and not torch.is_grad_enabled():
-        whole = functools.partial(local_evidence, x, frequencies, likelihood, sites, block, n_sweeps=n_sweeps, tol=tol)
+        whole = functools.partial(
+            local_evidence, x, frequencies, likelihood, sites, block, n_sweeps=n_sweeps, tol=tol
+        )
         cuts = sites.column_chunks(block.Y.shape[0])  # for memory
         return _joined([whole(columns=own) for own in cuts])
     f = frequencies.to(x.dtype)
@@ -94,27 +102,50 @@ def local_evidence(
     parameters = [p for p in likelihood.parameters() if p.requires_grad]
     holder: list[_Touch] = []
     value: Tensor = _LocalEvidence.apply(  # type: ignore[no-untyped-call]
-        x, f.first, f.second, f.amplitude, likelihood, block.rows, entries, n_sweeps, tol, holder, *parameters
+        x,
+        f.first,
+        f.second,
+        f.amplitude,
+        likelihood,
+        block.rows,
+        entries,
+        n_sweeps,
+        tol,
+        holder,
+        *parameters,
     )
     prior = entries.scale * sites.log_prior(entries.columns).sum()
-    return LocalValue(value + prior, _update(holder[0], entries.columns, sites), entries.scale * holder[0].slack.sum())
+    return LocalValue(
+        value + prior,
+        _update(holder[0], entries.columns, sites),
+        entries.scale * holder[0].slack.sum(),
+    )
 
 
 def _joined(parts: list[LocalValue]) -> LocalValue:
     """Put parts of the columns together; a group that was cut has a covariance for each part."""
     updates = [part.update for part in parts]
     of_columns = ("columns", "intercept", "worth")
-    columns, intercept, worth = (torch.cat([getattr(u, name) for u in updates]) for name in of_columns)
-    precision, pull = (torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull"))
+    columns, intercept, worth = (
+        torch.cat([getattr(u, name) for u in updates]) for name in of_columns
+    )
+    precision, pull = (
+        torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull")
+    )
     shares = [len(update.columns) / len(columns) for update in updates]
-    value = torch.stack([share * part.value for share, part in zip(shares, parts, strict=True)]).sum()
-    slack = torch.stack([share * part.slack for share, part in zip(shares, parts, strict=True)]).sum()
+    value = torch.stack(
+        [share * part.value for share, part in zip(shares, parts, strict=True)]
+    ).sum()
+    slack = torch.stack(
+        [share * part.slack for share, part in zip(shares, parts, strict=True)]
+    ).sum()
     return LocalValue(value, SiteUpdate(columns, precision, pull, intercept, worth), slack)
 
 
 @dataclass(frozen=True)
 class _Touch:
-    """Sites where each entry's bound touches at q, (n, m), the bound's slope in the intercepts, its value, its slack.
+    """Sites where each entry's bound touches at q, (n, m), the bound's slope in the intercepts, its
+    value, its slack.
 
     The last three by column, (m,).
     """
@@ -127,13 +158,17 @@ class _Touch:
 
 
 def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
-    """Step to the intercepts that maximise the touching quadratic and their prior; the sites move along."""
+    """Step to the intercepts that maximise the touching quadratic and their prior; the sites move
+    along.
+    """
     now, centre = sites.intercept[columns], sites.centre[columns]
     slope = touch.slope - (now - centre) / INTERCEPT_STD**2
     step = slope / (touch.precision.sum(0) + 1.0 / INTERCEPT_STD**2)
     step = step.clamp(-_LARGEST_INTERCEPT_STEP, _LARGEST_INTERCEPT_STEP)
     worth = touch.value + touch.slack + sites.log_prior(columns)
-    return SiteUpdate(columns, touch.precision, touch.pull - touch.precision * step, now + step, worth)
+    return SiteUpdate(
+        columns, touch.precision, touch.pull - touch.precision * step, now + step, worth
+    )
 
 
 class _LocalEvidence(torch.autograd.Function):
@@ -157,7 +192,11 @@ class _LocalEvidence(torch.autograd.Function):
         f = Frequencies(first, second, amplitude)
         seen = x if rows is None else x[rows]
         traces = [evaluate(seen[part], f) for part in chunks(seen.shape[0], CHUNK_ROWS)]
-        features = torch.cat([trace.features for trace in traces], dim=1) if len(traces) > 1 else traces[0].features
+        features = (
+            torch.cat([trace.features for trace in traces], dim=1)
+            if len(traces) > 1
+            else traces[0].features
+        )
         for _ in range(n_sweeps):
             found = local_pass(features, likelihood, entries, tol)
             precision, pull = found.sites(entries, likelihood)
@@ -165,7 +204,9 @@ class _LocalEvidence(torch.autograd.Function):
         some = _some_rows(features, entries)
         value = entries.masked(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
         slack = slack_of(likelihood, found, entries, some)
-        holder.append(_Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), value, slack))
+        holder.append(
+            _Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), value, slack)
+        )
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
         if wanted:
@@ -182,7 +223,9 @@ class _LocalEvidence(torch.autograd.Function):
 
 
 def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor:
-    """Return sum_m m_m g_nm + 2 sum_g (sum_{m in g} g'_nm) S_g phi_n with g, g' the slopes in mean and variance."""
+    """Return sum_m m_m g_nm + 2 sum_g (sum_{m in g} g'_nm) S_g phi_n with g, g' the slopes in mean
+    and variance.
+    """
     weights = found.weights
     on_variance = 2.0 * weights.gather(entries.masked(found.slopes.d_variance))
     through = weighted_products(features, weights.covariance, on_variance)
@@ -190,13 +233,19 @@ def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor
 
 
 def _parameter_gradients(
-    likelihood: LocalLikelihood, found: Pass, entries: Entries, parameters: tuple[Tensor, ...], rows: slice
+    likelihood: LocalLikelihood,
+    found: Pass,
+    entries: Entries,
+    parameters: tuple[Tensor, ...],
+    rows: slice,
 ) -> list[Tensor]:
     if not parameters:
         return []
     with torch.enable_grad():
         mean = (entries.total + found.latent)[rows]
-        value = likelihood.parameter_value(entries.y[rows], mean, found.variance[rows], entries.columns)
+        value = likelihood.parameter_value(
+            entries.y[rows], mean, found.variance[rows], entries.columns
+        )
         seen = value if entries.seen is None else value * entries.seen[rows]
         total = seen.sum() * (entries.y.shape[0] / mean.shape[0])
         return list(torch.autograd.grad(total, parameters))
@@ -214,7 +263,9 @@ def slack_of(likelihood: LocalLikelihood, found: Pass, entries: Entries, rows: s
 
 
 def _some_rows(features: Tensor, entries: Entries) -> slice:
-    """Return every so manieth row, from a first one that changes with the draw: enough for a few parameters."""
+    """Return every so manieth row, from a first one that changes with the draw: enough for a few
+    parameters.
+    """
     stride = max(1, entries.y.numel() // _PARAMETER_ENTRIES)
     first = int(features[0].double().abs().sum() * 1e6) % stride if stride > 1 else 0
     return slice(first, None, stride)

@@ -1,13 +1,17 @@
-"""log p(Y | X, W) of a Gaussian view with scattered holes: a Gram matrix per column, without forming them all.
+"""log p(Y | X, W) of a Gaussian view with scattered holes: a Gram matrix per column, without
+forming them all.
 
-With O_m the rows that observe column m, S_m^-1 = I + Phi_O Phi_O^T / sigma^2 and m_m its posterior mean of the weights,
+With O_m the rows that observe column m, S_m^-1 = I + Phi_O Phi_O^T / sigma^2 and m_m its posterior
+mean of the weights,
 
-log p(y_m) = -(N_m/2) log 2 pi sigma^2 - |y_m - Phi_O^T m_m|^2 / (2 sigma^2) - |m_m|^2 / 2 + (1/2) log det S_m.
+log p(y_m) = -(N_m/2) log 2 pi sigma^2 - |y_m - Phi_O^T m_m|^2 / (2 sigma^2) - |m_m|^2 / 2 + (1/2)
+log det S_m.
 
-The means of all columns are found exactly by conjugate gradients, which the covariance S_g of a group of columns with
-similar holes preconditions: two products of features and columns a step, instead of a factorisation per column. By
-Jensen's inequality sum_m log det S_m over a group is at least its size times log det S_g. What that lacks is small and
-alike from column to column, so that a few columns, factored exactly, estimate it without bias and with little noise:
+The means of all columns are found exactly by conjugate gradients, which the covariance S_g of a
+group of columns with similar holes preconditions: two products of features and columns a step,
+instead of a factorisation per column. By Jensen's inequality sum_m log det S_m over a group is at
+least its size times log det S_g. What that lacks is small and alike from column to column, so that
+a few columns, factored exactly, estimate it without bias and with little noise:
 
 log det S_m - log det S_g + tr(S_g S_m^-1) - K, whose last two terms add up to 0 over the group.
 """
@@ -34,9 +38,9 @@ from bochner.objectives.weights import Weights, weights_from
 
 # Nats per observed entry that the bound may lose because means are not solved to the end.
 TOLERANCE = 2e-4
-# Columns of a view whose determinants are exact in a step. On 1,000 digits with 30 % hidden, where the shared ones lack
-# some thousand nats of 750,000, eight leave an error of 10 nats, far below the noise of a draw of the features, and
-# double the time of a step; two add a fifth.
+# Columns of a view whose determinants are exact in a step. On 1,000 digits with 30 % hidden, where
+# the shared ones lack some thousand nats of 750,000, eight leave an error of 10 nats, far below the
+# noise of a draw of the features, and double the time of a step; two add a fifth.
 N_DETERMINANTS = 2
 # Columns factored at a time.
 _AT_ONCE = 16
@@ -74,9 +78,14 @@ def gaussian_evidence(
     chunk_rows: int = CHUNK_ROWS,
     reduce: Reduce | None = None,
 ) -> Tensor:
-    """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and ``masked_evidence``."""
+    """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
+    ``masked_evidence``.
+    """
     if reduce is not None and any(block.seen is not None for block in blocks):
-        got, do = "reduce= for one with scattered holes", "leave reduce=None and keep all rows in one process"
+        got, do = (
+            "reduce= for one with scattered holes",
+            "leave reduce=None and keep all rows in one process",
+        )
         raise InputError(message("views without scattered holes in several processes", got, do))
     whole = tuple(block for block in blocks if block.seen is None)
     parts = [
@@ -85,7 +94,11 @@ def gaussian_evidence(
         if block.seen is not None
     ]
     if whole or not parts:
-        parts.append(view_evidence(x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, reduce=reduce))
+        parts.append(
+            view_evidence(
+                x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, reduce=reduce
+            )
+        )
     return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
 
 
@@ -99,7 +112,8 @@ def masked_evidence(
     chunk_rows: int = CHUNK_ROWS,
     tol: float = TOLERANCE,
 ) -> Tensor:
-    """Evaluate the sum over columns of log N(y_m; 0, Phi_O^T Phi_O + sigma^2 I), differentiable once.
+    """Evaluate the sum over columns of log N(y_m; 0, Phi_O^T Phi_O + sigma^2 I), differentiable
+    once.
 
     Parameters
     ----------
@@ -147,9 +161,15 @@ class _MaskedEvidence(torch.autograd.Function):
         f = Frequencies(first, second, amplitude)
         rows = x if block.rows is None else x[block.rows]
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], chunk_rows)]
-        features = torch.cat([trace.features for trace in traces], dim=1) if len(traces) > 1 else traces[0].features
+        features = (
+            torch.cat([trace.features for trace in traces], dim=1)
+            if len(traces) > 1
+            else traces[0].features
+        )
         wanted = any(ctx.needs_input_grad)
-        value, upstream, d_noise = _solve(features, block, float(s2), sample, tol, chunk_rows, wanted)
+        value, upstream, d_noise = _solve(
+            features, block, float(s2), sample, tol, chunk_rows, wanted
+        )
         if wanted:
             ctx.save_for_backward(*carried_back(x, block.rows, traces, f, upstream), d_noise)
         return value
@@ -161,9 +181,17 @@ class _MaskedEvidence(torch.autograd.Function):
 
 
 def _solve(
-    features: Tensor, block: Block, s2: float, sample: Sample | None, tol: float, chunk_rows: int, wanted: bool
+    features: Tensor,
+    block: Block,
+    s2: float,
+    sample: Sample | None,
+    tol: float,
+    chunk_rows: int,
+    wanted: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the value and its gradients in the features, (K, n), and in sigma^2; zeros unless wanted."""
+    """Return the value and its gradients in the features, (K, n), and in sigma^2; zeros unless
+    wanted.
+    """
     seen, sizes = _mask(block), block.sizes
     found = _weights(features, block, s2, tol)
     squares, upstream = _fit(features, block, found, chunk_rows, wanted)
@@ -171,7 +199,12 @@ def _solve(
     counts = torch.tensor(sizes, dtype=torch.float64, device=seen.device)
     k, n_entries = features.shape[0], block.n_entries
     value = (
-        -0.5 * (n_entries * math.log(2.0 * math.pi * s2) + squares / s2 + found.mean.double().square().sum())
+        -0.5
+        * (
+            n_entries * math.log(2.0 * math.pi * s2)
+            + squares / s2
+            + found.mean.double().square().sum()
+        )
         - 0.5 * (counts * found.logdet).sum()
     )
     d_noise = 0.5 * (squares / s2 - n_entries + (counts * (k - found.trace)).sum()) / s2
@@ -187,7 +220,9 @@ def _solve(
 
 def _weights(features: Tensor, block: Block, s2: float, tol: float) -> Weights:
     seen = _mask(block)
-    return weights_from(features, seen / s2, _values(block) / s2, block.sizes, 2.0 * tol * seen.sum(0))
+    return weights_from(
+        features, seen / s2, _values(block) / s2, block.sizes, 2.0 * tol * seen.sum(0)
+    )
 
 
 def _values(block: Block) -> Tensor:
@@ -199,8 +234,12 @@ def _mask(block: Block) -> Tensor:
     return torch.ones_like(_values(block)) if block.seen is None else block.seen
 
 
-def _fit(features: Tensor, block: Block, found: Weights, chunk_rows: int, wanted: bool) -> tuple[Tensor, Tensor]:
-    """Return the squared residuals of the observed entries, and the residuals times the means, (K, n)."""
+def _fit(
+    features: Tensor, block: Block, found: Weights, chunk_rows: int, wanted: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the squared residuals of the observed entries, and the residuals times the means, (K,
+    n).
+    """
     seen, upstream = _mask(block), torch.zeros_like(features)
     squares = torch.zeros((), dtype=torch.float64, device=features.device)
     for part in chunks(features.shape[1], chunk_rows):
@@ -229,7 +268,9 @@ class _Lack:
     weights: Tensor
 
 
-def _lack(features: Tensor, block: Block, found: Weights, sample: Sample | None, s2: float, wanted: bool) -> _Lack:
+def _lack(
+    features: Tensor, block: Block, found: Weights, sample: Sample | None, s2: float, wanted: bool
+) -> _Lack:
     """Factor some columns; sums over them stand for sums over all."""
     seen, k = _mask(block), features.shape[0]
     m = seen.shape[1]
@@ -237,7 +278,11 @@ def _lack(features: Tensor, block: Block, found: Weights, sample: Sample | None,
     groups = found.spread(torch.arange(len(block.sizes), device=seen.device))[chosen]
     shared = found.covariance.double()
     value = torch.zeros((), dtype=torch.float64, device=seen.device)
-    d_noise, upstream, precisions = torch.zeros_like(value), torch.zeros_like(features), torch.zeros_like(shared)
+    d_noise, upstream, precisions = (
+        torch.zeros_like(value),
+        torch.zeros_like(features),
+        torch.zeros_like(shared),
+    )
     for part in torch.split(torch.arange(len(chosen), device=seen.device), _AT_ONCE):
         own, mask = groups[part], seen[:, chosen[part]]
         gram = weighted_grams(features, mask) / s2
@@ -249,13 +294,17 @@ def _lack(features: Tensor, block: Block, found: Weights, sample: Sample | None,
             precisions.index_add_(0, own, gram)
             covariance = factor.inverse()
             d_noise += torch.diagonal(covariance, dim1=-2, dim2=-1).sum()
-            upstream -= weighted_products(features, covariance.to(features.dtype), mask * (share / s2))
+            upstream -= weighted_products(
+                features, covariance.to(features.dtype), mask * (share / s2)
+            )
     if not wanted:
         return _Lack(value, d_noise, upstream, torch.zeros_like(seen[:, :1]))
     counts = torch.bincount(groups, minlength=len(block.sizes)).double()
     # the gradient in S_g^-1: S_g (sum of S_m^-1) S_g - (number) S_g
     turned = shared @ precisions @ shared - counts[:, None, None] * shared
-    upstream -= weighted_products(features, turned.to(features.dtype), found.average(seen) * (share / s2))
+    upstream -= weighted_products(
+        features, turned.to(features.dtype), found.average(seen) * (share / s2)
+    )
     trace = torch.diagonal(turned, dim1=-2, dim2=-1).sum()
     d_noise = 0.5 * share * (-d_noise + (counts * found.trace).sum() - trace) / s2
     sums = seen.new_zeros(seen.shape[0], len(block.sizes)).index_add_(1, groups, seen[:, chosen])
@@ -274,6 +323,10 @@ def completed(x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block
     block : Block
         With ``seen`` and ``sizes``.
     """
-    features = evaluate(x if block.rows is None else x[block.rows], frequencies.to(x.dtype)).features
+    features = evaluate(
+        x if block.rows is None else x[block.rows], frequencies.to(x.dtype)
+    ).features
     mean = _weights(features, block, float(noise_variance), TOLERANCE).mean
-    return Block.of(torch.where(_mask(block) > 0, _values(block), features.T @ mean), block.rows, block.columns)
+    return Block.of(
+        torch.where(_mask(block) > 0, _values(block), features.T @ mean), block.rows, block.columns
+    )

@@ -1,7 +1,7 @@
 """The additive statistics of a Gaussian view.
 
-A collapsed bound knows the data only through G = Phi Phi^T, C = Phi Y, ||Y||^2 and the number of rows: sums
-over rows, so chunks, processes and machines add them (MATH.md section 2, fact 1).
+A collapsed bound knows the data only through G = Phi Phi^T, C = Phi Y, ||Y||^2 and the number of
+rows: sums over rows, so chunks, processes and machines add them (MATH.md section 2, fact 1).
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class Block:
 
     Attributes
     ----------
-    Y : Tensor or SparseMatrix of shape (n, m), or Tensor (n, r) when it was rotated to fewer columns
-        Observed, scaled values. A sparse one gives dense rows or columns when asked, never all at once.
+    Y : Tensor or SparseMatrix of shape (n, m), or (n, r) when it was rotated to fewer columns
+        Observed, scaled values. A sparse one gives dense rows or columns when asked, never all at
+        once.
     rows : Tensor of shape (n,), int64, or None
         The global rows; None means all, in order.
     columns : Tensor of shape (m,), int64
@@ -37,9 +38,11 @@ class Block:
     seen : Tensor of shape (n, m), optional
         1 where observed, 0 where missing (Y is 0 there); None when all are observed.
     offset : Tensor of shape (n,), optional
-        Of views that are not Gaussian: added to psi of every entry of a row, the logarithm of its size factor.
+        Of views that are not Gaussian: added to psi of every entry of a row, the logarithm of its
+        size factor.
     sizes : tuple of int
-        Of Gaussian views with scattered holes: the columns stand group after group, columns of similar holes together.
+        Of Gaussian views with scattered holes: the columns stand group after group, columns of
+        similar holes together.
     """
 
     Y: Tensor | SparseMatrix
@@ -51,8 +54,12 @@ class Block:
     sizes: tuple[int, ...] = ()
 
     @classmethod
-    def encoded(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, offset: Tensor | None = None) -> Block:
-        """Build the block of a view that is not Gaussian from what its likelihood encoded, NaN = missing."""
+    def encoded(
+        cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, offset: Tensor | None = None
+    ) -> Block:
+        """Build the block of a view that is not Gaussian from what its likelihood encoded, NaN =
+        missing.
+        """
         if isinstance(Y, SparseMatrix):
             return cls(Y, rows, torch.arange(Y.shape[1]), 0.0, None, offset)
         missing = Y.isnan()
@@ -82,17 +89,23 @@ class Block:
         return Y if self.seen is None else Y.masked_fill(self.seen == 0, torch.nan)
 
     @classmethod
-    def of(cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None) -> Block:
+    def of(
+        cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None
+    ) -> Block:
         """Build a block and its square."""
         columns = torch.arange(Y.shape[1]) if columns is None else columns
         if isinstance(Y, SparseMatrix):
             return cls(Y, rows, columns, Y.square())
         # in parts: a whole copy in float64 is twice the data
-        square = sum((float(Y[part].double().square().sum()) for part in chunks(Y.shape[0], _ROWS)), 0.0)
+        square = sum(
+            (float(Y[part].double().square().sum()) for part in chunks(Y.shape[0], _ROWS)), 0.0
+        )
         return cls(Y, rows, columns, square)
 
     def take(self, index: Tensor, rows: Tensor | None = None) -> Block:
-        """Return some of its own rows, which have the given numbers among all; None: they are all, in order."""
+        """Return some of its own rows, which have the given numbers among all; None: they are all,
+        in order.
+        """
         Y = self.Y.rows(index) if isinstance(self.Y, SparseMatrix) else self.Y[index]
         own = self.of(Y, rows, self.columns)
         seen = None if self.seen is None else self.seen[index]
@@ -100,10 +113,22 @@ class Block:
         return replace(own, seen=seen, offset=offset, sizes=self.sizes)
 
     @classmethod
-    def holed(cls, Y: Tensor, rows: Tensor | None, columns: Tensor, sizes: tuple[int, ...]) -> Block:
-        """Build the block of Gaussian columns with scattered holes, NaN = missing, which stand group after group."""
+    def holed(
+        cls, Y: Tensor, rows: Tensor | None, columns: Tensor, sizes: tuple[int, ...]
+    ) -> Block:
+        """Build the block of Gaussian columns with scattered holes, NaN = missing, which stand
+        group after group.
+        """
         filled = torch.nan_to_num(Y)
-        return cls(filled, rows, columns, float(filled.double().square().sum()), (~Y.isnan()).to(Y.dtype), None, sizes)
+        return cls(
+            filled,
+            rows,
+            columns,
+            float(filled.double().square().sum()),
+            (~Y.isnan()).to(Y.dtype),
+            None,
+            sizes,
+        )
 
 
 @dataclass(frozen=True)
@@ -159,7 +184,9 @@ def statistics(
     features, Y = features.to(products or features.dtype), Y.to(products or Y.dtype)
     n_columns = Y.shape[1] if n_columns is None else n_columns
     square = float(Y.double().square().sum()) if square is None else square
-    return Statistics((features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], n_columns)
+    return Statistics(
+        (features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], n_columns
+    )
 
 
 def total(parts: Iterable[Statistics]) -> Statistics:

@@ -1,8 +1,10 @@
-"""Weighted Grams, one per column: the statistic under every bound whose entries differ in precision.
+"""Weighted Grams, one per column: the statistic under every bound whose entries differ in
+precision.
 
-G_m = sum_n w_nm phi_n phi_n^T for columns m: pieces of rows add, any subset of columns may be asked for (a mini-batch
-of columns gives an unbiased estimate of sums over columns), and nothing of size columns x rows x features is built.
-Augmented likelihoods need it with w = E omega, scattered missing entries with w = observed / sigma^2.
+G_m = sum_n w_nm phi_n phi_n^T for columns m: pieces of rows add, any subset of columns may be asked
+for (a mini-batch of columns gives an unbiased estimate of sums over columns), and nothing of size
+columns x rows x features is built. Augmented likelihoods need it with w = E omega, scattered
+missing entries with w = observed / sigma^2.
 """
 
 from __future__ import annotations
@@ -15,15 +17,19 @@ from torch import Tensor
 from bochner.data.batches import chunks
 from bochner.features.scratch import Scratch
 
-# Numbers in a temporary: on a processor what stays in the cache of a core, else what keeps the device busy.
+# Numbers in a temporary: on a processor what stays in the cache of a core, else what keeps the
+# device busy.
 _CACHED, _BUSY = 2**17, 2**21
 _ROWS = 1024
-# Trace of a Gram from which single precision leaves eigenvalues that are wrong by several hundredths.
+# Trace of a Gram from which single precision leaves eigenvalues that are wrong by several
+# hundredths.
 _HEAVY = 3e5
 
 
 class _Parts:
-    """Rows and matrices that are worked on at once, and memory for the features of one part, scaled."""
+    """Rows and matrices that are worked on at once, and memory for the features of one part,
+    scaled.
+    """
 
     def __init__(self, features: Tensor, n_matrices: int) -> None:
         k, n = features.shape
@@ -38,7 +44,12 @@ class _Parts:
             phi = self.features[:, part]
             for own in chunks(self.n_matrices, self.some):
                 shape = (own.stop - own.start, *phi.shape)
-                yield part, own, phi, self.scratch.take("part", shape[0] * shape[1], shape[2]).view(shape)
+                yield (
+                    part,
+                    own,
+                    phi,
+                    self.scratch.take("part", shape[0] * shape[1], shape[2]).view(shape),
+                )
 
 
 def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
@@ -53,13 +64,17 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (m, K, K), float64
-        Products in the features' precision over at most 1,024 rows, sums in float64; products as well where rounding
-        would outweigh the identity that the Gram is going to be added to (counts in the thousands).
+        Products in the features' precision over at most 1,024 rows, sums in float64; products as
+        well where rounding would outweigh the identity that the Gram is going to be added to
+        (counts in the thousands).
     """
     if float(weights.sum(0).amax() * features.square().sum(0).amax()) > _HEAVY:
         features, weights = features.double(), weights.double()
     k = features.shape[0]
-    by_matrix, out = weights.T.contiguous(), features.new_zeros(weights.shape[1], k, k, dtype=torch.float64)
+    by_matrix, out = (
+        weights.T.contiguous(),
+        features.new_zeros(weights.shape[1], k, k, dtype=torch.float64),
+    )
     for part, own, phi, memory in _Parts(features, weights.shape[1]):
         out[own] += (torch.mul(phi, by_matrix[own, None, part], out=memory) @ phi.T).double()
     return out

@@ -1,9 +1,10 @@
 """q(A) of a view from its sites: covariances by groups of columns, means by conjugate gradients.
 
-With precision omega_nm and pull h_nm the best q(A_m) has S_m^-1 = I + Phi Omega_m Phi^T and m_m = S_m Phi h_m. Columns
-of about the same precision share one covariance, S_g^-1 = I + Phi mean_{m in g}(Omega_m) Phi^T, which is the best one
-they can share; the means stay exact, because S_g is a good preconditioner for each of them. Any (m, S) gives a valid
-bound, so that both are matters of speed, never of correctness.
+With precision omega_nm and pull h_nm the best q(A_m) has S_m^-1 = I + Phi Omega_m Phi^T and m_m =
+S_m Phi h_m. Columns of about the same precision share one covariance, S_g^-1 = I + Phi mean_{m in
+g}(Omega_m) Phi^T, which is the best one they can share; the means stay exact, because S_g is a good
+preconditioner for each of them. Any (m, S) gives a valid bound, so that both are matters of speed,
+never of correctness.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class Weights:
     def kl(self) -> Tensor:
         """Return KL(q(A_m) || N(0, I)) of every column, (m,), float64."""
         k = self.mean.shape[0]
-        return self.spread(0.5 * (self.trace - k + self.logdet)) + 0.5 * self.mean.double().square().sum(0)
+        return self.spread(
+            0.5 * (self.trace - k + self.logdet)
+        ) + 0.5 * self.mean.double().square().sum(0)
 
     def spread(self, by_group: Tensor) -> Tensor:
         """Repeat what groups have for their columns, (..., G) -> (..., m)."""
@@ -56,7 +59,9 @@ class Weights:
 
     def gather(self, by_column: Tensor) -> Tensor:
         """Add up over the columns of every group, (n, m) -> (n, G)."""
-        return torch.stack([part.sum(1) for part in torch.split(by_column, list(self.sizes), dim=1)], dim=1)
+        return torch.stack(
+            [part.sum(1) for part in torch.split(by_column, list(self.sizes), dim=1)], dim=1
+        )
 
     def average(self, by_column: Tensor) -> Tensor:
         """Average over the columns of every group, (n, m) -> (n, G)."""
@@ -76,15 +81,18 @@ def weights_from(
     sizes : tuple of int
         Columns of each group.
     tol : float or Tensor of shape (m,)
-        When means are exact enough: a relative residual of each column, or so many nats per entry; or, column by
-        column, twice the nats that the bound may lose by them.
+        When means are exact enough: a relative residual of each column, or so many nats per entry;
+        or, column by column, twice the nats that the bound may lose by them.
 
     Returns
     -------
     Weights
     """
     counts = precision.new_tensor(sizes)
-    average = torch.stack([part.sum(1) for part in torch.split(precision, list(sizes), dim=1)], dim=1) / counts
+    average = (
+        torch.stack([part.sum(1) for part in torch.split(precision, list(sizes), dim=1)], dim=1)
+        / counts
+    )
     gram = weighted_grams(features, average)
     gram.diagonal(dim1=-2, dim2=-1).add_(1.0)
     factor = cholesky(gram)
@@ -92,7 +100,9 @@ def weights_from(
     trace = torch.diagonal(inverse, dim1=-2, dim2=-1).sum(-1)
     covariance = inverse.to(features.dtype)
     shared = all(size == 1 for size in sizes)  # then the preconditioner is the solution
-    mean = _solve(features, precision, features @ pull, covariance, sizes, 0 if shared else _MAX_ITER, tol)
+    mean = _solve(
+        features, precision, features @ pull, covariance, sizes, 0 if shared else _MAX_ITER, tol
+    )
     return Weights(mean, covariance, factor.logdet(), trace, sizes)
 
 
@@ -100,7 +110,11 @@ def _precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> 
     if covariance.shape[0] == right.shape[1]:
         return torch.bmm(covariance, right.T[:, :, None])[:, :, 0].T
     return torch.cat(
-        [s @ part for s, part in zip(covariance, torch.split(right, list(sizes), dim=1), strict=True)], dim=1
+        [
+            s @ part
+            for s, part in zip(covariance, torch.split(right, list(sizes), dim=1), strict=True)
+        ],
+        dim=1,
     )
 
 
@@ -113,7 +127,9 @@ def _solve(
     max_iter: int,
     tol: float | Tensor,
 ) -> Tensor:
-    """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at once."""
+    """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at
+    once.
+    """
     mean = _precondition(covariance, right, sizes)
     if max_iter == 0:
         return mean

@@ -17,7 +17,8 @@ FloatArray = NDArray[np.floating[Any]]
 
 # Characters of compressed data. With the plotting library a page stays below 5 MB.
 BUDGET = 3_200_000
-# Rows are decoded one by one for the page only where this many entries hold them; the plane serves otherwise.
+# Rows are decoded one by one for the page only where this many entries hold them; the plane serves
+# otherwise.
 _DECODED_ENTRIES = 1_200_000
 
 
@@ -55,7 +56,8 @@ def gather(model: Any, rows: Rows, views: list[KeptView]) -> dict[str, Any]:
     Returns
     -------
     dict
-        Where everything together is too large, first the decoded rows are left out, then the data of some rows.
+        Where everything together is too large, first the decoded rows are left out, then the data
+        of some rows.
     """
     columns = np.concatenate([view.columns for view in views])
     planes = choose_planes(rows.Z, model.relevance_, len(columns))
@@ -87,19 +89,32 @@ class _Parts:
 
 
 def _views(
-    model: Any, rows: Rows, views: list[KeptView], seen: list[tuple[FloatArray, FloatArray]], decoded: Any
+    model: Any,
+    rows: Rows,
+    views: list[KeptView],
+    seen: list[tuple[FloatArray, FloatArray]],
+    decoded: Any,
 ) -> list[_Parts]:
     parts, start = [], 0
     for view in views:
         own = slice(start, start + len(view.columns))
         start = own.stop
         data = None if rows.X is None else rows.X[:, view.columns]
-        made = [(mean[:, own], std[:, own]) for mean, std in [*seen, *([] if decoded is None else [decoded])]]
+        made = [
+            (mean[:, own], std[:, own])
+            for mean, std in [*seen, *([] if decoded is None else [decoded])]
+        ]
         limits = view.limits(model, data, [mean for mean, _ in made])
         top = np.full(len(view.columns), max((float(std.max()) for _, std in made), default=0.0))
         packed = [(view.pack(mean, limits), quantise(std, 0 * top, top, 8)) for mean, std in made]
         parts.append(
-            _Parts(view, limits, data, packed[len(seen)] if decoded is not None else None, packed[: len(seen)])
+            _Parts(
+                view,
+                limits,
+                data,
+                packed[len(seen)] if decoded is not None else None,
+                packed[: len(seen)],
+            )
         )
     return parts
 
@@ -113,7 +128,12 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane]) -> dict[str, Any]:
     return {
         "every": every,
         "planes": [
-            {"dims": list(plane.dims), "low": list(plane.low), "high": list(plane.high), "side": plane.side}
+            {
+                "dims": list(plane.dims),
+                "low": list(plane.low),
+                "high": list(plane.high),
+                "side": plane.side,
+            }
             for plane in planes
         ],
         "views": [
@@ -126,7 +146,9 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane]) -> dict[str, Any]:
                 "low": finite(part.limits[0][:1] if part.view.shape else part.limits[0]),
                 "high": finite(part.limits[1][:1] if part.view.shape else part.limits[1]),
                 "data": own and own.to_json(),
-                "decoded": [array.to_json() for array in part.decoded] if keep and part.decoded else None,
+                "decoded": [array.to_json() for array in part.decoded]
+                if keep and part.decoded
+                else None,
                 "planes": [[mean.to_json(), std.to_json()] for mean, std in part.planes],
             }
             for part, own in zip(parts, data, strict=True)

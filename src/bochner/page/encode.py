@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating[Any]]
 
-# Browsers unpack this format themselves (DecompressionStream("deflate")): no library of ours rides along.
+# Browsers unpack this format themselves (DecompressionStream("deflate")): no library of ours rides
+# along.
 _LEVEL = 6
 
 
@@ -29,7 +30,8 @@ class Packed:
     body : bytes
         Deflated.
     low, step : ndarray of shape (C,), or None
-        Of codes: value = low + step * code in every column; the largest code of the type stands for missing.
+        Of codes: value = low + step * code in every column; the largest code of the type stands for
+        missing.
     """
 
     dtype: str
@@ -46,7 +48,11 @@ class Packed:
     def to_json(self) -> dict[str, Any]:
         """Return what page.js unpacks."""
         text = base64.b64encode(self.body).decode("ascii")
-        scale = {} if self.low is None or self.step is None else {"low": _short(self.low), "step": _short(self.step)}
+        scale = (
+            {}
+            if self.low is None or self.step is None
+            else {"low": _short(self.low), "step": _short(self.step)}
+        )
         return {"dtype": self.dtype, "shape": list(self.shape), "body": text, **scale}
 
 
@@ -83,7 +89,9 @@ def quantise(values: FloatArray, low: FloatArray, high: FloatArray, bits: int) -
 
 def restore(packed: Packed) -> FloatArray:
     """Return the values a page shows for a packed array, NaN where missing."""
-    raw = np.frombuffer(zlib.decompress(packed.body), dtype=np.dtype(packed.dtype).newbyteorder("<"))
+    raw = np.frombuffer(
+        zlib.decompress(packed.body), dtype=np.dtype(packed.dtype).newbyteorder("<")
+    )
     codes = raw.reshape(packed.shape)
     if packed.low is None or packed.step is None:
         return codes.astype(np.float64)
@@ -92,7 +100,9 @@ def restore(packed: Packed) -> FloatArray:
 
 
 def script_json(value: Any) -> str:
-    """Write JSON that is safe inside a script element, whatever text it holds: no ``</script>``, no ``<!--``."""
+    """Write JSON that is safe inside a script element, whatever text it holds: no ``</script>``, no
+    ``<!--``.
+    """
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -53,7 +53,9 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
     """
     if given is None:
         return []
-    named = {str(name): given[name] for name in given} if _is_mapping(given) else {_name(given): given}
+    named = (
+        {str(name): given[name] for name in given} if _is_mapping(given) else {_name(given): given}
+    )
     return [_one(name, np.asarray(values), n_rows) for name, values in named.items()]
 
 
@@ -67,8 +69,16 @@ def _name(given: Any) -> str:
 
 def _one(name: str, values: NDArray[Any], n_rows: int) -> Labels:
     if values.shape != (n_rows,):
-        got = f"{len(values)} in {name!r}" if values.ndim == 1 else f"an array of shape {values.shape} in {name!r}"
-        raise InputError(message(f"one label for each of the {n_rows} rows", got, "give one per row, in their order"))
+        got = (
+            f"{len(values)} in {name!r}"
+            if values.ndim == 1
+            else f"an array of shape {values.shape} in {name!r}"
+        )
+        raise InputError(
+            message(
+                f"one label for each of the {n_rows} rows", got, "give one per row, in their order"
+            )
+        )
     if values.dtype.kind in "fiub":
         numbers = values.astype(np.float64)
         known = np.unique(numbers[~np.isnan(numbers)])
@@ -78,23 +88,31 @@ def _one(name: str, values: NDArray[Any], n_rows: int) -> Labels:
             return Labels(name, numbers, None)
         texts = np.array([_MISSING if np.isnan(v) else f"{v:.0f}" for v in numbers], dtype=object)
         return _classes(name, texts, [f"{v:.0f}" for v in known])
-    texts = np.array([_MISSING if v is None or v != v else str(v) for v in values.tolist()], dtype=object)  # noqa: PLR0124
+    texts = np.array(
+        [_MISSING if v is None or v != v else str(v) for v in values.tolist()],  # noqa: PLR0124
+        dtype=object,
+    )
     return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}))
 
 
 def _classes(name: str, texts: NDArray[Any], classes: list[str]) -> Labels:
     code = {text: i for i, text in enumerate(classes)}
-    return Labels(name, np.array([code.get(text, -1) for text in texts.tolist()], dtype=np.int32), classes)
+    return Labels(
+        name, np.array([code.get(text, -1) for text in texts.tolist()], dtype=np.int32), classes
+    )
 
 
-def read_labels(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, NDArray[Any]]:
+def read_labels(
+    path: Path, row_names: Sequence[str] | None, n_rows: int
+) -> dict[str, NDArray[Any]]:
     """Read labels of rows from a file.
 
     Parameters
     ----------
     path : Path
-        ``.csv``: with a header, every column is a labelling; a first column that holds exactly the row names joins
-        by them. One column may go without a header. ``.npy``: one array; ``.npz``: the array ``y`` or ``labels``.
+        ``.csv``: with a header, every column is a labelling; a first column that holds exactly the
+        row names joins by them. One column may go without a header. ``.npy``: one array; ``.npz``:
+        the array ``y`` or ``labels``.
     row_names : sequence of str or None
     n_rows : int
 
@@ -108,18 +126,30 @@ def read_labels(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dic
         Not such a file, no labels in it, or not one for every row.
     """
     if not path.is_file():
-        raise InputError(message("a file of labels", f"{path}, which does not exist", "check the path"))
+        raise InputError(
+            message("a file of labels", f"{path}, which does not exist", "check the path")
+        )
     kind = path.suffix.lower()
     if kind in (".npy", ".npz"):
         found = _arrays(path)
     elif kind in (".csv", ".txt", ".tsv"):
         found = _text(path, row_names, n_rows)
     else:
-        raise InputError(message("labels in a .csv, .npy or .npz file", str(path), "convert the file"))
+        raise InputError(
+            message("labels in a .csv, .npy or .npz file", str(path), "convert the file")
+        )
     for values in found.values():
         if values.shape != (n_rows,):
-            got = f"{len(values)} in {path}" if values.ndim == 1 else f"shape {values.shape} in {path}"
-            raise InputError(message(f"one label for each of the {n_rows} rows", got, "give one per row, in order"))
+            got = (
+                f"{len(values)} in {path}"
+                if values.ndim == 1
+                else f"shape {values.shape} in {path}"
+            )
+            raise InputError(
+                message(
+                    f"one label for each of the {n_rows} rows", got, "give one per row, in order"
+                )
+            )
     return found
 
 
@@ -134,7 +164,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
                 return {key: loaded[key]}
             got = f"{', '.join(loaded.files)} in {path}"
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(message("a readable file of labels", f"{path} ({error})", "save it again")) from error
+        raise InputError(
+            message("a readable file of labels", f"{path} ({error})", "save it again")
+        ) from error
     raise InputError(message(f"an array {' or '.join(LABELS)}", got, "name the array of labels so"))
 
 
@@ -145,23 +177,38 @@ def _text(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str,
             file.seek(0)
             lines = [row for row in csv.reader(file, delimiter=max(",;\t", key=first.count)) if row]
     except (OSError, UnicodeError, csv.Error) as error:
-        raise InputError(message("a readable file of labels", f"{path} ({error})", "save it again")) from error
+        raise InputError(
+            message("a readable file of labels", f"{path} ({error})", "save it again")
+        ) from error
     if not lines or len({len(line) for line in lines}) > 1:
-        raise InputError(message("lines with the same number of cells", f"others in {path}", "repair the file"))
+        raise InputError(
+            message("lines with the same number of cells", f"others in {path}", "repair the file")
+        )
     header = None if len(lines) == n_rows and len(lines[0]) == 1 else lines[0]
-    columns = [list(column) for column in zip(*(lines if header is None else lines[1:]), strict=True)]
+    columns = [
+        list(column) for column in zip(*(lines if header is None else lines[1:]), strict=True)
+    ]
     names = header or ["label"]
     if not columns:
-        raise InputError(message(f"one label for each of the {n_rows} rows", f"a header alone in {path}", "add them"))
+        raise InputError(
+            message(
+                f"one label for each of the {n_rows} rows", f"a header alone in {path}", "add them"
+            )
+        )
     if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):
         place = {name: i for i, name in enumerate(columns[0])}
         columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
         names = names[1:]
     elif (
-        len(columns) > 1 and len(set(columns[0])) == len(columns[0]) and names[0].lower() in ("", "row", "id", "index")
+        len(columns) > 1
+        and len(set(columns[0])) == len(columns[0])
+        and names[0].lower() in ("", "row", "id", "index")
     ):
         columns, names = columns[1:], names[1:]
-    return {name or f"label {j}": _typed(column) for j, (name, column) in enumerate(zip(names, columns, strict=True))}
+    return {
+        name or f"label {j}": _typed(column)
+        for j, (name, column) in enumerate(zip(names, columns, strict=True))
+    }
 
 
 def _typed(cells: list[str]) -> NDArray[Any]:

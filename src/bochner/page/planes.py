@@ -28,7 +28,8 @@ class Plane:
     Attributes
     ----------
     dims : (int, int)
-        The first is ``ROW`` where there is one latent dimension: it is drawn against the row number.
+        The first is ``ROW`` where there is one latent dimension: it is drawn against the row
+        number.
     low, high : (float, float)
         Ends of the grid in the two dimensions.
     side : int
@@ -64,7 +65,8 @@ def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[
     Returns
     -------
     list of Plane
-        Every pair of as many leading dimensions as fit; the rows and the dimension where there is only one.
+        Every pair of as many leading dimensions as fit; the rows and the dimension where there is
+        only one.
     """
     order = np.argsort(-relevance.mean(axis=0), kind="stable").tolist()
     places = _PLANE_ENTRIES // max(n_columns, 1)
@@ -77,7 +79,10 @@ def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
     # the last place, where ROW is read, holds the row numbers
     low, high = np.append(low - margin, -0.5), np.append(high + margin, len(Z) - 0.5)
-    return [Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side) for a, b in pairs]
+    return [
+        Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side)
+        for a, b in pairs
+    ]
 
 
 def decode(model: Any, Z: FloatArray, columns: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:

@@ -43,15 +43,16 @@ def report(
     calibration: CalibrationReport | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Write a page that shows a fitted model: an interactive map of the latent space and what the fit learned.
+    """Write a page that shows a fitted model: an interactive map of the latent space and what the
+    fit learned.
 
     Parameters
     ----------
     model : LatentVariableEstimator
         Fitted, or loaded from a file.
     X : array-like of shape (n, M), optional
-        Data to show: rows of the fit, or others, which are placed first. Without it the page shows the rows of the
-        fit as the model decodes them.
+        Data to show: rows of the fit, or others, which are placed first. Without it the page shows
+        the rows of the fit as the model decodes them.
     labels : array-like of shape (n,), or mapping of name to one, optional
         Classes or numbers to colour the rows by.
     path : str or Path
@@ -73,8 +74,8 @@ def report(
     Raises
     ------
     InputError
-        The file exists or cannot be written, labels or shapes do not fit the data, X is not such data as the model
-        was fitted on, or Bokeh is not installed.
+        The file exists or cannot be written, labels or shapes do not fit the data, X is not such
+        data as the model was fitted on, or Bokeh is not installed.
     """
     target = check_page(path, overwrite)
     drawn.check_bokeh()
@@ -83,9 +84,19 @@ def report(
     Z, std = _place(model, X)
     if names is not None and len(names) != len(Z):
         got = f"{len(names)}"
-        raise InputError(message(f"a name for each of the {len(Z)} rows", got, "give one per row, in their order"))
+        raise InputError(
+            message(
+                f"a name for each of the {len(Z)} rows", got, "give one per row, in their order"
+            )
+        )
     values = None if X is None else np.asarray(X, dtype=np.float64)
-    rows = Rows(Z, std, values, None if names is None else [str(n) for n in names], as_labels(labels, len(Z)))
+    rows = Rows(
+        Z,
+        std,
+        values,
+        None if names is None else [str(n) for n in names],
+        as_labels(labels, len(Z)),
+    )
     views = choose_views(model, values, Z, shapes or {})
     content = gather(model, rows, views)
     figures = _figures(model, len(Z), calibration)
@@ -99,19 +110,32 @@ def check_page(path: str | Path, overwrite: bool) -> Path:
     Raises
     ------
     InputError
-        Another extension than .html, a folder that is not there or not writable, or an existing file.
+        Another extension than .html, a folder that is not there or not writable, or an existing
+        file.
     """
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(message("an output file .html", str(target), "rename it"))
     if not target.parent.is_dir():
-        raise InputError(message("an existing folder to write to", str(target.parent), "create it first"))
+        raise InputError(
+            message("an existing folder to write to", str(target.parent), "create it first")
+        )
     if target.is_dir():
         raise InputError(message("an output file", f"the folder {target}", "choose another name"))
     if target.exists() and not overwrite:
-        raise InputError(message("a new file", f"{target}, which exists", "add --force (overwrite=True) to replace it"))
+        raise InputError(
+            message(
+                "a new file",
+                f"{target}, which exists",
+                "add --force (overwrite=True) to replace it",
+            )
+        )
     if not os.access(target.parent, os.W_OK):
-        raise InputError(message("a folder to write to", f"{target.parent}, not writable", "choose another folder"))
+        raise InputError(
+            message(
+                "a folder to write to", f"{target.parent}, not writable", "choose another folder"
+            )
+        )
     return target
 
 
@@ -144,17 +168,26 @@ def _figures(model: Any, n_rows: int, calibration: CalibrationReport | None) -> 
         "map": drawn.as_item(drawn.latent_map(n_rows)),
         "bound": drawn.as_item(drawn.bound_trace(model)),
         "kernels": [
-            {**drawn.as_item(drawn.kernel(model, view)), "alt": f"Learned kernel of view {view}."} for view in views
+            {**drawn.as_item(drawn.kernel(model, view)), "alt": f"Learned kernel of view {view}."}
+            for view in views
         ],
         "calibration": []
         if calibration is None
-        else [{**drawn.as_item(own), "alt": own.title.text} for own in drawn.calibration(calibration)],
-        "spectra": [{**drawn.as_item(own), "alt": f"Spectrum. {own.title.text}."} for own in spectra],
+        else [
+            {**drawn.as_item(own), "alt": own.title.text} for own in drawn.calibration(calibration)
+        ],
+        "spectra": [
+            {**drawn.as_item(own), "alt": f"Spectrum. {own.title.text}."} for own in spectra
+        ],
     }
 
 
 def _html(
-    model: Any, title: str, content: dict[str, Any], figures: dict[str, Any], calibration: CalibrationReport | None
+    model: Any,
+    title: str,
+    content: dict[str, Any],
+    figures: dict[str, Any],
+    calibration: CalibrationReport | None,
 ) -> str:
     about = describe_model(model)
     about["calibration"] = None if calibration is None else calibration.to_json()
@@ -164,9 +197,11 @@ def _html(
     about["partial"] = _partial(model)
     assets = resources.files("bochner.page") / "assets"
     page = string.Template((assets / "page.html").read_text(encoding="utf-8"))
-    # The library goes into elements that do not run by themselves: the text is painted before they are read.
+    # The library goes into elements that do not run by themselves: the text is painted before they
+    # are read.
     library = "\n".join(
-        f'<script type="text/plain" class="library">{_inert(part)}</script>' for part in drawn.library(content["rows"])
+        f'<script type="text/plain" class="library">{_inert(part)}</script>'
+        for part in drawn.library(content["rows"])
     )
     return page.substitute(
         title=html.escape(title),
@@ -184,7 +219,11 @@ def _partial(model: Any) -> str:
     """Say where the steps saw less than what the final bound is about."""
     left = max(model.dropped_.values(), default=0.0)
     what = ["fewer rows (landmarks)"] if model.landmarks_ else []
-    what += [f"columns truncated to all but {100 * left:.1f} % of their squares"] if left > 0.0005 else []
+    what += (
+        [f"columns truncated to all but {100 * left:.1f} % of their squares"]
+        if left > 0.0005
+        else []
+    )
     return f"The bound of the steps below is that of {' and '.join(what)}." if what else ""
 
 
@@ -195,7 +234,10 @@ def _inert(script: str) -> str:
 
 def _summary(model: Any, content: dict[str, Any]) -> str:
     views = ", ".join(f"{view['name']} ({view['width']} columns)" for view in content["views"])
-    return f"{type(model).__name__}: {content['rows']:,} rows, {content['dims']} latent dimensions. Views: {views}."
+    return (
+        f"{type(model).__name__}: {content['rows']:,} rows, {content['dims']} latent "
+        f"dimensions. Views: {views}."
+    )
 
 
 def _write(target: Path, text: str) -> None:

@@ -17,8 +17,9 @@ Shape = tuple[int, int]
 
 # Squares below 8 x 8 are too few pixels to tell an image from a table.
 _LEAST_SIDE = 8
-# Neighbours of an image differ by less than this share of what any two pixels differ by, and about as much in both
-# directions: columns that follow each other in time differ far less along the lines than across them.
+# Neighbours of an image differ by less than this share of what any two pixels differ by, and about
+# as much in both directions: columns that follow each other in time differ far less along the lines
+# than across them.
 _ALIKE, _LOPSIDED = 0.7, 4.0
 
 
@@ -34,9 +35,13 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
     for spec in specs:
         found = re.fullmatch(r"(.+)=(\d+)[x×](\d+)", spec)
         if found is None:
-            raise InputError(message("--shape VIEW=HEIGHTxWIDTH", repr(spec), "write --shape left=28x28"))
+            raise InputError(
+                message("--shape VIEW=HEIGHTxWIDTH", repr(spec), "write --shape left=28x28")
+            )
         if found[1] in shapes:
-            raise InputError(message("every view once", f"--shape {found[1]}=... twice", "drop one"))
+            raise InputError(
+                message("every view once", f"--shape {found[1]}=... twice", "drop one")
+            )
         shapes[found[1]] = (int(found[2]), int(found[3]))
     return shapes
 
@@ -46,7 +51,9 @@ def check_shapes(shapes: Mapping[str, Any], widths: Mapping[str, int]) -> dict[s
     checked: dict[str, Shape] = {}
     for view, shape in shapes.items():
         if view not in widths:
-            raise InputError(message(f"shapes for views from {list(widths)}", f"one for {view!r}", "name a view"))
+            raise InputError(
+                message(f"shapes for views from {list(widths)}", f"one for {view!r}", "name a view")
+            )
         sides = tuple(int(side) for side in shape)
         if len(sides) != 2 or min(sides) < 1 or sides[0] * sides[1] != widths[view]:
             got = f"{' x '.join(map(str, sides))} = {math.prod(sides)}"
@@ -73,7 +80,11 @@ def guess_shape(values: FloatArray) -> Shape | None:
     if side * side != values.shape[1] or side < _LEAST_SIDE:
         return None
     images = np.nan_to_num(values, nan=float(np.nanmean(values))).reshape(-1, side, side)
-    any_two = 2 * float(images.var(axis=(1, 2)).mean())  # expected squared difference of two pixels of one image
+    any_two = 2 * float(
+        images.var(axis=(1, 2)).mean()
+    )  # expected squared difference of two pixels of one image
     down, across = (float((np.diff(images, axis=axis) ** 2).mean()) for axis in (1, 2))
-    alike = max(down, across) < _ALIKE * any_two and max(down, across) < _LOPSIDED * min(down, across)
+    alike = max(down, across) < _ALIKE * any_two and max(down, across) < _LOPSIDED * min(
+        down, across
+    )
     return (side, side) if alike else None

@@ -17,7 +17,8 @@ from bochner.plots.decodings import grey_levels
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 
-# A table view keeps so many columns, those whose decoded values vary most: more cannot be read at a glance.
+# A table view keeps so many columns, those whose decoded values vary most: more cannot be read at a
+# glance.
 MOST_COLUMNS = 40
 _LARGEST_IMAGE = 128 * 128
 _SAMPLE = 1000
@@ -51,15 +52,19 @@ class KeptView:
         """Round to grey levels for images, to 16 bits for numbers that are read."""
         return quantise(values, *limits, bits=8 if self.shape else 16)
 
-    def limits(self, model: Any, data: FloatArray | None, decoded: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    def limits(
+        self, model: Any, data: FloatArray | None, decoded: list[FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest value of every column.
 
-        Pixels share theirs: those of the data, or without data the grey levels of what is decoded. What is decoded
-        beyond is shown as black or white.
+        Pixels share theirs: those of the data, or without data the grey levels of what is decoded.
+        What is decoded beyond is shown as black or white.
         """
         if self.shape:
             if data is None:
-                ends = grey_levels(model, self.columns, np.concatenate([part.ravel() for part in decoded]))
+                ends = grey_levels(
+                    model, self.columns, np.concatenate([part.ravel() for part in decoded])
+                )
             else:
                 ends = float(np.nanmin(data)), float(np.nanmax(data))
             return np.full(len(self.columns), ends[0]), np.full(len(self.columns), ends[1])
@@ -69,7 +74,9 @@ class KeptView:
         return low.astype(np.float64), high.astype(np.float64)
 
 
-def choose_views(model: Any, X: FloatArray | None, Z: FloatArray, shapes: Mapping[str, Any]) -> list[KeptView]:
+def choose_views(
+    model: Any, X: FloatArray | None, Z: FloatArray, shapes: Mapping[str, Any]
+) -> list[KeptView]:
     """Choose what to keep of every view.
 
     Parameters
@@ -89,9 +96,15 @@ def choose_views(model: Any, X: FloatArray | None, Z: FloatArray, shapes: Mappin
     kept = []
     for view, own in model._columns.items():
         sample = decoded[:, own] if X is None else X[rows][:, own]
-        guessed = None if names is not None or widths[view] > _LARGEST_IMAGE else guess_shape(sample)
+        guessed = (
+            None if names is not None or widths[view] > _LARGEST_IMAGE else guess_shape(sample)
+        )
         shape = given.get(view, guessed)
-        columns = own if shape else own[np.argsort(-decoded[:, own].var(axis=0), kind="stable")[:MOST_COLUMNS]]
+        columns = (
+            own
+            if shape
+            else own[np.argsort(-decoded[:, own].var(axis=0), kind="stable")[:MOST_COLUMNS]]
+        )
         called = [] if shape else [str(j) if names is None else str(names[j]) for j in columns]
         kept.append(KeptView(view, model.likelihood_[view], widths[view], columns, called, shape))
     return kept

@@ -1,4 +1,6 @@
-"""Pictures of fitted models: every function draws into an Axes and returns it, without pyplot's global state."""
+"""Pictures of fitted models: every function draws into an Axes and returns it, without pyplot's
+global state.
+"""
 
 from bochner.plots.decodings import decoded_grid, reconstructions, starts
 from bochner.plots.figures import axes, save

@@ -1,4 +1,6 @@
-"""Pictures of what a model makes of rows and places, and of its starts; `bochner.plots` has them all."""
+"""Pictures of what a model makes of rows and places, and of its starts; `bochner.plots` has them
+all.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def starts(model: Any, ax: Axes | None = None) -> Axes:
         colour = COLOURS[0] if i == len(raced) - 1 else "#8a949c"
         ax.plot([start["elbo_start"], start["elbo"]], [i, i], color=colour, linewidth=2)
         ax.plot(start["elbo_start"], i, "o", color="white", markeredgecolor=colour, markersize=7)
-        ax.errorbar(start["elbo"], i, xerr=start["elbo_se"], fmt="o", color=colour, markersize=7, capsize=3)
+        ax.errorbar(
+            start["elbo"], i, xerr=start["elbo_se"], fmt="o", color=colour, markersize=7, capsize=3
+        )
     steps = [f", {start['steps']} steps" if start["steps"] else "" for start in raced]
-    ax.set_yticks(range(len(raced)), [f"{own['init']}{text}" for own, text in zip(raced, steps, strict=True)])
+    ax.set_yticks(
+        range(len(raced)), [f"{own['init']}{text}" for own, text in zip(raced, steps, strict=True)]
+    )
     ax.set_ylim(-0.6, len(raced) - 0.4)
     ax.locator_params(axis="x", nbins=5)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -67,8 +73,8 @@ def decoded_grid(
     shape : (int, int), optional
         Height and width of the view's images: an image is drawn at every place.
     column : int or str, optional
-        Without a shape, one column of the view is drawn as colour, with lines of equal deviation: its number within
-        the view or its name; by default the one that varies most.
+        Without a shape, one column of the view is drawn as colour, with lines of equal deviation:
+        its number within the view or its name; by default the one that varies most.
     dims : (int, int), default=(0, 1)
         Latent dimensions of the plane; the others stay at their mean.
     n : int, default=12
@@ -89,8 +95,18 @@ def decoded_grid(
     places, ends = _plane(model, dims, n if shape else 4 * n)
     if shape is None:
         j = _column(model, name, own, column, places)
-        mean, std = (values[:, j].reshape(4 * n, 4 * n) for values in model.inverse_transform(places, return_std=True))
-        image = ax.imshow(mean, origin="lower", extent=ends, aspect="auto", cmap="viridis", interpolation="bilinear")
+        mean, std = (
+            values[:, j].reshape(4 * n, 4 * n)
+            for values in model.inverse_transform(places, return_std=True)
+        )
+        image = ax.imshow(
+            mean,
+            origin="lower",
+            extent=ends,
+            aspect="auto",
+            cmap="viridis",
+            interpolation="bilinear",
+        )
         if np.ptp(std) > 0.01 * std.max():
             lines = ax.contour(std, extent=ends, colors="white", linewidths=0.8, levels=5)
             ax.clabel(lines, fontsize=7)
@@ -102,7 +118,15 @@ def decoded_grid(
         images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]
         mosaic = images.transpose(0, 2, 1, 3).reshape(n * shape[0], n * shape[1])
         low, high = grey_levels(model, own, mosaic)
-        ax.imshow(mosaic, cmap="gray_r", extent=ends, aspect="auto", interpolation="nearest", vmin=low, vmax=high)
+        ax.imshow(
+            mosaic,
+            cmap="gray_r",
+            extent=ends,
+            aspect="auto",
+            interpolation="nearest",
+            vmin=low,
+            vmax=high,
+        )
         title = f"View {name!r} as decoded across the latent plane"
     finish(ax, title, f"latent dimension {dims[0]}", f"latent dimension {dims[1]}")
     return ax
@@ -127,8 +151,8 @@ def reconstructions(
     view : str, optional
         Needed when there are several.
     shape : (int, int), optional
-        Height and width of the view's images: data above, decoded below. Without it every observed entry of the view
-        is a point, decoded against observed.
+        Height and width of the view's images: data above, decoded below. Without it every observed
+        entry of the view is a point, decoded against observed.
     n : int, default=12
         Images, spread evenly over the rows.
     ax : Axes, optional
@@ -166,8 +190,8 @@ def reconstructions(
 def grey_levels(model: Any, columns: NDArray[np.intp], decoded: FloatArray) -> tuple[float, float]:
     """Return what to draw white and black where only decoded images are there.
 
-    Half a percent may lie beyond on either side; where no pixel has a mean below 0 the data hardly have values there,
-    and what is decoded below is white.
+    Half a percent may lie beyond on either side; where no pixel has a mean below 0 the data hardly
+    have values there, and what is decoded below is white.
     """
     low, high = (float(end) for end in np.quantile(decoded, (0.005, 0.995)))
     return max(low, 0.0) if model._scaling.centre[columns].min() >= 0 else low, high
@@ -183,15 +207,23 @@ def _called(model: Any, j: int) -> str:
     return f"column {j}" if names is None else str(names[j])
 
 
-def _column(model: Any, view: str, own: NDArray[np.intp], column: int | str | None, places: FloatArray) -> int:
+def _column(
+    model: Any, view: str, own: NDArray[np.intp], column: int | str | None, places: FloatArray
+) -> int:
     if column is None:
         return int(own[np.argmax(model.inverse_transform(places)[:, own].var(axis=0))])
     names = [_called(model, int(j)) for j in own]
     if isinstance(column, str) and column in names:
         return int(own[names.index(column)])
     if isinstance(column, str) or not 0 <= column < len(own):
-        do = "name one of its columns" if hasattr(model, "feature_names_in_") else "number it within the view"
-        raise InputError(message(f"a column of view {view!r}, which has {len(own)}", repr(column), do))
+        do = (
+            "name one of its columns"
+            if hasattr(model, "feature_names_in_")
+            else "number it within the view"
+        )
+        raise InputError(
+            message(f"a column of view {view!r}, which has {len(own)}", repr(column), do)
+        )
     return int(own[column])
 
 
@@ -202,11 +234,17 @@ def _check_shape(shape: tuple[int, int], own: NDArray[np.intp], view: str) -> No
         raise InputError(message(want, got, "give height and width of one image"))
 
 
-def _plane(model: Any, dims: tuple[int, int], n: int) -> tuple[FloatArray, tuple[float, float, float, float]]:
-    """Return places of shape (n², D), second dimension slowest, and the ends of the grid: left, right, bottom, top."""
+def _plane(
+    model: Any, dims: tuple[int, int], n: int
+) -> tuple[FloatArray, tuple[float, float, float, float]]:
+    """Return places of shape (n², D), second dimension slowest, and the ends of the grid: left,
+    right, bottom, top.
+    """
     Z = model.embedding_
     if len(dims) != 2 or dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
-        raise InputError(message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"))
+        raise InputError(
+            message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
+        )
     low, high = Z[:, list(dims)].min(axis=0), Z[:, list(dims)].max(axis=0)
     low, high = low - _MARGIN * (high - low), high + _MARGIN * (high - low)
     step = (high - low) / n  # every place is the middle of its image
@@ -219,9 +257,13 @@ def _plane(model: Any, dims: tuple[int, int], n: int) -> tuple[FloatArray, tuple
 def _scatter_entries(ax: Axes, data: FloatArray, decoded: FloatArray, view: str) -> None:
     seen = ~np.isnan(data)
     observed, made = data[seen], decoded[seen]
-    kept = np.unique(np.linspace(0, len(observed) - 1, min(len(observed), 5000)).round().astype(int))
+    kept = np.unique(
+        np.linspace(0, len(observed) - 1, min(len(observed), 5000)).round().astype(int)
+    )
     ax.scatter(observed[kept], made[kept], s=8, color=COLOURS[0], alpha=0.5, linewidths=0)
     ends = [float(observed.min()), float(observed.max())]
     ax.plot(ends, ends, color=INK, linewidth=0.8)
     share = 1 - float(((observed - made) ** 2).sum() / ((observed - observed.mean()) ** 2).sum())
-    finish(ax, f"View {view!r}: R² = {share:.3f} over {len(observed):,} entries", "observed", "decoded")
+    finish(
+        ax, f"View {view!r}: R² = {share:.3f} over {len(observed):,} entries", "observed", "decoded"
+    )

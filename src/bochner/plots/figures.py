@@ -9,10 +9,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 INK = "#303030"
-# Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour vision.
+# Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour
+# vision.
 COLOURS = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
-)  # fmt: skip
+    "#3f90da",
+    "#ffa90e",
+    "#bd1f01",
+    "#94a4a2",
+    "#832db6",
+    "#a96b59",
+    "#e76300",
+    "#b9ac70",
+    "#717581",
+    "#92dadd",
+)
 
 
 def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
@@ -55,7 +65,11 @@ def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('pictures need matplotlib: pip install "bochner[plot]"') from error
-    return list(Figure(figsize=(width, height), layout="constrained").subplots(1, n_columns, squeeze=False)[0])
+    return list(
+        Figure(figsize=(width, height), layout="constrained").subplots(1, n_columns, squeeze=False)[
+            0
+        ]
+    )
 
 
 def figure(ax: Axes) -> Any:

@@ -21,7 +21,9 @@ _LEAST_SHARE = 0.005
 _NAMED = 8
 
 
-def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, n_points: int = 120) -> Axes:
+def learned_kernel(
+    model: Any, view: str | None = None, ax: Axes | None = None, n_points: int = 120
+) -> Axes:
     """Draw a view's learned kernel between points along the dimension that matters most to it.
 
     Parameters
@@ -32,7 +34,8 @@ def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, 
         Needed when there are several.
     ax : Axes, optional
     n_points : int, default=120
-        Points from the 1st to the 99th percentile of the training rows; other dimensions stay at their mean.
+        Points from the 1st to the 99th percentile of the training rows; other dimensions stay at
+        their mean.
 
     Returns
     -------
@@ -46,7 +49,9 @@ def learned_kernel(model: Any, view: str | None = None, ax: Axes | None = None, 
     limit = float(np.abs(K).max())
     signed = float(K.min()) < -0.02 * limit
     colours, least = ("RdBu_r", -limit) if signed else ("Reds", 0.0)
-    image = ax.imshow(K, cmap=colours, vmin=least, vmax=limit, extent=(low, high, high, low), aspect="equal")
+    image = ax.imshow(
+        K, cmap=colours, vmin=least, vmax=limit, extent=(low, high, high, low), aspect="equal"
+    )
     figure(ax).colorbar(image, ax=ax, label="covariance (data units²)", shrink=0.85)
     label = f"latent dimension {dim}"
     finish(ax, f"Learned kernel of view {name!r}", label, label)
@@ -60,7 +65,8 @@ def kernel_slice(model: Any, view: str, n_points: int = 120) -> tuple[int, Float
     -------
     dim : int
     places : ndarray of shape (n_points,)
-        From the 1st to the 99th percentile of the training rows; other dimensions stay at their mean.
+        From the 1st to the 99th percentile of the training rows; other dimensions stay at their
+        mean.
     K : ndarray of shape (n_points, n_points)
     """
     dim = int(np.argmax(model.relevance_[model._view_index(view)]))
@@ -71,50 +77,77 @@ def kernel_slice(model: Any, view: str, n_points: int = 120) -> tuple[int, Float
 
 
 def kernel_recovery(
-    model: Any, true: ArrayLike, view: str | None = None, order: ArrayLike | None = None, axs: list[Axes] | None = None
+    model: Any,
+    true: ArrayLike,
+    view: str | None = None,
+    order: ArrayLike | None = None,
+    axs: list[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw a view's learned kernel matrix of the training rows beside the true one, and their difference.
+    """Draw a view's learned kernel matrix of the training rows beside the true one, and their
+    difference.
 
     Parameters
     ----------
     model : LatentVariableEstimator
         Fitted.
     true : array-like of shape (N, N)
-        The kernel matrix of the noise-free process that the view was drawn from, training rows in order.
+        The kernel matrix of the noise-free process that the view was drawn from, training rows in
+        order.
     view : str, optional
         Needed when there are several.
     order : array-like of shape (N,), optional
-        Rows are sorted by this number, the position along a curve, say; by default by the first coordinate of the
-        leading eigenvector of the true matrix.
+        Rows are sorted by this number, the position along a curve, say; by default by the first
+        coordinate of the leading eigenvector of the true matrix.
     axs : list of three Axes, optional
 
     Returns
     -------
     list of Axes
-        Learned, true, and learned minus true, with the relative error (Frobenius) and the one that is left after a
-        constant is taken out of both: centred columns of data carry no constant. The three share one scale.
+        Learned, true, and learned minus true, with the relative error (Frobenius) and the one that
+        is left after a constant is taken out of both: centred columns of data carry no constant.
+        The three share one scale.
 
     Raises
     ------
     InputError
-        ``true`` is not a symmetric matrix of the training rows, or ``order`` is not one number per row.
+        ``true`` is not a symmetric matrix of the training rows, or ``order`` is not one number per
+        row.
     """
     K = np.asarray(true, dtype=float)
     n = len(model.embedding_)
-    if K.shape != (n, n) or not np.allclose(K, K.T, atol=1e-6 * max(1.0, float(np.abs(K).max(initial=0.0)))):
+    if K.shape != (n, n) or not np.allclose(
+        K, K.T, atol=1e-6 * max(1.0, float(np.abs(K).max(initial=0.0)))
+    ):
         got = f"shape {K.shape}" if K.shape != (n, n) else "one that is not symmetric"
-        raise InputError(message(f"a symmetric kernel matrix of the {n} training rows", got, "pass (N, N)"))
+        raise InputError(
+            message(f"a symmetric kernel matrix of the {n} training rows", got, "pass (N, N)")
+        )
     key = np.linalg.eigh(K)[1][:, -1] if order is None else np.asarray(order, dtype=float)
     if key.shape != (n,):
-        raise InputError(message(f"order of shape ({n},)", str(key.shape), "pass one number per training row"))
+        raise InputError(
+            message(f"order of shape ({n},)", str(key.shape), "pass one number per training row")
+        )
     learned = np.asarray(model.kernel_matrix(model.embedding_, view=view), dtype=float)
     rows = np.argsort(key, kind="stable")
-    error, centred = metrics.relative_error(learned, K), metrics.relative_error(_centred(learned), _centred(K))
+    error, centred = (
+        metrics.relative_error(learned, K),
+        metrics.relative_error(_centred(learned), _centred(K)),
+    )
     axs = axs or axes(12.6, 4.2, 3)
-    titles = ("Learned kernel", "True kernel", f"Difference: error {error:.2f}, without constants {centred:.2f}")
+    titles = (
+        "Learned kernel",
+        "True kernel",
+        f"Difference: error {error:.2f}, without constants {centred:.2f}",
+    )
     limit = float(max(np.abs(K).max(), np.abs(learned).max()))
     for ax, matrix, title in zip(axs, (learned, K, learned - K), titles, strict=True):
-        image = ax.imshow(matrix[np.ix_(rows, rows)], cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
+        image = ax.imshow(
+            matrix[np.ix_(rows, rows)],
+            cmap="RdBu_r",
+            vmin=-limit,
+            vmax=limit,
+            interpolation="nearest",
+        )
         finish(ax, title, "training row, sorted", "training row, sorted" if ax is axs[0] else "")
     figure(axs[0]).colorbar(image, ax=axs, label="covariance (data units²)", shrink=0.8)
     return axs
@@ -125,25 +158,30 @@ def _centred(K: FloatArray) -> FloatArray:
     return np.asarray(K - K.mean(axis=1, keepdims=True))
 
 
-def spectrum(model: Any, view: str | None = None, dims: tuple[int, int] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw the learned spectrum of a view: where the components of its kernel lie, how wide they are, their shares.
+def spectrum(
+    model: Any, view: str | None = None, dims: tuple[int, int] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the learned spectrum of a view: where the components of its kernel lie, how wide they
+    are, their shares.
 
     Parameters
     ----------
     model : LatentVariableEstimator
-        Fitted; its kernel of that view is a stationary spectral mixture, with or without a Dirichlet process.
+        Fitted; its kernel of that view is a stationary spectral mixture, with or without a
+        Dirichlet process.
     view : str, optional
         Needed when there are several.
     dims : (int, int), optional
-        Latent dimensions to draw; by default the two that matter most to the view. With one latent dimension the
-        spectral density is drawn instead.
+        Latent dimensions to draw; by default the two that matter most to the view. With one latent
+        dimension the spectral density is drawn instead.
     ax : Axes, optional
 
     Returns
     -------
     Axes
-        Ellipses of one standard deviation, as dark as their component's share and drawn at its frequency and at minus
-        that: the two are one wave. Components below half a percent are left out.
+        Ellipses of one standard deviation, as dark as their component's share and drawn at its
+        frequency and at minus that: the two are one wave. Components below half a percent are left
+        out.
 
     Raises
     ------
@@ -160,21 +198,33 @@ def spectrum(model: Any, view: str | None = None, dims: tuple[int, int] | None =
         _density(ax, share, means[:, 0], scales[:, 0])
         finish(ax, title, unit.format(0), "spectral density, share per frequency")
         return ax
-    own = sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist()) if dims is None else list(dims)
+    own = (
+        sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
+        if dims is None
+        else list(dims)
+    )
     if len(own) != 2 or not all(0 <= d < n_dims for d in own):
-        raise InputError(message(f"two dimensions from 0 to {n_dims - 1}", f"dims={dims}", "correct them"))
+        raise InputError(
+            message(f"two dimensions from 0 to {n_dims - 1}", f"dims={dims}", "correct them")
+        )
     _component_ellipses(ax, share, means[:, own], scales[:, own])
     finish(ax, title, unit.format(own[0]), unit.format(own[1]))
     ax.set_aspect("equal", adjustable="datalim")
     return ax
 
 
-def components(kernel: dict[str, FloatArray], name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return shares that sum to 1, means and scales of the components that matter, largest first."""
+def components(
+    kernel: dict[str, FloatArray], name: str
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return shares that sum to 1, means and scales of the components that matter, largest
+    first.
+    """
     weights = kernel.get("proportions", kernel.get("weights"))
     if weights is None or not {"means", "scales"} <= set(kernel) or np.ndim(kernel["means"]) != 2:
         got = f"the kernel of view {name!r} with {sorted(kernel)}"
-        raise InputError(message("a kernel with mixture components", got, "fit SRFLVM or AdvisedRFLVM"))
+        raise InputError(
+            message("a kernel with mixture components", got, "fit SRFLVM or AdvisedRFLVM")
+        )
     share = np.asarray(weights, dtype=float) / np.sum(weights)
     kept = np.argsort(-share, kind="stable")[: int((share >= _LEAST_SHARE).sum())]
     return share[kept], np.asarray(kernel["means"])[kept], np.asarray(kernel["scales"])[kept]
@@ -188,7 +238,9 @@ def _density(ax: Axes, share: FloatArray, mean: FloatArray, scale: FloatArray) -
         waves = np.exp(-0.5 * ((w - m) / s) ** 2) + np.exp(-0.5 * ((w + m) / s) ** 2)
         density = 0.5 * p * waves / (s * np.sqrt(2 * np.pi))
         total += density
-        ax.plot(w, density, color=COLOURS[i % len(COLOURS)], linewidth=1.2, label=f"{100 * p:.0f} %")
+        ax.plot(
+            w, density, color=COLOURS[i % len(COLOURS)], linewidth=1.2, label=f"{100 * p:.0f} %"
+        )
     ax.plot(w, total, color=INK, linewidth=1.8, label="all")
     ax.legend(frameon=False, title="share")
 
@@ -201,10 +253,14 @@ def _component_ellipses(ax: Axes, share: FloatArray, means: FloatArray, scales: 
         for sign in (1.0, -1.0):
             place = (float(sign * m[0]), float(sign * m[1]))
             depth = 0.15 + 0.6 * float(p / share.max())
-            ax.add_patch(Ellipse(place, 2 * s[0], 2 * s[1], facecolor=colour, edgecolor=colour, alpha=depth))
+            ax.add_patch(
+                Ellipse(place, 2 * s[0], 2 * s[1], facecolor=colour, edgecolor=colour, alpha=depth)
+            )
         if i < _NAMED:
             text = f"{100 * p:.0f} %"
-            ax.annotate(text, (float(m[0]), float(m[1])), ha="center", va="center", fontsize=9, color=INK)
+            ax.annotate(
+                text, (float(m[0]), float(m[1])), ha="center", va="center", fontsize=9, color=INK
+            )
     ends = np.vstack([means + 1.5 * scales, means - 1.5 * scales])
     ax.update_datalim(np.vstack([ends, -ends]))
     ax.autoscale_view()

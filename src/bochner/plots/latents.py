@@ -28,14 +28,16 @@ def latent_map(
     ax: Axes | None = None,
     n_ellipses: int = 150,
 ) -> Axes:
-    """Draw the training rows in latent space, some with an ellipse of one posterior standard deviation.
+    """Draw the training rows in latent space, some with an ellipse of one posterior standard
+    deviation.
 
     Parameters
     ----------
     model : LatentVariableEstimator
         Fitted.
     labels : array-like of shape (N,), optional
-        Classes (text, or up to 50 whole numbers) get colours and a name at their median; numbers a colour bar.
+        Classes (text, or up to 50 whole numbers) get colours and a name at their median; numbers a
+        colour bar.
     dims : (int, int), default=(0, 1)
         Latent dimensions to draw. A model with one dimension is drawn against the row number.
     ax : Axes, optional
@@ -56,7 +58,9 @@ def latent_map(
     elif _is_classes(y):
         _scatter_classes(ax, Z, y, size)
     else:
-        points = ax.scatter(Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap="viridis", linewidths=0)
+        points = ax.scatter(
+            Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap="viridis", linewidths=0
+        )
         figure(ax).colorbar(points, ax=ax, label="label")
     count = min(n_ellipses, len(Z))
     which = "each" if count == len(Z) else f"{count} of them"
@@ -91,7 +95,11 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     if width > 1:
         mean = np.convolve(history, np.full(width, 1 / width), mode="valid")
         ax.plot(
-            steps[: len(mean)] + (width - 1) / 2, mean, color=COLOURS[0], linewidth=2, label=f"mean of {width} steps"
+            steps[: len(mean)] + (width - 1) / 2,
+            mean,
+            color=COLOURS[0],
+            linewidth=2,
+            label=f"mean of {width} steps",
         )
     final = f"final: {model.elbo_:,.0f} ± {model.elbo_se_:,.0f}"
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
@@ -102,7 +110,12 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.legend(frameon=False, loc="lower right")
     state = "level" if model.converged_ else "not level yet"
-    finish(ax, f"Evidence lower bound: {state} after {model.n_iter_:,} steps", "training step", "bound (nats)")
+    finish(
+        ax,
+        f"Evidence lower bound: {state} after {model.n_iter_:,} steps",
+        "training step",
+        "bound (nats)",
+    )
     return ax
 
 
@@ -124,12 +137,23 @@ def relevance(model: Any, ax: Axes | None = None) -> Axes:
     width = 0.8 / n_views
     for i, view in enumerate(model._columns):
         places = np.arange(n_dims) + (i - (n_views - 1) / 2) * width
-        ax.bar(places, 100 * model.relevance_[i], width * 0.92, color=COLOURS[i % len(COLOURS)], label=view)
+        ax.bar(
+            places,
+            100 * model.relevance_[i],
+            width * 0.92,
+            color=COLOURS[i % len(COLOURS)],
+            label=view,
+        )
     ax.set_xticks(range(n_dims))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     if n_views > 1:
         ax.legend(frameon=False, title="view", ncols=2 if n_views > 4 else 1)
-    finish(ax, "What each latent dimension carries", "latent dimension", "share of the view's variation")
+    finish(
+        ax,
+        "What each latent dimension carries",
+        "latent dimension",
+        "share of the view's variation",
+    )
     return ax
 
 
@@ -158,17 +182,34 @@ def completions(
     -------
     Axes
     """
-    T, C, seen = np.asarray(true, dtype=float), np.asarray(completed, dtype=float), np.asarray(observed, dtype=bool)
+    T, C, seen = (
+        np.asarray(true, dtype=float),
+        np.asarray(completed, dtype=float),
+        np.asarray(observed, dtype=bool),
+    )
     if not T.shape == C.shape == seen.shape or T.ndim != 2 or T.shape[1] != shape[0] * shape[1]:
         got = f"{T.shape}, {C.shape}, {seen.shape}"
-        raise InputError(message(f"three arrays of shape (rows, {shape[0] * shape[1]})", got, "flatten the images"))
+        raise InputError(
+            message(
+                f"three arrays of shape (rows, {shape[0] * shape[1]})", got, "flatten the images"
+            )
+        )
     rows = np.unique(np.linspace(0, len(T) - 1, min(n, len(T))).round().astype(int))
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 3.0)[0]
-    picture = np.vstack([_strip(images[rows], shape) for images in (T, np.where(seen, T, np.nan), C)])
-    # Between images there is nothing, what the model was not shown is blue: neither is a pixel value.
-    hidden = np.vstack([_strip(mask[rows], shape) for mask in (0.0 * T, np.where(seen, 0.0, 1.0), 0.0 * T)])
-    ax.imshow(picture, cmap="gray_r", vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest")
-    ax.imshow(np.where(hidden == 1, 1.0, np.nan), cmap="Blues", vmin=0, vmax=4, interpolation="nearest")
+    picture = np.vstack(
+        [_strip(images[rows], shape) for images in (T, np.where(seen, T, np.nan), C)]
+    )
+    # Between images there is nothing, what the model was not shown is blue: neither is a pixel
+    # value.
+    hidden = np.vstack(
+        [_strip(mask[rows], shape) for mask in (0.0 * T, np.where(seen, 0.0, 1.0), 0.0 * T)]
+    )
+    ax.imshow(
+        picture, cmap="gray_r", vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest"
+    )
+    ax.imshow(
+        np.where(hidden == 1, 1.0, np.nan), cmap="Blues", vmin=0, vmax=4, interpolation="nearest"
+    )
     height = shape[0] + _PIXEL_GAP
     ax.set_yticks([height * i + shape[0] / 2 for i in range(3)], ["truth", "shown", "completed"])
     ax.set_xticks([])
@@ -178,14 +219,22 @@ def completions(
     return ax
 
 
-def _coordinates(model: Any, dims: tuple[int, int]) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
+def _coordinates(
+    model: Any, dims: tuple[int, int]
+) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
     Z, std = model.embedding_, model.embedding_std_
     if Z.shape[1] == 1:
         rows = np.arange(len(Z), dtype=float)
-        return np.column_stack([rows, Z[:, 0]]), np.column_stack([0 * rows, std[:, 0]]), ("row", "latent dimension 0")
+        return (
+            np.column_stack([rows, Z[:, 0]]),
+            np.column_stack([0 * rows, std[:, 0]]),
+            ("row", "latent dimension 0"),
+        )
     own = list(dims)
     if len(own) != 2 or not all(0 <= d < Z.shape[1] for d in own):
-        raise InputError(message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"))
+        raise InputError(
+            message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
+        )
     return Z[:, own], std[:, own], (f"latent dimension {own[0]}", f"latent dimension {own[1]}")
 
 
@@ -195,14 +244,27 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
     rows = np.unique(np.linspace(0, len(Z) - 1, min(count, len(Z))).round().astype(int))
     if not std[:, 0].any():  # one latent dimension: the row number has no deviation
         ax.vlines(
-            Z[rows, 0], Z[rows, 1] - std[rows, 1], Z[rows, 1] + std[rows, 1], color=INK, linewidth=0.5, alpha=0.35
+            Z[rows, 0],
+            Z[rows, 1] - std[rows, 1],
+            Z[rows, 1] + std[rows, 1],
+            color=INK,
+            linewidth=0.5,
+            alpha=0.35,
         )
         return
     sizes = 2 * std[rows]
     drawn = EllipseCollection(
-        sizes[:, 0], sizes[:, 1], np.zeros(len(rows)), units="xy", offsets=Z[rows],
-        offset_transform=ax.transData, facecolors="none", edgecolors=INK, linewidths=0.5, alpha=0.35,
-    )  # fmt: skip
+        sizes[:, 0],
+        sizes[:, 1],
+        np.zeros(len(rows)),
+        units="xy",
+        offsets=Z[rows],
+        offset_transform=ax.transData,
+        facecolors="none",
+        edgecolors=INK,
+        linewidths=0.5,
+        alpha=0.35,
+    )
     ax.add_collection(drawn)
     ax.update_datalim(np.vstack([Z[rows] - std[rows], Z[rows] + std[rows]]))
 
@@ -210,7 +272,9 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
 def _labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
     y = np.asarray(labels)
     if y.shape != (n_rows,):
-        raise InputError(message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row"))
+        raise InputError(
+            message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
+        )
     return y
 
 
@@ -225,12 +289,28 @@ def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[Any], size: float) -> N
     for i, name in enumerate(classes):
         own = Z[y == name]
         colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
-        ax.scatter(own[:, 0], own[:, 1], s=size, color=colour, marker=marker, linewidths=0, alpha=0.85, label=str(name))
+        ax.scatter(
+            own[:, 0],
+            own[:, 1],
+            s=size,
+            color=colour,
+            marker=marker,
+            linewidths=0,
+            alpha=0.85,
+            label=str(name),
+        )
         if len(classes) <= len(COLOURS):
             outline = [withStroke(linewidth=4, foreground="white")]
             place = np.median(own, axis=0)
             ax.annotate(
-                str(name), place, ha="center", va="center", weight="bold", fontsize=14, color=INK, path_effects=outline
+                str(name),
+                place,
+                ha="center",
+                va="center",
+                weight="bold",
+                fontsize=14,
+                color=INK,
+                path_effects=outline,
             )
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=1.5)
 

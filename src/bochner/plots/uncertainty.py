@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
-    """Draw how much central intervals hold beside what they should, and the histogram of the probability transform.
+    """Draw how much central intervals hold beside what they should, and the histogram of the
+    probability transform.
 
     Parameters
     ----------
@@ -25,8 +26,9 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
     Returns
     -------
     list of Axes
-        Left: a line per view with the share of the truth inside intervals of every level; above the diagonal they are
-        too wide, below too narrow. Right: the histogram, flat where predictions are right; bars of one standard error.
+        Left: a line per view with the share of the truth inside intervals of every level; above the
+        diagonal they are too wide, below too narrow. Right: the histogram, flat where predictions
+        are right; bars of one standard error.
     """
     if not hasattr(report, "calibrated"):
         got, hint = f"a {type(report).__name__}", "call bochner.calibration(model, X) first"
@@ -45,7 +47,12 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         edges = np.linspace(0, 1, len(pit) + 1)
         right.stairs(pit * len(pit), edges, color=colour, linewidth=1.5)
         right.errorbar(
-            0.5 * (edges[1:] + edges[:-1]), pit * len(pit), view.pit_se * len(pit), fmt="none", ecolor=colour, alpha=0.6
+            0.5 * (edges[1:] + edges[:-1]),
+            pit * len(pit),
+            view.pit_se * len(pit),
+            fmt="none",
+            ecolor=colour,
+            alpha=0.6,
         )
     right.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
     right.set_ylim(bottom=0)
@@ -55,7 +62,12 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
     left.legend(frameon=False, title="view", loc="upper left")
     state = "calibrated" if report.calibrated else "not calibrated"
     finish(left, f"Central intervals: {state} on these entries", "should hold", "hold")
-    finish(right, "Where the truth lies in its predictive distribution", "probability below the truth", "density")
+    finish(
+        right,
+        "Where the truth lies in its predictive distribution",
+        "probability below the truth",
+        "density",
+    )
     return [left, right]
 
 
@@ -71,15 +83,27 @@ def n_components(selection: Any, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
-        Log-likelihood of a held-out entry with bars of one standard error of the difference from the best.
+        Log-likelihood of a held-out entry with bars of one standard error of the difference from
+        the best.
     """
     if not hasattr(selection, "behind_se"):
-        got, hint = f"a {type(selection).__name__}", "call bochner.select_n_components(model, X) first"
+        got, hint = (
+            f"a {type(selection).__name__}",
+            "call bochner.select_n_components(model, X) first",
+        )
         raise InputError(message("a ComponentSelection", got, hint))
     ax = ax or axes(6.4, 4.0)[0]
     bars = np.asarray(selection.behind_se)
-    ax.errorbar(selection.candidates, selection.log_likelihood, bars, fmt="o-", color=COLOURS[0], capsize=4)
-    ax.axvline(selection.best, color=COLOURS[2], linestyle="--", linewidth=1.2, label=f"use {selection.best}")
+    ax.errorbar(
+        selection.candidates, selection.log_likelihood, bars, fmt="o-", color=COLOURS[0], capsize=4
+    )
+    ax.axvline(
+        selection.best,
+        color=COLOURS[2],
+        linestyle="--",
+        linewidth=1.2,
+        label=f"use {selection.best}",
+    )
     ax.set_xticks(selection.candidates)
     ax.legend(frameon=False)
     finish(
