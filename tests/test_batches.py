@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bochner.data.batches import chunks
 from bochner.errors import InputError
+from bochner.memory import chunks
 
 
 @given(st.integers(0, 200), st.integers(1, 250))

@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
 from bochner.errors import InputError, ModelFileError
 from bochner.inference import checkpoint as checkpoint_module
-from bochner.inference import files, race
+from bochner.inference import race
+from bochner.io import files
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -413,7 +413,7 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
             "impute", tmp_path / name, folder, *out
         )
         assert "is cut short" in refused("info", tmp_path / name)
-    from bochner.inference import files
+    from bochner.io import files
 
     tensors, header = files.read(fitted[0] / "model.bochner", "model", 99)
     files.write(tmp_path / "new.bochner", tensors, {**header, "schema": 99})

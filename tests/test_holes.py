@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner import NGMVLVM, datasets, load
-from bochner.data.holes import similar, split
+from bochner.data.missing import similar, split
 from bochner.data.views import Views
 from bochner.estimators.plans import make
 from bochner.features.fourier import fourier_features

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bochner.data.readers import read, write_csv
 from bochner.errors import InputError
+from bochner.io.readers import read, write_csv
 
 NAN = np.nan
 KNOWN = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet, .npz, .npy, .h5ad, .h5mu"
@@ -98,7 +98,7 @@ def test_columns_of_whole_numbers_are_written_without_a_point(tmp_path, dtype):
 
 def test_files_are_read_without_torch():
     # a wrong file is to be refused at once
-    code = "import sys, bochner.data.readers; sys.exit('torch' in sys.modules)"
+    code = "import sys, bochner.io.readers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

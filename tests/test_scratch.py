@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bochner.features.fourier import evaluate, pull_back
-from bochner.features.scratch import Scratch
 from bochner.kernels.base import Frequencies
+from bochner.memory import Scratch
 
 
 def test_arrays_of_one_name_share_their_memory():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bochner import datasets, features, kernels, likelihoods, metrics, plots
-    from bochner.data.containers import stack, unstack
     from bochner.estimators import (
         NGMVLVM,
         SRFLVM,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         load,
         select_n_components,
     )
+    from bochner.io.containers import stack, unstack
     from bochner.page.report import report
 
 __version__ = "0.1.0"
@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         return getattr(importlib.import_module("bochner.estimators"), name)
     if name in _CONTAINERS:
-        return getattr(importlib.import_module("bochner.data.containers"), name)
+        return getattr(importlib.import_module("bochner.io.containers"), name)
     if name == "report":
         return importlib.import_module("bochner.page.report").report
     if name in _MODULES:

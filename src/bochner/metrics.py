@@ -9,7 +9,7 @@ from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from bochner.data.arrays import Array, finite, matrix, same_rows, same_shape
+from bochner.data.validation import Array, finite, matrix, same_rows, same_shape
 from bochner.errors import InputError, message
 
 FOLDS = 5

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from bochner.cli.data import column_names
 from bochner.data.columns import listing
-from bochner.data.readers import read
-from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.io.readers import read
+from bochner.io.table import Table
 
 Columns = dict[str, NDArray[np.intp]]
 

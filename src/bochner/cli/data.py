@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.csv_files import write_csv
-from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.io.csv_files import write_csv
+from bochner.io.table import Table
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator

@@ -23,9 +23,9 @@ from bochner.cli.data import (
     write_embedding,
 )
 from bochner.cli.session import say
-from bochner.data.readers import read
-from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.io.readers import read
+from bochner.io.table import Table
 from bochner.page.drawn import check_bokeh
 from bochner.page.report import report
 

@@ -9,11 +9,11 @@ import numpy as np
 from bochner.cli.data import MODEL_FILE, load_model, parse_by_view
 from bochner.cli.fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column
-from bochner.data.readers import EXTENSIONS, extension_of, read
 from bochner.data.sparse import extremes
-from bochner.data.table import Table
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
+from bochner.io.readers import EXTENSIONS, extension_of, read
+from bochner.io.table import Table
 from bochner.summary import describe_model
 
 

@@ -12,11 +12,11 @@ from bochner.cli.align import read_rows
 from bochner.cli.apply import names_are_checked
 from bochner.cli.data import frame, load_model, parse_by_view
 from bochner.cli.fit import PAGE
-from bochner.data.csv_files import read_csv
-from bochner.data.table import Table
 from bochner.errors import InputError, message
 from bochner.estimators.calibrate import calibration
 from bochner.inference.calibration import CalibrationReport
+from bochner.io.csv_files import read_csv
+from bochner.io.table import Table
 from bochner.page.drawn import check_bokeh
 from bochner.page.labels import read_labels
 from bochner.page.report import check_page, report

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 
-from bochner.data.batches import chunks
 from bochner.data.columns import ColumnNames, FloatArray, IntArray, columns_of, describe_column
 from bochner.data.scaling import Scaling
 from bochner.data.sparse import extremes
 from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.memory import chunks
 
 # Beyond this squares overflow, in sums over a view.
 _LARGEST = 1e100

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.batches import chunks
 from bochner.data.columns import BoolArray, FloatArray, IntArray, columns_of
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
+from bochner.memory import chunks
 
 _ROWS = 8192
 

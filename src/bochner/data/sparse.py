@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.data.columns import ColumnNames, FloatArray, IntArray, describe_column
 from bochner.errors import InputError, message
+from bochner.memory import chunks
 
 Index = slice | Tensor
 # Rows that are dense at once.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bochner.data.checks import check_finite, check_fit, check_kind
 from bochner.data.columns import (
     DEFAULT_VIEW,
     BoolArray,
@@ -20,6 +19,7 @@ from bochner.data.columns import (
     resolve_views,
 )
 from bochner.data.scaling import Scaling
+from bochner.data.validation import check_finite, check_fit, check_kind
 
 __all__ = [
     "DEFAULT_VIEW",

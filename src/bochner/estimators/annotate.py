@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.annotated import from_anndata, from_mudata
 from bochner.data.columns import listing
-from bochner.data.extras import require
-from bochner.data.table import Table
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.estimators.srflvm import SRFLVM
+from bochner.io.annotated import from_anndata, from_mudata
+from bochner.io.extras import require
+from bochner.io.table import Table
 
 MODELS: dict[str, type[LatentVariableEstimator]] = {
     "ng-mvlvm": NGMVLVM,

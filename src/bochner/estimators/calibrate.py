@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from bochner import metrics
-from bochner.data.dense import dense
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.hide import hide_some
@@ -18,6 +17,7 @@ from bochner.estimators.surroundings import undisturbed
 from bochner.inference import completion
 from bochner.inference.calibration import CalibrationReport, assess, describe
 from bochner.inference.held_out import entry_log_density
+from bochner.io.dense import dense
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]

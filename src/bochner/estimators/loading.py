@@ -8,7 +8,7 @@ from bochner.errors import ModelFileError, message
 from bochner.estimators import lvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.surroundings import undisturbed
-from bochner.inference import files
+from bochner.io import files
 
 
 @undisturbed

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.data.columns import columns_of
 from bochner.data.outliers import check_reach
 from bochner.data.sparse import ROWS, canonical, dense_rows
@@ -22,6 +21,7 @@ from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.inference.completion import offsets_of
 from bochner.inference.plan import Fit
+from bochner.memory import chunks
 
 FloatArray = NDArray[np.floating[Any]]
 

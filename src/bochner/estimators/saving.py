@@ -12,7 +12,6 @@ from torch import Tensor
 from bochner.data.views import Scaling
 from bochner.errors import InputError
 from bochner.estimators.likelihoods import SizeFactors
-from bochner.inference import files
 from bochner.inference.diagnose import CollapseReport
 from bochner.inference.encoder import Encoder
 from bochner.inference.persistence import (
@@ -23,6 +22,7 @@ from bochner.inference.persistence import (
     likelihood_from_json,
     likelihood_to_json,
 )
+from bochner.io import files
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.negative_binomial import NegativeBinomial

@@ -15,7 +15,6 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import metrics
-from bochner.data.dense import dense
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
@@ -24,6 +23,7 @@ from bochner.estimators.hide import hide_some
 from bochner.estimators.surroundings import undisturbed
 from bochner.inference import low_rank
 from bochner.inference.calibration import mean_of_rows
+from bochner.io.dense import dense
 
 Array = NDArray[np.float64]
 

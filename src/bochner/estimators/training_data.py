@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.columns import IntArray, columns_of
-from bochner.data.holes import split
+from bochner.data.missing import split
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.views import Views
 from bochner.data.views import blocks as by_pattern

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bochner.features.scratch import Scratch
 from bochner.kernels.base import Frequencies
+from bochner.memory import Scratch
 
 # Up to this many latents the phases are sums of scaled rows: four times as fast as a product with
 # so thin a factor.

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.inference import files
 from bochner.inference.train import State, Trainer
+from bochner.io import files
 
 SCHEMA = 1
 

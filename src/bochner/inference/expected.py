@@ -7,10 +7,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import Cholesky, cholesky, plus_diagonal
+from bochner.memory import chunks
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block, Statistics, statistics
 

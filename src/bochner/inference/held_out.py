@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.inference.place import Offsets
 from bochner.inference.posterior import ViewPosterior
+from bochner.memory import chunks
 
 # Numbers held at once.
 _NUMBERS = 2**23

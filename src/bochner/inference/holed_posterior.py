@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
+from bochner.memory import chunks
 from bochner.objectives.masked import Sample
 from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import weighted_grams

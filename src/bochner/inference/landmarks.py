@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.batches import chunks
 from bochner.inference.place import place
 from bochner.inference.placement import Placement
 from bochner.inference.plan import Plan
@@ -19,6 +18,7 @@ from bochner.inference.posterior import ViewPosterior
 from bochner.inference.progress import progress_bar
 from bochner.inference.train import Trainer
 from bochner.linalg import cholesky
+from bochner.memory import chunks
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.anchors import Anchors, anchored_elbo

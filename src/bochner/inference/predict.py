@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.batches import chunks
 from bochner.features.derivatives import expected_features, jet
 from bochner.inference.place import MANY_DIMENSIONS, Offsets
 from bochner.inference.placement import Placement
 from bochner.inference.posterior import ViewPosterior
 from bochner.likelihoods.categorical import Categorical
+from bochner.memory import chunks
 
 _CHUNK = 1024
 # Numbers of the slopes of columns along latents that are held at once.

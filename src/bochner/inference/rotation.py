@@ -15,10 +15,10 @@ import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.memory import chunks
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 

@@ -15,8 +15,8 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from bochner import random
-from bochner.data.batches import chunks
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.memory import chunks
 from bochner.models.mixture import set_assignments
 from bochner.objectives.statistics import Block
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bochner.data.batches import chunks
 from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.base import LocalLikelihood
+from bochner.memory import chunks
 
 # Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of
 # the bound on 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.

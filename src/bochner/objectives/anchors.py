@@ -15,10 +15,10 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood
+from bochner.memory import chunks
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.mixture import kernel_kl
 from bochner.models.sites import Sites

@@ -21,10 +21,10 @@ from functools import cache, partial
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
+from bochner.memory import chunks
 from bochner.models.sites import Sites
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.masked import completed

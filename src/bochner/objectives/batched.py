@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.linalg import cholesky
+from bochner.memory import chunks
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.statistics import Block
 

@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.features.fourier import Trace, evaluate, pull_back
-from bochner.features.scratch import Scratch
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
+from bochner.memory import Scratch, chunks
 from bochner.objectives.columnwise import column_dense_evidence, column_evidence
 from bochner.objectives.statistics import Block, Statistics, statistics, total
 

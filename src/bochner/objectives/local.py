@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.base import LocalLikelihood
+from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.objectives.collapsed import CHUNK_ROWS
 from bochner.objectives.entries import Entries, Pass, local_pass

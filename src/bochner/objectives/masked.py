@@ -25,11 +25,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.errors import InputError, message
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
+from bochner.memory import chunks
 from bochner.objectives.collapsed import CHUNK_ROWS, Reduce, view_evidence
 from bochner.objectives.local import carried_back
 from bochner.objectives.statistics import Block

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.data.sparse import SparseMatrix
+from bochner.memory import chunks
 
 _ROWS = 8192
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
-from bochner.features.scratch import Scratch
+from bochner.memory import Scratch, chunks
 
 # Numbers in a temporary: on a processor what stays in the cache of a core, else what keeps the
 # device busy.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bochner.data.batches import chunks
 from bochner.linalg import cholesky
+from bochner.memory import chunks
 from bochner.objectives.weighted import weighted_grams
 
 _MAX_ITER = 20

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.array_files import LABELS
 from bochner.errors import InputError, message
+from bochner.io.array_files import LABELS
 
 # Whole numbers with more values than this are numbers, not names of classes.
 MOST_CLASSES = 50

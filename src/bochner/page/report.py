@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from bochner.data.dense import dense
 from bochner.errors import InputError, message
 from bochner.inference.calibration import CalibrationReport
+from bochner.io.dense import dense
 from bochner.page import drawn
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.batches import chunks
 from bochner.errors import InputError, message
+from bochner.memory import chunks
 
 # Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a
 # machine.

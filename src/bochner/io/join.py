@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.array_files import consecutive
 from bochner.data.columns import listing
-from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.io.array_files import consecutive
+from bochner.io.table import Table
 
 
 def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = None) -> Table:

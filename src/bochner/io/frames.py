@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.columns import describe_column
-from bochner.data.extras import require
-from bochner.data.join import check_unique
-from bochner.data.table import Table, unreadable
 from bochner.errors import InputError, message
+from bochner.io.extras import require
+from bochner.io.join import check_unique
+from bochner.io.table import Table, unreadable
 
 
 def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:

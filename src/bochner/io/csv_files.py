@@ -17,8 +17,8 @@ from typing import TextIO
 import numpy as np
 
 from bochner.data.columns import BoolArray, FloatArray, listing
-from bochner.data.table import Table, unreadable
 from bochner.errors import InputError, message
+from bochner.io.table import Table, unreadable
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
 _WORDS = {**dict.fromkeys(MISSING, float("nan")), "true": 1.0, "false": 0.0}

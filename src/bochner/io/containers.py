@@ -9,13 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.annotated import from_anndata, from_mudata
-from bochner.data.dense import dense
-from bochner.data.extras import require
-from bochner.data.frames import from_frame
-from bochner.data.join import check_unique, join
-from bochner.data.table import Table, as_matrix
 from bochner.errors import InputError, message
+from bochner.io.annotated import from_anndata, from_mudata
+from bochner.io.dense import dense
+from bochner.io.extras import require
+from bochner.io.frames import from_frame
+from bochner.io.join import check_unique, join
+from bochner.io.table import Table, as_matrix
 
 REAL, IMAG = ".real", ".imag"
 

@@ -12,11 +12,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.columns import listing
-from bochner.data.dense import dense
-from bochner.data.extras import require
-from bochner.data.join import check_unique, join
-from bochner.data.table import Table, as_matrix, unreadable
 from bochner.errors import InputError, message
+from bochner.io.dense import dense
+from bochner.io.extras import require
+from bochner.io.join import check_unique, join
+from bochner.io.table import Table, as_matrix, unreadable
 
 
 def from_anndata(

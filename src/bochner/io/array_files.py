@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.table import Table, as_matrix, unreadable
 from bochner.errors import InputError, message
+from bochner.io.table import Table, as_matrix, unreadable
 
 LABELS = ("y", "labels")
 _FAULTS = (

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bochner.data.annotated import read_h5ad, read_h5mu
-from bochner.data.array_files import read_npy, read_npz
-from bochner.data.csv_files import read_csv, write_csv
-from bochner.data.frames import read_parquet
-from bochner.data.join import join
-from bochner.data.table import Table
 from bochner.errors import InputError, message
+from bochner.io.annotated import read_h5ad, read_h5mu
+from bochner.io.array_files import read_npy, read_npz
+from bochner.io.csv_files import read_csv, write_csv
+from bochner.io.frames import read_parquet
+from bochner.io.join import join
+from bochner.io.table import Table
 
 __all__ = ["Table", "read", "write_csv"]
 

@@ -1,0 +1,1 @@
+"""Files and containers of other libraries: tables in, tables and tensors out."""
