@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.models.sites import Sites
 from bochner.objectives.entries import Entries, local_pass
 from bochner.objectives.local import local_evidence

@@ -33,9 +33,9 @@ from bochner.inference.train import Options, Trainer
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.models.dirichlet_posterior import kernel_kl, sticks_of
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.mixture import kernel_kl, sticks_of
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import draw, elbo
 from bochner.objectives.statistics import Block

@@ -18,7 +18,7 @@ PACKAGE = "bochner"
 # comes after its modules.
 FLOORS: dict[str, str] = {
     "F0 foundations": """
-        _typing errors random linalg quadrature divergences memory""",
+        _typing errors random linalg quadrature memory""",
     "F1 data, files, metrics": """
         data.columns data.sparse data.scaling data.outliers data.support data.validation
         data.views data.missing data
@@ -33,13 +33,14 @@ FLOORS: dict[str, str] = {
         features.bounds features.derivatives features.fourier features.maclaurin
         features.spherical features""",
     "F4 likelihoods": """
-        likelihoods.counts likelihoods.likelihood likelihoods.base likelihoods.gaussian
-        likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial
-        likelihoods.categorical likelihoods.tilted likelihoods.negative_binomial
-        likelihoods""",
+        likelihoods.counts likelihoods.likelihood likelihoods.nonconjugate
+        likelihoods.gaussian likelihoods.poisson likelihoods.polya_gamma
+        likelihoods.binomial likelihoods.categorical likelihoods.tilted
+        likelihoods.negative_binomial likelihoods""",
     "F5 models": """
-        models.latents models.layout models.signed_frequencies models.sites models.lvm
-        models.stick_breaking models.frequency_mixture models.mixture models""",
+        models.latent_layout models.latents models.signed_frequencies models.sites
+        models.lvm models.sticks models.dirichlet_posterior models.frequency_mixture
+        models""",
     "F6 regression, objectives": """
         objectives.krein objectives.statistics objectives.columnwise
         objectives.collapsed objectives.batched objectives.weighted objectives.weights

@@ -8,7 +8,7 @@ from bochner.datasets import make_s_curve
 from bochner.inference.fold import fold
 from bochner.inference.simple import SimpleModels
 from bochner.metrics import mean_aligned_r2
-from bochner.models.layout import Layout
+from bochner.models.latent_layout import Layout
 from bochner.objectives.batched import batched_evidence
 from bochner.objectives.collapsed import dense_evidence, evidence
 from bochner.objectives.statistics import Block, statistics

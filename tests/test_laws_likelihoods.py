@@ -26,8 +26,8 @@ from bochner.likelihoods import (
     NegativeBinomial,
     Poisson,
 )
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.counts import moment_dispersion
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.quadrature import log_normal_mean, normal_mean, normal_nodes
 from bochner.random import generator

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
 from bochner.objectives.local import local_evidence

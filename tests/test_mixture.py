@@ -17,9 +17,7 @@ from bochner.inference.mixture import MixtureSweep, bounded_step
 from bochner.inference.train import Options, Trainer
 from bochner.kernels import RBF, DirichletProcessMixture, SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.mixture import (
+from bochner.models.dirichlet_posterior import (
     expected_log_weights,
     kernel_kl,
     merge_alike,
@@ -29,6 +27,8 @@ from bochner.models.mixture import (
     update_concentration,
     update_sticks,
 )
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.objectives.statistics import Block
 

@@ -19,7 +19,7 @@ from bochner.inference.place import place
 from bochner.inference.posterior import weights_posterior
 from bochner.inference.private import common_parts, kept, split_start, unexplained, wide_start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.models.layout import Layout
+from bochner.models.latent_layout import Layout
 from bochner.objectives.elbo import draw, elbo
 from bochner.objectives.statistics import Block
 from bochner.random import generator, row_noise

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Beta, Gamma, kl_divergence
 
 from bochner.errors import InputError
-from bochner.models.stick_breaking import StickBreaking
+from bochner.models.sticks import StickBreaking
 
 
 def log_density(n: int = 40, t: int = 6, seed: int = 0, batch: tuple[int, ...] = ()) -> Tensor:

@@ -38,8 +38,8 @@ from bochner.inference import diagnose, trial
 from bochner.inference import encoder as amortised
 from bochner.inference.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from bochner.estimators.likelihoods import NAMES
 from bochner.inference.initialise import ALL_STARTS
-from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.nonconjugate import Likelihood
 
 COMMON: dict[str, list[Any]] = {
     "n_components": [Interval(Integral, 1, None, closed="left")],

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Any
 
 from bochner.errors import InputError, message
-from bochner.models.layout import Layout
+from bochner.models.latent_layout import Layout
 
 # Of n_components: with a dict of latents this value means that nothing was asked for.
 DEFAULT = 2

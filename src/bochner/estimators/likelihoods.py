@@ -28,7 +28,7 @@ from bochner.likelihoods import (
     NegativeBinomial,
     Poisson,
 )
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 
 NAMES: dict[str, type[Likelihood]] = {
     cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)

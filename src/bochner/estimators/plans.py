@@ -22,8 +22,8 @@ from bochner.inference.plan import Plan, Start
 from bochner.inference.train import RATES, Options
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
-from bochner.models.layout import Layout
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.models.latent_layout import Layout
 
 FloatArray = NDArray[np.floating[Any]]
 

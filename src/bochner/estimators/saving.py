@@ -24,8 +24,8 @@ from bochner.inference.persistence import (
 )
 from bochner.io import files
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.nonconjugate import Likelihood
 
 SCHEMA = 2
 

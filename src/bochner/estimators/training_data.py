@@ -18,8 +18,8 @@ from bochner.data.views import Views
 from bochner.data.views import blocks as by_pattern
 from bochner.inference import low_rank
 from bochner.inference.plan import Plan
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block
 

@@ -26,8 +26,8 @@ from bochner.inference.rotation import rotate
 from bochner.inference.train import State, Trainer
 from bochner.inference.warm import without_holes
 from bochner.inference.withheld import noisier, withhold
-from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.anchors import Anchors
 from bochner.objectives.elbo import Data

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bochner.inference.simple import SimpleModels
-from bochner.models.layout import Layout
+from bochner.models.latent_layout import Layout
 from bochner.objectives.elbo import Data
 
 STEPS = 600

@@ -17,10 +17,10 @@ from bochner import random
 from bochner.errors import InputError, message
 from bochner.inference import embeddings
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.models.latent_layout import Layout
 from bochner.models.latents import GaussianLatents
-from bochner.models.layout import Layout
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import Data

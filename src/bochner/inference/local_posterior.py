@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
 from bochner.objectives.anchors import anchored_entries, features_of

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bochner.features.derivatives import Jet, jet
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 
 
 @dataclass(frozen=True)

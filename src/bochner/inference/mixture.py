@@ -20,8 +20,7 @@ from bochner.inference import coordinate
 from bochner.inference.train import State
 from bochner.kernels.base import Frequencies
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.mixture import (
+from bochner.models.dirichlet_posterior import (
     expected_log_weights,
     kernel_kl,
     merge_alike,
@@ -30,6 +29,7 @@ from bochner.models.mixture import (
     update_concentration,
     update_sticks,
 )
+from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.assignment import replacement_gains, site_gains
 from bochner.objectives.elbo import Data, Draws, draw, elbo
 from bochner.objectives.statistics import Block

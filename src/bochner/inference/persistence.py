@@ -15,8 +15,8 @@ from bochner.errors import InputError, ModelFileError
 from bochner.inference.plan import Fit
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.base import Frequencies, SpectralKernel
-from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood
 
 _PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts", "blocks", "landmarks", "dropped")
 

@@ -16,8 +16,8 @@ from bochner.inference.initialise import FloatArray
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.train import Options
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
-from bochner.models.layout import Layout
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.models.latent_layout import Layout
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
 from bochner.objectives.statistics import Block

@@ -20,8 +20,8 @@ from bochner.inference.expected import expected_statistics, precision
 from bochner.inference.holed_posterior import condition_holed, groups_of
 from bochner.inference.local_posterior import column_groups, condition
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.base import Likelihood, LocalLikelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.anchors import Anchors
 from bochner.objectives.columnwise import spectrum

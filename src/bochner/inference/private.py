@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from bochner.inference import embeddings
 from bochner.inference.initialise import FloatArray, components, start
-from bochner.models.layout import Layout
+from bochner.models.latent_layout import Layout
 
 # Principal components that may be common: this share of a view's squares, at most so many, one in
 # so many rows.

@@ -16,8 +16,8 @@ from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bochner.data.sparse import SparseMatrix
-from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import chunks
 from bochner.objectives.elbo import Data
 from bochner.objectives.statistics import Block

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner.divergences import kl_standard_normal
 from bochner.inference.train import Options, Trainer
-from bochner.models.layout import Layout
+from bochner.models.latent_layout import Layout
+from bochner.models.latents import kl_standard_normal
 from bochner.objectives.batched import batched_evidence
 from bochner.objectives.elbo import Data
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from bochner import random
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.memory import chunks
-from bochner.models.mixture import set_assignments
+from bochner.models.dirichlet_posterior import set_assignments
 from bochner.objectives.statistics import Block
 
 # Frequencies of the cloud, and its deviations in radians per unit of latents of deviation 1 (for

@@ -27,7 +27,7 @@ from bochner.inference.local_targets import LocalTerm
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.quadratic import Quadratic, Shared, quadratic_of
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 
 
 @dataclass(frozen=True)

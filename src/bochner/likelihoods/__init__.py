@@ -1,10 +1,10 @@
 """Likelihoods: the distribution of one observed entry given its noise-free value."""
 
-from bochner.likelihoods.base import Curvatures, Likelihood, LocalLikelihood, Slopes
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.nonconjugate import Curvatures, Likelihood, LocalLikelihood, Slopes
 from bochner.likelihoods.poisson import Poisson
 
 __all__ = [

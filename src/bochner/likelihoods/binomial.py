@@ -11,7 +11,7 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
-from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 
 BoundName = Literal["polya-gamma", "bohning"]
 

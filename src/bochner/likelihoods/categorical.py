@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bochner.errors import InputError, message
 from bochner.likelihoods import polya_gamma
-from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 from bochner.quadrature import normal_mean
 
 

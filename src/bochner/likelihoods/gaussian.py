@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner.kernels.base import as_tensor, positive
-from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.nonconjugate import Likelihood
 
 _LEAST = 1e-4
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods import polya_gamma, tilted
-from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
 from bochner.likelihoods.counts import (
     REACH,
     SizeFactors,
@@ -20,6 +19,7 @@ from bochner.likelihoods.counts import (
     log_rate,
     moment_dispersion,
 )
+from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 from bochner.quadrature import normal_mean
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.

@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bochner.likelihoods.base import Curvatures, LocalLikelihood, Slopes
 from bochner.likelihoods.counts import (
     REACH,
     SizeFactors,
@@ -15,6 +14,7 @@ from bochner.likelihoods.counts import (
     log_normalised,
     log_rate,
 )
+from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 
 # Log means beyond this count as if they were this, in single precision: no data ask for them, but
 # fits on their way do.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bochner.likelihoods.base import Curvatures, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, Slopes
 
 
 def log_2cosh_half(c: Tensor) -> Tensor:

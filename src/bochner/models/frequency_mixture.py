@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bochner.linalg import cholesky
-from bochner.models.stick_breaking import StickBreaking
+from bochner.models.sticks import StickBreaking
 
 
 @dataclass(frozen=True)

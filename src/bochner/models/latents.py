@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from bochner import random
-from bochner.divergences import kl_standard_normal
 
 
 class GaussianLatents(nn.Module):
@@ -42,3 +41,18 @@ class GaussianLatents(nn.Module):
     def kl(self) -> Tensor:
         """Return KL(q(X) || N(0, I)) in nats, scalar float64."""
         return kl_standard_normal(self.mean, self.log_std)
+
+
+def kl_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
+    """KL(N(mean, diag std^2) || N(0, I)), summed over every entry.
+
+    Parameters
+    ----------
+    mean, log_std : Tensor of shape (N, D)
+
+    Returns
+    -------
+    Tensor, scalar float64, in nats
+    """
+    mean, log_std = mean.double(), log_std.double()
+    return 0.5 * ((2.0 * log_std).exp() + mean.square() - 1.0 - 2.0 * log_std).sum()

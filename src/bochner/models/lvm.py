@@ -8,8 +8,8 @@ from typing import cast
 from torch import Tensor, nn
 
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.base import Likelihood
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.models.latents import GaussianLatents
 from bochner.models.sites import Sites
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner.data.sparse import SparseMatrix
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.memory import chunks
 
 # Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of

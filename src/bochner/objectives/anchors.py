@@ -17,10 +17,10 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.memory import chunks
+from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.mixture import kernel_kl
 from bochner.models.sites import Sites
 from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import Data, Draws

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.likelihoods.base import LocalLikelihood
+from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.mixture import kernel_kl
 from bochner.models.sites import SiteUpdate, column_batch
 from bochner.objectives.collapsed import CHUNK_ROWS, Reduce
 from bochner.objectives.local import local_evidence

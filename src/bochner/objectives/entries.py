@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner.data.sparse import SparseMatrix
-from bochner.likelihoods.base import LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import LocalLikelihood, Slopes
 from bochner.models.sites import Sites
 from bochner.objectives.statistics import Block
 from bochner.objectives.weighted import quadratic_forms

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.models.stick_breaking import StickBreaking
+from bochner.models.sticks import StickBreaking
 
 
 def sticks_of(kernel: DirichletProcessMixture) -> StickBreaking:
