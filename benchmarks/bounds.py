@@ -20,10 +20,10 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson
 from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.models.sites import Sites
-from bochner.objectives.entries import Entries, local_pass
-from bochner.objectives.local import local_evidence
-from bochner.objectives.statistics import Block
 from bochner.random import generator
+from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.site_entries import Entries, local_pass
+from bochner.regression.statistics import Block
 
 N_ROWS, N_COLUMNS, N_PAIRS = 20, 4, 4
 COLUMNS = {

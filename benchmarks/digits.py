@@ -28,7 +28,7 @@ import bochner as bo
 from bochner.data.views import Views
 from bochner.inference.fold import fold
 from bochner.inference.initialise import components, folded, start
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]
 

@@ -36,9 +36,9 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.dirichlet_posterior import kernel_kl, sticks_of
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.regression.evidence import view_evidence
+from bochner.regression.statistics import Block
 
 PRIOR = (1.0, 0.1)
 TRUE_WEIGHTS = (0.5, 0.3, 0.2)

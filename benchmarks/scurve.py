@@ -34,7 +34,7 @@ from bochner.data.views import Views
 from bochner.inference.fold import fold
 from bochner.inference.initialise import components, folded, start
 from bochner.inference.simple import SimpleModels
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]
 

@@ -28,9 +28,9 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives import collapsed
 from bochner.objectives.elbo import draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.regression import evidence
+from bochner.regression.statistics import Block
 
 Q, H, D = 2, 50, 2
 P = Q * H
@@ -117,7 +117,7 @@ def sines(n_rows: int, chunk: int) -> Callable[[], None]:
 def measure_time(n_rows: int, n_columns: int, seconds: float) -> dict[str, Value]:
     """Time a step and what it cannot do without."""
     block = block_of(n_rows, n_columns)
-    chunks = (n_rows, collapsed.CHUNK_ROWS)
+    chunks = (n_rows, evidence.CHUNK_ROWS)
     ms = median_ms(step_of(model_of(n_rows), block), seconds)
     bare = min(median_ms(bare_products(n_rows, block.Y, chunk), seconds / 3) for chunk in chunks)
     waves = min(median_ms(sines(n_rows, chunk), seconds / 3) for chunk in chunks)

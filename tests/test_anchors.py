@@ -13,10 +13,10 @@ from bochner.models import sites as module
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import Sites
-from bochner.objectives import local
-from bochner.objectives.anchors import Anchors, anchored_elbo
 from bochner.objectives.elbo import absorb, draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.objectives.subset_sites import Anchors, anchored_elbo
+from bochner.regression import nonconjugate as local
+from bochner.regression.statistics import Block
 
 N, M, H = 40, 9, 6
 

@@ -38,15 +38,16 @@ FLOORS: dict[str, str] = {
         likelihoods.binomial likelihoods.categorical likelihoods.tilted
         likelihoods.negative_binomial likelihoods""",
     "F5 models": """
-        models.latent_layout models.latents models.signed_frequencies models.sites
-        models.lvm models.sticks models.dirichlet_posterior models.frequency_mixture
-        models""",
+        models.latent_layout models.latents models.sites models.lvm models.sticks
+        models.dirichlet_posterior models""",
     "F6 regression, objectives": """
-        objectives.krein objectives.statistics objectives.columnwise
-        objectives.collapsed objectives.batched objectives.weighted objectives.weights
-        objectives.entries objectives.local objectives.masked objectives.assignment
-        objectives.elbo objectives.anchors objectives""",
+        regression.statistics regression.heteroscedastic regression.evidence
+        regression.batched regression.weighted_grams regression.conjugate_gradients
+        regression.site_entries regression.nonconjugate regression.incomplete regression
+        objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
+        dirichlet_process.local_expectations dirichlet_process
+        krein.frequency_mixture krein.objective krein.signed_frequencies krein
         inference.adam inference.calibration inference.coordinate inference.embeddings
         inference.encoder inference.expected inference.holed_posterior
         inference.initialise inference.local_posterior inference.local_targets

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from bochner.dirichlet_process.local_expectations import replacement_gains, site_gains
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli
 from bochner.models.sites import Sites
-from bochner.objectives.assignment import replacement_gains, site_gains
-from bochner.objectives.collapsed import view_evidence
-from bochner.objectives.statistics import Block
+from bochner.regression.evidence import view_evidence
+from bochner.regression.statistics import Block
 
 NOISE = torch.tensor(0.3, dtype=torch.float64)
 

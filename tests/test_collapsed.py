@@ -10,9 +10,9 @@ from torch.distributions import MultivariateNormal
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.objectives.collapsed import dense_evidence, evidence, view_evidence
-from bochner.objectives.statistics import Block, statistics
 from bochner.random import generator
+from bochner.regression.evidence import dense_evidence, evidence, view_evidence
+from bochner.regression.statistics import Block, statistics
 
 
 def _problem(

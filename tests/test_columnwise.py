@@ -25,10 +25,10 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMix
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.collapsed import dense_evidence, evidence, view_evidence
-from bochner.objectives.columnwise import column_dense_evidence, column_evidence
-from bochner.objectives.statistics import Block, statistics
 from bochner.random import generator
+from bochner.regression.evidence import dense_evidence, evidence, view_evidence
+from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
+from bochner.regression.statistics import Block, statistics
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

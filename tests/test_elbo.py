@@ -14,10 +14,10 @@ from bochner.kernels.base import SpectralKernel
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import Draws, draw, elbo
-from bochner.objectives.statistics import Block
 from bochner.random import ROWS_PER_BLOCK, generator, row_noise
+from bochner.regression.evidence import view_evidence
+from bochner.regression.statistics import Block
 
 KERNELS = {"ng-sm": NextGenSpectralMixture, "sm": SpectralMixture}
 

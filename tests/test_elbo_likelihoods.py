@@ -17,8 +17,8 @@ from bochner.inference.initialise import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods import Bernoulli, Poisson
 from bochner.objectives.elbo import absorb, draw, elbo, levelled, regroup
-from bochner.objectives.statistics import Block
 from bochner.random import generator, row_noise
+from bochner.regression.statistics import Block
 
 N = 5
 

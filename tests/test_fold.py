@@ -9,9 +9,9 @@ from bochner.inference.fold import fold
 from bochner.inference.simple import SimpleModels
 from bochner.metrics import mean_aligned_r2
 from bochner.models.latent_layout import Layout
-from bochner.objectives.batched import batched_evidence
-from bochner.objectives.collapsed import dense_evidence, evidence
-from bochner.objectives.statistics import Block, statistics
+from bochner.regression.batched import batched_evidence
+from bochner.regression.evidence import dense_evidence, evidence
+from bochner.regression.statistics import Block, statistics
 
 
 def normal(*shape, seed=0):

@@ -11,7 +11,7 @@ import torch
 from torch.distributions import MultivariateNormal, Wishart
 
 from bochner import random
-from bochner.models.frequency_mixture import FrequencyMixture, Moments
+from bochner.krein.frequency_mixture import FrequencyMixture, Moments
 
 pytestmark = pytest.mark.filterwarnings("ignore:Singular sample detected")
 

@@ -16,9 +16,9 @@ from bochner.inference.holed_posterior import condition_holed, groups_of
 from bochner.inference.landmarks import choose, rows_of, take
 from bochner.inference.place import place
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
-from bochner.objectives.masked import completed
-from bochner.objectives.statistics import Block
 from bochner.random import generator
+from bochner.regression.incomplete import completed
+from bochner.regression.statistics import Block
 
 
 def _random_mask(n, m, share=0.3, seed=0):

@@ -21,17 +21,17 @@ from bochner.inference.sketch import Sketch, decompose
 from bochner.inference.taylor import fit_taylor, pull_matrix
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import TL1, GeodesicGaussian, Hellinger, Polynomial, Tanh
-from bochner.models.signed_frequencies import (
-    GaussianFrequencies,
-    RadialFrequencies,
-    SignedFrequencies,
-)
-from bochner.objectives.krein import (
+from bochner.krein.objective import (
     curvature,
     expected_squared_error,
     gaussian_entropy,
     residuals,
     squared_error,
+)
+from bochner.krein.signed_frequencies import (
+    GaussianFrequencies,
+    RadialFrequencies,
+    SignedFrequencies,
 )
 
 

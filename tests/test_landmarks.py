@@ -13,7 +13,7 @@ from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 
 def _data(n: int = 30):

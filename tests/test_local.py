@@ -16,9 +16,9 @@ from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomi
 from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
-from bochner.objectives.local import local_evidence
-from bochner.objectives.statistics import Block
 from bochner.random import generator
+from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.statistics import Block
 
 MAKERS = {
     "bernoulli": Bernoulli,

@@ -12,9 +12,9 @@ from bochner.inference.local_targets import LocalTerm
 from bochner.inference.place import place
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.inference.targets import target_for
-from bochner.objectives.local import local_evidence
-from bochner.objectives.weights import weights_from
 from bochner.random import generator
+from bochner.regression.conjugate_gradients import weights_from
+from bochner.regression.nonconjugate import local_evidence
 
 
 def _settled(name: str, dim: int, groups: int | None = None):

@@ -8,10 +8,10 @@ from torch.distributions import MultivariateNormal
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.objectives.collapsed import view_evidence
-from bochner.objectives.masked import Sample, gaussian_evidence, masked_evidence
-from bochner.objectives.statistics import Block
 from bochner.random import generator
+from bochner.regression.evidence import view_evidence
+from bochner.regression.incomplete import Sample, gaussian_evidence, masked_evidence
+from bochner.regression.statistics import Block
 
 TIGHT = 1e-18
 

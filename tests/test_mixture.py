@@ -30,7 +30,7 @@ from bochner.models.dirichlet_posterior import (
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

@@ -14,9 +14,9 @@ from bochner.inference.predict import complete, decode, draw_latents, log_densit
 from bochner.inference.targets import target_for
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.objectives.collapsed import view_evidence
-from bochner.objectives.statistics import Block
 from bochner.random import generator
+from bochner.regression.evidence import view_evidence
+from bochner.regression.statistics import Block
 
 
 def _view(

@@ -21,8 +21,8 @@ from bochner.inference.private import common_parts, kept, split_start, unexplain
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.models.latent_layout import Layout
 from bochner.objectives.elbo import draw, elbo
-from bochner.objectives.statistics import Block
 from bochner.random import generator, row_noise
+from bochner.regression.statistics import Block
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

@@ -7,9 +7,9 @@ import torch
 
 from bochner.inference.rotation import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
-from bochner.objectives.collapsed import view_evidence
-from bochner.objectives.statistics import Block
 from bochner.random import generator
+from bochner.regression.evidence import view_evidence
+from bochner.regression.statistics import Block
 
 
 def _problem(dim: int, n: int, m: int, rank: int, noise: float = 0.0):

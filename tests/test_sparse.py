@@ -18,7 +18,7 @@ from bochner.data.support import guess
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError
 from bochner.inference.rotation import rotate
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 COMMON = {"n_mixtures": 1, "n_frequencies": 8, "max_iter": 20, "init": "pca", "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

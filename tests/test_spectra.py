@@ -12,7 +12,7 @@ from bochner.inference.race import Race
 from bochner.inference.spectra import match_spectrum
 from bochner.inference.train import Options
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 TRUTH = {1: [[0.0], [5.0]], 2: [[0.0, 0.0], [4.0, 3.0]], 3: [[0.0, 0.0, 0.0], [3.0, 0.0, 3.0]]}
 

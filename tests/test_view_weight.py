@@ -17,8 +17,8 @@ from bochner.inference.posterior import weights_posterior
 from bochner.inference.targets import target_for
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.objectives.elbo import draw, elbo
-from bochner.objectives.statistics import Block
 from bochner.random import generator, row_noise
+from bochner.regression.statistics import Block
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

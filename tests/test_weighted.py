@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from bochner.objectives import weighted
-from bochner.objectives.weighted import quadratic_forms, weighted_grams, weighted_products
-from bochner.objectives.weights import weights_from
 from bochner.random import generator
+from bochner.regression import weighted_grams as weighted
+from bochner.regression.conjugate_gradients import weights_from
+from bochner.regression.weighted_grams import quadratic_forms, weighted_grams, weighted_products
 
 
 def _case(k: int = 7, n: int = 23, m: int = 5, dtype: torch.dtype = torch.float64):

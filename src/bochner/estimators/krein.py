@@ -25,7 +25,7 @@ from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import NAMED
-from bochner.models.signed_frequencies import SignedFrequencies
+from bochner.krein.signed_frequencies import SignedFrequencies
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
 # learn.

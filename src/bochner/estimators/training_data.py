@@ -21,7 +21,7 @@ from bochner.inference.plan import Plan
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.objectives.elbo import Data
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -11,8 +11,8 @@ from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import Cholesky, cholesky, plus_diagonal
 from bochner.memory import chunks
-from bochner.objectives.collapsed import CHUNK_ROWS
-from bochner.objectives.statistics import Block, Statistics, statistics
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.statistics import Block, Statistics, statistics
 
 
 def expected_statistics(

@@ -29,8 +29,8 @@ from bochner.inference.withheld import noisier, withhold
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.anchors import Anchors
 from bochner.objectives.elbo import Data
+from bochner.objectives.subset_sites import Anchors
 
 Shown = Callable[[NDArray[np.intp] | None], FloatArray]
 

@@ -15,10 +15,10 @@ from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.objectives.masked import Sample
-from bochner.objectives.statistics import Block
-from bochner.objectives.weighted import weighted_grams
-from bochner.objectives.weights import weights_from
+from bochner.regression.conjugate_gradients import weights_from
+from bochner.regression.incomplete import Sample
+from bochner.regression.statistics import Block
+from bochner.regression.weighted_grams import weighted_grams
 
 # Numbers in the covariances of a draw up to which every column has its own; columns averaged by a
 # group otherwise.

@@ -24,7 +24,7 @@ from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import Data
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 FloatArray = NDArray[np.float64]
 

@@ -27,15 +27,15 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from bochner.inference.sketch import Sketch
-from bochner.models.frequency_mixture import FrequencyMixture, Moments
-from bochner.models.signed_frequencies import GaussianFrequencies, SignedFrequencies
-from bochner.objectives.krein import (
+from bochner.krein.frequency_mixture import FrequencyMixture, Moments
+from bochner.krein.objective import (
     curvature,
     expected_squared_error,
     gaussian_entropy,
     residuals,
     squared_error,
 )
+from bochner.krein.signed_frequencies import GaussianFrequencies, SignedFrequencies
 
 # What the pairs of a round count for: from 0, as many observations as rows, to 1, as many as pairs.
 # Pairs share rows, the truth lies between: rows held out decide which round is kept. Every round

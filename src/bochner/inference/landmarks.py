@@ -21,9 +21,9 @@ from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.anchors import Anchors, anchored_elbo
 from bochner.objectives.elbo import Data, draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.objectives.subset_sites import Anchors, anchored_elbo
+from bochner.regression.statistics import Block
 
 JOINT_STEPS = 20
 # Of the plan's learning rate, and of all parameters alike: everything is near its place.

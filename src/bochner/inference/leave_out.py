@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.linalg import cholesky
-from bochner.objectives.columnwise import spectrum
+from bochner.regression.heteroscedastic import spectrum
 
 # A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding
 # has left then.

@@ -14,9 +14,9 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
-from bochner.objectives.anchors import anchored_entries, features_of
-from bochner.objectives.entries import Entries, local_pass
-from bochner.objectives.statistics import Block
+from bochner.objectives.subset_sites import anchored_entries, features_of
+from bochner.regression.site_entries import Entries, local_pass
+from bochner.regression.statistics import Block
 
 _SWEEPS = 5
 # Sites that were laid at a posterior of many rows are near their place.

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
+from bochner.dirichlet_process.local_expectations import replacement_gains, site_gains
 from bochner.inference import coordinate
 from bochner.inference.train import State
 from bochner.kernels.base import Frequencies
@@ -30,9 +31,8 @@ from bochner.models.dirichlet_posterior import (
     update_sticks,
 )
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.assignment import replacement_gains, site_gains
 from bochner.objectives.elbo import Data, Draws, draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 # view, its kernel, latents, base noise of its spectrum, data, generator -> (H, T)
 Gains = Callable[

@@ -20,7 +20,7 @@ from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.models.latent_layout import Layout
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 EVALUATION_DRAWS = 32
 # An evaluation of views that are not Gaussian, or have scattered holes, costs as much as a step,

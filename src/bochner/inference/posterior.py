@@ -23,9 +23,9 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.anchors import Anchors
-from bochner.objectives.columnwise import spectrum
-from bochner.objectives.statistics import Block
+from bochner.objectives.subset_sites import Anchors
+from bochner.regression.heteroscedastic import spectrum
+from bochner.regression.statistics import Block
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.

@@ -22,7 +22,7 @@ from bochner.features.spherical import direction_mean, directions
 from bochner.inference.sketch import Sketch
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import TL1
-from bochner.models.signed_frequencies import (
+from bochner.krein.signed_frequencies import (
     GaussianFrequencies,
     RadialFrequencies,
     SignedFrequencies,

@@ -20,7 +20,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import chunks
 from bochner.objectives.elbo import Data
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 # Views of fewer columns are never truncated: there is little to gain.
 _NARROW = 256

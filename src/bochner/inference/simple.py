@@ -19,8 +19,8 @@ from bochner import random
 from bochner.inference.train import Options, Trainer
 from bochner.models.latent_layout import Layout
 from bochner.models.latents import kl_standard_normal
-from bochner.objectives.batched import batched_evidence
 from bochner.objectives.elbo import Data
+from bochner.regression.batched import batched_evidence
 
 # Few in training: what they leave to chance from step to step shakes layouts out of poor optima.
 _FREQUENCIES, _JUDGED, _DRAWS = 16, 64, 32

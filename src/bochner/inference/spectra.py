@@ -18,7 +18,7 @@ from bochner import random
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import set_assignments
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 # Frequencies of the cloud, and its deviations in radians per unit of latents of deviation 1 (for
 # one dimension or two; more dimensions share what two have).

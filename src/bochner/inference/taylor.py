@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from bochner.inference.sketch import Sketch, decompose
-from bochner.models.frequency_mixture import FrequencyMixture, Moments
-from bochner.models.signed_frequencies import GaussianFrequencies
+from bochner.krein.frequency_mixture import FrequencyMixture, Moments
+from bochner.krein.signed_frequencies import GaussianFrequencies
 
 _TOLERANCE = 1e-5  # of ||q(z) - q(z) of the sweep before||_F, the paper's stopping rule
 _NOISE = 0.1  # sigma of the paper's likelihood, which it does not print

@@ -24,7 +24,7 @@ from bochner.inference.train import RATES, Trainer
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Data, draw, elbo
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 STEPS = 100
 

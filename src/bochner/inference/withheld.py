@@ -27,7 +27,7 @@ from bochner.inference.place import place
 from bochner.inference.posterior import ViewPosterior
 from bochner.inference.predict import complete
 from bochner.objectives.elbo import Data
-from bochner.objectives.statistics import Block
+from bochner.regression.statistics import Block
 
 # The share of the rows that lose some entries, the most of them, and the share of their entries.
 _ROW_SHARE, _MOST_ROWS, _ENTRY_SHARE = 0.2, 256, 0.05

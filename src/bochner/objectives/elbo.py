@@ -14,10 +14,10 @@ from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import SiteUpdate, column_batch
-from bochner.objectives.collapsed import CHUNK_ROWS, Reduce
-from bochner.objectives.local import local_evidence
-from bochner.objectives.masked import N_DETERMINANTS, Sample, gaussian_evidence
-from bochner.objectives.statistics import Block
+from bochner.regression.evidence import CHUNK_ROWS, Reduce
+from bochner.regression.incomplete import N_DETERMINANTS, Sample, gaussian_evidence
+from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.statistics import Block
 
 Data = tuple[tuple[Block, ...], ...]
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.objectives.collapsed import CHUNK_ROWS
-from bochner.objectives.statistics import Block
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.statistics import Block
 
 
 class _BatchedEvidence(torch.autograd.Function):

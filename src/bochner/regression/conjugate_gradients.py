@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.objectives.weighted import weighted_grams
+from bochner.regression.weighted_grams import weighted_grams
 
 _MAX_ITER = 20
 # Rows whose values at all columns are held at a time.

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from bochner.objectives.statistics import Block, Statistics
+from bochner.regression.statistics import Block, Statistics
 
 
 def spectrum(gram: Tensor) -> tuple[Tensor, Tensor]:

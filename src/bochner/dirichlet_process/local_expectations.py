@@ -26,9 +26,9 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import chunks
 from bochner.models.sites import Sites
-from bochner.objectives.collapsed import CHUNK_ROWS
-from bochner.objectives.masked import completed
-from bochner.objectives.statistics import Block, Statistics, statistics, total
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.incomplete import completed
+from bochner.regression.statistics import Block, Statistics, statistics, total
 
 
 @torch.no_grad()

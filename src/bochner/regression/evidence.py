@@ -21,8 +21,8 @@ from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import Scratch, chunks
-from bochner.objectives.columnwise import column_dense_evidence, column_evidence
-from bochner.objectives.statistics import Block, Statistics, statistics, total
+from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
+from bochner.regression.statistics import Block, Statistics, statistics, total
 
 Reduce = Callable[[Statistics], Statistics]
 

@@ -30,11 +30,11 @@ from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.objectives.collapsed import CHUNK_ROWS, Reduce, view_evidence
-from bochner.objectives.local import carried_back
-from bochner.objectives.statistics import Block
-from bochner.objectives.weighted import weighted_grams, weighted_products
-from bochner.objectives.weights import Weights, weights_from
+from bochner.regression.conjugate_gradients import Weights, weights_from
+from bochner.regression.evidence import CHUNK_ROWS, Reduce, view_evidence
+from bochner.regression.nonconjugate import carried_back
+from bochner.regression.statistics import Block
+from bochner.regression.weighted_grams import weighted_grams, weighted_products
 
 # Nats per observed entry that the bound may lose because means are not solved to the end.
 TOLERANCE = 2e-4

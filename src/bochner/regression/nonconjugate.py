@@ -24,10 +24,10 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
-from bochner.objectives.collapsed import CHUNK_ROWS
-from bochner.objectives.entries import Entries, Pass, local_pass
-from bochner.objectives.statistics import Block
-from bochner.objectives.weighted import weighted_products
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.site_entries import Entries, Pass, local_pass
+from bochner.regression.statistics import Block
+from bochner.regression.weighted_grams import weighted_products
 
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0

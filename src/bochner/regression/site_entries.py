@@ -12,9 +12,9 @@ from torch import Tensor
 from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.nonconjugate import LocalLikelihood, Slopes
 from bochner.models.sites import Sites
-from bochner.objectives.statistics import Block
-from bochner.objectives.weighted import quadratic_forms
-from bochner.objectives.weights import Weights, weights_from
+from bochner.regression.conjugate_gradients import Weights, weights_from
+from bochner.regression.statistics import Block
+from bochner.regression.weighted_grams import quadratic_forms
 
 
 @dataclass(frozen=True)

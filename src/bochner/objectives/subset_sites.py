@@ -22,11 +22,11 @@ from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import Sites
-from bochner.objectives.collapsed import view_evidence
 from bochner.objectives.elbo import Data, Draws
-from bochner.objectives.entries import Entries, local_pass
-from bochner.objectives.local import slack_of
-from bochner.objectives.statistics import Block
+from bochner.regression.evidence import view_evidence
+from bochner.regression.nonconjugate import slack_of
+from bochner.regression.site_entries import Entries, local_pass
+from bochner.regression.statistics import Block
 
 _TOLERANCE = 1e-3
 

@@ -1,0 +1,1 @@
+"""Variational inference for kernels with a Dirichlet process."""

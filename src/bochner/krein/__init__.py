@@ -1,0 +1,1 @@
+"""Random features of indefinite kernels: spectra with signs."""

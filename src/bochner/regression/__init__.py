@@ -1,0 +1,1 @@
+"""Random-feature regression of one view: statistics, evidence and their gradients."""
