@@ -26,8 +26,8 @@ import numpy as np
 from harness import Job, Store, Value, arguments, table
 from optimise import Variant, problem, score, train
 
-from bochner.inference.initialise import model_from
-from bochner.inference.plan import evaluate
+from bochner.fitting.plan import evaluate
+from bochner.initialization.build import model_from
 
 DATA = ("MNIST", "S-curve", "bridges")
 MIXTURES = (1, 2, 4, 8)

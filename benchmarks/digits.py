@@ -26,8 +26,8 @@ from sklearn.manifold import TSNE, Isomap
 
 import bochner as bo
 from bochner.data.views import Views
-from bochner.inference.fold import fold
-from bochner.inference.initialise import components, folded, start
+from bochner.initialization.build import components, folded, start
+from bochner.initialization.folding import fold
 from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]

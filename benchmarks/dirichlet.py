@@ -28,8 +28,7 @@ from torch import Tensor, nn
 
 import bochner as bo
 from bochner import random
-from bochner.inference.mixture import Gains, local_gains, sweeps
-from bochner.inference.train import Options, Trainer
+from bochner.dirichlet_process.sweeps import Gains, local_gains, sweeps
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
@@ -39,6 +38,7 @@ from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.evidence import view_evidence
 from bochner.regression.statistics import Block
+from bochner.training.trainer import Options, Trainer
 
 PRIOR = (1.0, 0.1)
 TRUE_WEIGHTS = (0.5, 0.3, 0.2)

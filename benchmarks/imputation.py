@@ -28,7 +28,7 @@ from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - makes 
 from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
 
 import bochner as bo
-from bochner.inference import low_rank
+from bochner.initialization import iterative_pca
 
 Array = NDArray[np.float64]
 
@@ -86,7 +86,7 @@ def by_peer(method: str, Y: Array, seed: int) -> Array:
     if method == "SVD, rank held out":
         mean = np.nanmean(Y, axis=0)
         scale = float(np.sqrt(np.nanmean(np.square(Y - mean))))
-        return np.asarray(low_rank.fill((Y - mean) / scale, seed, RANKS) * scale + mean)
+        return np.asarray(iterative_pca.fill((Y - mean) / scale, seed, RANKS) * scale + mean)
     imputers = {
         "column mean": SimpleImputer(),
         "10-NN": KNNImputer(n_neighbors=10),

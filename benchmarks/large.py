@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 
 import bochner as bo
-from bochner.inference.landmarks import choose
+from bochner.fitting.landmarks import choose
 
 SCORES = {
     "knn1": ".3f",

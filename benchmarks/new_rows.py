@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
 import bochner as bo
-from bochner.inference.targets import target_for
+from bochner.latent_inference.row_bound import target_for
 
 SCORES = {
     "rows": ".0f",

@@ -26,12 +26,12 @@ import bochner as bo
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.estimators import plans, training_data
-from bochner.inference.initialise import model_from, start
-from bochner.inference.plan import Plan, evaluate
-from bochner.inference.rotation import rotate
-from bochner.inference.train import Options, Trainer
+from bochner.fitting.plan import Plan, evaluate
+from bochner.fitting.svd_compression import rotate
+from bochner.initialization.build import model_from, start
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
+from bochner.training.trainer import Options, Trainer
 
 H, STEPS = 100, 300
 SCORES = {

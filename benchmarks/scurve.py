@@ -31,9 +31,8 @@ from sklearn.utils import Bunch
 
 import bochner as bo
 from bochner.data.views import Views
-from bochner.inference.fold import fold
-from bochner.inference.initialise import components, folded, start
-from bochner.inference.simple import SimpleModels
+from bochner.initialization.build import components, folded, start
+from bochner.initialization.folding import SimpleModels, fold
 from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]

@@ -58,7 +58,7 @@ def measure(
     """Fit half of the rows and score the others."""
     latents, Y = drawn(kind, 2 * N_ROWS, seed)
     model = bo.NGMVLVM(likelihood=likelihood, max_iter=max_iter, random_state=seed)
-    with warnings.catch_warnings(), patch("bochner.inference.race.SWEEPS", n_sweeps):
+    with warnings.catch_warnings(), patch("bochner.fitting.multistart.SWEEPS", n_sweeps):
         warnings.simplefilter("ignore")
         _, seconds = timed(lambda: model.fit(Y[:N_ROWS]))
     found = {"elbo": float(model.elbo_), "score": model.score(Y[N_ROWS:]), "seconds": seconds}

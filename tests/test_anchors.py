@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bochner.inference.posterior import weights_posterior
 from bochner.kernels import SpectralMixture
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.gaussian import Gaussian
@@ -17,6 +16,7 @@ from bochner.objectives.elbo import absorb, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
 from bochner.regression.statistics import Block
+from bochner.weight_posterior.posterior import weights_posterior
 
 N, M, H = 40, 9, 6
 

@@ -46,20 +46,26 @@ FLOORS: dict[str, str] = {
         regression.site_entries regression.nonconjugate regression.incomplete regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
-        dirichlet_process.local_expectations dirichlet_process
-        krein.frequency_mixture krein.objective krein.signed_frequencies krein
-        inference.adam inference.calibration inference.coordinate inference.embeddings
-        inference.encoder inference.expected inference.holed_posterior
-        inference.initialise inference.local_posterior inference.local_targets
-        inference.low_rank inference.placement inference.posterior inference.diagnose
-        inference.leave_out inference.private inference.quadratic inference.patterns
-        inference.rotation inference.sketch inference.krein inference.radial
-        inference.spectra inference.targets inference.place inference.held_out
-        inference.predict inference.completion inference.taylor inference.tempering
-        inference.train inference.checkpoint inference.mixture inference.plan
-        inference.persistence inference.progress inference.landmarks inference.simple
-        inference.fold inference.warm inference.race inference.withheld inference.fit
-        inference.trial inference""",
+        training.adam training.trainer training.checkpoint training.progress training
+        initialization.embeddings initialization.build initialization.folding
+        initialization.iterative_pca initialization.shared_private initialization
+        dirichlet_process.coordinate_ascent dirichlet_process.local_expectations
+        dirichlet_process.spectrum_matching dirichlet_process.sweeps dirichlet_process
+        weight_posterior.conditioning weight_posterior.conditioning_incomplete
+        weight_posterior.conditioning_nonconjugate weight_posterior.posterior
+        weight_posterior.downdating weight_posterior
+        latent_inference.encoder latent_inference.placement
+        latent_inference.quadratic_forms latent_inference.row_bound_nonconjugate
+        latent_inference.row_bound latent_inference.row_patterns latent_inference.infer
+        latent_inference
+        prediction.calibration prediction.decoding prediction.completion
+        prediction.density prediction.diagnostics prediction.tempering prediction
+        fitting.plan fitting.landmarks fitting.noise_recalibration
+        fitting.svd_compression fitting.warm_start fitting.multistart fitting.fit
+        fitting.completion_choice fitting
+        serialization.fitted serialization
+        krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
+        krein.frequencies krein.radial krein.taylor krein""",
     "F8 estimators, datasets": """
         estimators.docstrings estimators.feature_map estimators.hide estimators.latents
         estimators.likelihoods estimators.constraints estimators.rows estimators.saving

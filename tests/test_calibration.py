@@ -12,9 +12,9 @@ import torch
 import bochner as bo
 from bochner.errors import InputError
 from bochner.estimators.hide import hide_some
-from bochner.inference import completion
-from bochner.inference.calibration import N_BINS, assess, mean_of_rows
-from bochner.inference.held_out import entry_log_density
+from bochner.prediction import completion
+from bochner.prediction.calibration import N_BINS, assess, mean_of_rows
+from bochner.prediction.density import entry_log_density
 
 KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical")
 N, M = 120, 8

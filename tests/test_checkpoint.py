@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 
 from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
 from bochner.errors import InputError, ModelFileError
-from bochner.inference import checkpoint as checkpoint_module
-from bochner.inference import race
+from bochner.fitting import multistart as race
 from bochner.io import files
+from bochner.training import checkpoint as checkpoint_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -513,7 +513,7 @@ def test_a_fault_of_ours_is_called_one(monkeypatch, fitted):
 # SIGTERM at the end of a known step: where a real one lands is a matter of luck.
 KILLED = """
 import os, signal, sys
-from bochner.inference.train import Trainer
+from bochner.training.trainer import Trainer
 after = Trainer._after_step
 def killed(self, on_step):
     after(self, on_step)

@@ -15,20 +15,20 @@ import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM
 from bochner.errors import DataWarning, InputError
 from bochner.features.fourier import fourier_features
-from bochner.inference import plan
-from bochner.inference.place import candidate_scores, reconstructions
-from bochner.inference.posterior import Draw, ViewPosterior, weights_posterior
-from bochner.inference.predict import decode
-from bochner.inference.rotation import rotate
-from bochner.inference.targets import target_for
+from bochner.fitting import plan
+from bochner.fitting.svd_compression import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.latent_inference.infer import candidate_scores, reconstructions
+from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
+from bochner.prediction.decoding import decode
 from bochner.random import generator
 from bochner.regression.evidence import dense_evidence, evidence, view_evidence
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
 from bochner.regression.statistics import Block, statistics
+from bochner.weight_posterior.posterior import Draw, ViewPosterior, weights_posterior
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

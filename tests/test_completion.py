@@ -7,15 +7,15 @@ import math
 import pytest
 import torch
 
-from bochner.inference.completion import Mixture, complete, draw_rows, mixed_moments
-from bochner.inference.place import place
-from bochner.inference.posterior import Draw, ViewPosterior
-from bochner.inference.predict import complete as complete_by_modes
-from bochner.inference.predict import decode
-from bochner.inference.tempering import TEMPERATURES, Choice, learn
 from bochner.kernels.spectral_mixture import SpectralMixture
+from bochner.latent_inference.infer import place
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.prediction.completion import Mixture, complete, draw_rows, mixed_moments
+from bochner.prediction.decoding import complete as complete_by_modes
+from bochner.prediction.decoding import decode
+from bochner.prediction.tempering import TEMPERATURES, Choice, learn
 from bochner.random import generator
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 NAN = float("nan")
 

@@ -9,7 +9,7 @@ import itertools
 import pytest
 import torch
 
-from bochner.inference.coordinate import Block, CoordinateAscent
+from bochner.dirichlet_process.coordinate_ascent import Block, CoordinateAscent
 
 A = torch.tensor([[2.0, 0.9, 0.3], [0.9, 1.5, -0.4], [0.3, -0.4, 1.0]], dtype=torch.float64)
 B = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)

@@ -7,15 +7,15 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from bochner.inference.diagnose import (
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.prediction.diagnostics import (
     collapse,
     linear_latent_variances,
     linear_noise_variance,
     relevance,
 )
-from bochner.inference.posterior import Draw, ViewPosterior
-from bochner.kernels.base import Frequencies
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 N = 9
 

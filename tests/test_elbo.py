@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bochner.inference.initialise import model_from
+from bochner.initialization.build import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.models.latents import GaussianLatents

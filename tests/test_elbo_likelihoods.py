@@ -13,7 +13,7 @@ import torch
 from test_elbo import _features
 from test_local import MAKERS
 
-from bochner.inference.initialise import model_from
+from bochner.initialization.build import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods import Bernoulli, Poisson
 from bochner.objectives.elbo import absorb, draw, elbo, levelled, regroup

@@ -8,8 +8,9 @@ import torch
 
 import bochner as bo
 from bochner import AdvisedRFLVM
-from bochner.inference import encoder, plan
-from bochner.inference.place import place
+from bochner.fitting import plan
+from bochner.latent_inference import encoder
+from bochner.latent_inference.infer import place
 from bochner.random import generator
 
 pytestmark = [
@@ -89,7 +90,7 @@ def test_rows_that_start_from_a_guess_are_placed_no_worse(fitted, holes):
     rows = fitted._split(X)
     with_guess = place(fitted._fit.posterior, fitted._candidates, rows, encoder=fitted._encoder)
     without = place(fitted._fit.posterior, fitted._candidates, rows)
-    from bochner.inference.targets import target_for
+    from bochner.latent_inference.row_bound import target_for
 
     target, index = target_for(fitted._fit.posterior, rows, 2, False), torch.arange(120)
     values = [target.evaluate(found.mean, index)[0] for found in (with_guess, without)]

@@ -19,9 +19,11 @@ from sklearn.preprocessing import StandardScaler
 from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import CollapseWarning, DataWarning, InputError
 from bochner.estimators import prediction
-from bochner.inference import diagnose, plan, race
-from bochner.inference.diagnose import CollapseReport
+from bochner.fitting import multistart as race
+from bochner.fitting import plan
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.prediction import diagnostics as diagnose
+from bochner.prediction.diagnostics import CollapseReport
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

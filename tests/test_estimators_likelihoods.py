@@ -216,7 +216,7 @@ def test_other_estimators_take_a_likelihood_too(estimator):
 
 
 def test_a_stopped_fit_continues_to_the_same_result(tmp_path, monkeypatch):
-    from bochner.inference import race
+    from bochner.fitting import multistart as race
 
     X, path = _data("negative_binomial"), tmp_path / "run"
     whole = _fit(X, likelihood="negative_binomial", checkpoint=path)

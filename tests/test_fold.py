@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from bochner.datasets import make_s_curve
-from bochner.inference.fold import fold
-from bochner.inference.simple import SimpleModels
+from bochner.initialization.folding import SimpleModels, fold
 from bochner.metrics import mean_aligned_r2
 from bochner.models.latent_layout import Layout
 from bochner.regression.batched import batched_evidence

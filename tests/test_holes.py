@@ -11,14 +11,16 @@ from bochner.data.missing import similar, split
 from bochner.data.views import Views
 from bochner.estimators.plans import make
 from bochner.features.fourier import fourier_features
-from bochner.inference import completion, holed_posterior, low_rank
-from bochner.inference.holed_posterior import condition_holed, groups_of
-from bochner.inference.landmarks import choose, rows_of, take
-from bochner.inference.place import place
+from bochner.fitting.landmarks import choose, rows_of, take
+from bochner.initialization import iterative_pca
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.latent_inference.infer import place
+from bochner.prediction import completion
 from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.statistics import Block
+from bochner.weight_posterior import conditioning_incomplete as holed_posterior
+from bochner.weight_posterior.conditioning_incomplete import condition_holed, groups_of
 
 
 def _random_mask(n, m, share=0.3, seed=0):
@@ -68,24 +70,24 @@ def test_a_low_rank_matrix_is_recovered_and_its_rank_is_found(rank):
     noisy = truth + 0.05 * rng.normal(size=truth.shape)
     missing = rng.random(truth.shape) < 0.4
     values = np.where(missing, np.nan, noisy)
-    assert low_rank.chosen_rank(values, 0) == rank
-    filled = low_rank.fill(values, 0)
+    assert iterative_pca.chosen_rank(values, 0) == rank
+    filled = iterative_pca.fill(values, 0)
     np.testing.assert_array_equal(filled[~missing], noisy[~missing])
     assert np.mean((filled - truth)[missing] ** 2) < 0.005  # twice the noise; the mean leaves 1
-    np.testing.assert_array_equal(low_rank.fill(values, 0), filled)
+    np.testing.assert_array_equal(iterative_pca.fill(values, 0), filled)
 
 
 def test_noise_without_structure_is_filled_with_the_mean():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(60, 30))
     values[rng.random(values.shape) < 0.3] = np.nan
-    assert low_rank.chosen_rank(values, 0) == 0
-    np.testing.assert_array_equal(low_rank.fill(values, 0), np.nan_to_num(values))
+    assert iterative_pca.chosen_rank(values, 0) == 0
+    np.testing.assert_array_equal(iterative_pca.fill(values, 0), np.nan_to_num(values))
 
 
 def test_complete_data_are_returned_as_they_are():
     values = np.ones((4, 3))
-    assert low_rank.fill(values, 0) is values
+    assert iterative_pca.fill(values, 0) is values
 
 
 # -- weights

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bochner.errors import InputError
-from bochner.inference import embeddings
-from bochner.inference.initialise import STARTS, model_from, start
+from bochner.initialization import embeddings
+from bochner.initialization.build import STARTS, model_from, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
 

@@ -15,12 +15,9 @@ from torch import Tensor
 from bochner import random
 from bochner.errors import InputError
 from bochner.features.spherical import direction_mean, directions, positive_spectrum
-from bochner.inference.krein import fit_gradient, whitening
-from bochner.inference.radial import cosine_series, radial_frequencies, search_start, spectral
-from bochner.inference.sketch import Sketch, decompose
-from bochner.inference.taylor import fit_taylor, pull_matrix
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import TL1, GeodesicGaussian, Hellinger, Polynomial, Tanh
+from bochner.krein.frequencies import fit_gradient, whitening
 from bochner.krein.objective import (
     curvature,
     expected_squared_error,
@@ -28,11 +25,14 @@ from bochner.krein.objective import (
     residuals,
     squared_error,
 )
+from bochner.krein.radial import cosine_series, radial_frequencies, search_start, spectral
 from bochner.krein.signed_frequencies import (
     GaussianFrequencies,
     RadialFrequencies,
     SignedFrequencies,
 )
+from bochner.krein.sketch import Sketch, decompose
+from bochner.krein.taylor import fit_taylor, pull_matrix
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

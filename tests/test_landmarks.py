@@ -6,14 +6,14 @@ import torch
 
 from bochner import NGMVLVM, datasets
 from bochner.errors import InputError
-from bochner.inference.landmarks import as_if_whole, choose, narrow, rows_of, spread, take
-from bochner.inference.posterior import weights_posterior
-from bochner.inference.rotation import rotate
+from bochner.fitting.landmarks import as_if_whole, choose, narrow, rows_of, spread, take
+from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.regression.statistics import Block
+from bochner.weight_posterior.posterior import weights_posterior
 
 
 def _data(n: int = 30):

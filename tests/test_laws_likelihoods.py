@@ -17,7 +17,6 @@ from torch import Tensor
 
 import bochner.likelihoods
 from bochner.errors import InputError
-from bochner.inference.persistence import likelihood_from_json, likelihood_to_json
 from bochner.likelihoods import (
     Bernoulli,
     Binomial,
@@ -31,6 +30,7 @@ from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.quadrature import log_normal_mean, normal_mean, normal_nodes
 from bochner.random import generator
+from bochner.serialization.fitted import likelihood_from_json, likelihood_to_json
 from exponential_likelihood import Exponential
 
 COUNTS = torch.arange(0, 1500, dtype=torch.float64)

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from bochner.inference.leave_out import leave_out
-from bochner.inference.posterior import Draw, ViewPosterior
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator
+from bochner.weight_posterior.downdating import leave_out
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 NOISE = 0.2
 

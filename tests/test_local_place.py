@@ -8,13 +8,13 @@ import pytest
 import torch
 from test_local import MAKERS, _case
 
-from bochner.inference.local_targets import LocalTerm
-from bochner.inference.place import place
-from bochner.inference.posterior import Draw, ViewPosterior
-from bochner.inference.targets import target_for
+from bochner.latent_inference.infer import place
+from bochner.latent_inference.row_bound import target_for
+from bochner.latent_inference.row_bound_nonconjugate import LocalTerm
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.nonconjugate import local_evidence
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 
 def _settled(name: str, dim: int, groups: int | None = None):

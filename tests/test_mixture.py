@@ -10,11 +10,10 @@ import torch
 
 import bochner as bo
 from bochner import random
+from bochner.dirichlet_process import sweeps
+from bochner.dirichlet_process.sweeps import MixtureSweep, bounded_step
 from bochner.errors import InputError
 from bochner.features.fourier import fourier_features
-from bochner.inference import mixture
-from bochner.inference.mixture import MixtureSweep, bounded_step
-from bochner.inference.train import Options, Trainer
 from bochner.kernels import RBF, DirichletProcessMixture, SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.dirichlet_posterior import (
@@ -31,6 +30,7 @@ from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.statistics import Block
+from bochner.training.trainer import Options, Trainer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -275,7 +275,7 @@ def test_a_peak_that_no_component_begins_near_is_found():
         lambda s: elbo(model, data, draw(model, 20, "sobol", 0, "t", s)).total,
         1200,
         Options(300, 0.03, -math.inf),
-        between=mixture.sweeps(model, data, 20, "sobol", 0),
+        between=sweeps.sweeps(model, data, 20, "sobol", 0),
     )
     trainer.run()
     values = kernel.values()
@@ -336,7 +336,7 @@ def test_q_of_z_climbs_while_the_rest_stays():
 
 def test_training_goes_through_the_blocks_and_rewinds_with_them():
     model, data = toy()
-    between = mixture.sweeps(model, data, H, "sobol", 0)
+    between = sweeps.sweeps(model, data, H, "sobol", 0)
     trainer = Trainer(
         model,
         lambda s: elbo(model, data, draw(model, H, "sobol", 0, "t", s)).total,
@@ -358,7 +358,7 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
         lambda s: elbo(again, data, draw(again, H, "sobol", 0, "t", s)).total,
         320,
         Options(30, 0.02, 0.0),
-        between=mixture.sweeps(again, data, H, "sobol", 0),
+        between=sweeps.sweeps(again, data, H, "sobol", 0),
     )
     repeat.run(until=20)
     assert all(torch.equal(value, kept[name]) for name, value in again.state_dict().items())
@@ -368,9 +368,7 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
 def test_models_without_such_kernels_have_no_sweeps():
     latents = GaussianLatents(torch.zeros(3, 1), torch.zeros(3, 1))
     assert (
-        mixture.sweeps(
-            LatentVariableModel(latents, [View("x", RBF(), Gaussian())]), (), 4, "iid", 0
-        )
+        sweeps.sweeps(LatentVariableModel(latents, [View("x", RBF(), Gaussian())]), (), 4, "iid", 0)
         is None
     )
 

@@ -16,7 +16,7 @@ import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import InputError, ModelFileError
 from bochner.estimators import prediction
-from bochner.inference import fit, plan
+from bochner.fitting import fit, plan
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

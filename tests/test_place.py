@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from bochner.features.fourier import fourier_features
-from bochner.inference.place import _newton_step, _positive_inverse, place
-from bochner.inference.placement import Placement
-from bochner.inference.posterior import Draw, ViewPosterior
-from bochner.inference.predict import complete, decode, draw_latents, log_density, sample_at
-from bochner.inference.targets import target_for
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.latent_inference.infer import _newton_step, _positive_inverse, place
+from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.prediction.decoding import complete, decode, draw_latents, log_density, sample_at
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
 from bochner.regression.statistics import Block
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 
 def _view(

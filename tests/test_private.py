@@ -13,16 +13,23 @@ from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import InputError
 from bochner.estimators import latents
 from bochner.features.fourier import fourier_features
-from bochner.inference import diagnose, plan
-from bochner.inference.initialise import model_from
-from bochner.inference.place import place
-from bochner.inference.posterior import weights_posterior
-from bochner.inference.private import common_parts, kept, split_start, unexplained, wide_start
+from bochner.fitting import plan
+from bochner.initialization.build import model_from
+from bochner.initialization.shared_private import (
+    common_parts,
+    kept,
+    split_start,
+    unexplained,
+    wide_start,
+)
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.latent_inference.infer import place
 from bochner.models.latent_layout import Layout
 from bochner.objectives.elbo import draw, elbo
+from bochner.prediction import diagnostics
 from bochner.random import generator, row_noise
 from bochner.regression.statistics import Block
+from bochner.weight_posterior.posterior import weights_posterior
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -230,23 +237,23 @@ def test_no_private_latents_are_shared_latents():
 
 
 def test_stopped_and_continued_equals_never_stopped_with_private_latents(tmp_path, monkeypatch):
-    from bochner.inference import checkpoint, train
+    from bochner.training import checkpoint, trainer
 
     X, path = _data(), tmp_path / "c"
     options = {**QUICK, "views": VIEWS, "latent": LATENT}
     whole = NGMVLVM(**options).fit(X)
     monkeypatch.setattr(checkpoint.Checkpoint, "maybe", checkpoint.Checkpoint.write)
-    step = train.Trainer._after_step
+    step = trainer.Trainer._after_step
 
     def stop(self, on_step):
         step(self, on_step)
         if self.state.step == 6:
             raise RuntimeError("power cut")
 
-    monkeypatch.setattr(train.Trainer, "_after_step", stop)
+    monkeypatch.setattr(trainer.Trainer, "_after_step", stop)
     with pytest.raises(RuntimeError, match="power cut"):
         NGMVLVM(**options, checkpoint=path).fit(X)
-    monkeypatch.setattr(train.Trainer, "_after_step", step)
+    monkeypatch.setattr(trainer.Trainer, "_after_step", step)
     assert path.exists()
     resumed = NGMVLVM(**options, checkpoint=path).fit(X)
     assert resumed.elbo_ == whole.elbo_
@@ -280,7 +287,9 @@ def test_variance_explained_of_counts_is_that_of_psi():
     rows = [
         torch.full((60, m), math.nan, dtype=torch.float64) for m in (5, 4)
     ]  # the counts play no part
-    again = diagnose.variance_explained(model._fit.posterior, torch.tensor(model.embedding_), rows)
+    again = diagnostics.variance_explained(
+        model._fit.posterior, torch.tensor(model.embedding_), rows
+    )
     np.testing.assert_allclose(again, model.variance_explained_, atol=1e-12)
     assert (model.variance_explained_ >= 0).all()
     assert model.variance_explained_[0, :2].sum() > 0.5

@@ -5,12 +5,18 @@
 import pytest
 import torch
 
-from bochner.inference import quadratic
-from bochner.inference.posterior import Draw, ViewPosterior
-from bochner.inference.quadratic import Factored, Own, Shared, quadratic_of, stays_factored
 from bochner.kernels.spectral_mixture import SpectralMixture
+from bochner.latent_inference import quadratic_forms as quadratic
+from bochner.latent_inference.quadratic_forms import (
+    Factored,
+    Own,
+    Shared,
+    quadratic_of,
+    stays_factored,
+)
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 
 def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:

@@ -5,7 +5,7 @@
 import pytest
 import torch
 
-from bochner.inference.rotation import rotate
+from bochner.fitting.svd_compression import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence

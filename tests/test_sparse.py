@@ -17,7 +17,7 @@ from bochner.data.sparse import SparseMatrix, canonical, leading, mapped
 from bochner.data.support import guess
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError
-from bochner.inference.rotation import rotate
+from bochner.fitting.svd_compression import rotate
 from bochner.regression.statistics import Block
 
 COMMON = {"n_mixtures": 1, "n_frequencies": 8, "max_iter": 20, "init": "pca", "random_state": 0}

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.inference.plan import Plan
-from bochner.inference.race import Race
-from bochner.inference.spectra import match_spectrum
-from bochner.inference.train import Options
+from bochner.dirichlet_process.spectrum_matching import match_spectrum
+from bochner.fitting.multistart import Race
+from bochner.fitting.plan import Plan
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.regression.statistics import Block
+from bochner.training.trainer import Options
 
 TRUTH = {1: [[0.0], [5.0]], 2: [[0.0, 0.0], [4.0, 3.0]], 3: [[0.0, 0.0, 0.0], [3.0, 0.0, 3.0]]}
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from bochner.errors import NumericalError, NumericalWarning
-from bochner.inference.checkpoint import restore
-from bochner.inference.train import Options, Trainer
 from bochner.random import generator
+from bochner.training.checkpoint import restore
+from bochner.training.trainer import Options, Trainer
 
 TARGET = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
 SCALES = torch.tensor([1.0, 5.0, 0.2], dtype=torch.float64)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.inference import tempering, trial
+from bochner.fitting import completion_choice as trial
+from bochner.prediction import tempering
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

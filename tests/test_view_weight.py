@@ -10,15 +10,15 @@ import bochner as bo
 from bochner import NGMVLVM, AdvisedRFLVM
 from bochner.errors import InputError
 from bochner.estimators import weights
-from bochner.inference import plan
-from bochner.inference.initialise import model_from
-from bochner.inference.place import candidate_scores, place, reconstructions
-from bochner.inference.posterior import weights_posterior
-from bochner.inference.targets import target_for
+from bochner.fitting import plan
+from bochner.initialization.build import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
+from bochner.latent_inference.infer import candidate_scores, place, reconstructions
+from bochner.latent_inference.row_bound import target_for
 from bochner.objectives.elbo import draw, elbo
 from bochner.random import generator, row_noise
 from bochner.regression.statistics import Block
+from bochner.weight_posterior.posterior import weights_posterior
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),

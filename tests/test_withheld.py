@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 import bochner as bo
 from bochner.data.views import Views
 from bochner.estimators import plans, training_data
-from bochner.inference.withheld import withhold
+from bochner.fitting.noise_recalibration import withhold
 
 
 def table(n=300, m=90, rank=10, share=0.2, seed=0):

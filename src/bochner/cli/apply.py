@@ -20,7 +20,7 @@ from bochner.cli.data import (
 )
 from bochner.errors import InputError, message
 from bochner.estimators.calibrate import calibration
-from bochner.inference.calibration import CalibrationReport
+from bochner.prediction.calibration import CalibrationReport
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from bochner.cli.data import frame, load_model, parse_by_view
 from bochner.cli.fit import PAGE
 from bochner.errors import InputError, message
 from bochner.estimators.calibrate import calibration
-from bochner.inference.calibration import CalibrationReport
 from bochner.io.csv_files import read_csv
 from bochner.io.table import Table
 from bochner.page.drawn import check_bokeh
 from bochner.page.labels import read_labels
 from bochner.page.report import check_page, report
 from bochner.page.shapes import parse_shapes
+from bochner.prediction.calibration import CalibrationReport
 
 EMBEDDING = "embedding.csv"
 

@@ -34,12 +34,13 @@ from bochner.estimators import (
 )
 from bochner.estimators.prediction import PredictionMixin
 from bochner.estimators.surroundings import undisturbed
-from bochner.inference import diagnose, trial
-from bochner.inference import encoder as amortised
-from bochner.inference.fit import fit as fit_model
+from bochner.fitting import completion_choice
+from bochner.fitting.fit import fit as fit_model
 from bochner.kernels.base import SpectralKernel
+from bochner.latent_inference import encoder as amortised
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.prediction import diagnostics
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -172,7 +173,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             self._fit.latents[kept],
             functools.partial(self._some, values, list(offsets.values())),
         )
-        self.completion_: dict[str, float | None] = trial.settle(
+        self.completion_: dict[str, float | None] = completion_choice.settle(
             self._fit, kept, blocks, visible, plan, rows, stand_in
         )
         self._fit = replace(self._fit, latent_draws=None)
@@ -306,13 +307,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._remember(values, placement)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)
         self.embedding_std_ = placement.std.numpy().astype(values.dtype)
-        self.relevance_ = diagnose.relevance(self._fit.posterior, placement.mean)
+        self.relevance_ = diagnostics.relevance(self._fit.posterior, placement.mean)
         few = training_data.subset(
             len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_
         )
         index = kept[torch.from_numpy(few)]
         shown, latents_shown = self._some(values, offsets, index)[0], placement.mean[index]
-        self.variance_explained_ = diagnose.variance_explained(
+        self.variance_explained_ = diagnostics.variance_explained(
             self._fit.posterior, latents_shown, shown
         )
         gaussian = [view for view in self._fit.posterior if view.local is None]
@@ -320,13 +321,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance)))
             for view in gaussian
         }
-        self.collapse_ = diagnose.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
+        self.collapse_ = diagnostics.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
         self.dispersion_moment_: dict[str, Any] = {}
         if self.dispersion_:
             count = training_data.fitting(_MOMENT_ROWS, values.shape[1])
             index = torch.from_numpy(training_data.subset(values.shape[0], count, self.seed_))
             rows, of_some = self._some(values, offsets, index)
-            moments = diagnose.moment_dispersions(
+            moments = diagnostics.moment_dispersions(
                 self._fit.posterior, placement.mean[index], rows, of_some
             )
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}

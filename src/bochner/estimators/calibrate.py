@@ -14,10 +14,10 @@ from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.hide import hide_some
 from bochner.estimators.surroundings import undisturbed
-from bochner.inference import completion
-from bochner.inference.calibration import CalibrationReport, assess, describe
-from bochner.inference.held_out import entry_log_density
 from bochner.io.dense import dense
+from bochner.prediction import completion
+from bochner.prediction.calibration import CalibrationReport, assess, describe
+from bochner.prediction.density import entry_log_density
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]

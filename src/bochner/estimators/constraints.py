@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from bochner.estimators.likelihoods import NAMES
-from bochner.inference.initialise import ALL_STARTS
+from bochner.initialization.build import ALL_STARTS
 from bochner.likelihoods.nonconjugate import Likelihood
 
 COMMON: dict[str, list[Any]] = {

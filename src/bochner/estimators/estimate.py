@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from bochner.estimators import latents, plans
-from bochner.inference.fold import STEPS as FOLD_STEPS
-from bochner.inference.landmarks import JOINT_STEPS
-from bochner.inference.race import RACE_STEPS
-from bochner.inference.train import RATES
+from bochner.fitting.landmarks import JOINT_STEPS
+from bochner.fitting.multistart import RACE_STEPS
+from bochner.initialization.folding import STEPS as FOLD_STEPS
+from bochner.training.trainer import RATES
 
 # Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the
 # steps between.

@@ -17,15 +17,15 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.feature_map import FeatureMap
 from bochner.estimators.surroundings import undisturbed
 from bochner.features.fourier import fourier_features
-from bochner.inference.krein import fit_gradient
-from bochner.inference.radial import search_start, spectral
-from bochner.inference.sketch import Sketch
-from bochner.inference.taylor import fit_taylor
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import NAMED
+from bochner.krein.frequencies import fit_gradient
+from bochner.krein.radial import search_start, spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
+from bochner.krein.sketch import Sketch
+from bochner.krein.taylor import fit_taylor
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
 # learn.

@@ -16,14 +16,14 @@ from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators import latents, weights
-from bochner.inference.embeddings import TSNE_DIMENSIONS
-from bochner.inference.initialise import ALL_STARTS
-from bochner.inference.plan import Plan, Start
-from bochner.inference.train import RATES, Options
+from bochner.fitting.plan import Plan, Start
+from bochner.initialization.build import ALL_STARTS
+from bochner.initialization.embeddings import TSNE_DIMENSIONS
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.models.latent_layout import Layout
+from bochner.training.trainer import RATES, Options
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -18,11 +18,11 @@ from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, warn
 from bochner.estimators.rows import RowsMixin
 from bochner.estimators.surroundings import undisturbed
-from bochner.inference import completion, predict
-from bochner.inference.checkpoint import fingerprint
-from bochner.inference.encoder import Encoder
-from bochner.inference.place import place
-from bochner.inference.placement import Placement
+from bochner.latent_inference.encoder import Encoder
+from bochner.latent_inference.infer import place
+from bochner.latent_inference.placement import Placement
+from bochner.prediction import completion, decoding
+from bochner.training.checkpoint import fingerprint
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -153,12 +153,12 @@ class PredictionMixin(RowsMixin, TransformerMixin):
                 )
             )
         latents, dtype = self._validate_latents(Z)
-        mean, variance = predict.decode(self._fit.posterior, latents)
+        mean, variance = decoding.decode(self._fit.posterior, latents)
         out = [self._unscale(mean).astype(dtype)]
         if return_std:
             out.append(self._unscale_std(variance).astype(dtype))
         if interval is not None:
-            limits = predict.intervals(self._fit.posterior, latents, interval, self.seed_)
+            limits = decoding.intervals(self._fit.posterior, latents, interval, self.seed_)
             out += [self._unscale(limit).astype(dtype) for limit in limits]
         return tuple(out) if len(out) > 1 else out[0]
 
@@ -268,7 +268,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         for rows, own in self._dense_parts(values, offsets):
             placement = place(self._fit.posterior, self._candidates, rows, own)
             densities.append(
-                predict.log_density(self._fit.posterior, placement, rows, count, self.seed_, own)
+                decoding.log_density(self._fit.posterior, placement, rows, count, self.seed_, own)
             )
         total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
         return total
@@ -296,7 +296,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         source = random.generator(seed, "sample")
         x = torch.randn(n_samples, self.embedding_.shape[1], generator=source, dtype=torch.float64)
-        return self._unscale(predict.sample_at(self._fit.posterior, x, source)).astype(
+        return self._unscale(decoding.sample_at(self._fit.posterior, x, source)).astype(
             self.embedding_.dtype
         )
 
@@ -326,7 +326,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             kernel = (
                 self._fit.kernels[index](own.see(latents))
                 if exact
-                else predict.kernel(own, latents)
+                else decoding.kernel(own, latents)
             )
         matrix: FloatArray = (scale**2 * kernel).numpy().astype(dtype)
         return matrix

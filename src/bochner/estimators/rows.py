@@ -19,9 +19,9 @@ from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
-from bochner.inference.completion import offsets_of
-from bochner.inference.plan import Fit
+from bochner.fitting.plan import Fit
 from bochner.memory import chunks
+from bochner.prediction.completion import offsets_of
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -12,9 +12,13 @@ from torch import Tensor
 from bochner.data.views import Scaling
 from bochner.errors import InputError
 from bochner.estimators.likelihoods import SizeFactors
-from bochner.inference.diagnose import CollapseReport
-from bochner.inference.encoder import Encoder
-from bochner.inference.persistence import (
+from bochner.io import files
+from bochner.kernels.base import SpectralKernel
+from bochner.latent_inference.encoder import Encoder
+from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.nonconjugate import Likelihood
+from bochner.prediction.diagnostics import CollapseReport
+from bochner.serialization.fitted import (
     fit_from_file,
     fit_to_file,
     kernel_from_json,
@@ -22,10 +26,6 @@ from bochner.inference.persistence import (
     likelihood_from_json,
     likelihood_to_json,
 )
-from bochner.io import files
-from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.negative_binomial import NegativeBinomial
-from bochner.likelihoods.nonconjugate import Likelihood
 
 SCHEMA = 2
 

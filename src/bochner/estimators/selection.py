@@ -21,9 +21,9 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.calibrate import compare
 from bochner.estimators.hide import hide_some
 from bochner.estimators.surroundings import undisturbed
-from bochner.inference import low_rank
-from bochner.inference.calibration import mean_of_rows
+from bochner.initialization import iterative_pca
 from bochner.io.dense import dense
+from bochner.prediction.calibration import mean_of_rows
 
 Array = NDArray[np.float64]
 
@@ -286,7 +286,7 @@ def _coarse(
         return brief, _PLAIN
     values, data = _table(brief, X)
     scaled = np.hstack([data.scaled(view) for view in data.names]).astype(np.float64)
-    r = low_rank.chosen_rank(scaled, seed, _RANKS)
+    r = iterative_pca.chosen_rank(scaled, seed, _RANKS)
     most = max(2, min(_MOST, (min(values.shape) - 1) // 2))
     numbers = {r // 2, r, min(2 * r, max(r, _DEAR)), 2 if r < _MANY else r}
     return brief, sorted({min(d, most) for d in numbers if d > 1})

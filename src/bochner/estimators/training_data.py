@@ -16,8 +16,8 @@ from bochner.data.missing import split
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.views import Views
 from bochner.data.views import blocks as by_pattern
-from bochner.inference import low_rank
-from bochner.inference.plan import Plan
+from bochner.fitting.plan import Plan
+from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.objectives.elbo import Data
@@ -130,7 +130,7 @@ def stand_ins(
     if not some:
         return out, None
     ends = np.cumsum([own.shape[1] for own in out.values()])[:-1]
-    parts = np.hsplit(low_rank.fill(side_by_side(out), plan.seed), ends)
+    parts = np.hsplit(iterative_pca.fill(side_by_side(out), plan.seed), ends)
     tensors = [torch.tensor(own, dtype=plan.dtype, device=plan.device) for own in parts]
     present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
     return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
-from bochner.inference.calibration import CalibrationReport
 from bochner.plots.figures import COLOURS
 from bochner.plots.kernels import components, kernel_slice
+from bochner.prediction.calibration import CalibrationReport
 
 if TYPE_CHECKING:
     from bokeh.plotting import figure as Figure

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from bochner.errors import InputError, message
-from bochner.inference.calibration import CalibrationReport
 from bochner.io.dense import dense
 from bochner.page import drawn
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
 from bochner.page.labels import as_labels
 from bochner.page.views import choose_views
+from bochner.prediction.calibration import CalibrationReport
 from bochner.summary import describe_model
 
 FloatArray = NDArray[np.floating[Any]]

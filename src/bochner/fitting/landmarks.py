@@ -1,0 +1,216 @@
+"""Landmarks: a model trained on some rows, the others placed under it, then a few passes over all
+rows together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.fitting.plan import Plan
+from bochner.latent_inference.infer import place
+from bochner.latent_inference.placement import Placement
+from bochner.linalg import cholesky
+from bochner.memory import chunks
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.subset_sites import Anchors, anchored_elbo
+from bochner.regression.statistics import Block
+from bochner.training.progress import progress_bar
+from bochner.training.trainer import Trainer
+from bochner.weight_posterior.posterior import ViewPosterior
+
+JOINT_STEPS = 20
+# Of the plan's learning rate, and of all parameters alike: everything is near its place.
+_JOINT_RATE = 0.02
+_CHUNK = 8192
+_LEAST_STD = 1e-3
+# Numbers of the rows that are dense at once.
+_NUMBERS = 2**24
+_DRAWS = 8
+
+
+def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
+    """Draw landmarks, and add a row for every column that none of them observes.
+
+    Returns
+    -------
+    Tensor of shape (L,), int64
+        Ascending, L at least ``n_landmarks``.
+    """
+    source = random.generator(seed, "landmarks")
+    chosen = torch.zeros(n_rows, dtype=torch.bool)
+    chosen[torch.randperm(n_rows, generator=source)[:n_landmarks]] = True
+    for blocks in data:
+        for block in blocks:
+            rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
+            if block.seen is not None:
+                seen = block.seen.cpu() > 0
+                unseen = ~seen[chosen[rows]].any(dim=0)
+                chosen[rows[seen[:, unseen].int().argmax(dim=0)]] = True
+            elif not bool(chosen[rows].any()):
+                chosen[int(rows[0])] = True
+    return chosen.nonzero()[:, 0]
+
+
+def take(data: Data, index: Tensor, n_rows: int) -> Data:
+    """Return the data of some rows, renumbered."""
+    where = torch.full((n_rows,), -1, dtype=torch.int64)
+    where[index] = torch.arange(index.shape[0])
+    return tuple(tuple(_take(block, index, where) for block in blocks) for blocks in data)
+
+
+def _take(block: Block, index: Tensor, where: Tensor) -> Block:
+    device = block.Y.device
+    if block.rows is None:
+        return block.take(index.to(device))
+    new = where[block.rows.cpu()]
+    kept = (new >= 0).nonzero()[:, 0]
+    rows = None if kept.shape[0] == index.shape[0] else new[kept].to(device)
+    return block.take(kept.to(device), rows)
+
+
+def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
+    """Return rows as placement takes them: per view (n, M_v), encoded, float64, NaN where
+    missing.
+    """
+    out = []
+    for blocks in take(data, index, n_rows):
+        y = torch.full(
+            (index.shape[0], sum(block.n_columns for block in blocks)),
+            torch.nan,
+            dtype=torch.float64,
+        )
+        for block in blocks:
+            rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
+            y[rows[:, None], block.columns[None]] = block.values().double().cpu()
+        out.append(y)
+    return out
+
+
+def narrow(data: Data) -> Data:
+    """Return rotated views as views of so few columns: for placement, which asks for rows only."""
+    return tuple(
+        tuple(
+            block
+            if block.Y.shape[1] == block.n_columns
+            else replace(block, columns=torch.arange(block.Y.shape[1]))
+            for block in blocks
+        )
+        for blocks in data
+    )
+
+
+def as_if_whole(posterior: tuple[ViewPosterior, ...], data: Data) -> tuple[ViewPosterior, ...]:
+    """Let the uncertainty of the weights, which every column adds, weigh as that of all columns of
+    rotated data.
+    """
+    out = []
+    for view, blocks in zip(posterior, data, strict=True):
+        ratio = blocks[0].n_columns / blocks[0].Y.shape[1]
+        draws = tuple(replace(draw, covariance=ratio * draw.covariance) for draw in view.draws)
+        out.append(view if ratio == 1.0 else replace(view, draws=draws))
+    return tuple(out)
+
+
+def spread(
+    model: LatentVariableModel,
+    posterior: tuple[ViewPosterior, ...],
+    data: Data,
+    index: Tensor,
+    n_rows: int,
+) -> LatentVariableModel:
+    """Return the model of all rows: landmarks keep their latents, the others are placed under their
+    posterior.
+
+    Parameters
+    ----------
+    model : LatentVariableModel
+        Of the landmarks.
+    posterior : tuple of ViewPosterior
+        Of its weights.
+    data : tuple over views of tuples of Block
+        All rows, every column.
+    index : Tensor of shape (L,), int64
+    n_rows : int
+    """
+    mean = model.latents.mean.new_zeros(n_rows, model.n_components)
+    log_std = torch.zeros_like(mean)
+    mean[index], log_std[index] = model.latents.mean.detach(), model.latents.log_std.detach()
+    others = torch.ones(n_rows, dtype=torch.bool)
+    others[index] = False
+    candidates = model.latents.mean.detach().double().cpu()
+    width = sum(block.n_columns for blocks in data for block in blocks)
+    for part in chunks(int(others.sum()), max(1, min(_CHUNK, _NUMBERS // width))):
+        rows = others.nonzero()[part, 0]
+        own, offsets = rows_of(data, rows, n_rows), _offsets(data, rows, n_rows)
+        placed = place(posterior, candidates, own, offsets, n_modes=1, polish=False, encoded=True)
+        mean[rows] = placed.mean.to(mean)
+        log_std[rows] = _log_std(placed).to(mean)
+    return LatentVariableModel(GaussianLatents(mean, log_std), list(model.views))
+
+
+def _offsets(data: Data, rows: Tensor, n_rows: int) -> list[Tensor | None]:
+    """Return the offsets of some rows by view, (n,) float64; 0 where a row has no data in the
+    view.
+    """
+    out: list[Tensor | None] = []
+    for blocks in data:
+        given = None if blocks[0].offset is None else blocks[0].offset.double().cpu()
+        if given is not None:
+            own = torch.arange(n_rows) if blocks[0].rows is None else blocks[0].rows.cpu()
+            given = torch.zeros(n_rows, dtype=torch.float64).index_copy_(0, own, given)[rows]
+        out.append(given)
+    return out
+
+
+def evaluate_anchored(
+    model: LatentVariableModel, data: Data, anchors: Anchors, plan: Plan
+) -> tuple[float, float]:
+    """Return the bound of all rows where sites belong to some: mean over fresh draws, and its
+    standard error.
+    """
+    with torch.no_grad():
+        draws = (
+            draw(model, plan.n_frequencies, plan.sampling, plan.seed, "final", i)
+            for i in range(_DRAWS)
+        )
+        values = torch.stack([anchored_elbo(model, data, anchors, own) for own in draws])
+    return float(values.mean()), float(values.std() / _DRAWS**0.5)
+
+
+def _log_std(placed: Placement) -> Tensor:
+    """Of independent dimensions that match the Laplace approximation best: the precisions are those
+    of its inverse.
+    """
+    precision: Tensor = cholesky(placed.covariances[:, 0]).inverse().diagonal(dim1=-2, dim2=-1)
+    return -0.5 * precision.clamp(min=1.0, max=_LEAST_STD**-2).log()
+
+
+def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
+    """Take a few steps over all rows; an interrupt keeps the best state."""
+    n_entries = sum(block.n_entries for blocks in data for block in blocks)
+
+    def objective(step: int) -> Tensor:
+        return elbo(
+            model,
+            data,
+            draw(model, plan.early_frequencies, plan.sampling, plan.seed, "joint", step),
+        ).total
+
+    rate = _JOINT_RATE * plan.training.learning_rate
+    options = replace(
+        plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={}
+    )
+    trainer = Trainer(model, objective, n_entries, options)
+    with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
+        try:
+            trainer.run(on_step=bar)
+        except KeyboardInterrupt:
+            trainer.restore_best()
+            raise

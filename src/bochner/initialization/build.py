@@ -1,0 +1,171 @@
+"""Where training starts: latents from a quick embedding, kernels and noise to match.
+
+Starts are compared by the bound on fresh draws, never by labels (EVALUATION: no labels in choices).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bochner import random
+from bochner.errors import InputError, message
+from bochner.initialization import embeddings
+from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.models.latent_layout import Layout
+from bochner.models.latents import GaussianLatents
+from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.sites import N_GROUPS, Sites
+from bochner.objectives.elbo import Data
+from bochner.regression.statistics import Block
+
+FloatArray = NDArray[np.float64]
+
+_EMBEDDINGS: dict[str, Callable[[FloatArray, int, int], FloatArray]] = {
+    "pca": embeddings.pca,
+    "laplacian": embeddings.laplacian,
+    "isomap": embeddings.isomap,
+    "tsne": embeddings.tsne,
+}
+STARTS = (*_EMBEDDINGS, "random")
+# The last trains a model: see `fold`.
+ALL_STARTS = (*STARTS, "fold")
+_INITIAL_STD = 0.1
+
+
+def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Compute one start.
+
+    Parameters
+    ----------
+    name : {"pca", "laplacian", "isomap", "tsne", "random"}
+    filled : ndarray of shape (N, M)
+        Scaled data; missing entries are filled (as a start only: no bound of the data ever sees
+        them).
+    n_components : int
+        D.
+    seed : int
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        Columns of mean 0 and deviation 1, the scale of the prior. Dimensions the data cannot fill
+        are small noise.
+    """
+    if name == "tsne" and n_components > embeddings.TSNE_DIMENSIONS:
+        got, hint = f"n_components={n_components}", "choose another init"
+        raise InputError(
+            message(
+                f"n_components of at most {embeddings.TSNE_DIMENSIONS} for init='tsne'", got, hint
+            )
+        )
+    if name == "random":
+        latents = embeddings.noise(filled.shape[0], n_components, seed)
+    elif name in _EMBEDDINGS:
+        latents = _EMBEDDINGS[name](filled, n_components, seed)
+    else:
+        raise InputError(
+            f"Unknown start {name!r}. Use one of {list(STARTS)} or an array of shape (N, D)."
+        )
+    return _standardise(latents, seed)
+
+
+def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Return principal components in proportion, the first of deviation 1: what the folding start
+    begins with.
+    """
+    latents = embeddings.pca(filled, n_components, seed)
+    return latents / max(float(latents[:, 0].std()), 1e-300)
+
+
+def folded(latents: FloatArray, seed: int) -> FloatArray:
+    """Return latents that were folded, centred and with one scale for all dimensions."""
+    centred = latents - latents.mean(axis=0)
+    spread = float(centred.std())
+    return centred / spread if spread > 0 else _standardise(latents, seed)
+
+
+def _standardise(latents: FloatArray, seed: int) -> FloatArray:
+    spread = latents.std(axis=0)
+    flat = spread < 1e-10 * max(1.0, float(spread.max(initial=0.0)))
+    scaled = (latents - latents.mean(axis=0)) / np.where(flat, 1.0, spread)
+    # a dimension without data starts near zero but not at it: there its gradient would vanish
+    return np.where(flat, 0.1 * embeddings.noise(latents.shape[0], latents.shape[1], seed), scaled)
+
+
+def model_from(
+    latents: FloatArray,
+    names: Sequence[str],
+    kernels: Sequence[SpectralKernel],
+    n_mixtures: int,
+    seed: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    likelihoods: Sequence[Likelihood] | None = None,
+    data: Data | None = None,
+    layout: Layout | None = None,
+    weights: Sequence[float] | None = None,
+) -> LatentVariableModel:
+    """Build a model at a start.
+
+    Parameters
+    ----------
+    latents : ndarray of shape (N, D)
+    names : sequence of str
+        Of the views.
+    kernels : sequence of SpectralKernel
+        What each view's kernel is like; ``initial`` makes the one to train.
+    n_mixtures : int
+    seed : int
+    dtype : torch.dtype
+        Of the latents and so of every product over rows.
+    device : torch.device
+    likelihoods : sequence of Likelihood, optional
+        At their start; None: Gaussian ones. Others than Gaussian need the data.
+    data : tuple over views of tuples of Block, optional
+    layout : Layout, optional
+        Which view sees which latents; None: all see all.
+    weights : sequence of float, optional
+        Of the views; None: 1.
+
+    Returns
+    -------
+    LatentVariableModel
+    """
+    mean = torch.tensor(latents, dtype=dtype)
+    posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)))
+    views = []
+    for v, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
+        dims = None if layout is None else layout.dims(v)
+        weight = 1.0 if weights is None else weights[v]
+        own = kernel.initial(
+            n_mixtures,
+            mean.shape[1] if dims is None else len(dims),
+            random.generator(seed, f"kernel/{name}"),
+        )
+        likelihood = None if likelihoods is None else likelihoods[v]
+        if isinstance(likelihood, LocalLikelihood) and data is not None:
+            learned = copy.deepcopy(likelihood).to(device)
+            views.append(View(name, own, learned, _sites(learned, data[v][0]), dims, weight))
+        else:
+            conjugate = isinstance(likelihood, Gaussian) and likelihood.per_column
+            noise = (
+                copy.deepcopy(likelihood) if likelihood is not None and conjugate else Gaussian(0.3)
+            )
+            views.append(View(name, own, noise, None, dims, weight))
+    return LatentVariableModel(posterior, views).to(device)
+
+
+def _sites(likelihood: LocalLikelihood, block: Block) -> Sites:
+    zero = torch.zeros(block.Y.shape[0], dtype=block.Y.dtype, device=block.Y.device)
+    offset = zero if block.offset is None else block.offset
+    return Sites(
+        likelihood, block.Y, block.seen, offset, 1 if likelihood.shares_curvature else N_GROUPS
+    )

@@ -1,0 +1,151 @@
+"""Starts of models with private latents: what the views have in common first, then what it leaves
+of each.
+
+The common part is found by generalised canonical correlation (MAXVAR) of the views' principal
+components: directions that every view contains keep their weight, those of a single view lose it.
+An embedding of the common parts starts the shared latents; what neighbours there do not predict of
+a view starts its private ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.neighbors import KNeighborsRegressor
+
+from bochner.initialization import embeddings
+from bochner.initialization.build import FloatArray, components, start
+from bochner.models.latent_layout import Layout
+
+# Principal components that may be common: this share of a view's squares, at most so many, one in
+# so many rows.
+_SHARE, _MOST, _ROWS_EACH = 0.99, 40, 10
+_NEIGHBOURS = 15
+
+
+def split_start(name: str, views: Sequence[FloatArray], layout: Layout, seed: int) -> FloatArray:
+    """Compute a start of shared and private latents.
+
+    Parameters
+    ----------
+    name : str
+        The embedding of the common parts, as in ``start``.
+    views : sequence of ndarray of shape (N, M_v)
+        Scaled data, missing entries at 0.
+    layout : Layout
+    seed : int
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        Columns of mean 0 and deviation 1.
+    """
+    shared = start(name, np.hstack(common_parts(views, seed)), layout.shared, seed)
+    pairs = zip(views, layout.private, strict=True)
+    return np.hstack([shared, *(_own_start(name, view, shared, n, seed) for view, n in pairs if n)])
+
+
+def _own_start(
+    name: str, view: FloatArray, shared: FloatArray, n_private: int, seed: int
+) -> FloatArray:
+    """Return a start of a view's private latents, (N, d_v).
+
+    The leading components of what is unexplained may be even functions of a private latent, which
+    would fold it. The starts that follow neighbours therefore unroll the view as a whole first, in
+    shared and private dimensions.
+    """
+    if name == "random":
+        return start("random", view, n_private, seed)
+    if name == "pca":
+        return start("pca", unexplained(view, shared), n_private, seed)
+    unrolled = start("isomap", view, shared.shape[1] + n_private, seed)
+    absent = (view == 0.0).all(axis=1, keepdims=True)
+    return start("pca", np.where(absent, 0.0, unexplained(unrolled, shared)), n_private, seed)
+
+
+def wide_start(
+    views: Sequence[FloatArray], layout: Layout, extra: int, seed: int
+) -> tuple[FloatArray, Layout]:
+    """Return what a folding start begins with: principal components in proportion, more of them,
+    and their layout.
+
+    Parameters
+    ----------
+    views : sequence of ndarray of shape (N, M_v)
+    layout : Layout
+    extra : int
+        Further shared dimensions, and further private ones of every view that has any.
+    seed : int
+
+    Returns
+    -------
+    latents : ndarray of shape (N, E)
+    layout : Layout
+        Its first shared and first private dimensions are those that stay.
+    """
+    private = tuple(n + extra if n else 0 for n in layout.private)
+    common = np.hstack(common_parts(views, seed))
+    shared = start("pca", common, layout.shared, seed)
+    parts = [components(common, layout.shared + extra, seed)]
+    parts += [
+        components(unexplained(v, shared), n, seed)
+        for v, n in zip(views, private, strict=True)
+        if n
+    ]
+    return np.hstack(parts), Layout(layout.shared + extra, private)
+
+
+def kept(wide: Layout, narrow: Layout) -> list[int]:
+    """Return which dimensions of the wide layout stay: the first shared ones, and the first of
+    every view's own.
+    """
+    own = [wide.own(v)[:n] for v, n in enumerate(narrow.private)]
+    return [*range(narrow.shared), *(d for dims in own for d in dims)]
+
+
+def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
+    """Return every view's projection on what all views contain, each direction weighted by its
+    squared correlation.
+
+    The left singular vectors of the views' orthonormal principal components side by side maximise
+    the sum of squared correlations with all views; a squared singular value is 1 where one view
+    alone contains the direction and V where all do, so that (s^2 - 1) / (V - 1) is the mean
+    correlation.
+    """
+    bases = [_basis(view, seed) for view in views]
+    left, correlation = _correlations(bases)
+    # what views whose rows have nothing to do with each other would have in common
+    source = np.random.Generator(np.random.PCG64(seed))
+    chance = float(_correlations([source.permutation(basis) for basis in bases])[1][0])
+    weight = np.clip((correlation - chance) / max(1.0 - chance, 1e-6), 0.0, 1.0)
+    weighted = left * np.square(weight)
+    return [weighted @ (left.T @ view) for view in views]
+
+
+def _correlations(bases: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return directions in the space of rows, (N, r), and the mean correlation of each with the
+    views, descending.
+    """
+    left, values, _ = np.linalg.svd(np.hstack(bases), full_matrices=False)
+    return left, np.clip((np.square(values) - 1.0) / (len(bases) - 1), 0.0, 1.0)
+
+
+def _basis(view: FloatArray, seed: int) -> FloatArray:
+    """Return orthonormal principal components, (N, r)."""
+    most = max(1, min(_MOST, view.shape[1], view.shape[0] // _ROWS_EACH))
+    scores = embeddings.pca(view, most, seed)
+    squares = np.square(scores).sum(axis=0)
+    total = max(float(np.square(view - view.mean(axis=0)).sum()), 1e-300)
+    rank = max(1, min(most, int(np.searchsorted(squares.cumsum(), _SHARE * total)) + 1))
+    basis: FloatArray = scores[:, :rank] / np.sqrt(np.maximum(squares[:rank], 1e-300))
+    return basis
+
+
+def unexplained(view: FloatArray, shared: FloatArray) -> FloatArray:
+    """Return a view without what neighbours in the shared latents predict, (N, M_v); 0 in rows that
+    lack the view.
+    """
+    neighbours = KNeighborsRegressor(min(_NEIGHBOURS, len(view)))
+    left: FloatArray = view - neighbours.fit(shared, view).predict(shared)
+    return np.where((view == 0.0).all(axis=1, keepdims=True), 0.0, left)

@@ -1,0 +1,362 @@
+"""Placement: where rows lie in latent space under the posterior of the weights, and how sure that
+is.
+
+Every row is scored against reconstructions of training rows in one product, refined by a damped
+Newton method of its own, and described by its best modes. Nothing depends on the other rows of a
+batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from bochner.latent_inference.encoder import Encoder
+from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.row_bound import Target, target_for
+from bochner.latent_inference.row_patterns import groups_of_rows, rows_at_once
+from bochner.linalg import cholesky
+from bochner.weight_posterior.posterior import ViewPosterior
+
+N_MODES = 3
+# Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
+# behind it.
+MANY_DIMENSIONS = 12
+_MAX_STEPS = 100
+# A step shorter than this is taken and ends a climb, in double precision and in the single
+# precision that goes before: Newton's error after it is about its square.
+_TOLERANCE = 1e-8
+_ROUGH = 1e-3
+# After a step that short a Hessian is as good as new.
+_STILL = 1e-4
+# Squared distance, in posterior deviations, below which two climbs in single precision have found
+# the same mode.
+_SAME = 0.01
+# Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
+# weighs nothing.
+_HOPELESS = 40.0
+# So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between
+# them.
+_STARTS = 2000
+# Beside an encoder's guess so many are enough to find it out where it is wrong.
+_FEW_STARTS = 200
+
+Offsets = Sequence[Tensor | None]
+
+
+def place(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Offsets | None = None,
+    n_modes: int = N_MODES,
+    polish: bool = True,
+    encoded: bool = False,
+    encoder: Encoder | None = None,
+) -> Placement:
+    """Place rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows, where the search starts.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data, NaN where missing. A row without any observed entry gets the prior.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of the rows' size factors.
+    n_modes : int
+        R, starts from which a row climbs; one in more than 12 dimensions.
+    polish : bool
+        Whether double precision walks the last steps; without, modes are good to three digits.
+    encoded : bool
+        Whether rows are as their likelihoods encode them already.
+    encoder : Encoder, optional
+        Its guess is a row's first start, beside the best of a few of the candidates.
+
+    Returns
+    -------
+    Placement
+    """
+    n, dim = rows[0].shape[0], candidates.shape[1]
+    n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
+    out = Placement(
+        torch.zeros(n, n_modes, dim, dtype=torch.float64),
+        torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),
+        torch.zeros(n, n_modes, dtype=torch.float64),
+    )
+    out.weights[:, 0] = 1.0
+    offsets = offsets or [None] * len(views)
+    rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
+    candidates = candidates[
+        :: -(-candidates.shape[0] // (_STARTS if encoder is None else _FEW_STARTS))
+    ]
+    book: list[tuple[Tensor, Tensor]] = []
+    near = _near(candidates) if n_modes > 1 else torch.zeros(0, 0, dtype=torch.bool)
+    conjugate = all(view.local is None for view in views)
+    # Matrices of many dimensions are dear: single precision, which is good to three digits, has to
+    # do.
+    single = conjugate and dim > MANY_DIMENSIONS
+    seen_by = (
+        [replace(v, draws=tuple(d.to(torch.float32) for d in v.draws)) for v in views]
+        if single
+        else views
+    )
+    for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
+        part = [y[index] for y in rows]
+        of_part = [None if offset is None else offset[index] for offset in offsets]
+        target = target_for(
+            seen_by, [y.float() for y in part] if single else part, dim, shared, of_part
+        )
+        if shared and conjugate:
+            # single precision: it only says where to start
+            scores = target.to(torch.float32).table(candidates.float())
+        else:
+            book = book or [reconstructions(view, candidates) for view in views]
+            scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
+        guess = None if encoder is None else encoder.guess([y[index] for y in rows])
+        found = _solve(
+            target, _starts(scores, candidates, near, n_modes, guess), polish and not single
+        )
+        out.modes[index], out.covariances[index], out.weights[index] = (
+            found.modes,
+            found.covariances,
+            found.weights,
+        )
+    return out
+
+
+def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean of psi (C, M) at the candidates and its uncertainty, over draws: Var psi / sigma^2, (C,
+    M) or (C, 1).
+    """
+    mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
+    spread = (
+        torch.zeros_like(mean)
+        if view.local
+        else torch.zeros(candidates.shape[0], 1, dtype=torch.float64)
+    )
+    for draw in view.draws:
+        phi = draw.features(candidates)
+        if view.local is None:
+            mean += phi @ draw.mean / len(view.draws)
+            spread = spread + _of_columns(view, draw.spread(phi, view.group_of)) / len(view.draws)
+        else:
+            own, variance = view.psi(draw, phi)
+            mean, spread = mean + own / len(view.draws), spread + variance / len(view.draws)
+    return mean, spread
+
+
+def _of_columns(view: ViewPosterior, spread: Tensor) -> Tensor:
+    """With one noise for all columns their spreads differ by group alone: the mean of them will do
+    for a start.
+    """
+    return spread if isinstance(view.noise_variance, Tensor) else spread.mean(1, keepdim=True)
+
+
+def candidate_scores(
+    book: Sequence[tuple[Tensor, Tensor]],
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+) -> Tensor:
+    """Return weighted E log p(y | x, A) of the observed entries at every candidate, (n, C), up to a
+    constant.
+
+    Parameters
+    ----------
+    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C, 1) or (C, M_v))
+        `reconstructions` of the candidates.
+    views : sequence of ViewPosterior
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Encoded.
+    offsets : sequence over views of Tensor of shape (n,), or None
+    """
+    score = torch.zeros(rows[0].shape[0], book[0][0].shape[0], dtype=torch.float64)
+    for (mean, spread), view, y, offset in zip(book, views, rows, offsets, strict=True):
+        seen = (~y.isnan()).double()
+        filled = torch.nan_to_num(y)
+        if view.local is not None:
+            # every row as it would be with the typical size factor: good enough to start from
+            typical = filled if offset is None else filled / offset.exp()[:, None]
+            for of_row, of_candidate in view.local.products(typical, mean, spread):
+                score += view.weight * ((seen * of_row) @ of_candidate.T)
+            continue
+        scaled, known = filled / view.noise_variance, seen / view.noise_variance
+        squared = (
+            (filled * scaled).sum(1, keepdim=True) - 2.0 * scaled @ mean.T + known @ mean.square().T
+        )
+        wide = seen @ spread.T if spread.shape[1] > 1 else seen.sum(1, keepdim=True) * spread.T
+        score -= 0.5 * view.weight * (squared + wide)
+    return score
+
+
+def _near(candidates: Tensor) -> Tensor:
+    """Mark the candidates that are near each other, (C, C): less than half of the spread of them
+    all apart.
+    """
+    near: Tensor = (
+        torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
+    )
+    return near
+
+
+def _starts(
+    scores: Tensor, candidates: Tensor, near: Tensor, n_modes: int, guess: Tensor | None = None
+) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n,
+    R, D).
+
+    Scores are overwritten. A guess is the first start; the best candidate is then another, however
+    near it is.
+    """
+    starts = [] if guess is None else [guess]
+    for r in range(len(starts), n_modes):
+        best = scores.argmax(1)
+        starts.append(candidates[best])
+        if r + 1 < n_modes:
+            scores.masked_fill_(near[best], -torch.inf)
+    return torch.stack(starts, dim=1)
+
+
+def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
+    """Climb from every start and weigh the modes found by their Laplace evidence."""
+    n, n_modes, dim = starts.shape
+    rows = torch.arange(n).repeat_interleave(n_modes)
+    # Single precision finds the basin at half the cost; double precision walks the last, quadratic
+    # steps, and only of modes that will weigh anything.
+    x, value, hessian = (
+        t.double()
+        for t in _climb(
+            target.to(torch.float32), starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH
+        )
+    )
+    if polish:
+        best = value.reshape(n, n_modes).amax(1)[rows]
+        twin = _twins(
+            x.reshape(n, n_modes, dim),
+            value.reshape(n, n_modes),
+            hessian.reshape(n, n_modes, dim, dim),
+        )
+        near = ((value > best - 2.0 * _HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[
+            :, 0
+        ]
+        x[near], value[near], hessian[near] = _climb(
+            target, x[near], rows[near], tolerance=_TOLERANCE
+        )
+        x, value, hessian = x[twin], value[twin], hessian[twin]
+    covariance, log_volume = _positive_inverse(-hessian)
+    evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
+    order = evidence.argsort(dim=1, descending=True, stable=True)
+    modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
+    evidence = evidence.gather(1, order)
+    covariance = covariance.reshape(n, n_modes, dim, dim).gather(
+        1, order[..., None, None].expand(-1, -1, dim, dim)
+    )
+    for r in range(1, n_modes):  # the same mode reached twice counts once
+        same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
+        evidence[:, r] = torch.where(
+            same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r]
+        )
+    return Placement(modes, covariance, evidence.softmax(1))
+
+
+def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
+    """Return which climb each one counts as, (n R,): its row's best, where both found the same
+    mode, or itself.
+    """
+    n, n_modes, _ = x.shape
+    twin = torch.arange(n * n_modes).reshape(n, n_modes)
+    best = value.argmax(1)
+    own = torch.arange(n)
+    away = x - x[own, best][:, None]
+    squared = -((away @ hessian[own, best]) * away).sum(-1)
+    # a form that is not positive tells nothing
+    same = (squared >= 0.0) & (squared < _SAME) & (away.norm(dim=-1) < 10.0 * _ROUGH)
+    return torch.where(same, twin[own, best][:, None], twin).flatten()
+
+
+def _climb(
+    target: Target, starts: Tensor, rows: Tensor, tolerance: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
+    own.
+
+    A start that cannot catch up with the row's best is left where it is: its weight would vanish.
+    """
+    x = starts.clone()
+    value, gradient, hessian = target.evaluate(x, rows)
+    slack = (
+        4.0 * torch.finfo(x.dtype).eps
+    )  # rounding of the value must not reject the last, tiny steps
+    radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
+    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf)
+    for _ in range(_MAX_STEPS):
+        step, gain = _newton_step(gradient[active], hessian[active], radius[active])
+        best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
+        length = step.norm(dim=1)
+        short = length <= tolerance
+        x[active[short]] += step[short]
+        going = ~short & (value[active] + 4.0 * gain + _HOPELESS > best)
+        active, step, length = active[going], step[going], length[going]
+        if not active.numel():
+            break
+        trial = x[active] + step
+        new_value, new_gradient, new_hessian = _evaluate(
+            target, trial, rows[active], hessian[active], length
+        )
+        better = new_value >= value[active] - slack * (1.0 + value[active].abs())
+        kept = active[better]
+        x[kept], value[kept] = trial[better], new_value[better]
+        gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
+        radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
+    return x, value, hessian
+
+
+def _evaluate(
+    target: Target, x: Tensor, rows: Tensor, hessian: Tensor, moved: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Evaluate points; those that moved next to nothing keep the Hessian they had, in place."""
+    value, gradient = x.new_empty(x.shape[0]), torch.empty_like(x)
+    far, near = moved > _STILL, moved <= _STILL
+    if bool(far.any()):
+        value[far], gradient[far], hessian[far] = target.evaluate(x[far], rows[far])
+    if bool(near.any()):
+        value[near], gradient[near] = target.slope(x[near], rows[near])
+    return value, gradient, hessian
+
+
+def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
+    step promises.
+    """
+    factor, info = torch.linalg.cholesky_ex(-hessian)
+    full = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+    bent = (info > 0).nonzero()[:, 0]
+    if bent.numel():
+        # eigenvectors cost ten times a factor, and are only needed here
+        values, vectors = torch.linalg.eigh(-hessian[bent])
+        along = (vectors.transpose(1, 2) @ gradient[bent][..., None])[..., 0]
+        full[bent] = (vectors @ (along / values.abs().clamp(min=1e-6))[..., None])[..., 0]
+    length = full.norm(dim=1).clamp(min=1e-300)
+    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
+
+
+def _positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Invert, with log det; directions that are no maximum get the prior's precision, never more
+    certainty.
+    """
+    eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
+    above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
+    factor = cholesky(torch.where(above[:, None, None], precision, eye))
+    inverse, log_volume = factor.inverse(), -factor.logdet()
+    rest = (~above).nonzero()[:, 0]
+    if rest.numel():
+        values, vectors = torch.linalg.eigh(precision[rest])
+        values = values.clamp(min=1.0)
+        inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
+        log_volume[rest] = -values.log().sum(-1)
+    return inverse, log_volume

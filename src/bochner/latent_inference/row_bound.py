@@ -1,0 +1,223 @@
+"""What observed entries ask of a row's latent: the row's own part of the bound, with gradient and
+Hessian.
+
+Given q(A) = N(m, sigma^2 B^-1) per column, one view under one draw of W contributes, over its
+observed columns,
+
+E log p(y | x, A) = -1/2 sum_m [log 2 pi sigma^2 + (y_m - m_m^T phi)^2 / sigma^2 + phi^T B^-1 phi],
+
+a quadratic form in phi: an evaluation costs K^2 per row, not K M. By the envelope theorem the
+collapsed bound has this very gradient in a training row's latent, so that placing a row of the
+training data does not move it; the predictive density N(m^T phi, sigma^2 (1 + phi^T B^-1 phi))
+would count such a row's noise twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bochner.features.derivatives import jet
+from bochner.features.fourier import evaluate
+from bochner.kernels.base import Frequencies
+from bochner.latent_inference.quadratic_forms import Quadratic, Shared, quadratic_of
+from bochner.latent_inference.row_bound_nonconjugate import LocalTerm
+from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.weight_posterior.posterior import ViewPosterior
+
+
+@dataclass(frozen=True)
+class Term:
+    """One view under one draw of its spectrum: constant + p^T phi - phi^T Q phi / 2.
+
+    Attributes
+    ----------
+    frequencies : Frequencies
+    constant : Tensor of shape (n,)
+        -1/2 sum_m [log 2 pi sigma^2 + y_m^2 / sigma^2] over the observed columns.
+    linear : Tensor of shape (n, K)
+        p = m y / sigma^2.
+    quadratic : Quadratic
+        Q = m m^T / sigma^2 + sum_m B_m^-1 over the observed columns.
+    """
+
+    frequencies: Frequencies
+    constant: Tensor
+    linear: Tensor
+    quadratic: Quadratic
+
+    def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return E log p(y | x, A) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
+        j = jet(x, self.frequencies)
+        product = self.quadratic.push(j.stack, rows)
+        value, pull = self._pull(j.value, product[:, 0], rows)
+        return value, j.slope(pull), j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
+
+    def slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same without the Hessian, in a fraction of the time."""
+        j = jet(x, self.frequencies)
+        value, pull = self._pull(j.value, self.quadratic.push(j.value[:, None], rows)[:, 0], rows)
+        return value, j.slope(pull)
+
+    def _pull(self, phi: Tensor, product: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the value and its gradient in the features, p - Q phi."""
+        p = self.linear[rows]
+        pull = p - product
+        return self.constant[rows] + 0.5 * (p + pull).mul_(phi).sum(1), pull
+
+    def factors(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return phi at all points x (C, D), (K, C), and what -phi^T Q phi / 2 adds there for all
+        rows, (C,).
+        """
+        phi = evaluate(x, self.frequencies).features
+        if not isinstance(self.quadratic, Shared):
+            raise TypeError("a table needs rows that share their columns")
+        return phi, -0.5 * self.quadratic.table(phi)
+
+    def to(self, dtype: torch.dtype) -> Term:
+        """Return the same term in another precision."""
+        return replace(
+            self,
+            frequencies=self.frequencies.to(dtype),
+            constant=self.constant.to(dtype),
+            linear=self.linear.to(dtype),
+            quadratic=self.quadratic.to(dtype),
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """A row's bound at a point x: the mean over draws of E log p(y | x, W, A), summed over views,
+    plus log p(x).
+
+    A view's term counts with its weight in training: placing a training row then does not move it.
+    """
+
+    terms: tuple[tuple[Term | LocalTerm, ...], ...]
+    n_components: int
+    weights: tuple[float, ...]
+
+    def to(self, dtype: torch.dtype) -> Target:
+        """Return the same target in another precision."""
+        return Target(
+            tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms),
+            self.n_components,
+            self.weights,
+        )
+
+    def table(self, x: Tensor) -> Tensor:
+        """Return the value of all rows at all points x (C, D), (n, C): Gaussian views, rows that
+        share columns.
+        """
+        of_points, _ = self._prior(x)
+        of_rows, linear, features = x.new_zeros(()), [], []
+        for term, share in self._shares():
+            if isinstance(term, Term):
+                phi, form = term.factors(x)
+                of_points, of_rows = of_points + share * form, of_rows + share * term.constant
+                linear.append(term.linear)
+                features.append(phi.mul_(share))
+        # one product over all terms: tables are large, passes over them slow
+        return torch.addmm(of_points, torch.cat(linear, dim=1), torch.cat(features)).add_(
+            of_rows[:, None]
+        )
+
+    def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D,
+        D).
+        """
+        prior = -torch.eye(self.n_components, dtype=x.dtype).repeat(x.shape[0], 1, 1)
+        total = (*self._prior(x), prior)
+        for term, share in self._shares():
+            for own, more in zip(total, term.evaluate(x, rows), strict=True):
+                own.add_(more, alpha=share)
+        return total
+
+    def slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return value and gradient: (n,), (n, D)."""
+        total = self._prior(x)
+        for term, share in self._shares():
+            for own, more in zip(total, term.slope(x, rows), strict=True):
+                own.add_(more, alpha=share)
+        return total
+
+    def _prior(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi)), -x
+
+    def _shares(self) -> Iterator[tuple[Term | LocalTerm, float]]:
+        """Yield all terms with what they count for: a view's weight, divided among its draws."""
+        for draws, weight in zip(self.terms, self.weights, strict=True):
+            yield from ((term, weight / len(draws)) for term in draws)
+
+
+def target_for(
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    n_components: int,
+    shared: bool,
+    offsets: Sequence[Tensor | None] | None = None,
+) -> Target:
+    """Build the target of some rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    rows : sequence of Tensor of shape (n, M_v), float64
+        Scaled (views that are not Gaussian: encoded) data, NaN where missing.
+    n_components : int
+        D.
+    shared : bool
+        Whether all these rows observe the same columns of the Gaussian views.
+    offsets : sequence of Tensor of shape (n,) or None, optional
+        Logarithms of the rows' size factors by view.
+    """
+    terms: list[tuple[Term | LocalTerm, ...]] = []
+    weights: list[float] = []
+    for v, (view, y) in enumerate(zip(views, rows, strict=True)):
+        seen = ~y.isnan()
+        if not bool(seen.any()):
+            continue
+        weights.append(view.weight)
+        if view.local is not None:
+            terms.append(_local_terms(view, view.local, y, None if offsets is None else offsets[v]))
+        else:
+            filled = torch.where(seen, y, torch.zeros_like(y))
+            terms.append(_terms(view, filled, seen, n_components, shared))
+    return Target(tuple(terms), n_components, tuple(weights))
+
+
+def _local_terms(
+    view: ViewPosterior, likelihood: LocalLikelihood, y: Tensor, offset: Tensor | None
+) -> tuple[LocalTerm, ...]:
+    seen = (~y.isnan()).to(y.dtype)
+    total = torch.zeros_like(seen) if view.intercept is None else view.intercept.expand_as(seen)
+    total = total if offset is None else total + offset[:, None]
+    filled = torch.nan_to_num(y)
+    return tuple(
+        LocalTerm(
+            d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of
+        )
+        for d in view.draws
+    )
+
+
+def _terms(
+    view: ViewPosterior, filled: Tensor, seen: Tensor, dim: int, shared: bool
+) -> tuple[Term, ...]:
+    s2 = torch.as_tensor(view.noise_variance, dtype=filled.dtype)
+    scaled = filled / s2
+    constant = -0.5 * (seen.to(filled.dtype) @ (2.0 * math.pi * s2).log().expand(filled.shape[1]))
+    constant -= 0.5 * torch.linalg.vecdot(scaled, filled)
+    return tuple(
+        Term(
+            draw.frequencies,
+            constant,
+            scaled @ draw.mean.T,
+            quadratic_of(view, s, s2, seen, dim, shared),
+        )
+        for s, draw in enumerate(view.draws)
+    )

@@ -1,0 +1,1 @@
+"""What a fitted model says about data: decodings, completions, densities, calibration."""

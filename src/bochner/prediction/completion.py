@@ -1,0 +1,232 @@
+"""Views that are missing in a row: completed by a mixture over training latents, or by the row's
+own modes.
+
+A half-seen row has many plausible places. The aggregated posterior of the training rows knows where
+rows lie, which the prior N(0, I) does not, and a likelihood that takes the noise of its columns for
+independent is too sure of itself. So the weight of training latent x_j is
+
+w_j ~ exp(tau sum_v E log p(y_v | x_j, A)),
+
+and there is one tempered exponent tau per hidden view, which `tempering` chooses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
+from bochner.latent_inference.placement import Placement
+from bochner.prediction.decoding import complete as complete_by_modes
+from bochner.prediction.decoding import decode, sample_at
+from bochner.prediction.decoding import draw_latents as latents_by_modes
+from bochner.weight_posterior.posterior import ViewPosterior
+
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Training latents as the places where half-seen rows may lie.
+
+    Attributes
+    ----------
+    candidates : Tensor of shape (C, D), float64
+    temperatures : mapping of view name to float or None
+        None where the row's own modes complete that view better.
+    """
+
+    candidates: Tensor
+    temperatures: Mapping[str, float | None]
+
+    def exponents(self, views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Tensor:
+        """Return tau of every row, (n,): the mean over the views it lacks; NaN for rows that modes
+        complete.
+        """
+        lacks = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+        own = [self.temperatures.get(view.name) for view in views]
+        tau = torch.tensor([math.nan if t is None else t for t in own], dtype=torch.float64)
+        exponent = torch.where(lacks, tau, torch.zeros_like(tau)).sum(1) / lacks.sum(1)
+        return torch.where(lacks.all(dim=1), torch.full_like(exponent, math.nan), exponent)
+
+
+def complete(
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    offsets: Offsets | None = None,
+    placed: Placement | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Predict the columns of half-seen rows.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    mixture : Mixture
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data, NaN where missing.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of the rows' size factors.
+    placed : Placement, optional
+        Of these rows, where it is known already.
+
+    Returns
+    -------
+    mean, variance : Tensor of shape (n, sum of M)
+        Of new observations, noise included. Holes within a view that is partly seen come from the
+        row's modes.
+    """
+    offsets = offsets or [None] * len(views)
+    exponents = mixture.exponents(views, rows)
+    by_modes = _need_modes(exponents, rows)
+    mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
+    variance = torch.zeros_like(mean)
+    if bool(by_modes.any()):
+        own = offsets_of(offsets, by_modes)
+        shown = [y[by_modes] for y in rows]
+        known = (
+            place(views, mixture.candidates, shown, own) if placed is None else placed.of(by_modes)
+        )
+        mean[by_modes], variance[by_modes] = complete_by_modes(views, known, own)
+    for v, columns in enumerate(view_columns(views)):
+        index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
+        if not index.numel():
+            continue
+        moments = decode([views[v]], mixture.candidates)
+        for part, weights in _weights(views, mixture, rows, exponents, index, offsets):
+            mean[part, columns], variance[part, columns] = mixed_moments(weights, *moments)
+    return mean, variance
+
+
+def draw_rows(
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    n_draws: int,
+    seed: int,
+    offsets: Offsets | None = None,
+) -> Tensor:
+    """Draw completions: a latent, then a spectrum, weights and noise; the views that a row lacks
+    share its latent.
+
+    Returns
+    -------
+    Tensor of shape (n_draws, n, sum of M)
+    """
+    return draw_at(
+        views, draw_latents(views, mixture, rows, n_draws, seed, offsets), rows, seed, offsets
+    )
+
+
+def draw_at(
+    views: Sequence[ViewPosterior],
+    latents: Sequence[Tensor],
+    rows: Sequence[Tensor],
+    seed: int,
+    offsets: Offsets | None = None,
+) -> Tensor:
+    """Draw what rows do not show, given where they lie; as `draw_rows`."""
+    source, known = random.generator(seed, "complete/draws"), torch.cat(list(rows), dim=1)
+    holed = known.isnan().any(dim=1).nonzero()[:, 0]
+    shown, sizes = known[holed], offsets_of(offsets or [None] * len(views), holed)
+    drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
+    for i in range(drawn.shape[0]):
+        parts = [
+            sample_at([v], x[holed, i], source, [o])
+            for v, x, o in zip(views, latents, sizes, strict=True)
+        ]
+        drawn[i, holed] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
+    return drawn
+
+
+def draw_latents(
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    n_draws: int,
+    seed: int,
+    offsets: Offsets | None = None,
+) -> list[Tensor]:
+    """Draw where half-seen rows lie, one set of places for every view whose entries they are to
+    predict.
+
+    Returns
+    -------
+    list over views of Tensor of shape (n, n_draws, D)
+        From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0
+        where a row has no holes.
+    """
+    offsets = offsets or [None] * len(views)
+    exponents = mixture.exponents(views, rows)
+    by_modes = _need_modes(exponents, rows)
+    own = torch.zeros(rows[0].shape[0], n_draws, mixture.candidates.shape[1], dtype=torch.float64)
+    if bool(by_modes.any()):
+        placed = place(
+            views, mixture.candidates, [y[by_modes] for y in rows], offsets_of(offsets, by_modes)
+        )
+        own[by_modes] = latents_by_modes(placed, n_draws, seed)
+    mixed, source = own.clone(), random.generator(seed, "complete/mixture")
+    for part, weights in _weights(
+        views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets
+    ):
+        mixed[part] = mixture.candidates[
+            torch.multinomial(weights, n_draws, replacement=True, generator=source)
+        ]
+    lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
+    return [torch.where(without, mixed, own) for without in lacks]
+
+
+def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:
+    """Return which rows have holes that the mixture does not fill, (n,)."""
+    holes = torch.stack([y.isnan().any(dim=1) for y in rows], dim=1)
+    whole = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
+    return (holes & ~whole).any(dim=1) | (whole.any(dim=1) & exponents.isnan())
+
+
+def _weights(
+    views: Sequence[ViewPosterior],
+    mixture: Mixture,
+    rows: Sequence[Tensor],
+    exponents: Tensor,
+    index: Tensor,
+    offsets: Offsets,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield row numbers in chunks and the weights of the candidates for each, (n, C)."""
+    if not index.numel():
+        return
+    book = [reconstructions(view, mixture.candidates) for view in views]
+    for part in torch.split(index, _CHUNK):
+        encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
+        scores = candidate_scores(book, views, encoded, offsets_of(offsets, part))
+        yield part, (exponents[part, None] * scores).softmax(1)
+
+
+def offsets_of(offsets: Offsets, index: Tensor | slice) -> list[Tensor | None]:
+    """Return the offsets of some rows."""
+    return [None if offset is None else offset[index] for offset in offsets]
+
+
+def mixed_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of mixtures (n, C) of candidates whose columns have these means and
+    variances, (C, M).
+
+    About the candidates' own mean, so that squares of large means do not cancel, and never less
+    than the least of the variances, which rounding could bring about.
+    """
+    centre = mean.mean(dim=0)
+    away = mean - centre
+    m = weights @ away
+    mixed = weights @ (variance + away.square()) - m.square()
+    return centre + m, torch.maximum(mixed, variance.amin(dim=0))
+
+
+def view_columns(views: Sequence[ViewPosterior]) -> list[slice]:
+    """Return where each view lies when they stand side by side."""
+    ends = list(itertools.accumulate(view.n_data_columns for view in views))
+    return [slice(end - view.n_data_columns, end) for view, end in zip(views, ends, strict=True)]

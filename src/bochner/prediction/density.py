@@ -1,0 +1,73 @@
+"""What half-seen rows say about entries they do not show: draws of them, and their log density."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bochner.latent_inference.infer import Offsets
+from bochner.memory import chunks
+from bochner.weight_posterior.posterior import ViewPosterior
+
+# Numbers held at once.
+_NUMBERS = 2**23
+
+
+def entry_log_density(
+    views: Sequence[ViewPosterior],
+    latents: Sequence[Tensor],
+    truth: Sequence[Tensor],
+    offsets: Offsets | None = None,
+) -> Tensor:
+    """Return log of the mean over latents of p(entry | x), every entry by itself.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    latents : sequence over views of Tensor of shape (n, S, D), float64
+        Draws of where the rows lie, as `completion.draw_latents` returns them.
+    truth : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data; NaN where there is nothing to judge.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+
+    Returns
+    -------
+    Tensor of shape (n, sum of M)
+        Nats; NaN where the truth is.
+    """
+    offsets = offsets or [None] * len(views)
+    found = [
+        _of_view(v, x, y, o) for v, x, y, o in zip(views, latents, truth, offsets, strict=True)
+    ]
+    return torch.cat(found, dim=1)
+
+
+def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | None) -> Tensor:
+    n, n_draws, dim = latents.shape
+    parts = []
+    for part in chunks(n, max(1, _NUMBERS // (n_draws * view.n_columns))):
+        x = latents[part].reshape(-1, dim)
+        shift = None if offset is None else offset[part].repeat_interleave(n_draws)
+        encoded = view.encode(y[part]).repeat_interleave(n_draws, dim=0)
+        seen, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
+        entries = []
+        for draw in view.draws:
+            of_psi = view.predictive.log_predictive(
+                filled, *view.psi(draw, draw.features(x), shift)
+            )
+            entries.append(_data_columns(view, of_psi * seen).reshape(-1, n_draws, y.shape[1]))
+        log_mean = torch.cat(entries, dim=1).logsumexp(1) - math.log(n_draws * len(view.draws))
+        parts.append(torch.where(y[part].isnan(), y[part], log_mean))
+    return torch.cat(parts)
+
+
+def _data_columns(view: ViewPosterior, of_psi: Tensor) -> Tensor:
+    """Sum what belongs to the same column of data: the sticks of a category."""
+    sizes = None if view.local is None else view.local.group_sizes
+    if sizes is None:
+        return of_psi
+    column = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    return of_psi.new_zeros(of_psi.shape[0], len(sizes)).index_add_(1, column, of_psi)

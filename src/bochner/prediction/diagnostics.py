@@ -1,0 +1,262 @@
+"""Did the model collapse? A report after any fit, and the exact answer for the linear kernel
+(MATH.md section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bochner.features.derivatives import expected_features, jet
+from bochner.likelihoods.counts import moment_dispersion
+from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
+from bochner.weight_posterior.posterior import ViewPosterior
+
+FloatArray = NDArray[np.float64]
+
+_DEAD_SIGNAL = 0.05
+_DEAD_RATIO = 0.8
+_ALL_NOISE = 0.98
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class CollapseReport:
+    """What each latent dimension carries.
+
+    Attributes
+    ----------
+    dead : tuple of int
+        Dimensions whose means hardly vary and whose posterior is about the prior.
+    variance_ratio : ndarray of shape (D,)
+        Mean posterior variance over prior variance: near 0 the data decide, near 1 nothing was
+        learned.
+    effective_dimensions : float
+        Participation ratio of the covariance of the latent means, in [1, D]; 0 when all means
+        coincide.
+    noise_share : dict of str to float
+        Learned noise variance of each view over its total variance.
+    """
+
+    dead: tuple[int, ...]
+    variance_ratio: FloatArray
+    effective_dimensions: float
+    noise_share: dict[str, float]
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether a dimension is dead or a view is explained as noise alone."""
+        return bool(self.dead) or any(share > _ALL_NOISE for share in self.noise_share.values())
+
+    def advice(self) -> str:
+        """Say what to change, or that nothing needs to be."""
+        lines = []
+        if self.dead:
+            keep = len(self.variance_ratio) - len(self.dead)
+            lines.append(
+                f"Latent dimensions {list(self.dead)} carry nothing: fit with "
+                f"n_components={max(keep, 1)}, "
+                "or try another init."
+            )
+        lines += [
+            f"View {name!r} is explained as noise alone: check its columns, or raise n_components "
+            "or max_iter."
+            for name, share in self.noise_share.items()
+            if share > _ALL_NOISE
+        ]
+        return " ".join(lines) or "No collapse: every dimension and every view carries signal."
+
+    def __str__(self) -> str:
+        """Return the report as a few lines of text."""
+        ratios = ", ".join(f"{r:.3f}" for r in self.variance_ratio)
+        noise = ", ".join(f"{name}: {share:.3f}" for name, share in self.noise_share.items())
+        return (
+            f"posterior/prior variance per dimension: {ratios}\n"
+            f"effective dimensions: {self.effective_dimensions:.2f} of {len(self.variance_ratio)}\n"
+            f"noise share per view: {noise}\n{self.advice()}"
+        )
+
+
+def collapse(mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]) -> CollapseReport:
+    """Diagnose collapse from the posterior of the latents.
+
+    Parameters
+    ----------
+    mean, std : ndarray of shape (N, D)
+        Of q(x_n) under the prior N(0, I).
+    noise_share : mapping of str to float
+        Learned noise variance over total variance, per view.
+
+    Returns
+    -------
+    CollapseReport
+    """
+    ratio: FloatArray = np.mean(std**2, axis=0)
+    signal = mean.var(axis=0)
+    dead = tuple(int(d) for d in np.flatnonzero((signal < _DEAD_SIGNAL) & (ratio > _DEAD_RATIO)))
+    values = np.linalg.eigvalsh(np.atleast_2d(np.cov(mean, rowvar=False)))
+    total = float(values.sum())
+    effective = total**2 / float(np.square(values).sum()) if total > 0 else 0.0
+    return CollapseReport(dead, ratio, effective, dict(noise_share))
+
+
+def moment_dispersions(
+    views: Sequence[ViewPosterior],
+    x: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Sequence[Tensor | None],
+) -> dict[str, FloatArray]:
+    """Estimate the dispersion of negative binomial views by moments about the fitted means: a check
+    on the learned one.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (N, D), float64
+        Latents of the training rows.
+    rows : sequence over views of Tensor of shape (N, M_v)
+        NaN = missing.
+    offsets : sequence over views of Tensor of shape (N,), or None
+
+    Returns
+    -------
+    dict of str to ndarray
+        As many numbers as were learned; a little too large, since the fitted means have seen the
+        counts.
+    """
+    found = {}
+    for view, y, offset in zip(views, rows, offsets, strict=True):
+        if isinstance(view.likelihood, NegativeBinomial):
+            draw = view.draws[0]
+            psi, _ = view.psi(draw, draw.features(x), offset)
+            shared = view.likelihood.dispersion.ndim == 0
+            moment = moment_dispersion(
+                y, psi.exp(), shared=shared, smallest=SMALLEST, largest=LARGEST
+            )
+            found[view.name] = moment.numpy()
+    return found
+
+
+def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
+    """How much of each view varies along each latent dimension.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (N, D), float64
+        Latents of the training rows.
+
+    Returns
+    -------
+    ndarray of shape (V, D)
+        E ||df_v/dx_d||^2 Var x_d over rows and draws; rows sum to 1.
+    """
+    out = []
+    for view in views:
+        total = torch.zeros(x.shape[1], dtype=torch.float64)
+        for draw in view.draws:
+            quadratic = draw.mean @ draw.mean.T
+            for part in torch.split(x, _CHUNK):
+                jacobian = jet(part, draw.frequencies).jacobian
+                total += ((jacobian @ quadratic) * jacobian).sum((0, 2))
+        total *= x.var(0, unbiased=False)
+        out.append((total / total.sum().clamp(min=1e-300)).numpy())
+    return np.array(out)
+
+
+def variance_explained(
+    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor]
+) -> FloatArray:
+    """How much of each view's variance is lost when a latent dimension is not known.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (N, D), float64
+        Latents of rows.
+    rows : sequence over views of Tensor of shape (N, M_v), float64
+        Scaled data of those rows, NaN = missing.
+
+    Returns
+    -------
+    ndarray of shape (V, D)
+        (||Y - Y_d||^2 - ||Y - Y_all||^2) / ||Y - mean||^2 over observed entries, where Y_all is the
+        prediction at x and Y_d that with dimension d integrated out under its prior N(0, 1), in
+        closed form. 0 where a view does not see the dimension. Of views that are not Gaussian psi
+        takes the place of the data. Rows need not sum to R^2: what dimensions do together counts
+        for each of them.
+    """
+    out = torch.zeros(len(views), x.shape[1], dtype=torch.float64)
+    for v, (view, y) in enumerate(zip(views, rows, strict=True)):
+        centre, total = torch.nan_to_num(y.nanmean(0)), torch.zeros((), dtype=torch.float64)
+        if view.local is not None:
+            centre = torch.cat([_predicted(view, part) for part in torch.split(x, _CHUNK)]).mean(0)
+        for part, own in zip(torch.split(x, _CHUNK), torch.split(y, _CHUNK), strict=True):
+            fitted = _predicted(view, part)
+            truth = own if view.local is None else fitted
+            total += (truth - centre).square().nansum()
+            for d in view.dims or range(x.shape[1]):
+                without = _predicted(view, part, d)
+                out[v, d] += ((truth - without).square() - (truth - fitted).square()).nansum()
+        out[v] /= total.clamp(min=1e-300)
+    found: FloatArray = out.numpy()
+    return found
+
+
+def _predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Tensor:
+    """Return the mean of psi, without intercept, (n, columns of psi); one dimension integrated out
+    if asked.
+    """
+    covariance = torch.zeros(1, x.shape[1], x.shape[1], dtype=x.dtype)
+    if without is not None:
+        covariance[0, without, without] = 1.0
+        x = x.index_fill(1, torch.tensor([without]), 0.0)
+    means = [expected_features(x, covariance, draw.frequencies) @ draw.mean for draw in view.draws]
+    return torch.stack(means).mean(0)
+
+
+def linear_latent_variances(
+    eigenvalues: FloatArray, noise_variance: float, n_components: int, n_columns: int | None = None
+) -> FloatArray:
+    """Squared singular values of the optimal latents of a GPLVM with linear kernel: which
+    directions survive.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (N,)
+        Of Y Y^T / M.
+    noise_variance : float
+        sigma^2, fixed.
+    n_components : int
+        D.
+    n_columns : int, optional
+        M: given, the maximum a posteriori latents under the prior N(0, I); left out, maximum
+        likelihood.
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        lambda_i - sigma^2 (likelihood), (sqrt(M^2 + 4 M lambda_i) - M)/2 - sigma^2 (posterior),
+        never below 0; descending. Zeros are the collapsed directions.
+
+    Notes
+    -----
+    Paper 001, section 3; MATH.md section 6.
+    """
+    top = np.sort(eigenvalues)[::-1][:n_components]
+    if n_columns is None:
+        return np.maximum(top - noise_variance, 0.0)
+    m = float(n_columns)
+    return np.maximum((np.sqrt(m * m + 4.0 * m * top) - m) / 2.0 - noise_variance, 0.0)
+
+
+def linear_noise_variance(eigenvalues: FloatArray, n_components: int) -> float:
+    """Return the maximum likelihood noise variance of a linear GPLVM: the mean of the N - D
+    smallest eigenvalues.
+    """
+    return float(np.sort(eigenvalues)[: len(eigenvalues) - n_components].mean())

@@ -1,0 +1,1 @@
+"""Fitted models as named tensors and plain numbers, and back."""

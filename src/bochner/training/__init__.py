@@ -1,0 +1,1 @@
+"""Any stochastic bound, maximised: steps, checkpoints, progress."""

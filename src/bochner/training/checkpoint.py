@@ -1,0 +1,117 @@
+"""Stop and continue: a checkpoint holds parameters, optimiser and where the run stands.
+
+Noise is keyed by the step, so a continued run takes the very steps of one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bochner.errors import InputError, message
+from bochner.io import files
+from bochner.training.trainer import State, Trainer
+
+SCHEMA = 1
+
+
+def fingerprint(arrays: Iterable[Tensor | NDArray[Any]], settings: dict[str, Any]) -> str:
+    """Return a digest of the data and the settings that a run must share to continue another."""
+    digest = hashlib.blake2b(
+        json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16
+    )
+    for array in arrays:
+        values = array.detach().cpu().numpy() if isinstance(array, Tensor) else array
+        digest.update(str(values.shape).encode())
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
+
+
+@dataclass
+class Checkpoint:
+    """A file that a run writes now and then, and starts from when it is there.
+
+    Attributes
+    ----------
+    path : Path
+    fingerprint : str
+        Of data and settings.
+    seconds : float
+        Least time between two writes; 0 writes at every step.
+    """
+
+    path: Path
+    fingerprint: str
+    seconds: float = 20.0
+    _last: float = field(default_factory=time.monotonic)
+
+    def maybe(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+        """Write when enough time has passed."""
+        if time.monotonic() - self._last >= self.seconds:
+            self.write(trainer, extra)
+
+    def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+        """Write now."""
+        tensors = {f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()}
+        moments = trainer.optimiser.state_dict()["state"]
+        for i, slots in moments.items():
+            tensors |= {
+                f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in slots.items()
+            }
+        header = {
+            "kind": "checkpoint",
+            "schema": SCHEMA,
+            "fingerprint": self.fingerprint,
+            "state": trainer.state.to_dict(),
+            "extra": extra,
+        }
+        files.write(self.path, tensors, header)
+        self._last = time.monotonic()
+
+    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return the tensors and the header of an earlier run, None when there is no file.
+
+        Raises
+        ------
+        ModelFileError
+            The file is not a checkpoint or cannot be read.
+        InputError
+            It belongs to other data or settings, or there is none and none could be written.
+        """
+        if not self.path.exists():
+            files.check_place(self.path)
+            return None
+        tensors, header = files.read(self.path, "checkpoint", SCHEMA)
+        if header["fingerprint"] != self.fingerprint:
+            got = f"{self.path.name}, which belongs to other data or settings"
+            raise InputError(
+                message(
+                    "the checkpoint of this very fit", got, "delete it or name another checkpoint"
+                )
+            )
+        return tensors, header
+
+
+def restore(trainer: Trainer[Any], tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Put a trainer where a checkpoint was written."""
+    prefix = "module."
+    trainer.module.load_state_dict(
+        {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+    )
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimiser."):
+            _, index, slot = name.split(".")
+            slots.setdefault(int(index), {})[slot] = tensor
+    trainer.optimiser.load_state_dict({"state": slots})
+    trainer.resume(State(**header["state"]))

@@ -1,0 +1,307 @@
+"""Adam on any stochastic bound: warm-up, plateau, decay; a non-finite step rolls back."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor, nn
+
+from bochner.errors import NumericalError, NumericalWarning, warn_user
+from bochner.training.adam import Adam
+
+Objective = Callable[[int], Tensor]
+OnStep = Callable[["State"], None]
+Module = TypeVar("Module", bound=nn.Module)
+# parameters, optimiser, state
+Snapshot = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
+
+_WARM_UP = 20
+_SNAPSHOT_EVERY = 10
+_MAX_ROLL_BACKS = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to train.
+
+    Attributes
+    ----------
+    max_iter : int
+        Steps at the most, the decay included.
+    learning_rate : float
+        Of Adam, before the decay.
+    tol : float
+        The plateau: when the mean bound of a window rises by less than ``tol`` nats per observed
+        entry over the window before, the learning rate decays to zero.
+    window : int
+        Steps of a window.
+    decay : float
+        Length of the decay as a share of the steps before it, since the last run that settled.
+    factors : mapping of str to float
+        Endings of parameters' names and what their learning rate is multiplied by; others: 1.
+    """
+
+    max_iter: int = 3000
+    learning_rate: float = 0.2
+    tol: float = 1e-4
+    window: int = 50
+    decay: float = 0.3
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+
+# Kernels, noise and deviations may move fast; were rows as fast, they would jump past each other.
+RATES = Options(factors={"latents.mean": 0.25})
+
+
+@dataclass
+class State:
+    """Where a run stands; with the parameters and the optimiser it is all that resuming needs.
+
+    Attributes
+    ----------
+    step : int
+        Steps done.
+    history : list of float
+        The stochastic bound of every step, in nats.
+    decay_from : int or None
+        First step of the decay once the plateau was seen.
+    plateau : bool
+        Whether the decay began because of the plateau (and not of max_iter).
+    rate : float
+        Factor of the learning rate, halved at every roll back.
+    roll_backs : int
+    since : int
+        First step after the last run that settled: windows and the decay are counted from here.
+    blocks : list of (step, name, bound)
+        The bound after every block of the sweeps between steps; empty where a model has none.
+    """
+
+    step: int = 0
+    history: list[float] = field(default_factory=list)
+    decay_from: int | None = None
+    plateau: bool = False
+    rate: float = 1.0
+    roll_backs: int = 0
+    since: int = 0
+    blocks: list[Any] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return dict(vars(self))
+
+
+class Trainer(Generic[Module]):
+    """Maximises an objective over a module's parameters.
+
+    Parameters
+    ----------
+    module : nn.Module
+    objective : callable
+        Step -> stochastic bound (scalar tensor, nats), drawn with noise keyed by the step.
+    n_entries : int
+        Observed entries: the bound per entry is what Adam sees.
+    options : Options
+    state : State, optional
+        Of a run to continue.
+    between : callable, optional
+        Called after every step with the state: updates of blocks that gradients do not reach.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        objective: Objective,
+        n_entries: int,
+        options: Options,
+        state: State | None = None,
+        between: OnStep | None = None,
+    ) -> None:
+        self.module, self.objective, self.n_entries, self.options = (
+            module,
+            objective,
+            n_entries,
+            options,
+        )
+        self.between = between
+        self.state = state or State()
+        self.optimiser = Adam(module, options.learning_rate, options.factors)
+        self._good = self._best = self._snapshot()
+        self._best_value = -math.inf
+        self._settles: tuple[float, int] | None = None
+
+    def run(
+        self, until: int | None = None, on_step: OnStep | None = None, settle: bool = False
+    ) -> State:
+        """Train until converged, ``max_iter`` or ``until`` steps.
+
+        Parameters
+        ----------
+        until : int, optional
+        on_step : callable, optional
+        settle : bool
+            Let the learning rate fall to zero in the second half of this run: bounds of different
+            runs can then be compared, which those of parameters that still jump cannot.
+
+        Warns
+        -----
+        NumericalWarning
+            A step was not finite: the last good state came back and the learning rate was halved.
+        """
+        until = self.options.max_iter if until is None else min(until, self.options.max_iter)
+        self._settles = (0.5 * (self.state.step + until), until) if settle else None
+        while self.state.step < until and not self.finished:
+            cause = self._step()
+            if cause is None:
+                self._after_step(on_step)
+            elif not self._roll_back(cause):
+                break
+        if settle:
+            self._settles, self.state.since = None, self.state.step
+            self._good = (
+                self._snapshot()
+            )  # what comes back must not be in the middle of a run that settled
+        return self.state
+
+    @property
+    def finished(self) -> bool:
+        """Whether the decay has ended."""
+        start = self.state.decay_from
+        return start is not None and self.state.step >= start + self._decay_length(start)
+
+    def restart(self) -> None:
+        """Forget the optimiser's moments: the parameters were changed by others."""
+        self.optimiser = Adam(self.module, self.options.learning_rate, self.options.factors)
+        self._good = self._best = self._snapshot()
+
+    def resume(self, state: State) -> None:
+        """Continue from parameters and optimiser that were just restored."""
+        self.state = state
+        self._good = self._best = self._snapshot()
+
+    def rewind(self) -> None:
+        """Return to the last whole snapshot: an interrupt may have struck in the middle of a
+        step.
+        """
+        self._restore(self._good)
+
+    def restore_best(self) -> None:
+        """Return to the snapshot with the best smoothed bound (after an interrupt)."""
+        self._restore(self._best)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        parameters, optimiser, state = snapshot
+        self.module.load_state_dict(parameters)
+        # torch keeps the tensors it is given and updates them in place: without a copy the snapshot
+        # would change
+        self.optimiser.load_state_dict(_copy(optimiser))
+        self.state.__dict__.update(
+            {**state, "rate": self.state.rate, "roll_backs": self.state.roll_backs}
+        )
+        self.state.history, self.state.blocks = list(state["history"]), list(state["blocks"])
+
+    def _decay_length(self, start: int) -> int:
+        return max(
+            1,
+            min(
+                self.options.max_iter - start,
+                math.ceil(self.options.decay * (start - self.state.since)),
+            ),
+        )
+
+    def _factor(self) -> float:
+        """Of the learning rate: a linear warm-up, then constant, then linear to zero."""
+        step, start = self.state.step, self.state.decay_from
+        factor = min(1.0, (step + 1) / _WARM_UP) * self.state.rate
+        if self._settles is not None:
+            begin, end = self._settles
+            factor *= min(1.0, (end - step) / (end - begin))
+        if start is not None:
+            factor *= 1.0 - (step - start) / self._decay_length(start)
+        return factor
+
+    def _step(self) -> str | None:
+        """Take one step; return the cause when it was not finite (the parameters are then left
+        alone).
+        """
+        self.optimiser.zero_grad()
+        try:
+            bound = self.objective(self.state.step)
+            (-bound / self.n_entries).backward()  # type: ignore[no-untyped-call]
+        except NumericalError as error:
+            return str(error)
+        value = float(bound.detach())
+        if not math.isfinite(value):
+            return f"the bound was {value}"
+        name = self.optimiser.not_finite()
+        if name is not None:
+            return f"the gradient of {name} was not finite"
+        self.optimiser.learning_rate = self.options.learning_rate * self._factor()
+        self.optimiser.step()
+        self.state.history.append(value)
+        self.state.step += 1
+        return None
+
+    def _after_step(self, on_step: OnStep | None) -> None:
+        state, options = self.state, self.options
+        if self.between is not None:
+            self.between(state)
+        if state.decay_from is None:
+            last = state.since + math.ceil((options.max_iter - state.since) / (1.0 + options.decay))
+            state.plateau = self._on_plateau()
+            if state.plateau or state.step >= last:
+                state.decay_from = state.step
+        if state.step % _SNAPSHOT_EVERY == 0:
+            self._good = self._snapshot()
+            recent = state.history[-options.window :]
+            if sum(recent) / len(recent) >= self._best_value:
+                self._best, self._best_value = self._good, sum(recent) / len(recent)
+        if on_step is not None:
+            on_step(state)
+
+    def _on_plateau(self) -> bool:
+        window, history = self.options.window, self.state.history[self.state.since :]
+        if len(history) < 2 * window + _WARM_UP:
+            return False
+        last, before = history[-window:], history[-2 * window : -window]
+        rise = statistics.fmean(last) - statistics.fmean(before)
+        # of few rows the noise is larger than the tolerance: no window would be level but by chance
+        error = math.sqrt((statistics.variance(last) + statistics.variance(before)) / window)
+        return rise < self.options.tol * self.n_entries + error
+
+    def _snapshot(self) -> Snapshot:
+        state = {
+            **vars(self.state),
+            "history": list(self.state.history),
+            "blocks": list(self.state.blocks),
+        }
+        return _copy(self.module.state_dict()), _copy(self.optimiser.state_dict()), state
+
+    def _roll_back(self, cause: str) -> bool:
+        """Return to the last good state with half the learning rate; False when that has been tried
+        enough.
+        """
+        failed = self.state.step
+        self._restore(self._good)
+        self.state.rate *= 0.5
+        self.state.roll_backs += 1
+        again = self.state.roll_backs <= _MAX_ROLL_BACKS
+        then = (
+            f"continuing from step {self.state.step} with half the learning rate"
+            if again
+            else "training stops here"
+        )
+        warn_user(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning)
+        return again
+
+
+def _copy(tree: Any) -> Any:
+    """Copy every tensor of nested dicts and lists."""
+    if isinstance(tree, Tensor):
+        return tree.detach().clone()
+    if isinstance(tree, dict):
+        return {k: _copy(v) for k, v in tree.items()}
+    return [_copy(v) for v in tree] if isinstance(tree, list) else tree

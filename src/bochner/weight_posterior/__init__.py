@@ -1,0 +1,1 @@
+"""The posterior of the weights given latents and draws of the spectra."""

@@ -1,0 +1,122 @@
+"""The posterior of the weights as it would be without some of the training rows: for honest choices
+about rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from bochner.linalg import cholesky
+from bochner.regression.heteroscedastic import spectrum
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+# A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding
+# has left then.
+_MOST_LEVERAGE = 1.0 - 1e-9
+
+
+def leave_out(
+    views: Sequence[ViewPosterior], draws: Tensor, rows: Sequence[Tensor]
+) -> list[ViewPosterior]:
+    """Take rows out of the weights of Gaussian views; latents and hyperparameters stay, and so do
+    other views.
+
+    With B = Phi^T Phi + sigma^2 I, H = Phi_F B^-1 Phi_F^T over the rows F that leave, once for
+    every draw of X over which the statistics are a mean, features and data divided by the root of
+    the number of draws,
+
+    B_-F^-1 = B^-1 + B^-1 Phi_F^T (I - H)^-1 Phi_F B^-1,   m_-F = m - B_-F^-1 Phi_F^T (Y_F - Phi_F
+    m).
+
+    Where rows are more than features, the same with the smaller L^T Phi_F^T Phi_F L in the place of
+    H, B^-1 = L L^T:
+
+    B_-F^-1 - B^-1 = L S (I - S)^-1 L^T,   S = L^T Phi_F^T Phi_F L.
+
+    Columns that share an averaged B^-1 but not their holes: a share w of them observe a row that
+    leaves, and the average of their new matrices is the P that solves B^-1 = P - w P phi phi^T P /
+    (1 + phi^T P phi), for every direction that leaves as if it were alone. With noise per column
+    B_m = Phi^T Phi + sigma_m^2 I differ: the spectrum of Phi^T Phi is found anew.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    draws : Tensor of shape (S, f, D), float64
+        Of the latents of the rows that leave: those the weights were conditioned on.
+    rows : sequence over views of Tensor of shape (f, M_v), float64
+        Their scaled data, NaN where missing.
+
+    Returns
+    -------
+    list of ViewPosterior
+    """
+    n_draws, root = draws.shape[0], draws.shape[0] ** 0.5
+    every = [y.repeat(n_draws, 1) / root for y in rows]
+    return [
+        view if view.local is not None else _without(view, draws.flatten(0, 1), y, 1.0 / root)
+        for view, y in zip(views, every, strict=True)
+    ]
+
+
+def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPosterior:
+    draws = []
+    for draw in view.draws:
+        kept = copy.deepcopy(draw)
+        phi = scale * draw.features(x)
+        for group in range(draw.covariance.shape[0]):
+            columns = (view.group_of == group).nonzero()[:, 0]
+            values = y[:, columns]
+            seen = (~values.isnan().all(dim=1)).nonzero()[:, 0]
+            if seen.numel():
+                _group_without(kept, view.noise_variance, group, columns, phi[seen], values[seen])
+        draws.append(kept)
+    return replace(view, draws=tuple(draws))
+
+
+def _group_without(
+    draw: Draw, noise_variance: float | Tensor, group: int, columns: Tensor, phi: Tensor, y: Tensor
+) -> None:
+    """Take rows out of a group of columns of a draw, in place."""
+    inverse, mean = draw.covariance[group], draw.mean[:, columns]
+    if draw.scales is None or not isinstance(noise_variance, Tensor):
+        inverse += _gain(inverse, phi, float((~y.isnan()).double().mean()))
+        draw.mean[:, columns] = mean - inverse @ (phi.T @ torch.nan_to_num(y - phi @ mean))
+        return
+    vectors, scales, noise = inverse, draw.scales[columns], noise_variance[columns, None]
+    cross = vectors @ ((vectors.T @ mean) / scales.T) - phi.T @ y
+    values, vectors = spectrum((vectors * (1.0 / scales[0] - noise[0])) @ vectors.T - phi.T @ phi)
+    draw.scales[columns] = scales = 1.0 / (values + noise)
+    draw.mean[:, columns] = vectors @ ((vectors.T @ cross) * scales.T)
+    draw.covariance[group] = vectors
+
+
+def _gain(inverse: Tensor, phi: Tensor, share: float) -> Tensor:
+    """Return what B^-1 gains without rows phi (f, K) that this share of the columns observes, (K,
+    K).
+    """
+    few = phi.shape[0] < phi.shape[1]
+    half = inverse @ phi.T if few else cholesky(inverse).factor
+    small = phi @ half if few else half.T @ (phi.T @ phi) @ half
+    leverage, vectors = torch.linalg.eigh(small)
+    weight, turned = _weight(leverage.clamp(min=0.0), share), half @ vectors
+    gain: Tensor = (turned * (weight if few else leverage * weight)) @ turned.T
+    return gain
+
+
+def _weight(leverage: Tensor, share: float) -> Tensor:
+    """Return what a direction phi of that leverage h = phi^T B^-1 phi adds: that times B^-1 phi
+    phi^T B^-1.
+    """
+    if share == 1.0:
+        return torch.reciprocal(1.0 - leverage.clamp(max=_MOST_LEVERAGE))
+    rest, odds = 1.0 - share, 1.0 - leverage
+    root = torch.hypot(odds, (4.0 * rest * leverage).sqrt())
+    new = torch.where(
+        odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest)
+    )  # phi^T P phi
+    return share * (1.0 + new) / (1.0 + rest * new).square()
