@@ -18,7 +18,7 @@ PACKAGE = "bochner"
 # comes after its modules.
 FLOORS: dict[str, str] = {
     "F0 foundations": """
-        _typing errors random linalg quadrature memory""",
+        _typing errors random linalg quadrature memory isolation""",
     "F1 data, files, metrics": """
         data.columns data.sparse data.scaling data.outliers data.support data.validation
         data.views data.missing data
@@ -67,13 +67,16 @@ FLOORS: dict[str, str] = {
         krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
         krein.frequencies krein.radial krein.taylor krein""",
     "F8 estimators, datasets": """
-        estimators.docstrings estimators.feature_map estimators.hide estimators.latents
-        estimators.likelihoods estimators.constraints estimators.rows estimators.saving
-        estimators.surroundings estimators.kernel_approximation estimators.krein
-        estimators.comparators estimators.training_data estimators.units estimators.warn
-        estimators.prediction estimators.weights estimators.plans estimators.base
-        estimators.calibrate estimators.estimate estimators.lvm estimators.selection
-        estimators.srflvm estimators.annotate estimators.loading estimators
+        feature_maps.base feature_maps.fourier feature_maps.krein
+        feature_maps.comparators feature_maps
+        estimators.docstrings estimators.latent_dims estimators.likelihoods
+        estimators.constraints estimators.rows estimators.saving
+        estimators.training_data estimators.units estimators.view_weights
+        estimators.plans estimators.warn estimators.prediction estimators.base
+        estimators.lvm estimators.srflvm estimators.annotated estimators.loading
+        estimators
+        model_selection.cost model_selection.hiding model_selection.calibrate
+        model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
         cli.data cli.align cli.options cli.session cli.bench cli.show cli.sources

@@ -11,7 +11,7 @@ import torch
 
 import bochner as bo
 from bochner.errors import InputError
-from bochner.estimators.hide import hide_some
+from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import N_BINS, assess, mean_of_rows
 from bochner.prediction.density import entry_log_density

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bochner.errors import InputError
-from bochner.estimators.kernel_approximation import FourierFeatures
+from bochner.feature_maps.fourier import FourierFeatures
 from bochner.kernels.nonstationary import Gibbs, SpectralSum
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.kernels.stationary import RBF, Matern
@@ -75,7 +75,7 @@ def test_error_is_the_rmse_over_pairs_of_different_rows(X):
 def test_error_does_not_depend_on_the_blocks(X, monkeypatch):
     model = FourierFeatures(Matern(), n_components=20, random_state=1).fit(X)
     whole = model.approximation_error(X)
-    monkeypatch.setattr("bochner.estimators.feature_map._EXACT_ENTRIES", 7 * X.size)
+    monkeypatch.setattr("bochner.feature_maps.base._EXACT_ENTRIES", 7 * X.size)
     assert model.approximation_error(X) == pytest.approx(whole, rel=1e-12)
 
 

@@ -21,8 +21,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bochner as bo
 from bochner.errors import DataWarning, InputError
-from bochner.estimators.comparators import RandomMaclaurin, SphericalFeatures
-from bochner.estimators.krein import KreinFeatures
+from bochner.feature_maps.comparators import RandomMaclaurin, SphericalFeatures
+from bochner.feature_maps.krein import KreinFeatures
 from bochner.kernels.indefinite import TL1, DotProductSeries, Hellinger, Polynomial, Tanh
 
 QUICK = {"n_components": 8, "max_iter": 10}

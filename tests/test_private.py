@@ -11,7 +11,7 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import InputError
-from bochner.estimators import latents
+from bochner.estimators import latent_dims
 from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.initialization.build import model_from
@@ -337,6 +337,8 @@ def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
 
 
 def test_n_components_counts_the_shared_dimensions_that_the_dict_leaves_out():
-    assert latents.resolve({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
-    assert latents.resolve({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(3, (0, 1))
-    assert latents.resolve("shared", 5, ("a", "b")) == Layout(5, (0, 0))
+    assert latent_dims.resolve({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
+    assert latent_dims.resolve({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
+        3, (0, 1)
+    )
+    assert latent_dims.resolve("shared", 5, ("a", "b")) == Layout(5, (0, 0))

@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 import bochner as bo
 from bochner import plots
 from bochner.errors import InputError
-from bochner.estimators.hide import hide_some
-from bochner.estimators.selection import _coarse, _hidden, _summary
+from bochner.model_selection.hiding import hide_some
+from bochner.model_selection.n_components import _coarse, _hidden, _summary
 
 pytest.importorskip("matplotlib")
 

@@ -14,38 +14,39 @@ if TYPE_CHECKING:
         NGMVLVM,
         SRFLVM,
         AdvisedRFLVM,
-        FourierFeatures,
-        KreinFeatures,
         RandomFeatureLVM,
-        RandomMaclaurin,
-        SphericalFeatures,
-        calibration,
         fit_anndata,
         fit_mudata,
         load,
-        select_n_components,
+    )
+    from bochner.feature_maps import (
+        FourierFeatures,
+        KreinFeatures,
+        RandomMaclaurin,
+        SphericalFeatures,
     )
     from bochner.io.containers import stack, unstack
+    from bochner.model_selection import calibrate, select_n_components
     from bochner.page.report import report
 
 __version__ = "0.1.0"
 
-_ESTIMATORS = (
-    "AdvisedRFLVM",
-    "FourierFeatures",
-    "KreinFeatures",
-    "NGMVLVM",
-    "RandomFeatureLVM",
-    "RandomMaclaurin",
-    "SRFLVM",
-    "SphericalFeatures",
-    "fit_anndata",
-    "fit_mudata",
-    "calibration",
-    "load",
-    "select_n_components",
-)
-_CONTAINERS = ("stack", "unstack")
+_PUBLIC = {
+    "estimators": (
+        "AdvisedRFLVM",
+        "NGMVLVM",
+        "RandomFeatureLVM",
+        "SRFLVM",
+        "fit_anndata",
+        "fit_mudata",
+        "load",
+    ),
+    "feature_maps": ("FourierFeatures", "KreinFeatures", "RandomMaclaurin", "SphericalFeatures"),
+    "model_selection": ("calibration", "select_n_components"),
+    "io.containers": ("stack", "unstack"),
+    "page.report": ("report",),
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots")
 
 __all__ = [
@@ -75,12 +76,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ESTIMATORS:
-        return getattr(importlib.import_module("bochner.estimators"), name)
-    if name in _CONTAINERS:
-        return getattr(importlib.import_module("bochner.io.containers"), name)
-    if name == "report":
-        return importlib.import_module("bochner.page.report").report
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"bochner.{_MODULE_OF[name]}"), name)
     if name in _MODULES:
         return importlib.import_module(f"bochner.{name}")
     raise AttributeError(f"module 'bochner' has no attribute {name!r}")

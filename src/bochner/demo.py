@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bochner.cli.data import MODEL_FILE, write_embedding
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.estimators.calibrate import calibration
+from bochner.model_selection.calibrate import calibration
 from bochner.page.drawn import check_bokeh
 from bochner.page.report import report
 

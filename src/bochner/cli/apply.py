@@ -19,7 +19,7 @@ from bochner.cli.data import (
     write_matrices,
 )
 from bochner.errors import InputError, message
-from bochner.estimators.calibrate import calibration
+from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
 
 

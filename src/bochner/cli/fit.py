@@ -118,7 +118,7 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
 
 def estimator_of(options: FitOptions, table: Table) -> Any:
     """Build the estimator that the options describe, not fitted."""
-    from bochner.estimators.annotate import MODELS
+    from bochner.estimators.annotated import MODELS
 
     cls: Any = MODELS[options.model]
     settings = parse_settings(options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE)

@@ -32,7 +32,7 @@ def describe(options: FitOptions) -> dict[str, Any]:
 
 def _estimate(estimator: Any, table: Table) -> dict[str, Any]:
     """Estimate a fit; what a fit would refuse is said in place of figures."""
-    from bochner.estimators.estimate import estimate
+    from bochner.model_selection.cost import estimate
 
     try:
         columns = resolve_views(estimator.views, table.X.shape[1], table.column_names)

@@ -13,9 +13,9 @@ from bochner.cli.apply import names_are_checked
 from bochner.cli.data import frame, load_model, parse_by_view
 from bochner.cli.fit import PAGE
 from bochner.errors import InputError, message
-from bochner.estimators.calibrate import calibration
 from bochner.io.csv_files import read_csv
 from bochner.io.table import Table
+from bochner.model_selection.calibrate import calibration
 from bochner.page.drawn import check_bokeh
 from bochner.page.labels import read_labels
 from bochner.page.report import check_page, report

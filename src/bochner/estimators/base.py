@@ -24,7 +24,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import (
     constraints,
-    latents,
+    latent_dims,
     likelihoods,
     plans,
     saving,
@@ -33,9 +33,9 @@ from bochner.estimators import (
     warn,
 )
 from bochner.estimators.prediction import PredictionMixin
-from bochner.estimators.surroundings import undisturbed
 from bochner.fitting import completion_choice
 from bochner.fitting.fit import fit as fit_model
+from bochner.isolation import undisturbed
 from bochner.kernels.base import SpectralKernel
 from bochner.latent_inference import encoder as amortised
 from bochner.likelihoods.negative_binomial import NegativeBinomial
@@ -154,7 +154,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
         warn.of_rank(
-            values.shape, latents.resolve(self.latent, self.n_components, data.names).n_components
+            values.shape,
+            latent_dims.resolve(self.latent, self.n_components, data.names).n_components,
         )
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         plan = plans.make(

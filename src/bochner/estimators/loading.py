@@ -7,8 +7,8 @@ from pathlib import Path
 from bochner.errors import ModelFileError, message
 from bochner.estimators import lvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.surroundings import undisturbed
 from bochner.io import files
+from bochner.isolation import undisturbed
 
 
 @undisturbed

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.estimators import latents, weights
+from bochner.estimators import latent_dims, view_weights
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS
 from bochner.initialization.embeddings import TSNE_DIMENSIONS
@@ -92,7 +92,7 @@ def make(
         raise InputError(
             message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
         )
-    layout = latents.resolve(estimator.latent, estimator.n_components, data.names)
+    layout = latent_dims.resolve(estimator.latent, estimator.n_components, data.names)
     landmarks = _landmarks(estimator.landmarks, data.X.shape[0])
     careful = decided or layout.n_components > RACED_DIMENSIONS
     return Plan(
@@ -120,7 +120,7 @@ def make(
         if likelihoods is None
         else tuple(likelihoods[name] for name in data.names),
         layout=layout if any(layout.private) else None,
-        weights=weights.resolve(
+        weights=view_weights.resolve(
             estimator.view_weight, {name: len(own) for name, own in data.columns.items()}
         ),
     )

@@ -17,7 +17,7 @@ from bochner import random
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, warn
 from bochner.estimators.rows import RowsMixin
-from bochner.estimators.surroundings import undisturbed
+from bochner.isolation import undisturbed
 from bochner.latent_inference.encoder import Encoder
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner.errors import InputError
-from bochner.estimators.feature_map import FeatureMap
-from bochner.estimators.surroundings import undisturbed
+from bochner.feature_maps.base import FeatureMap
 from bochner.features.fourier import fourier_features
+from bochner.isolation import undisturbed
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
 
@@ -62,7 +62,7 @@ class FourierFeatures(FeatureMap):
     Examples
     --------
     >>> import numpy as np
-    >>> from bochner.estimators.kernel_approximation import FourierFeatures
+    >>> from bochner.feature_maps.fourier import FourierFeatures
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> FourierFeatures(n_components=64, random_state=0).fit_transform(X).shape
     (50, 64)

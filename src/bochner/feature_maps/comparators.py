@@ -11,11 +11,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.estimators.feature_map import FeatureMap
-from bochner.estimators.krein import resolve
-from bochner.estimators.surroundings import undisturbed
+from bochner.feature_maps.base import FeatureMap
+from bochner.feature_maps.krein import resolve
 from bochner.features.maclaurin import draw, maclaurin_features
 from bochner.features.spherical import directions, positive_spectrum
+from bochner.isolation import undisturbed
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct
 
@@ -66,7 +66,7 @@ class RandomMaclaurin(_SphereMap):
     Examples
     --------
     >>> import numpy as np
-    >>> from bochner.estimators.comparators import RandomMaclaurin
+    >>> from bochner.feature_maps.comparators import RandomMaclaurin
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> RandomMaclaurin(n_components=64, random_state=0).fit_transform(X).shape
     (50, 64)
@@ -198,7 +198,7 @@ class SphericalFeatures(_SphereMap):
     Examples
     --------
     >>> import numpy as np
-    >>> from bochner.estimators.comparators import SphericalFeatures
+    >>> from bochner.feature_maps.comparators import SphericalFeatures
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> SphericalFeatures(n_components=64, random_state=0).fit_transform(X).shape
     (50, 64)

@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 from bochner import metrics
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.hide import hide_some
-from bochner.estimators.surroundings import undisturbed
 from bochner.io.dense import dense
+from bochner.isolation import undisturbed
+from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density

@@ -14,9 +14,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.estimators.feature_map import FeatureMap
-from bochner.estimators.surroundings import undisturbed
+from bochner.feature_maps.base import FeatureMap
 from bochner.features.fourier import fourier_features
+from bochner.isolation import undisturbed
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
@@ -107,7 +107,7 @@ class KreinFeatures(FeatureMap):
     Examples
     --------
     >>> import numpy as np
-    >>> from bochner.estimators.krein import KreinFeatures
+    >>> from bochner.feature_maps.krein import KreinFeatures
     >>> X = np.random.default_rng(0).uniform(size=(200, 3))
     >>> model = KreinFeatures("tl1", n_components=20, random_state=0).fit(X)
     >>> model.transform(X).shape

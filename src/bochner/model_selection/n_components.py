@@ -18,11 +18,11 @@ from bochner import metrics
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.calibrate import compare
-from bochner.estimators.hide import hide_some
-from bochner.estimators.surroundings import undisturbed
 from bochner.initialization import iterative_pca
 from bochner.io.dense import dense
+from bochner.isolation import undisturbed
+from bochner.model_selection.calibrate import compare
+from bochner.model_selection.hiding import hide_some
 from bochner.prediction.calibration import mean_of_rows
 
 Array = NDArray[np.float64]
