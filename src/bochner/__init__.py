@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SphericalFeatures,
     )
     from bochner.io.containers import stack, unstack
-    from bochner.model_selection import calibrate, select_n_components
+    from bochner.model_selection import calibration, select_n_components
     from bochner.page.report import report
 
 __version__ = "0.1.0"

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from test_cli import replied, write
 
 import bochner as bo
+from helpers.cli import replied, write
 
 SMALL = [
     "--set",

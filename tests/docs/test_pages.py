@@ -16,7 +16,7 @@ from numpydoc.validate import validate
 
 import bochner as bo
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 

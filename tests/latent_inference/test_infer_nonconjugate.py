@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_local import MAKERS, _case
 
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
@@ -15,11 +14,12 @@ from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.nonconjugate import local_evidence
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from helpers.nonconjugate import MAKERS, small_view
 
 
 def _settled(name: str, dim: int, groups: int | None = None):
     """A view whose sites have converged at known latents, as a posterior."""
-    x, f, likelihood, block, sites = _case(name, dim, n=12, missing=True, groups=groups)
+    x, f, likelihood, block, sites = small_view(name, dim, n=12, missing=True, groups=groups)
     likelihood.requires_grad_(False)
     with torch.no_grad():
         for _ in range(200):

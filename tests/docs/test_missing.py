@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "missing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "missing.md"
 
 
 def test_the_examples_run_and_their_assertions_hold():

@@ -10,8 +10,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from test_elbo import _features
-from test_local import MAKERS
 
 from bochner.initialization.build import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
@@ -19,6 +17,8 @@ from bochner.likelihoods import Bernoulli, Poisson
 from bochner.objectives.elbo import absorb, draw, elbo, levelled, regroup
 from bochner.random import generator, row_noise
 from bochner.regression.statistics import Block
+from helpers.dense import features_of_draws
+from helpers.nonconjugate import MAKERS
 
 N = 5
 
@@ -66,7 +66,7 @@ def _evidence(model, block: Block, n_frequencies: int, n_samples: int) -> tuple[
             )
 
         amplitude = split(f.amplitude[:, None])[:, :, 0] * math.sqrt(n_samples)
-        phi = _features(x, split(f.first), None, amplitude[:, None, :])
+        phi = features_of_draws(x, split(f.first), None, amplitude[:, None, :])
         a = torch.randn(
             n_samples, phi.shape[2], block.Y.shape[1], generator=source, dtype=torch.float64
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "krein_pipeline.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "krein_pipeline.py"
 
 
 def test_pipeline_with_a_search_over_the_kernel(monkeypatch, capsys):

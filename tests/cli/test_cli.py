@@ -9,13 +9,12 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import bochner as bo
-from bochner.cli import app
 from bochner.cli.align import read_rows
 from bochner.cli.data import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
+from helpers.cli import refused, replied, run, write
 
 SMALL = [
     "--set",
@@ -28,38 +27,6 @@ SMALL = [
     "max_iter=12",
 ]
 GENES, PROTEINS = ["g0", "g1", "g2", "g3"], ["cd3", "cd4"]
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def refused(*arguments):
-    """Message of a command that must end with exit code 2 and without a traceback."""
-    done = run(*arguments)
-    assert done.exit_code == 2, (done.stdout, done.stderr)
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
-    return line.removeprefix("Error: ")
-
-
-def replied(*arguments):
-    """JSON object of a command that must succeed."""
-    done = run(*arguments, "--json")
-    assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def write(path, columns, rows, matrix, key="cell"):
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([key, *columns])
-        writer.writerows(
-            [row, *("" if np.isnan(v) else v for v in own)]
-            for row, own in zip(rows, matrix, strict=True)
-        )
-    return path
 
 
 def cells(path):

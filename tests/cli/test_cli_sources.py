@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from test_cli import refused, replied, run
 
 from bochner.cli import bench
 from bochner.datasets import fetch as logic
 from bochner.errors import InputError
+from helpers.cli import refused, replied, run
 
 CONTENT = b"rows and columns\n" * 200
 
@@ -197,7 +197,7 @@ def test_a_benchmark_needs_a_checkout(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"a checkout with benchmarks/.*pip install -e"):
         bench.folder()
-    assert bench.published(Path(__file__).parents[1] / "benchmarks" / "README.md", "step")
+    assert bench.published(Path(__file__).parents[2] / "benchmarks" / "README.md", "step")
 
 
 # -- logs, force, completion, help, estimates

@@ -18,6 +18,7 @@ from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.random import ROWS_PER_BLOCK, generator, row_noise
 from bochner.regression.evidence import view_evidence
 from bochner.regression.statistics import Block
+from helpers.dense import features_of_draws
 
 KERNELS = {"ng-sm": NextGenSpectralMixture, "sm": SpectralMixture}
 
@@ -50,13 +51,6 @@ def _log_density(features: Tensor, Y: Tensor, s2: float) -> Tensor:
     return sum(normal.log_prob(Y[:, j]) for j in range(Y.shape[1]))  # type: ignore[return-value]
 
 
-def _features(x: Tensor, w1: Tensor, w2: Tensor | None, amplitude: Tensor) -> Tensor:
-    """(S, N, D), (S, P, D) -> (S, N, 2P)."""
-    waves = [torch.einsum("snd,spd->snp", x, w) for w in (w1, w2) if w is not None]
-    cosines, sines = sum(w.cos() for w in waves), sum(w.sin() for w in waves)
-    return torch.cat([amplitude * cosines, amplitude * sines], dim=2)  # type: ignore[operator]
-
-
 def _evidence(
     model: LatentVariableModel, Y: Tensor, n_frequencies: int, n_samples: int
 ) -> tuple[float, float]:
@@ -81,7 +75,7 @@ def _evidence(
 
         amplitude = split(f.amplitude[:, None])[:, :, 0] * math.sqrt(n_samples)
         w2 = None if f.second is None else split(f.second)
-        phi = _features(x, split(f.first), w2, amplitude[:, None, :])
+        phi = features_of_draws(x, split(f.first), w2, amplitude[:, None, :])
         log_p = _log_density(phi, Y, float(view.likelihood.noise_variance))
     peak = log_p.max()
     ratios = (log_p - peak).exp()

@@ -12,51 +12,14 @@ import torch
 from torch import Tensor
 
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
+from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
 from bochner.random import generator
 from bochner.regression.nonconjugate import local_evidence
 from bochner.regression.statistics import Block
-
-MAKERS = {
-    "bernoulli": Bernoulli,
-    "bohning": lambda: Bernoulli(bound="bohning"),
-    "binomial": lambda: Binomial(5),
-    "negative_binomial": lambda: NegativeBinomial(3.0, bound="tilted"),
-    "loose_negative_binomial": lambda: NegativeBinomial(3.0, bound="polya-gamma"),
-    "poisson": Poisson,
-    "categorical": lambda: Categorical([[0.0, 1.0, 2.0]] * 3),
-}
-
-
-def _case(
-    name: str,
-    dim: int = 2,
-    n: int = 9,
-    n_pairs: int = 3,
-    missing: bool = False,
-    groups: int | None = None,
-):
-    """Latents, frequencies, a likelihood, its block and its sites."""
-    source = generator(0, f"local/{name}", dim)
-    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
-    first = torch.randn(n_pairs, dim, generator=source, dtype=torch.float64)
-    second = torch.randn(n_pairs, dim, generator=source, dtype=torch.float64)
-    f = Frequencies(first, second, torch.full((n_pairs,), 0.6, dtype=torch.float64))
-    psi = torch.randn(n, 3, generator=source, dtype=torch.float64)
-    if name == "categorical":
-        Y = torch.randint(3, (n, 3), generator=source).double()
-    else:
-        Y = MAKERS[name]().draw(psi, source)
-    if missing:
-        Y[2, 1] = torch.nan
-    offset = 0.3 * torch.randn(n, generator=source, dtype=torch.float64)
-    likelihood: LocalLikelihood = MAKERS[name]()
-    block = Block.encoded(likelihood.encode(Y), offset=offset)
-    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
-    return x, f, likelihood, block, Sites(likelihood, block.Y, seen, offset, groups)
+from helpers.nonconjugate import MAKERS, small_view
 
 
 def _value(
@@ -83,7 +46,7 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
     """MATH.md section 3, term by term, at the local parameters that the sweeps end with, offsets
     included.
     """
-    x, f, likelihood, block, sites = _case("loose_negative_binomial")
+    x, f, likelihood, block, sites = small_view("loose_negative_binomial")
     for _ in range(80):
         sites.absorb(local_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
     value = _value(x, f, likelihood, sites, block, 60) - sites.log_prior(torch.arange(3)).sum()
@@ -121,7 +84,7 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
     "name", ["bernoulli", "bohning", "binomial", "loose_negative_binomial", "categorical"]
 )
 def test_closed_form_blocks_never_lower_the_bound(name, missing, groups):
-    x, f, likelihood, block, sites = _case(name, missing=missing, groups=groups)
+    x, f, likelihood, block, sites = small_view(name, missing=missing, groups=groups)
     values = []
     with torch.no_grad():
         for _ in range(25):
@@ -137,7 +100,7 @@ def test_closed_form_blocks_never_lower_the_bound(name, missing, groups):
 @pytest.mark.parametrize("name", list(MAKERS))
 def test_the_gradient_is_that_of_the_converged_bound(name, dim):
     """Envelope theorem: with q(A) at its optimum, its own dependence on X and W does not count."""
-    x, f, likelihood, block, sites = _case(name, dim, n=6, missing=True)
+    x, f, likelihood, block, sites = small_view(name, dim, n=6, missing=True)
     likelihood.requires_grad_(False)
     second = f.second
     assert second is not None
@@ -170,7 +133,7 @@ def _log_evidence(
 @pytest.mark.parametrize("groups", [None, 1])
 @pytest.mark.parametrize("name", list(MAKERS))
 def test_the_bound_is_below_the_sampled_evidence_and_close(name, groups):
-    x, f, likelihood, block, sites = _case(name, n=5, n_pairs=2, missing=True, groups=groups)
+    x, f, likelihood, block, sites = small_view(name, n=5, n_pairs=2, missing=True, groups=groups)
     with torch.no_grad():
         value = float(_value(x, f, likelihood, sites, block, 60))
     evidence, error = _log_evidence(
@@ -181,8 +144,8 @@ def test_the_bound_is_below_the_sampled_evidence_and_close(name, groups):
 
 
 def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
-    x, f, likelihood, block, sites = _case("bernoulli", groups=1)
-    own = _case("bernoulli")[-1]
+    x, f, likelihood, block, sites = small_view("bernoulli", groups=1)
+    own = small_view("bernoulli")[-1]
     with torch.no_grad():
         rough = local_evidence(x, f, likelihood, sites, block, n_sweeps=1, tol=1.0).value
         shared = _value(x, f, likelihood, sites, block, 50)
@@ -191,7 +154,7 @@ def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
 
 
 def test_column_batches_are_unbiased():
-    x, f, likelihood, block, sites = _case("bernoulli")
+    x, f, likelihood, block, sites = small_view("bernoulli")
     with torch.no_grad():
         whole = local_evidence(x, f, likelihood, sites, block, tol=1e-12)
         parts = [
@@ -205,7 +168,7 @@ def test_column_batches_are_unbiased():
 
 
 def test_missing_entries_and_absent_rows_tell_nothing():
-    x, f, likelihood, block, _ = _case("poisson")
+    x, f, likelihood, block, _ = small_view("poisson")
     empty = torch.cat([block.Y, torch.full((2, 3), torch.nan, dtype=torch.float64)])
     offset = torch.cat([block.offset, torch.zeros(2).double()])  # type: ignore[list-item]
     more = torch.cat([x, torch.ones(2, 2, dtype=torch.float64)])
@@ -221,7 +184,7 @@ def test_missing_entries_and_absent_rows_tell_nothing():
 
 
 def test_separable_and_empty_columns_keep_finite_intercepts():
-    x, f, _, block, _ = _case("bernoulli")
+    x, f, _, block, _ = small_view("bernoulli")
     Y = torch.zeros_like(block.Y)
     Y[:, 1] = 1.0
     Y[:, 2] = (x[:, 0] > 0).double()
@@ -237,7 +200,7 @@ def test_separable_and_empty_columns_keep_finite_intercepts():
 
 
 def test_counts_of_a_million_stay_finite_in_single_precision():
-    x, f, _, _, _ = _case("poisson", n=9)
+    x, f, _, _, _ = small_view("poisson", n=9)
     Y = torch.tensor([1e6, 0.0, 3.0]).repeat(9, 1)
     Y[4, 0] = 0.0
     for likelihood in (Poisson(), NegativeBinomial(1.0)):
@@ -252,7 +215,7 @@ def test_counts_of_a_million_stay_finite_in_single_precision():
 
 
 def test_groups_follow_precision_and_are_even():
-    _, _, likelihood, block, _ = _case("bernoulli", n=9)
+    _, _, likelihood, block, _ = small_view("bernoulli", n=9)
     Y = torch.zeros(9, 12, dtype=torch.float64)
     sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9).double(), 3)
     sites.precision.copy_(torch.arange(12.0).double().flip(0).expand(9, -1))

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("anndata", reason="anndata is not installed: pip install 'bochner[anndata]'")
 pytest.importorskip("mudata", reason="mudata is not installed: pip install 'bochner[anndata]'")
-PAGE = Path(__file__).parents[1] / "docs" / "containers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "containers.md"
 
 
 def test_the_blocks_run_one_after_another():

@@ -1,0 +1,41 @@
+"""Runs commands in this process and reads their answers."""
+
+import csv
+import json
+
+import numpy as np
+from typer.testing import CliRunner
+
+from bochner.cli import app
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """Message of a command that must end with exit code 2 and without a traceback."""
+    done = run(*arguments)
+    assert done.exit_code == 2, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    return line.removeprefix("Error: ")
+
+
+def replied(*arguments):
+    """JSON object of a command that must succeed."""
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def write(path, columns, rows, matrix, key="cell"):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([key, *columns])
+        writer.writerows(
+            [row, *("" if np.isnan(v) else v for v in own)]
+            for row, own in zip(rows, matrix, strict=True)
+        )
+    return path
