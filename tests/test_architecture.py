@@ -33,7 +33,8 @@ FLOORS: dict[str, str] = {
         features.bounds features.derivatives features.fourier features.maclaurin
         features.spherical features""",
     "F4 likelihoods": """
-        likelihoods.counts likelihoods.likelihood likelihoods.nonconjugate
+        likelihoods.counts likelihoods.densities likelihoods.likelihood
+        likelihoods.nonconjugate
         likelihoods.gaussian likelihoods.poisson likelihoods.polya_gamma
         likelihoods.binomial likelihoods.categorical likelihoods.tilted
         likelihoods.negative_binomial likelihoods""",

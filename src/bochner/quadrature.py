@@ -3,15 +3,55 @@
 from __future__ import annotations
 
 import functools
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-N_NODES = 20
+N_NODES, _WIDE_NODES = 20, 48
+# Nodes by the standard deviation of the integrand, for log densities that vary over a unit of psi:
+# errors of integrals are below 1e-4 nats, most far below.
+_RULES = ((0.3, 5), (0.75, 9), (1.2, 15), (math.inf, 55))
+# Beyond this standard deviation the skewness at the mode says little about the tails.
+_SKEWED = 1.2
+# Newton's steps towards the mode: until they are this share of the standard deviation; so many for
+# all entries, so many for those that need more.
+_CONVERGED, _STEPS, _MOST_STEPS = 1e-3, 3, 200
+_LEAST_VARIANCE = 1e-16
+# Skewness below which nodes are as good as evenly scaled.
+_FLAT = 1e-6
 
 
-@functools.lru_cache(maxsize=8)
+class LogDensity(ABC):
+    """log f at many entries: of every entry a concave function of its psi."""
+
+    @abstractmethod
+    def value(self, psi: Tensor) -> Tensor:
+        """Return log f(psi), elementwise."""
+
+    @abstractmethod
+    def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the first three derivatives in psi, elementwise."""
+
+    @abstractmethod
+    def normal(self, psi: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and precision of a normal density that resembles f; precision 0 if unknown.
+
+        Parameters
+        ----------
+        psi : Tensor
+            Of the shape that is wanted.
+        """
+
+    @abstractmethod
+    def at(self, index: Tensor) -> LogDensity:
+        """Return log f at some entries: positions (k,) in the flattened tensor."""
+
+
+@functools.lru_cache(maxsize=16)
 def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
     """Return nodes and weights with sum_i w_i f(z_i) = E f(z), z ~ N(0, 1), exact for degrees below
     2 n.
@@ -27,16 +67,23 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
 
     Notes
     -----
-    Golub and Welsch (1969): eigenvalues of the Jacobi matrix of the Hermite polynomials of the
-    normal density.
+    Golub and Welsch (1969): nodes are the eigenvalues of the Jacobi matrix of the Hermite
+    polynomials of the normal density. Weights come from the polynomials: those of eigenvectors
+    have no correct digit where they are below 1e-32.
     """
     beside = torch.arange(1, n_nodes, dtype=torch.float64).sqrt()
-    nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))
-    return nodes, vectors[0].square()
+    nodes = torch.linalg.eigvalsh(torch.diag(beside, 1) + torch.diag(beside, -1))
+    before, polynomial = torch.zeros_like(nodes), torch.ones_like(nodes)
+    total = torch.ones_like(nodes)
+    for k in range(1, n_nodes):
+        following = (nodes * polynomial - math.sqrt(k - 1) * before) / math.sqrt(k)
+        before, polynomial = polynomial, following
+        total = total + polynomial.square()
+    return nodes, 1.0 / total
 
 
 def normal_mean(
-    f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int = N_NODES
+    f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int | None = None
 ) -> Tensor:
     """Return E f(psi), psi ~ N(mean, variance), elementwise.
 
@@ -45,19 +92,139 @@ def normal_mean(
     f : callable
         Elementwise; called once per node, so that memory stays that of the arguments.
     mean, variance : Tensor of one shape
-    n_nodes : int
+    n_nodes : int, optional
+        None: 20, and 48 for variances above 1.
     """
+    if n_nodes is not None:
+        return _mean(f, mean, variance, n_nodes)
+    found = _mean(f, mean, variance, N_NODES)
+    wide = variance > 1.0
+    if not bool(wide.any()):
+        return found
+    return torch.where(wide, _mean(f, mean, variance, _WIDE_NODES), found)
+
+
+def _mean(f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int) -> Tensor:
     deviation, total = variance.sqrt(), torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(n_nodes)), strict=True):
         total = total + weight * f(mean + node * deviation)
     return total
 
 
-def log_normal_mean(
-    log_f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int = 9
-) -> Tensor:
-    """Return log E exp(log_f(psi)), psi ~ N(mean, variance), elementwise; nothing overflows."""
-    deviation, parts = variance.sqrt(), []
-    for node, weight in zip(*(part for part in normal_nodes(n_nodes)), strict=True):
-        parts.append(log_f(mean + float(node) * deviation) + float(weight.log()))
-    return torch.stack(parts).logsumexp(0)
+def log_normal_mean(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return log E f(psi), psi ~ N(mean, variance), elementwise.
+
+    Nodes lie about the mode of f(psi) N(psi; mean, variance), in the units of the curvature there
+    and skewed as its third derivative asks; wide integrands get more of them. An entry's result
+    does not depend on the others.
+
+    Parameters
+    ----------
+    log_f : LogDensity
+    mean, variance : Tensor of one shape
+
+    Returns
+    -------
+    Tensor of that shape
+        Errors are below 1e-4 for variances up to 10.
+
+    Notes
+    -----
+    Naylor and Smith (1982); Liu and Pierce (1994).
+    """
+    variance = variance.clamp(min=_LEAST_VARIANCE)
+    mode = _mode(log_f, mean, variance)
+    _, second, third = log_f.derivatives(mode)
+    deviation = (1.0 / variance - second).rsqrt()
+    skew = torch.where(deviation > _SKEWED, 0.0, third * deviation**3 / 3.0)
+    of_rule = torch.bucketize(deviation, deviation.new_tensor([top for top, _ in _RULES[:-1]]))
+    shape = _Shape(mean, variance, mode, deviation, skew)
+    counts = torch.bincount(of_rule.flatten(), minlength=len(_RULES)).tolist()
+    used = [rule for rule, count in enumerate(counts) if count]
+    if len(used) == 1:
+        return _integrate(log_f, shape, _RULES[used[0]][1])
+    out = torch.empty_like(mean).flatten()
+    for rule in used:
+        index = (of_rule.flatten() == rule).nonzero()[:, 0]
+        out[index] = _integrate(log_f.at(index), shape.at(index), _RULES[rule][1])
+    return out.view_as(mean)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Moments of the normal; mode, standard deviation and skew of the integrand."""
+
+    mean: Tensor
+    variance: Tensor
+    mode: Tensor
+    deviation: Tensor
+    skew: Tensor
+
+    def at(self, index: Tensor) -> _Shape:
+        """Return those at some positions."""
+        parts = (self.mean, self.variance, self.mode, self.deviation, self.skew)
+        return _Shape(*(part.flatten()[index] for part in parts))
+
+
+def _integrate(log_f: LogDensity, shape: _Shape, n_nodes: int) -> Tensor:
+    """Return log E f by nodes mode + deviation (e^(skew t) - 1) / skew, t those of the normal."""
+    mean, variance, deviation = shape.mean, shape.variance, shape.deviation
+    from_mean, terms = shape.mode - mean, []
+    skew = torch.where(shape.skew.abs() < _FLAT, _FLAT, shape.skew)
+    nodes, weights = normal_nodes(n_nodes)
+    for t, w in zip(nodes.tolist(), weights.tolist(), strict=True):
+        bent = (skew * t).expm1() / skew
+        away = from_mean + deviation * bent
+        prior = -0.5 * away.square() / variance
+        terms.append(log_f.value(mean + away) + prior + skew * t + (math.log(w) + 0.5 * t * t))
+    return torch.stack(terms).logsumexp(0) + deviation.log() - 0.5 * variance.log()
+
+
+def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the mode of f(psi) N(psi; mean, variance), elementwise."""
+    place, precision = log_f.normal(mean)
+    share = precision * variance
+    psi = (mean + share * place) / (1.0 + share)
+    far = torch.full_like(mean, torch.inf)
+    search = _Search(psi, -far, far, torch.zeros_like(mean, dtype=torch.bool))
+    for _ in range(_STEPS):
+        search = search.step(log_f, mean, variance)
+    index = (~search.done.flatten()).nonzero()[:, 0]
+    if not index.numel():
+        return search.psi
+    rest, own = search.at(index), log_f.at(index)
+    mean, variance = mean.flatten()[index], variance.flatten()[index]
+    for _ in range(_MOST_STEPS):
+        rest = rest.step(own, mean, variance)
+        if bool(rest.done.all()):
+            break
+    return search.psi.flatten().index_copy(0, index, rest.psi).view_as(search.psi)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Newton's method for many modes, each between two bounds; those that are done stay."""
+
+    psi: Tensor
+    low: Tensor
+    high: Tensor
+    done: Tensor
+
+    def at(self, index: Tensor) -> _Search:
+        """Return the searches at some positions."""
+        parts = (self.psi, self.low, self.high, self.done)
+        return _Search(*(part.flatten()[index] for part in parts))
+
+    def step(self, log_f: LogDensity, mean: Tensor, variance: Tensor) -> _Search:
+        """Return the searches a step later."""
+        first, second, _ = log_f.derivatives(self.psi)
+        slope = first - (self.psi - mean) / variance
+        curvature = 1.0 / variance - second
+        low = torch.where(slope > 0, self.psi, self.low)
+        high = torch.where(slope > 0, self.high, self.psi)
+        step = slope / curvature
+        moved = self.psi + step
+        inside = (moved >= low) & (moved <= high)
+        moved = torch.where(inside, moved, 0.5 * (low + high))
+        done = self.done | (step * slope < _CONVERGED**2)
+        return _Search(torch.where(self.done, self.psi, moved), low, high, done)

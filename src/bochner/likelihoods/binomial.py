@@ -11,6 +11,7 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
+from bochner.likelihoods.densities import LogisticDensity, softplus
 from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 
 BoundName = Literal["polya-gamma", "bohning"]
@@ -74,7 +75,12 @@ class _Trials(LocalLikelihood):
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log C(n, y) + y psi - n log(1 + e^psi)."""
         b = self._b(psi)
-        return self._log_c(y, b) + y * psi - b * torch.nn.functional.softplus(psi)
+        return self._log_c(y, b) + y * psi - b * softplus(psi)
+
+    def density(self, y: Tensor) -> LogisticDensity:
+        """Return log p(y | psi) with derivatives in closed form."""
+        b, zero = self._b(y), torch.zeros_like(y)
+        return LogisticDensity(y, b.expand(y.shape), zero, self._log_c(y, b).expand(y.shape))
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return n logistic(psi)."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bochner.errors import InputError, message
 from bochner.likelihoods import polya_gamma
+from bochner.likelihoods.densities import LogisticDensity
 from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 from bochner.quadrature import normal_mean
 
@@ -103,6 +104,11 @@ class Categorical(LocalLikelihood):
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log p of each stick's outcome."""
         return y * psi - torch.nn.functional.softplus(psi)
+
+    def density(self, y: Tensor) -> LogisticDensity:
+        """Return log p of each stick's outcome with derivatives in closed form."""
+        zero = torch.zeros_like(y)
+        return LogisticDensity(y, torch.ones_like(y), zero, zero)
 
     def probabilities(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
         """Return p(y = k) of every column when psi ~ N(mean, variance): one (n, C) per column.

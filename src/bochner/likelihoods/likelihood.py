@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bochner.quadrature import log_normal_mean, normal_mean
+from bochner.likelihoods.densities import EntryDensity
+from bochner.quadrature import LogDensity, log_normal_mean, normal_mean
 
 
 class Likelihood(nn.Module, ABC):
@@ -133,4 +134,18 @@ class Likelihood(nn.Module, ABC):
         -------
         Tensor of shape (n, m)
         """
-        return log_normal_mean(lambda psi: self.log_prob(y, psi), mean, variance)
+        return log_normal_mean(self.density(y), mean, variance)
+
+    def density(self, y: Tensor) -> LogDensity:
+        """Return log p(y | psi) as quadrature needs it, a concave function of psi.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, m)
+
+        Returns
+        -------
+        LogDensity
+            Its derivatives are taken of ``log_prob``; subclasses give them in closed form.
+        """
+        return EntryDensity(y, self.log_prob)

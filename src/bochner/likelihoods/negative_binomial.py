@@ -19,6 +19,7 @@ from bochner.likelihoods.counts import (
     log_rate,
     moment_dispersion,
 )
+from bochner.likelihoods.densities import LogisticDensity, softplus
 from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 from bochner.quadrature import normal_mean
 
@@ -147,7 +148,13 @@ class NegativeBinomial(LocalLikelihood):
         """Return the log probability of counts given their log mean."""
         r = self._r(psi)
         z = psi - r.log()
-        return self._log_c(y, r, psi.dtype) + y * z - (y + r) * torch.nn.functional.softplus(z)
+        return self._log_c(y, r, psi.dtype) + y * z - (y + r) * softplus(z)
+
+    def density(self, y: Tensor) -> LogisticDensity:
+        """Return log p(y | psi) with derivatives in closed form."""
+        r = self._r(y).detach()
+        shift = r.log().expand(y.shape)
+        return LogisticDensity(y, y + r, shift, self._log_c(y, r, y.dtype))
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return e^psi."""
@@ -211,9 +218,7 @@ class NegativeBinomial(LocalLikelihood):
         maximises.
         """
         r = self._r(mean.double(), columns)
-        expected = normal_mean(
-            lambda psi: torch.nn.functional.softplus(psi - r.log()), mean, variance, _NODES
-        )
+        expected = normal_mean(lambda psi: softplus(psi - r.log()), mean, variance, _NODES)
         return self._log_c(y, r) - y * r.log() - (y + r) * expected
 
     def slack(

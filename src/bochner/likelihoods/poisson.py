@@ -14,6 +14,7 @@ from bochner.likelihoods.counts import (
     log_normalised,
     log_rate,
 )
+from bochner.likelihoods.densities import PoissonDensity
 from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
 
 # Log means beyond this count as if they were this, in single precision: no data ask for them, but
@@ -50,6 +51,10 @@ class Poisson(LocalLikelihood):
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return y psi - e^psi - log y!."""
         return y * psi - psi.exp() - (y.double() + 1.0).lgamma().to(psi.dtype)
+
+    def density(self, y: Tensor) -> PoissonDensity:
+        """Return log p(y | psi) with derivatives in closed form."""
+        return PoissonDensity(y, -(y.double() + 1.0).lgamma().to(y.dtype))
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return e^psi."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bochner.likelihoods.densities import softplus
 from bochner.likelihoods.nonconjugate import Curvatures, Slopes
 
 
@@ -73,7 +74,7 @@ def bohning_slopes(
 ) -> Slopes:
     """Return Boehning's bound, elementwise; its curvature does not depend on q."""
     eighth = -0.125 * b * torch.ones_like(mean)
-    value = log_c + a * mean - b * torch.nn.functional.softplus(mean)
+    value = log_c + a * mean - b * softplus(mean)
     return Slopes(value + eighth * variance, a - b * torch.sigmoid(mean), eighth)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bochner.likelihoods.densities import softplus
 from bochner.likelihoods.nonconjugate import Curvatures, Slopes
 
 _STEPS = 3
@@ -30,7 +31,7 @@ def tilt(mean: Tensor, variance: Tensor) -> Tensor:
 
 def log1p_exp(a: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the bound of E log(1 + e^z) for a given tilt."""
-    return 0.5 * a.square() * variance + torch.nn.functional.softplus(mean + (0.5 - a) * variance)
+    return 0.5 * a.square() * variance + softplus(mean + (0.5 - a) * variance)
 
 
 def slopes(y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:

@@ -1,0 +1,137 @@
+"""log p(y | psi) of entries as functions of psi, with derivatives, for quadrature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.quadrature import LogDensity
+
+# Exponents of rates beyond this count as if they were this: their squares are finite.
+_MOST = 300.0
+# torch takes log(1 + e^z) as z beyond this: no digit is lost from here on, where torch's default of
+# 20 loses 2e-9, which counts of a million multiply.
+_LINEAR = 40.0
+
+
+def softplus(z: Tensor) -> Tensor:
+    """Return log(1 + e^z) to the last digit."""
+    return torch.nn.functional.softplus(z, threshold=_LINEAR)
+
+
+@dataclass(frozen=True)
+class EntryDensity(LogDensity):
+    """Any log p(y | psi), differentiated by torch.
+
+    Attributes
+    ----------
+    y : Tensor of shape (n, m)
+    log_prob : callable
+        Of y and psi, both (n, m).
+    index : Tensor of shape (k,), int64, optional
+        Positions of the entries in the flattened y; None means all.
+    """
+
+    y: Tensor
+    log_prob: Callable[[Tensor, Tensor], Tensor]
+    index: Tensor | None = None
+
+    def value(self, psi: Tensor) -> Tensor:
+        """Return log p(y | psi)."""
+        if self.index is None:
+            return self.log_prob(self.y, psi)
+        # log_prob may have parameters by column: it is called on the whole table
+        spread = psi.mean() * torch.ones_like(self.y, dtype=psi.dtype).flatten()
+        spread = spread.index_copy(0, self.index, psi)
+        return self.log_prob(self.y, spread.view_as(self.y)).flatten()[self.index]
+
+    def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the first three derivatives of log p."""
+        out = []
+        with torch.enable_grad():
+            at = psi.detach().requires_grad_()
+            last = self.value(at)
+            for _ in range(3):
+                (last,) = torch.autograd.grad(last.sum() + 0.0 * at.sum(), at, create_graph=True)
+                out.append(last.detach())
+        return out[0], out[1], out[2]
+
+    def normal(self, psi: Tensor) -> tuple[Tensor, Tensor]:
+        """Return precision 0: nothing is known."""
+        return torch.zeros_like(psi), torch.zeros_like(psi)
+
+    def at(self, index: Tensor) -> EntryDensity:
+        """Return some entries."""
+        return EntryDensity(self.y, self.log_prob, index)
+
+
+@dataclass(frozen=True)
+class PoissonDensity(LogDensity):
+    """y psi - e^psi + constant.
+
+    Attributes
+    ----------
+    y, constant : Tensor of shape (n, m)
+    """
+
+    y: Tensor
+    constant: Tensor
+
+    def value(self, psi: Tensor) -> Tensor:
+        """Return log p(y | psi)."""
+        return torch.addcmul(self.constant, self.y, psi) - psi.exp()
+
+    def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return y - e^psi, -e^psi and -e^psi."""
+        less = -psi.clamp(max=_MOST).exp()
+        return self.y + less, less, less
+
+    def normal(self, psi: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return the log of the count and the count, half a count added."""
+        count = self.y + 0.5
+        return count.log(), count
+
+    def at(self, index: Tensor) -> PoissonDensity:
+        """Return some entries."""
+        return PoissonDensity(self.y.flatten()[index], self.constant.flatten()[index])
+
+
+@dataclass(frozen=True)
+class LogisticDensity(LogDensity):
+    """y z - b log(1 + e^z) + constant, z = psi - shift.
+
+    Attributes
+    ----------
+    y, b, shift, constant : Tensor of shape (n, m)
+    """
+
+    y: Tensor
+    b: Tensor
+    shift: Tensor
+    constant: Tensor
+
+    def value(self, psi: Tensor) -> Tensor:
+        """Return log p(y | psi)."""
+        z = psi - self.shift
+        return torch.addcmul(self.constant, self.y, z) - self.b * softplus(z)
+
+    def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return y - b p, -b p (1 - p) and -b p (1 - p) (1 - 2 p), p = logistic(z)."""
+        p = torch.sigmoid(psi - self.shift)
+        expected = self.b * p
+        second = -expected * (1.0 - p)
+        return self.y - expected, second, second * (1.0 - 2.0 * p)
+
+    def normal(self, psi: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """Return the log odds and their precision, half a success and half a failure added."""
+        successes, failures = self.y + 0.5, self.b - self.y + 0.5
+        place = (successes / failures).log() + self.shift
+        return place, successes * failures / (successes + failures)
+
+    def at(self, index: Tensor) -> LogisticDensity:
+        """Return some entries."""
+        parts = (self.y, self.b, self.shift, self.constant)
+        return LogisticDensity(*(part.flatten()[index] for part in parts))
