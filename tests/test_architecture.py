@@ -67,6 +67,10 @@ FLOORS: dict[str, str] = {
         serialization.fitted serialization
         krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
         krein.frequencies krein.radial krein.taylor krein""",
+    "F7 sampling": """
+        mcmc.draws mcmc.slices mcmc.mixture mcmc.features mcmc.weights mcmc.frequencies
+        mcmc.priors mcmc.views mcmc.gaussian mcmc.logistic mcmc.latents mcmc.model
+        mcmc""",
     "F8 estimators, datasets": """
         feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps

@@ -10,7 +10,14 @@ from typing import Any
 from bochner.errors import InputError, message
 
 # Extra of this package that brings a module.
-EXTRAS = {"anndata": "anndata", "mudata": "anndata", "pandas": "pandas", "pyarrow": "parquet"}
+EXTRAS = {
+    "anndata": "anndata",
+    "arviz": "mcmc",
+    "mudata": "anndata",
+    "pandas": "pandas",
+    "polyagamma": "mcmc",
+    "pyarrow": "parquet",
+}
 
 
 def require(module: str, purpose: str) -> Any:

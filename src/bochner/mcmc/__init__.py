@@ -1,0 +1,1 @@
+"""Markov chain Monte Carlo for random feature latent variable models."""

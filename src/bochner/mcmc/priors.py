@@ -1,0 +1,36 @@
+"""The prior distributions of everything that the sampler draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Hyperparameters; data of Gaussian views are centred and have unit variance.
+
+    Attributes
+    ----------
+    concentration : (float, float)
+        Shape and rate of the gamma prior of the Dirichlet process's concentration.
+    kappa, extra_degrees, scale : float
+        Components: mean ~ N(0, covariance / kappa), covariance ~ IW(scale I, D + extra_degrees).
+    ratio : (float, float)
+        Mean and standard deviation of the normal prior of log(variance / noise variance), and of
+        log variance in views that are not Gaussian.
+    noise : (float, float)
+        Shape and rate of the inverse gamma prior of the noise variance.
+    intercept : float
+        Standard deviation of the intercepts of views that are not Gaussian.
+    dispersion : (float, float)
+        Shape and rate of the gamma prior of the negative binomial's dispersion r.
+    """
+
+    concentration: tuple[float, float] = (1.0, 1.0)
+    kappa: float = 1.0
+    extra_degrees: float = 2.0
+    scale: float = 1.0
+    ratio: tuple[float, float] = (1.0, 2.0)
+    noise: tuple[float, float] = (1.0, 0.1)
+    intercept: float = 3.0
+    dispersion: tuple[float, float] = (1.0, 0.1)

@@ -1,0 +1,264 @@
+"""Pieces of the sampler against enumeration, dense algebra and known distributions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.special import logsumexp
+
+from bochner.features.fourier import fourier_features
+from bochner.kernels.base import Frequencies
+from bochner.mcmc import latents, mixture
+from bochner.mcmc.draws import inverse_wishart, source
+from bochner.mcmc.features import features
+from bochner.mcmc.gaussian import GaussianView
+from bochner.mcmc.logistic import BinomialView, NegativeBinomialView, draw_tables
+from bochner.mcmc.mixture import NormalInverseWishart
+from bochner.mcmc.model import BLOCKS, Model
+from bochner.mcmc.priors import Priors
+from bochner.mcmc.slices import elliptical, slice_sample
+from bochner.mcmc.views import ViewData
+from bochner.mcmc.weights import GaussianForm, Pair, weight_posterior
+
+PRIOR = NormalInverseWishart(dim=1, kappa=0.5, degrees=3.0, scale=1.0)
+PRIOR2 = NormalInverseWishart(dim=2, kappa=0.5, degrees=4.0, scale=2.0)
+
+
+def data(n=7, m=3, seed=0, holes=True):
+    rng = np.random.default_rng(seed)
+    Y = rng.standard_normal((n, m))
+    if holes:
+        Y[0, 0] = Y[1, 2] = np.nan
+    return Y
+
+
+def partitions(n):
+    """Labels of all partitions of n points: restricted growth strings."""
+    for labels in product(range(n), repeat=n):
+        if all(k <= max(labels[:i], default=-1) + 1 for i, k in enumerate(labels)):
+            yield np.array(labels)
+
+
+@pytest.mark.parametrize(("prior", "seed"), [(PRIOR, 0), (PRIOR2, 1)])
+def test_assignments_have_the_law_that_enumeration_gives(prior, seed):
+    points = 2.0 * np.random.default_rng(seed).standard_normal((4, prior.dim))
+    points[:2] += 3.0
+    every = list(partitions(4))
+    logs = [mixture.log_partition(z, 0.8) + mixture.log_points(points, z, prior) for z in every]
+    exact = np.exp(np.array(logs) - logsumexp(logs))
+    names = {tuple(mixture.by_size(z)): i for i, z in enumerate(every)}
+    # several partitions can share labels by size only where ties break them: by first appearance
+    assert len(names) == len(every)
+    labels = np.zeros(4, dtype=np.int64)
+    visits = np.zeros((3000, len(every)))
+    for i in range(3000):
+        rng = source(seed, "enumeration", i)
+        labels = mixture.draw_assignments(points, labels, 0.8, prior, rng)
+        visits[i, names[tuple(labels)]] = 1.0
+    batches = visits.reshape(50, 60, -1).mean(1)
+    error = batches.std(0, ddof=1) / np.sqrt(50)
+    # states that are visited once have no error of their own to speak of
+    error = np.maximum(error, np.sqrt(exact * (1.0 - exact) / 3000))
+    assert (np.abs(visits.mean(0) - exact) / error).max() < 4.0
+
+
+def test_the_chinese_restaurant_process_sums_to_one():
+    total = sum(math.exp(mixture.log_partition(z, 1.3)) for z in partitions(5))
+    assert total == pytest.approx(1.0, abs=1e-12)
+
+
+def test_the_marginal_of_a_component_is_a_student_t():
+    """One point: t with nu0 - D + 1 degrees."""
+    w = np.array([0.7, -1.2])
+    value = mixture.log_points(w[None], np.zeros(1, dtype=np.int64), PRIOR2)
+    degrees = PRIOR2.degrees - 1.0
+    shape = PRIOR2.scale * (PRIOR2.kappa + 1.0) / (PRIOR2.kappa * degrees) * np.eye(2)
+    assert value == pytest.approx(stats.multivariate_t(shape=shape, df=degrees).logpdf(w))
+
+
+def test_inverse_wishart_has_the_mean_and_the_quantiles_of_scipy():
+    scale = np.array([[2.0, 0.7], [0.7, 1.0]])
+    rng = source(0, "inverse wishart")
+    drawn = np.array([inverse_wishart(scale, 9.0, rng) for _ in range(4000)])
+    error = drawn.std(0, ddof=1) / np.sqrt(4000)
+    assert (np.abs(drawn.mean(0) - scale / 6.0) / error).max() < 4.0
+    # a diagonal entry is inverse gamma with (nu - D + 1) / 2
+    entry = stats.invgamma(4.0, scale=scale[0, 0] / 2.0)
+    assert stats.kstest(drawn[:, 0, 0], entry.cdf).pvalue > 1e-4
+
+
+def test_slice_sampling_draws_from_its_density():
+    rng = source(1, "slice")
+    x = np.zeros(200)
+    kept = []
+    for i in range(200):
+        x = slice_sample(x, lambda v: 2.0 * v - np.exp(v), rng)
+        if i % 20 == 19:
+            kept.append(x)
+    # log of a gamma variable of shape 2; a chain forgets its place within a few updates
+    assert stats.kstest(np.exp(np.concatenate(kept)), stats.gamma(2.0).cdf).pvalue > 1e-4
+
+
+def test_elliptical_slice_sampling_draws_from_a_normal_posterior():
+    rng = source(2, "elliptical")
+    x = np.zeros((300, 1))
+    for _ in range(30):
+        x, _ = elliptical(
+            x, rng.standard_normal(x.shape), lambda v, _: -2.0 * (v[:, 0] - 1.0) ** 2, rng
+        )
+    # prior N(0, 1), likelihood N(1; x, 1/4): N(4/5, 1/5)
+    assert stats.kstest(x[:, 0], stats.norm(0.8, 0.2**0.5).cdf).pvalue > 1e-4
+
+
+def test_features_are_those_of_the_library():
+    rng = np.random.default_rng(0)
+    x, points, amplitude = rng.standard_normal((5, 2)), rng.standard_normal((3, 2)), rng.random(3)
+    frequencies = Frequencies(torch.tensor(points), None, torch.tensor(amplitude))
+    theirs = fourier_features(torch.tensor(x), frequencies).T.numpy()
+    np.testing.assert_allclose(features(x, points, amplitude), theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_a_pair_is_the_change_of_the_dense_marginal_likelihood():
+    rng = np.random.default_rng(1)
+    phi, score, precision = rng.standard_normal((2, 6)), data(6, 3, holes=False), rng.random((6, 3))
+    pair = Pair.of(phi, score, precision)
+    value = 0.0
+    for s, w in zip(score.T, precision.T, strict=True):
+        matrix = np.eye(2) + phi @ np.diag(w) @ phi.T
+        b = phi @ s
+        value += 0.5 * b @ np.linalg.solve(matrix, b) - 0.5 * np.linalg.slogdet(matrix)[1]
+    assert pair.log_marginal == pytest.approx(value, rel=1e-12)
+
+
+def test_a_pair_and_all_weights_are_drawn_from_their_posterior():
+    rng = np.random.default_rng(2)
+    phi, precision = rng.standard_normal((6, 2)), np.tile(rng.random((6, 1)), (1, 4000))
+    linear = np.tile(rng.standard_normal((6, 1)), (1, 4000))
+    matrix = np.eye(2) + phi.T @ (precision[:, :1] * phi)
+    mean, covariance = np.linalg.solve(matrix, phi.T @ linear[:, 0]), np.linalg.inv(matrix)
+    root = np.linalg.cholesky(matrix)
+    pair = Pair.of(phi.T, linear, precision).draw(rng)
+    whole = weight_posterior(phi, GaussianForm(linear, precision))
+    np.testing.assert_allclose(whole.mean[:, 0], mean, rtol=1e-10)
+    np.testing.assert_allclose(whole.covariances()[0], covariance, rtol=1e-10, atol=1e-14)
+    for drawn in (pair, whole.draw(rng)):
+        standard = root.T @ (drawn - mean[:, None])
+        assert stats.kstest(standard.ravel(), stats.norm.cdf).pvalue > 1e-4
+        assert abs((standard[0] * standard[1]).mean()) < 4.0 / np.sqrt(4000)
+
+
+def views():
+    Y = data()
+    counts = np.where(np.isnan(Y), np.nan, np.abs(np.round(3.0 * Y)))
+    binary = np.where(np.isnan(Y), np.nan, Y > 0)
+    offset = np.linspace(-0.5, 0.5, len(Y))
+    return [
+        GaussianView("a", ViewData.of(Y), (0, 1), 4, Priors()),
+        BinomialView("b", ViewData.of(binary, offset), (1,), 4, Priors()),
+        NegativeBinomialView("c", ViewData.of(counts, offset), (0, 1), 4, Priors(), True),
+    ]
+
+
+def model(**settings):
+    return Model(tuple(views()), 2, **settings)
+
+
+@pytest.mark.parametrize("view", views(), ids=lambda view: view.name)
+def test_gradients_in_the_latents(view):
+    state = view.prior_state(source(3, "state"), 3)
+    rng = np.random.default_rng(3)
+    x, direction = rng.standard_normal((7, 2)), rng.standard_normal((7, 2))
+    _, slope = view.latent_objective(state, x)
+    high, low = (view.latent_objective(state, x + e * direction)[0] for e in (1e-5, -1e-5))
+    assert (high - low) / 2e-5 == pytest.approx((slope * direction).sum(), rel=1e-6)
+
+
+def test_the_gaussian_objective_is_the_dense_marginal_likelihood():
+    view = views()[0]
+    state = view.prior_state(source(4, "state"), 3)
+    x = np.random.default_rng(4).standard_normal((7, 2))
+    phi, value = view.phi(state, x), 0.0
+    for m in range(3):
+        rows = view.data.seen[:, m]
+        covariance = phi[rows] @ phi[rows].T + state.parameter[0] * np.eye(rows.sum())
+        value += stats.multivariate_normal(cov=covariance).logpdf(view.data.values[rows, m])
+    assert view.latent_objective(state, x)[0] == pytest.approx(value, rel=1e-10)
+
+
+def test_weights_given_the_rest_are_those_of_dense_algebra():
+    """Columns without an entry keep their prior."""
+    Y = data()
+    Y[:, 1] = np.nan
+    view = GaussianView("a", ViewData.of(Y), (0, 1), 4, Priors())
+    state = view.prior_state(source(5, "state"), 3)
+    x = np.random.default_rng(5).standard_normal((7, 2))
+    found = view.rao_blackwell(state, x, source(5, "moments"))
+    form = view.form(view.psi(state, x), state.parameter, source(5, "form"))
+    dense = weight_posterior(view.phi(state, x), form)
+    np.testing.assert_allclose(found.mean, dense.mean, rtol=1e-8, atol=1e-12)
+    own = found.covariances[found.group_of]
+    np.testing.assert_allclose(own, dense.covariances(), rtol=1e-8, atol=1e-12)
+    assert not found.mean[:, 1].any()
+
+
+def test_tables_have_the_mean_of_the_chinese_restaurant_process():
+    y, r = np.array([[3.0], [7.0], [0.0]]), np.array([1.7])
+    drawn = [draw_tables(ViewData.of(y), r, source(6, "tables", i))[0] for i in range(2000)]
+    mean = sum((r[0] / (r[0] + np.arange(n))).sum() for n in (3, 7))
+    assert abs(np.mean(drawn) - mean) < 4.0 * np.std(drawn) / np.sqrt(2000)
+
+
+def test_polya_gamma_draws_hold_for_large_counts():
+    y = np.array([[2e6, 3.0], [1e6, 0.0], [4e5, np.nan]])
+    view = NegativeBinomialView("c", ViewData.of(y), (0,), 4, Priors())
+    form = view.form(np.full((3, 2), 2.0), np.array([5.0]), source(7, "form"))
+    mean = np.tanh(1.0) / 4.0
+    # relative deviation of omega is of the order of the square root of 1 / b
+    np.testing.assert_allclose(form.precision[:, 0], (y[:, 0] + 5.0) * mean, rtol=1e-2)
+    assert form.precision[2, 1] == form.linear[2, 1] == 0.0
+
+
+def test_a_sweep_depends_on_its_key_alone():
+    m = model()
+    state = m.prior_state(source(8, "state"))
+    one, two, other = (m.sweep(state, 0, chain, 5) for chain in (0, 0, 1))
+    np.testing.assert_array_equal(one.x, two.x)
+    assert np.abs(one.x - other.x).max() > 1e-3
+
+
+def test_the_joint_density_rises_to_the_mode_of_the_latents():
+    m = model(latent_kernel="map")
+    state = m.prior_state(source(9, "state"))
+
+    def value(state):
+        own = [v.latent_objective(s, state.x)[0] for v, s in zip(m.views, state.views, strict=True)]
+        return sum(own) - 0.5 * np.square(state.x).sum()
+
+    moved = m.sweep(state, 0, 0, 0, ["latents"])
+    moved = replace(moved, views=state.views)
+    assert value(moved) > value(state) + 0.1
+
+
+def test_rotations_change_no_joint_density():
+    """What alignment relies on: prior and likelihood see latents and frequencies together only."""
+    m = Model((views()[0], views()[2]), 2)
+    state = m.sweep(m.prior_state(source(10, "state")), 0, 0, 0, BLOCKS)
+    turn = np.linalg.qr(np.random.default_rng(10).standard_normal((2, 2)))[0]
+    own = [replace(s, points=s.points @ turn) for s in state.views]
+    rotated = replace(state, x=state.x @ turn, views=tuple(own))
+    assert m.log_joint(rotated) == pytest.approx(m.log_joint(state), rel=1e-12)
+
+
+def test_alignment_undoes_a_rotation_and_a_reflection():
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal((9, 3))
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    for sign in (1.0, -1.0):
+        turned = x @ turn * np.array([sign, 1.0, 1.0])
+        np.testing.assert_allclose(turned @ latents.align(turned, x), x, atol=1e-12)
