@@ -70,7 +70,7 @@ FLOORS: dict[str, str] = {
     "F7 sampling": """
         mcmc.draws mcmc.slices mcmc.mixture mcmc.features mcmc.weights mcmc.frequencies
         mcmc.priors mcmc.views mcmc.gaussian mcmc.logistic mcmc.latents mcmc.model
-        mcmc""",
+        mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc""",
     "F8 estimators, datasets": """
         feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps

@@ -1,0 +1,76 @@
+"""Kept draws of all chains in one coordinate system.
+
+The posterior does not change when latents and frequencies are rotated or reflected together.
+Each draw is turned so that its latents lie nearest to those of the first kept draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bochner.mcmc.chain import Chain
+from bochner.mcmc.draws import FloatArray
+from bochner.mcmc.latents import align
+from bochner.mcmc.mixture import Components
+from bochner.mcmc.model import Model, State
+
+
+def free_blocks(model: Model) -> list[list[int]]:
+    """Return the dimensions that may be mixed by a rotation: those that the same views see."""
+    blocks: dict[tuple[bool, ...], list[int]] = {}
+    for d in range(model.n_components):
+        blocks.setdefault(tuple(d in view.dims for view in model.views), []).append(d)
+    return list(blocks.values())
+
+
+def rotation(x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int]]) -> FloatArray:
+    """Return the orthogonal matrix, (D, D), that brings x nearest to the reference without mixing
+    blocks.
+    """
+    out = np.zeros((x.shape[1], x.shape[1]))
+    for own in blocks:
+        index = list(own)
+        out[np.ix_(index, index)] = align(x[:, index], reference[:, index])
+    return out
+
+
+def rotated(model: Model, state: State, turn: FloatArray) -> State:
+    """Return a state in other coordinates."""
+    views = []
+    for view, own in zip(model.views, state.views, strict=True):
+        part = turn[np.ix_(list(view.dims), list(view.dims))]
+        components = Components(
+            own.components.means @ part, part.T @ own.components.covariances @ part
+        )
+        views.append(replace(own, points=own.points @ part, components=components))
+    return replace(state, x=state.x @ turn, views=tuple(views))
+
+
+def aligned(model: Model, chains: Sequence[Chain]) -> tuple[Chain, ...]:
+    """Return the chains with every kept draw in the coordinates of the first one's first draw.
+
+    Parameters
+    ----------
+    model : Model
+    chains : sequence of Chain
+        Each with a draw.
+
+    Returns
+    -------
+    tuple of Chain
+    """
+    blocks, reference = free_blocks(model), chains[0].traces["latents"][0]
+    return tuple(_aligned(model, chain, reference, blocks) for chain in chains)
+
+
+def _aligned(model: Model, chain: Chain, reference: FloatArray, blocks: list[list[int]]) -> Chain:
+    turns = np.stack([rotation(x, reference, blocks) for x in chain.traces["latents"]])
+    traces = {**chain.traces, "latents": chain.traces["latents"] @ turns}
+    for view in model.views:
+        part = turns[:, list(view.dims)][:, :, list(view.dims)]
+        traces[f"{view.name}.points"] = chain.traces[f"{view.name}.points"] @ part
+    snapshots = [(n, rotated(model, state, turns[n])) for n, state in chain.snapshots]
+    return replace(chain, traces=traces, snapshots=tuple(snapshots))

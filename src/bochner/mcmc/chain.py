@@ -1,0 +1,222 @@
+"""One chain: kept draws, and the states from which predictions are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bochner.mcmc.draws import FloatArray
+from bochner.mcmc.mixture import Components
+from bochner.mcmc.model import Model, State
+from bochner.mcmc.views import ViewState
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long a chain runs and what it keeps.
+
+    Attributes
+    ----------
+    n_warmup : int
+        Sweeps that are dropped; step sizes are adapted during these only.
+    n_draws : int
+        Draws that are kept.
+    thin : int
+        Every ``thin``-th sweep is kept.
+    n_snapshots : int
+        Draws, evenly spaced, whose whole state is kept for predictions.
+    """
+
+    n_warmup: int
+    n_draws: int
+    thin: int = 1
+    n_snapshots: int = 4
+
+    @property
+    def n_sweeps(self) -> int:
+        """All sweeps of the chain."""
+        return self.n_warmup + self.n_draws * self.thin
+
+    def kept(self, index: int) -> int | None:
+        """Return the number of the draw that a sweep ends with, or None."""
+        number, rest = divmod(index - self.n_warmup + 1, self.thin)
+        return number - 1 if number > 0 and rest == 0 else None
+
+    def is_snapshot(self, number: int) -> bool:
+        """Return whether the whole state of a draw is kept; the last one's always is."""
+        count = min(self.n_snapshots, self.n_draws)
+        return ((number + 1) * count) // self.n_draws > (number * count) // self.n_draws
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain as far as it got.
+
+    Attributes
+    ----------
+    number : int
+    index : int
+        Sweeps done.
+    state : State
+    traces : dict of str to ndarray
+        By quantity, first axis draws: "latents", "log_joint", "accept.latents", and for each view
+        "NAME.points", "NAME.n_components", "NAME.concentration", "NAME.variance",
+        "NAME.parameter", "NAME.missing" (psi of the missing entries, row by row).
+    snapshots : tuple of (int, State)
+        Numbers of draws and their states.
+    """
+
+    number: int
+    index: int
+    state: State
+    traces: dict[str, FloatArray]
+    snapshots: tuple[tuple[int, State], ...]
+
+    @classmethod
+    def start(cls, number: int, state: State) -> Self:
+        """Return a chain that has not moved yet."""
+        return cls(number, 0, state, {}, ())
+
+    @property
+    def n_draws(self) -> int:
+        """Draws that are kept so far."""
+        return len(self.traces["log_joint"]) if self.traces else 0
+
+    def joined(self, later: Chain) -> Chain:
+        """Return this chain with what a later part of it drew."""
+        traces = _joined(self.traces, later.traces)
+        return replace(later, traces=traces, snapshots=self.snapshots + later.snapshots)
+
+    def advance(self, model: Model, schedule: Schedule, seed: int, n_sweeps: int) -> Chain:
+        """Return the chain after more sweeps, at most those of the schedule.
+
+        Parameters
+        ----------
+        model : Model
+        schedule : Schedule
+        seed : int
+        n_sweeps : int
+
+        Returns
+        -------
+        Chain
+        """
+        state, snapshots = self.state, list(self.snapshots)
+        records: list[dict[str, FloatArray]] = []
+        stop = min(self.index + n_sweeps, schedule.n_sweeps)
+        for index in range(self.index, stop):
+            state = model.sweep(state, seed, self.number, index)
+            if index < schedule.n_warmup:
+                state = model.adapt(state, index)
+            number = schedule.kept(index)
+            if number is None:
+                continue
+            records.append(record(model, state))
+            if schedule.is_snapshot(number):
+                snapshots.append((number, state))
+        traces = _joined(self.traces, _stacked(records))
+        return replace(self, index=stop, state=state, traces=traces, snapshots=tuple(snapshots))
+
+
+def record(model: Model, state: State) -> dict[str, FloatArray]:
+    """Return what is kept of a draw."""
+    out = {
+        "latents": state.x,
+        "log_joint": np.array(model.log_joint(state)),
+        "accept.latents": np.array(state.acceptance.get("latents", np.nan)),
+        "accept.frequencies": np.array(state.acceptance.get("frequencies", np.nan)),
+    }
+    for view, own in zip(model.views, state.views, strict=True):
+        missing = view.psi(own, state.x)[~view.data.seen]
+        values: dict[str, Any] = {
+            "points": own.points,
+            "n_components": float(own.labels.max() + 1),
+            "concentration": own.concentration,
+            "variance": own.variance,
+            "parameter": own.parameter,
+            "missing": missing,
+        }
+        out |= {f"{view.name}.{key}": np.asarray(value) for key, value in values.items()}
+    return out
+
+
+def _stacked(records: list[dict[str, FloatArray]]) -> dict[str, FloatArray]:
+    names = records[0] if records else ()
+    return {name: np.stack([own[name] for own in records]) for name in names}
+
+
+def _joined(traces: dict[str, FloatArray], later: dict[str, FloatArray]) -> dict[str, FloatArray]:
+    if not traces or not later:
+        return traces or later
+    return {name: np.concatenate([traces[name], own]) for name, own in later.items()}
+
+
+# -- files
+
+_ARRAYS = ("points", "labels", "weights", "parameter")
+_NUMBERS = ("concentration", "variance")
+
+
+def state_to_tensors(state: State, prefix: str) -> dict[str, Tensor]:
+    """Return a state as tensors with names."""
+    out = {f"{prefix}x": torch.from_numpy(state.x)}
+    out[f"{prefix}step"] = torch.tensor(state.step, dtype=torch.float64)
+    for v, own in enumerate(state.views):
+        at = f"{prefix}{v}."
+        out |= {f"{at}{name}": torch.from_numpy(getattr(own, name)) for name in _ARRAYS}
+        numbers = [getattr(own, name) for name in _NUMBERS]
+        out[f"{at}numbers"] = torch.tensor(numbers, dtype=torch.float64)
+        out[f"{at}means"] = torch.from_numpy(own.components.means)
+        out[f"{at}covariances"] = torch.from_numpy(own.components.covariances)
+    return out
+
+
+def state_from_tensors(tensors: dict[str, Tensor], prefix: str, n_views: int) -> State:
+    """Rebuild a state."""
+    views = []
+    for v in range(n_views):
+        own = {
+            name[len(f"{prefix}{v}.") :]: tensor.numpy()
+            for name, tensor in tensors.items()
+            if name.startswith(f"{prefix}{v}.")
+        }
+        components = Components(own.pop("means"), own.pop("covariances"))
+        concentration, variance = own.pop("numbers").tolist()
+        views.append(
+            ViewState(components=components, concentration=concentration, variance=variance, **own)
+        )
+    step = float(tensors[f"{prefix}step"])
+    return State(tensors[f"{prefix}x"].numpy(), tuple(views), step)
+
+
+def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return tensors and a JSON-able header that hold a chain."""
+    tensors = state_to_tensors(chain.state, "state.")
+    for s, (_, state) in enumerate(chain.snapshots):
+        tensors |= state_to_tensors(state, f"snapshot{s}.")
+    traces = {f"trace.{name}": torch.from_numpy(own) for name, own in chain.traces.items()}
+    header = {
+        "number": chain.number,
+        "index": chain.index,
+        "snapshots": [number for number, _ in chain.snapshots],
+        "n_views": len(chain.state.views),
+    }
+    return tensors | traces, header
+
+
+def chain_from_tensors(tensors: dict[str, Tensor], header: dict[str, Any]) -> Chain:
+    """Rebuild a chain."""
+    n_views, prefix = header["n_views"], "trace."
+    traces = {
+        name[len(prefix) :]: own.numpy() for name, own in tensors.items() if name.startswith(prefix)
+    }
+    snapshots = [
+        (number, state_from_tensors(tensors, f"snapshot{s}.", n_views))
+        for s, number in enumerate(header["snapshots"])
+    ]
+    state = state_from_tensors(tensors, "state.", n_views)
+    return Chain(header["number"], header["index"], state, traces, tuple(snapshots))

@@ -1,0 +1,194 @@
+"""Several chains, in parallel processes where that is asked for: progress, checkpoints, Ctrl-C.
+
+Chains advance together by a few sweeps at a time. What they drew lies in the calling process
+after each round, so that an interruption keeps it; randomness is keyed by chain and sweep, so
+that neither rounds nor processes nor a stop between them change a draw.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, delayed
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bochner.errors import InputError, message, warn_user
+from bochner.io import files
+from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
+from bochner.mcmc.model import Model, State
+
+_LOG = logging.getLogger("bochner")
+SCHEMA = 1
+# Sweeps of a round: few enough that progress is seen, many enough that sending data to processes
+# costs little beside them.
+_ROUND = 20
+
+OnRound = Callable[[Sequence[Chain]], None]
+
+
+@dataclass(frozen=True)
+class ChainFiles:
+    """One checkpoint per chain beside the path that the caller names.
+
+    Attributes
+    ----------
+    path : Path
+    fingerprint : str
+        Of data and settings.
+    """
+
+    path: Path
+    fingerprint: str
+
+    def _of(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.chain{number}")
+
+    def write(self, chain: Chain) -> None:
+        """Write a chain, whole or not at all."""
+        tensors, header = chain_to_tensors(chain)
+        own = {"kind": "chain", "schema": SCHEMA, "fingerprint": self.fingerprint}
+        files.write(self._of(chain.number), tensors, {**header, **own})
+
+    def read(self, number: int) -> Chain | None:
+        """Return a chain of an earlier run, None when there is none.
+
+        Raises
+        ------
+        InputError
+            It belongs to other data or settings.
+        """
+        path = self._of(number)
+        if not path.exists():
+            return None
+        tensors, header = files.read(path, "chain", SCHEMA)
+        if header["fingerprint"] != self.fingerprint:
+            got = f"{path.name}, which belongs to other data or settings"
+            do = "delete it or name another checkpoint"
+            raise InputError(message("the checkpoint of this very model", got, do))
+        return chain_from_tensors(tensors, header)
+
+    def unlink(self, n_chains: int) -> None:
+        """Remove the files."""
+        for number in range(n_chains):
+            self._of(number).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Chains and why they ended.
+
+    Attributes
+    ----------
+    chains : tuple of Chain
+    interrupted : bool
+    """
+
+    chains: tuple[Chain, ...]
+    interrupted: bool
+
+
+def run(
+    model: Model,
+    starts: Sequence[State],
+    schedule: Schedule,
+    seed: int,
+    *,
+    n_jobs: int | None = None,
+    shown: bool = False,
+    checkpoint: ChainFiles | None = None,
+) -> Run:
+    """Run chains to the end of the schedule.
+
+    Parameters
+    ----------
+    model : Model
+    starts : sequence of State
+        One per chain.
+    schedule : Schedule
+    seed : int
+    n_jobs : int, optional
+        Processes, as joblib counts them; None: one.
+    shown : bool
+        Whether a progress bar is wanted.
+    checkpoint : ChainFiles, optional
+        Where chains are written after each round, and continue from.
+
+    Returns
+    -------
+    Run
+    """
+    chains = tuple(_begin(c, state, checkpoint) for c, state in enumerate(starts))
+    interrupted = False
+    with progress(schedule, shown) as on_round:
+        on_round(chains)
+        try:
+            while any(chain.index < schedule.n_sweeps for chain in chains):
+                chains = _advance(model, chains, schedule, seed, n_jobs)
+                on_round(chains)
+                for chain in chains if checkpoint is not None else ():
+                    checkpoint.write(chain)  # type: ignore[union-attr]
+        except KeyboardInterrupt:
+            interrupted = True
+    if interrupted:
+        drawn = min(chain.n_draws for chain in chains)
+        warn_user(f"Interrupted: the {drawn} draws of each chain so far are kept.", UserWarning)
+    return Run(chains, interrupted)
+
+
+def _begin(number: int, state: State, checkpoint: ChainFiles | None) -> Chain:
+    earlier = None if checkpoint is None else checkpoint.read(number)
+    return Chain.start(number, state) if earlier is None else earlier
+
+
+def _advance(
+    model: Model, chains: Sequence[Chain], schedule: Schedule, seed: int, n_jobs: int | None
+) -> tuple[Chain, ...]:
+    if n_jobs in (None, 1) or len(chains) == 1:
+        return tuple(chain.advance(model, schedule, seed, _ROUND) for chain in chains)
+    # what was drawn before stays here: only states travel
+    bare = [Chain(c.number, c.index, c.state, {}, ()) for c in chains]
+    found = Parallel(n_jobs=n_jobs)(
+        delayed(Chain.advance)(chain, model, schedule, seed, _ROUND) for chain in bare
+    )
+    return tuple(old.joined(new) for old, new in zip(chains, found, strict=True))
+
+
+@contextmanager
+def progress(schedule: Schedule, shown: bool) -> Iterator[OnRound]:
+    """Yield a function to call after every round: a bar on a terminal, lines for a log."""
+    console = Console(stderr=True)
+    if not shown or not console.is_terminal:
+        yield lambda chains: _LOG.info("sampling: %s", _described(chains, schedule))
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, refresh_per_second=4) as bar:
+        task = bar.add_task("sampling", total=schedule.n_sweeps)
+
+        def update(chains: Sequence[Chain]) -> None:
+            done = min(chain.index for chain in chains)
+            bar.update(task, completed=done, description=_described(chains, schedule))
+
+        yield update
+
+
+def _described(chains: Sequence[Chain], schedule: Schedule) -> str:
+    """Say where the chains are."""
+    index = min(chain.index for chain in chains)
+    phase = "warm-up" if index < schedule.n_warmup else "draws"
+    rates = [chain.state.acceptance.get("latents", np.nan) for chain in chains]
+    text = f"{phase}, sweep {index}, {len(chains)} chains, acceptance {np.mean(rates):.2f}"
+    if all(chain.n_draws for chain in chains):
+        last = np.mean([chain.traces["log_joint"][-1] for chain in chains])
+        text += f", log joint {last:,.0f}"
+    return text

@@ -1,0 +1,176 @@
+"""Chains: keys, rounds, processes, files, interruptions, alignment, diagnostics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bochner.errors import InputError
+from bochner.mcmc import run as runs
+from bochner.mcmc.alignment import aligned, rotated, rotation
+from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
+from bochner.mcmc.diagnostics import advice, inference_data, summary
+from bochner.mcmc.draws import source
+from bochner.mcmc.gaussian import GaussianView
+from bochner.mcmc.logistic import NegativeBinomialView
+from bochner.mcmc.model import Model
+from bochner.mcmc.priors import Priors
+from bochner.mcmc.run import ChainFiles
+from bochner.mcmc.views import ViewData
+
+SCHEDULE = Schedule(n_warmup=7, n_draws=10, thin=2, n_snapshots=3)
+
+
+def model():
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((6, 3))
+    Y[0, 0] = np.nan
+    counts = rng.poisson(2.0, (6, 2)).astype(float)
+    views = (
+        GaussianView("real", ViewData.of(Y), (0, 1), 3, Priors()),
+        NegativeBinomialView("counts", ViewData.of(counts), (1, 2), 3, Priors()),
+    )
+    return Model(views, 3)
+
+
+def starts(m, n=2):
+    return [m.prior_state(source(0, "start", c)) for c in range(n)]
+
+
+def run(**settings):
+    m = model()
+    return runs.run(m, starts(m), SCHEDULE, 3, **settings)
+
+
+def same(one, two):
+    assert one.index == two.index
+    assert one.traces.keys() == two.traces.keys()
+    for name, values in one.traces.items():
+        np.testing.assert_array_equal(values, two.traces[name], err_msg=name)
+    np.testing.assert_array_equal(one.state.x, two.state.x)
+    assert [n for n, _ in one.snapshots] == [n for n, _ in two.snapshots]
+    for (_, a), (_, b) in zip(one.snapshots, two.snapshots, strict=True):
+        np.testing.assert_array_equal(a.views[1].weights, b.views[1].weights)
+
+
+def test_a_chain_keeps_what_its_schedule_says():
+    chain = run().chains[0]
+    assert chain.index == 27
+    assert chain.n_draws == 10
+    assert [n for n, _ in chain.snapshots] == [3, 6, 9]
+    np.testing.assert_array_equal(chain.snapshots[-1][1].x, chain.traces["latents"][-1])
+    assert chain.traces["real.missing"].shape == (10, 1)
+
+
+def test_a_chain_in_parts_is_the_chain_in_one():
+    m = model()
+    start = Chain.start(0, starts(m)[0])
+    whole = start.advance(m, SCHEDULE, 3, 100)
+    parts = start
+    for n in (5, 1, 13, 100):
+        parts = parts.advance(m, SCHEDULE, 3, n)
+    same(whole, parts)
+
+
+def test_processes_change_no_draw():
+    for one, two in zip(run().chains, run(n_jobs=2).chains, strict=True):
+        same(one, two)
+
+
+def test_a_chain_comes_back_from_a_file(tmp_path):
+    chain = run().chains[1]
+    same(chain, chain_from_tensors(*chain_to_tensors(chain)))
+    files = ChainFiles(tmp_path / "run", "abc")
+    files.write(chain)
+    same(chain, files.read(1))
+    assert files.read(0) is None
+
+
+def test_stopped_and_resumed_is_never_stopped(tmp_path, monkeypatch):
+    whole = run()
+    monkeypatch.setattr(runs, "_ROUND", 4)
+    advance = Chain.advance
+    calls = []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 10:
+            raise KeyboardInterrupt
+        return advance(*args)
+
+    monkeypatch.setattr(Chain, "advance", interrupted)
+    files = ChainFiles(tmp_path / "run", "abc")
+    with pytest.warns(UserWarning, match="Interrupted: the 4 draws of each chain so far are kept"):
+        part = run(checkpoint=files)
+    assert part.interrupted
+    assert [chain.index for chain in part.chains] == [16, 16]
+    resumed = run(checkpoint=files)
+    assert not resumed.interrupted
+    for one, two in zip(whole.chains, resumed.chains, strict=True):
+        same(one, two)
+    files.unlink(2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    run(checkpoint=ChainFiles(tmp_path / "run", "abc"))
+    text = "run.chain0, which belongs to other data or settings"
+    with pytest.raises(InputError, match=text):
+        run(checkpoint=ChainFiles(tmp_path / "run", "other"))
+
+
+def test_alignment_turns_draws_and_mixes_no_private_dimensions():
+    m = model()
+    chains = run().chains
+    found = aligned(m, chains)
+    reference = chains[0].traces["latents"][0]
+    np.testing.assert_allclose(found[0].traces["latents"][0], reference, atol=1e-12)
+    for before, after in zip(chains, found, strict=True):
+        # each dimension is seen by other views here: signs are all that is free
+        np.testing.assert_allclose(
+            np.abs(before.traces["latents"]), np.abs(after.traces["latents"]), atol=1e-12
+        )
+        number, state = after.snapshots[0]
+        np.testing.assert_allclose(state.x, after.traces["latents"][number], atol=1e-12)
+        np.testing.assert_allclose(
+            state.views[0].points, after.traces["real.points"][number], atol=1e-12
+        )
+        joint = before.traces["log_joint"][number]
+        assert m.log_joint(state) == pytest.approx(joint, rel=1e-10)
+
+
+def test_a_state_in_other_coordinates_has_the_same_density():
+    m = Model(model().views[:1], 2)
+    state = m.prior_state(source(1, "start"))
+    turn = rotation(state.x, np.random.default_rng(1).standard_normal((6, 2)), [[0, 1]])
+    assert abs(turn[0, 1]) > 0.01
+    assert m.log_joint(rotated(m, state, turn)) == pytest.approx(m.log_joint(state), rel=1e-10)
+
+
+def test_draws_as_inference_data():
+    pytest.importorskip("arviz")
+    m = model()
+    data = inference_data(m, aligned(m, run().chains))
+    assert data.posterior["latents"].shape == (2, 10, 6, 3)
+    assert data.posterior["counts.parameter"].shape == (2, 10, 1)
+    assert data.sample_stats["lp"].shape == (2, 10)
+
+
+def test_short_chains_and_chains_that_disagree_are_reported():
+    pytest.importorskip("arviz")
+    m = model()
+    chains = run().chains
+    lines = advice(summary(m, chains), chains, sampled=True)
+    assert "2 chains of 10 draws are too few for R-hat" in lines[0]
+    apart = {"latents": {"r_hat": 1.8, "ess": 3.0}}
+    lines = advice(apart, chains, sampled=True)
+    assert any("Chains disagree on latents: R-hat 1.80" in line for line in lines)
+    assert any("latents has 3 effective draws" in line for line in lines)
+
+
+def test_a_stuck_chain_is_reported():
+    chain = run().chains[0]
+    chain.traces["accept.latents"][:] = 0.0
+    lines = advice({}, [chain, chain], sampled=True)
+    assert any("Chain 0 is stuck" in line for line in lines)
+    assert not any("stuck" in line for line in advice({}, [chain, chain], sampled=False))
