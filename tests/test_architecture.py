@@ -85,8 +85,8 @@ FLOORS: dict[str, str] = {
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
         cli.data cli.align cli.options cli.session cli.bench cli.show cli.sources
-        page.encode page.labels page.planes page.shapes plots.figures plots.decodings
-        page.views page.content plots.kernels page.drawn plots.latents plots.uncertainty
+        page.encode page.labels page.layouts page.planes page.shapes plots.figures plots.decodings
+        page.views page.content plots.kernels page.charts plots.latents plots.uncertainty
         page plots cli.apply summary page.report cli.fit cli.info cli.report cli.rows
         __init__ demo cli.main cli __main__""",
 }

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from bochner.cli.data import MODEL_FILE, write_embedding
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.model_selection.calibrate import calibration
-from bochner.page.drawn import check_bokeh
 from bochner.page.report import report
 
 FloatArray = NDArray[np.float64]
@@ -183,11 +182,6 @@ def _write(
 
 
 def _page(out: Path, model: Any, data: _Split) -> list[Path]:
-    try:
-        check_bokeh()
-    except InputError as error:
-        warn_user(f"No report: {error}", UserWarning)
-        return []
     path, half = out / "report.html", (data.image_shape[0] // 2, data.image_shape[1])
     labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)
     title = "Digits as two views: upper and lower half"

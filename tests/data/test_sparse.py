@@ -270,5 +270,4 @@ def test_what_hides_entries_or_shows_rows_takes_a_sparse_X_too(tmp_path):
         1,
         2,
     )
-    pytest.importorskip("bokeh")
     assert bo.report(plain, X, path=tmp_path / "r.html").stat().st_size > 0

@@ -2,12 +2,14 @@
 itself.
 """
 
+import base64
+import hashlib
 import html.parser
 import json
 import os
 import re
-import sys
 import warnings
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -16,15 +18,13 @@ from typer.testing import CliRunner
 import bochner as bo
 from bochner.cli import app
 from bochner.errors import InputError
-from bochner.page import content as contents
-from bochner.page.content import Rows, gather
+from bochner.page.content import BUDGET, Rows, gather
 from bochner.page.encode import Packed, pack, quantise, restore, script_json
 from bochner.page.labels import as_labels, read_labels
+from bochner.page.layouts import Layout, as_layouts, read_layout
 from bochner.page.planes import ROW, choose_planes, decode
 from bochner.page.shapes import check_shapes, guess_shape, parse_shapes
 from bochner.page.views import choose_views
-
-pytest.importorskip("bokeh", reason="the report page is drawn by bokeh")
 
 EVIL = "</script><script>alert(1)</script>"
 COLUMNS = ["a", EVIL, "c", "d", "e", "f"]
@@ -85,8 +85,6 @@ def written(model, path, *arguments, **options):
 
 
 def unpacked(item):
-    import base64
-
     scale = {key: np.array(item[key]) for key in ("low", "step") if key in item}
     return restore(
         Packed(item["dtype"], tuple(item["shape"]), base64.b64decode(item["body"]), **scale)
@@ -118,7 +116,10 @@ def test_the_page_needs_nothing_but_itself(page):
         a["content"] for tag, a in elements.seen if a.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
     assert "http" not in policy
+    digest = hashlib.sha256(elements.scripts["code"].encode()).digest()
+    assert f"script-src 'sha256-{base64.b64encode(digest).decode()}';" in policy
 
 
 def test_the_page_is_one_whole_document(page):
@@ -128,6 +129,15 @@ def test_the_page_is_one_whole_document(page):
     ids = [a["id"] for _, a in elements.seen if "id" in a]
     assert len(ids) == len(set(ids))
     script = elements.scripts["code"]
+    for markup in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "srcdoc",
+    ):
+        assert markup not in script
     asked = set(re.findall(r'\$\("([a-z-]+)"\)', script)) | set(
         re.findall(r'read\("(\w+)"\)', script)
     )
@@ -141,9 +151,7 @@ def test_the_page_is_one_whole_document(page):
 def test_text_of_the_data_cannot_leave_its_place(page):
     elements, content, about = page
     assert not any("alert(1)" in str(attributes) for _, attributes in elements.seen)
-    assert (
-        sum(tag == "script" for tag, _ in elements.seen) == 5
-    )  # three of data, the library, the page's own
+    assert sum(tag == "script" for tag, _ in elements.seen) == 4  # three of data and the page's own
     assert content["labels"][0]["classes"] == sorted(["x", EVIL, "z"])
     assert EVIL in content["views"][0]["columns"]
     assert set(about["views"]) == {"left", "right"}
@@ -197,7 +205,7 @@ def test_settings_and_versions(page, model):
 
     _, _, about = page
     assert about["versions"]["bochner"] == bo.__version__
-    assert about["versions"]["bokeh"] == version("bokeh")
+    assert about["versions"]["numpy"] == version("numpy")
     assert about["parameters"]["max_iter"] == 8
     np.testing.assert_allclose(about["relevance"], model.relevance_)
     assert about["starts"][0]["init"] == "pca"
@@ -271,35 +279,49 @@ def test_rounding_keeps_half_a_step_and_what_is_missing():
     np.testing.assert_array_equal(restore(pack(exact)), exact)
 
 
-def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(
-    model, frame, X, monkeypatch
-):
-    rows = Rows(model.embedding_, model.embedding_std_, X, None, [])
+def characters(view, key):
+    return sum(len(part["body"]) for part in view[key] or ())
+
+
+def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model, X):
+    rows = Rows(model.embedding_, model.embedding_std_, X, None, [], [])
     views = choose_views(model, X, rows.Z, {})
+    fixed = len(script_json(rows.to_json()))
+    full = gather(model, rows, views)
+    found = []
+    for room in np.geomspace(20_000, 1500, 40).astype(int):
+        content = gather(model, rows, views, budget=fixed + int(room))
+        whole = all(view["decoded"] for view in content["views"])
+        assert whole or not any(view["decoded"] for view in content["views"])
+        found.append((not whole, content["every"]))
+        for view, first in zip(content["views"], full["views"], strict=True):
+            kept = unpacked(first["data"])[:: content["every"]]
+            step = np.max(view["data"]["step"])
+            np.testing.assert_allclose(unpacked(view["data"]), kept, atol=2 * step)
+        planes = [pair for view in content["views"] for pair in view["planes"]]
+        used = sum(len(part["body"]) for pair in planes for part in pair)
+        for view in content["views"]:
+            used += len(view["data"]["body"]) + characters(view, "decoded")
+        assert used <= room or content["every"] > 100
+    assert {(False, 1), (True, 1)} < set(found)
+    assert found[-1][1] > 1
+    assert all(without for without, every in found if every > 1)
 
-    def made(budget):
-        monkeypatch.setattr(contents, "BUDGET", budget)
-        return gather(model, rows, views)
 
-    def size(content, key):
-        items = [view[key] for view in content["views"]]
-        return sum(
-            len(i["body"]) for item in items for i in (item if isinstance(item, list) else [item])
-        )
-
-    full = made(10**7)
-    planes = sum(len(a["body"]) for view in full["views"] for pair in view["planes"] for a in pair)
-    data = size(full, "data")
-    tight = made(planes + data + 8)
-    assert (full["every"], tight["every"]) == (1, 1)
-    assert full["views"][0]["decoded"]
-    assert tight["views"][0]["decoded"] is None
-    tighter = made(planes + data // 2)
-    assert tighter["every"] > 1
-    kept = unpacked(tighter["views"][0]["data"])
-    np.testing.assert_allclose(
-        kept, unpacked(full["views"][0]["data"])[:: tighter["every"]], atol=1e-9
-    )
+def test_many_rows_stay_below_8_megabytes(model, tmp_path):
+    """Latents of 100,000 rows in eight dimensions, names and labels leave less to the views."""
+    source = np.random.default_rng(5)
+    Z = source.normal(size=(100_000, 8))
+    names = [f"cell {i}" for i in range(len(Z))]
+    labels = as_labels({"kind": source.integers(0, 30, len(Z)), "age": Z[:, 0]}, len(Z))
+    rows = Rows(Z, np.exp(Z), None, names, labels, [Layout("umap", Z[:, :2])])
+    content = rows.to_json()
+    assert len(script_json(content)) < BUDGET
+    for name, values in (("z", Z), ("std", np.exp(Z))):
+        half = 0.5 * np.ptp(values, axis=0) / 65534
+        # ends and steps are written with seven digits
+        error = np.abs(unpacked(content[name]) - values)
+        assert (error <= 1.1 * half).all()
 
 
 def test_planes_of_many_dimensions_stay_small():
@@ -431,6 +453,77 @@ def test_label_files(tmp_path):
         read_labels(tmp_path / "l.xlsx", None, 2)
 
 
+# -- supplied layouts
+# ---------------------------------------------------------------------------
+
+
+def test_a_supplied_layout_is_carried_with_its_name(model, tmp_path):
+    places = np.random.default_rng(6).normal(size=(N, 2))
+    _, content, _ = written(model, tmp_path / "r.html", embedding={EVIL: places})
+    assert [one["name"] for one in content["layouts"]] == [EVIL]
+    np.testing.assert_allclose(unpacked(content["layouts"][0]["values"]), places, rtol=1e-6)
+    _, content, _ = written(model, tmp_path / "s.html", embedding=places.tolist())
+    assert [one["name"] for one in content["layouts"]] == ["embedding"]
+
+
+def test_layouts_are_checked():
+    assert as_layouts(None, 3) == []
+    with pytest.raises(InputError, match=r"shape \(3, 2\), got shape \(2, 2\) in 'embedding'"):
+        as_layouts(np.zeros((2, 2)), 3)
+    with pytest.raises(InputError, match=r"got 'u', which is not numeric"):
+        as_layouts({"u": [["a", "b"]]}, 1)
+    holed = np.zeros((3, 2))
+    holed[2, 1] = np.nan
+    with pytest.raises(InputError, match="finite coordinates, got nan in row 2, column 1 of 'u'"):
+        as_layouts({"u": holed}, 3)
+
+
+def test_layout_files(tmp_path):
+    np.save(tmp_path / "u.npy", [[1.0, 2.0], [3.0, 4.0]])
+    assert read_layout(tmp_path / "u.npy", None, 2)["u"].tolist() == [[1, 2], [3, 4]]
+    (tmp_path / "v.csv").write_text("cell,x,y\nb,3,4\na,1,2\n")
+    assert read_layout(tmp_path / "v.csv", ["a", "b"], 2)["v"].tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(InputError, match=r"two columns of coordinates, got 3 \(cell, x, y\)"):
+        read_layout(tmp_path / "v.csv", ["c", "d"], 2)
+    (tmp_path / "w.csv").write_text("x,y\n1,b\n2,c\n")
+    with pytest.raises(InputError, match="numbers, got the text 'b' in column 'y'"):
+        read_layout(tmp_path / "w.csv", None, 2)
+    with pytest.raises(InputError, match="which does not exist"):
+        read_layout(tmp_path / "none.npy", None, 2)
+    (tmp_path / "u.npy").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="a readable file of coordinates"):
+        read_layout(tmp_path / "u.npy", None, 2)
+
+
+# -- colours
+# ---------------------------------------------------------------------------
+
+
+def luminance(colour):
+    """Relative luminance as in WCAG 2.2."""
+    share = np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(a, b):
+    low, high = sorted([luminance(a), luminance(b)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_colours_have_contrast(scheme):
+    css = (resources.files("bochner.page") / "assets" / "page.css").read_text()
+    block = re.findall(r":root[^{]*\{([^}]*--paper[^}]*)\}", css)[scheme]
+    tones = dict(re.findall(r"--([\w-]+): ([^;]+);", block))
+    graphical = [tones[f"class-{k}"] for k in range(10)] + tones["ramp"].split()
+    graphical += [tones[name] for name in ("missing", "edge", "data", "made", "accent")]
+    assert len({tones[f"class-{k}"] for k in range(10)}) == 10
+    for ground in (tones["paper"], tones["card"]):
+        assert min(contrast(tone, ground) for tone in graphical) >= 3
+        assert min(contrast(tones[name], ground) for name in ("ink", "quiet")) >= 4.5
+
+
 # -- refused
 # ---------------------------------------------------------------------------
 
@@ -466,12 +559,6 @@ def test_names_and_labels_of_another_length(model, tmp_path):
     with pytest.raises(InputError, match="one label for each of the 24 rows, got 2 in 'label'"):
         bo.report(model, labels=["a", "b"], path=tmp_path / "r.html")
     assert not list(tmp_path.iterdir())
-
-
-def test_without_bokeh_the_error_says_what_to_install(model, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "bokeh.plotting", None)
-    with pytest.raises(InputError, match=r'pip install "bochner\[report\]"'):
-        bo.report(model, path=tmp_path / "r.html")
 
 
 # -- the command
@@ -575,6 +662,18 @@ def test_bad_input_is_exit_code_2_and_one_message(folder, tmp_path, monkeypatch,
     assert "Traceback" not in done.stderr
     assert not (folder / "r.html").exists()
     assert (folder / "o" / "report.html").read_bytes() == before
+
+
+def test_the_command_takes_a_layout(folder, tmp_path):
+    places = np.random.default_rng(7).normal(size=(N, 2))
+    lines = [f"r{i},{places[i, 0]},{places[i, 1]}" for i in reversed(range(N))]
+    (tmp_path / "umap.csv").write_text("\n".join(["row,x,y", *lines]) + "\n")
+    out = tmp_path / "r.html"
+    done = run("report", folder / "o", "--embedding", tmp_path / "umap.csv", "--out", out)
+    assert done.exit_code == 0, done.stderr
+    (layout,) = json.loads(Elements(out.read_text()).scripts["content"])["layouts"]
+    assert layout["name"] == "umap"
+    np.testing.assert_allclose(unpacked(layout["values"]), places, rtol=1e-6)
 
 
 def test_force_replaces_the_page(folder, tmp_path):

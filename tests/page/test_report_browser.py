@@ -16,7 +16,6 @@ import pytest
 
 import bochner as bo
 
-pytest.importorskip("bokeh", reason="the report page is drawn by bokeh")
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="needs playwright: pip install playwright"
 )
@@ -79,15 +78,13 @@ class Page:
         return box["x"] + across * box["width"], box["y"] + (1 - up) * box["height"]
 
     def row_on_screen(self, i):
-        """Where row i is drawn, from the ranges of the figure itself."""
+        """Where row i is drawn, from the ranges of the map itself."""
         return self.tab.evaluate(
             """(i) => {
-                const view = Bokeh.index.roots.find((own) => own.model.name === "map");
-                const source = view.model.renderers.find((own) => own.name === "points").data_source;
                 const box = document.getElementById("map").getBoundingClientRect();
-                const {x_scale, y_scale} = view.frame, {x, y} = source.data;
-                return [box.x + x_scale.compute(x[i]), box.y + y_scale.compute(y[i])];
-            }""",  # noqa: E501
+                const [x, y] = window.bochnerPage.toScreen(i);
+                return [box.x + x, box.y + y];
+            }""",
             i,
         )
 
@@ -135,7 +132,10 @@ def test_pointing_at_a_row_shows_its_data(page, model):
     page.tab.wait_for_function("document.getElementById('row').innerText.includes('digit 7')")
     assert f"digit: {labels[7]}" in page.text("#row")
     assert page.tab.locator("#row canvas").count() >= 4  # data and decoded of two halves
-    shown = [float(text) for text in page.tab.locator("#row .bars .numbers").all_inner_texts()]
+    shown = [
+        float(text.replace("−", "-"))
+        for text in page.tab.locator("#row .bars .numbers").all_inner_texts()
+    ]
     np.testing.assert_allclose(sorted(shown), sorted(X[7, 64:]), rtol=0.01, atol=0.01)
     page.tab.mouse.move(*page.row_on_screen(2))
     page.tab.wait_for_function("document.getElementById('row').innerText.includes('digit 2')")
@@ -146,18 +146,13 @@ def test_a_click_anywhere_decodes_that_place(page, model):
     own, _, _ = model
     page.tab.mouse.click(*page.place(0.35, 0.4))
     page.tab.wait_for_timeout(300)
-    first, second, values = page.tab.evaluate(
-        """() => {
-            const view = Bokeh.index.roots.find((own) => own.model.name === "map").model;
-            const cross = view.renderers.find((own) => own.name === "cross").data_source.data;
-            return [cross.x[0], cross.y[0], [...document.querySelectorAll("#place .numbers")].map((e) => e.innerText)];
-        }"""  # noqa: E501
-    )
+    first, second = page.tab.evaluate("window.bochnerPage.cross()")
+    values = page.tab.locator("#place .numbers").all_inner_texts()
     axes = [int(page.tab.input_value(f"#{name}")) for name in ("dim-x", "dim-y")]
     z = own.embedding_.mean(axis=0, keepdims=True)
     z[0, axes] = first, second
     mean, std = own.inverse_transform(z, return_std=True)
-    shown = [value.split(" ± ") for value in values if " ± " in value]
+    shown = [value.replace("−", "-").split(" ± ") for value in values if " ± " in value]
     assert len(shown) == 3
     np.testing.assert_allclose(
         sorted(float(own[0]) for own in shown), sorted(mean[0, 64:]), atol=0.05
@@ -198,8 +193,8 @@ def test_classes_colours_dimensions_and_shade(page, model):
     page.tab.click("#legend button >> nth=3")
     assert page.text("#export") == f"Export {int((labels == 3).sum())} rows (csv)"
     options = page.tab.locator("#colour-by option").all_inner_texts()
-    assert {"digit", "posterior deviation", "mean of upper", "66"} <= set(options)
-    page.tab.select_option("#colour-by", label="posterior deviation")
+    assert {"digit", "standard deviation of the latents", "mean of upper", "66"} <= set(options)
+    page.tab.select_option("#colour-by", label="standard deviation of the latents")
     assert page.tab.locator("#legend .ramp").count() == 1
     page.tab.select_option("#shade-by", index=2)
     before = page.text("#place")

@@ -26,7 +26,6 @@ from bochner.cli.session import say
 from bochner.errors import InputError, message
 from bochner.io.readers import read
 from bochner.io.table import Table
-from bochner.page.drawn import check_bokeh
 from bochner.page.report import report
 
 CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
@@ -75,8 +74,6 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         The data or the options cannot be used; nothing is left behind in ``out``.
     """
     started = time.perf_counter()
-    if options.report:
-        check_bokeh()  # now, not after hours of training
     _check_earlier_run(options)
     table = read(options.data, options.index, parse_by_view(options.layer, "--layer"))
     estimator = estimator_of(options, table)

@@ -16,8 +16,8 @@ from bochner.errors import InputError, message
 from bochner.io.csv_files import read_csv
 from bochner.io.table import Table
 from bochner.model_selection.calibrate import calibration
-from bochner.page.drawn import check_bokeh
 from bochner.page.labels import read_labels
+from bochner.page.layouts import read_layout
 from bochner.page.report import check_page, report
 from bochner.page.shapes import parse_shapes
 from bochner.prediction.calibration import CalibrationReport
@@ -36,6 +36,7 @@ class ReportOptions:
     index: str | None = None
     layer: Sequence[str] = ()
     held_out: Path | None = None
+    embedding: Path | None = None
     out: Path | None = None
     force: bool = False
 
@@ -59,7 +60,6 @@ def run(options: ReportOptions) -> dict[str, Any]:
     out = check_page(
         _default_place(options.model) if options.out is None else options.out, options.force
     )
-    check_bokeh()
     model = load_model(options.model)
     table = _rows(model, options)
     names = (
@@ -69,12 +69,17 @@ def run(options: ReportOptions) -> dict[str, Any]:
     labels: Any = None if table is None else table.labels
     if options.labels is not None:
         labels = read_labels(options.labels, names, n_rows)
+    layout = None
+    if options.embedding is not None:
+        layout = read_layout(options.embedding, names, n_rows)
     X = None if table is None else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
     found = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
     with names_are_checked():
         common: dict[str, Any] = {"path": out, "shapes": shapes, "row_names": names, "title": title}
-        report(model, X, labels, **common, calibration=found, overwrite=options.force)
+        report(
+            model, X, labels, **common, calibration=found, embedding=layout, overwrite=options.force
+        )
     seconds = round(time.perf_counter() - started, 3)
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
 

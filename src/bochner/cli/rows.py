@@ -147,6 +147,10 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Rows not in training, to see what intervals hold."),
     ] = None,
+    embedding: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A layout to offer too: two columns, .csv or .npy."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -165,7 +169,16 @@ def report(
         from bochner.cli.show import show
 
         options = logic.ReportOptions(
-            model, data, labels, shape or (), index, layer or (), held_out, out, force
+            model,
+            data,
+            labels,
+            shape or (),
+            index,
+            layer or (),
+            held_out,
+            embedding,
+            out,
+            force,
         )
         reply.values, reply.show = logic.run(options), show
 

@@ -8,15 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.page.encode import Packed, finite, pack, quantise
+from bochner.page.encode import Packed, finite, pack, quantise, script_json
 from bochner.page.labels import Labels
+from bochner.page.layouts import Layout
 from bochner.page.planes import Plane, choose_planes, decode
 from bochner.page.views import KeptView
 
 FloatArray = NDArray[np.floating[Any]]
 
-# Characters of compressed data. With the plotting library a page stays below 5 MB.
-BUDGET = 3_200_000
+# Characters of data in a page, and how many of them the views may take: a page of 10,000 rows stays
+# below 4 MB, one of 100,000 rows below 8 MB.
+BUDGET, VIEWS = 7_200_000, 3_200_000
+# More latents than this are rounded to 16 bits: a screen shows less.
+_EXACT = 500_000
+# Characters of a plane's entry, a mean of 16 bits and a standard deviation of 8, once compressed.
+_PLANE_ENTRY = 2
 # Rows are decoded one by one for the page only where this many entries hold them; the plane serves
 # otherwise.
 _DECODED_ENTRIES = 1_200_000
@@ -29,11 +35,12 @@ class Rows:
     Attributes
     ----------
     Z, std : ndarray of shape (N, D)
-        Latents and their deviations.
+        Latents and their standard deviations.
     X : ndarray of shape (N, M) or None
         Their data.
     names : list of str or None
     labels : list of Labels
+    layouts : list of Layout
     """
 
     Z: FloatArray
@@ -41,10 +48,26 @@ class Rows:
     X: FloatArray | None
     names: list[str] | None
     labels: list[Labels]
+    layouts: list[Layout]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the data."""
+        rounded = 2 * self.Z.size > _EXACT
+        return {
+            "rows": len(self.Z),
+            "dims": self.Z.shape[1],
+            "names": self.names,
+            "z": _latents(self.Z, rounded),
+            "std": _latents(self.std, rounded),
+            "labels": [_labels(one) for one in self.labels],
+            "layouts": [
+                {"name": one.name, "values": pack(one.places).to_json()} for one in self.layouts
+            ],
+        }
 
 
-def gather(model: Any, rows: Rows, views: list[KeptView]) -> dict[str, Any]:
-    """Return the data of a page as JSON for page.js.
+def gather(model: Any, rows: Rows, views: list[KeptView], budget: int = BUDGET) -> dict[str, Any]:
+    """Return the data of a page as JSON for its script.
 
     Parameters
     ----------
@@ -52,6 +75,8 @@ def gather(model: Any, rows: Rows, views: list[KeptView]) -> dict[str, Any]:
         Fitted.
     rows : Rows
     views : list of KeptView
+    budget : int, default=7,200,000
+        Characters.
 
     Returns
     -------
@@ -60,21 +85,17 @@ def gather(model: Any, rows: Rows, views: list[KeptView]) -> dict[str, Any]:
         of some rows.
     """
     columns = np.concatenate([view.columns for view in views])
-    planes = choose_planes(rows.Z, model.relevance_, len(columns))
+    latents = rows.to_json()
+    room = min(VIEWS, budget - len(script_json(latents)))
+    most = max(room, 0) // (2 * _PLANE_ENTRY)
+    planes = choose_planes(rows.Z, model.relevance_, len(columns), most)
     centre = rows.Z.mean(axis=0)
-    seen = [decode(model, plane.places(centre), columns) for plane in planes]
+    grids = [decode(model, plane.places(centre), columns) for plane in planes]
     decoded = None
     if len(rows.Z) * len(columns) <= _DECODED_ENTRIES:
         decoded = decode(model, rows.Z, columns)
-    return {
-        "rows": len(rows.Z),
-        "dims": rows.Z.shape[1],
-        "names": rows.names,
-        "z": pack(rows.Z).to_json(),
-        "std": pack(rows.std).to_json(),
-        "labels": [_labels(own) for own in rows.labels],
-        **_fitted_in(_views(model, rows, views, seen, decoded), planes),
-    }
+    parts = _views(model, rows, views, grids, decoded)
+    return {**latents, **_fitted_in(parts, planes, room)}
 
 
 @dataclass(frozen=True)
@@ -92,7 +113,7 @@ def _views(
     model: Any,
     rows: Rows,
     views: list[KeptView],
-    seen: list[tuple[FloatArray, FloatArray]],
+    grids: list[tuple[FloatArray, FloatArray]],
     decoded: Any,
 ) -> list[_Parts]:
     parts, start = [], 0
@@ -102,7 +123,7 @@ def _views(
         data = None if rows.X is None else rows.X[:, view.columns]
         made = [
             (mean[:, own], std[:, own])
-            for mean, std in [*seen, *([] if decoded is None else [decoded])]
+            for mean, std in [*grids, *([] if decoded is None else [decoded])]
         ]
         limits = view.limits(model, data, [mean for mean, _ in made])
         top = np.full(len(view.columns), max((float(std.max()) for _, std in made), default=0.0))
@@ -112,19 +133,19 @@ def _views(
                 view,
                 limits,
                 data,
-                packed[len(seen)] if decoded is not None else None,
-                packed[: len(seen)],
+                packed[len(grids)] if decoded is not None else None,
+                packed[: len(grids)],
             )
         )
     return parts
 
 
-def _fitted_in(parts: list[_Parts], planes: list[Plane]) -> dict[str, Any]:
+def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str, Any]:
     used = sum(mean.size + std.size for part in parts for mean, std in part.planes)
-    every, data = _data(parts, BUDGET - used)
+    every, data = _data(parts, room - used)
     used += sum(own.size for own in data if own is not None)
     sizes = [sum(own.size for own in part.decoded or ()) for part in parts]
-    keep = used + sum(sizes) <= BUDGET
+    keep = used + sum(sizes) <= room
     return {
         "every": every,
         "planes": [
@@ -157,7 +178,7 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane]) -> dict[str, Any]:
 
 
 def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
-    """Pack the data of every row, or of every second, third, ... where they need more room."""
+    """Pack the data of every row, or of every k-th row where they need more room."""
     every = 1
     while True:
         packed = [None if p.data is None else p.view.pack(p.data[::every], p.limits) for p in parts]
@@ -170,3 +191,10 @@ def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
 def _labels(labels: Labels) -> dict[str, Any]:
     values = labels.values.astype(np.int32) if labels.classes is not None else labels.values
     return {"name": labels.name, "classes": labels.classes, "values": pack(values).to_json()}
+
+
+def _latents(values: FloatArray, rounded: bool) -> dict[str, Any]:
+    if not rounded:
+        return pack(values).to_json()
+    low, high = values.min(axis=0), values.max(axis=0)
+    return quantise(values, low, high, bits=16).to_json()

@@ -46,7 +46,7 @@ class Packed:
         return 4 * -(-len(self.body) // 3)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what page.js unpacks."""
+        """Return what the page unpacks."""
         text = base64.b64encode(self.body).decode("ascii")
         scale = (
             {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from bochner.io.array_files import LABELS
 # Whole numbers with more values than this are numbers, not names of classes.
 MOST_CLASSES = 50
 _MISSING = ""
+_DIGITS = re.compile(r"([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,12 @@ def _one(name: str, values: NDArray[Any], n_rows: int) -> Labels:
         [_MISSING if v is None or v != v else str(v) for v in values.tolist()],  # noqa: PLR0124
         dtype=object,
     )
-    return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}))
+    return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}, key=_natural))
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Order numbers inside of text by their value: "type 2" before "type 10"."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
 
 
 def _classes(name: str, texts: NDArray[Any], classes: list[str]) -> Labels:

@@ -13,10 +13,10 @@ FloatArray = NDArray[np.floating[Any]]
 
 # Entries decoded at a time: some 100 MB with all that is held beside them.
 _ENTRIES = 2_000_000
-# A plane has between 9 x 9 and 21 x 21 places: between them page.js interpolates.
+# A plane has between 9 x 9 and 21 x 21 places: between them the page interpolates.
 _COARSEST, _FINEST = 9, 21
 # Means of all planes together: about 1 MB once compressed.
-_PLANE_ENTRIES = 1_500_000
+PLANE_ENTRIES = 1_500_000
 _MARGIN = 0.08
 ROW = -1
 
@@ -51,7 +51,9 @@ class Plane:
         return Z
 
 
-def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[Plane]:
+def choose_planes(
+    Z: FloatArray, relevance: FloatArray, n_columns: int, most: int = PLANE_ENTRIES
+) -> list[Plane]:
     """Choose pairs of dimensions and the resolution that a page can hold.
 
     Parameters
@@ -61,6 +63,8 @@ def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[
         Dimensions that matter more come first.
     n_columns : int
         Columns the page keeps of all views together.
+    most : int, default=1,500,000
+        Entries of all planes together.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def choose_planes(Z: FloatArray, relevance: FloatArray, n_columns: int) -> list[
         only one.
     """
     order = np.argsort(-relevance.mean(axis=0), kind="stable").tolist()
-    places = _PLANE_ENTRIES // max(n_columns, 1)
+    places = min(most, PLANE_ENTRIES) // max(n_columns, 1)
     kept = len(order)
     while kept > 2 and kept * (kept - 1) // 2 * _COARSEST**2 > places:
         kept -= 1

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import os
 import platform
 import string
 from collections.abc import Mapping, Sequence
 from importlib import metadata, resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.utils.validation import check_is_fitted
 
 from bochner.errors import InputError, message
 from bochner.io.dense import dense
-from bochner.page import drawn
+from bochner.page import charts
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
 from bochner.page.labels import as_labels
+from bochner.page.layouts import as_layouts
 from bochner.page.views import choose_views
 from bochner.prediction.calibration import CalibrationReport
 from bochner.summary import describe_model
@@ -28,7 +33,19 @@ from bochner.summary import describe_model
 FloatArray = NDArray[np.floating[Any]]
 
 _CHECKED = 20  # rows placed again to see whether they are those of the fit
-_PACKAGES = ("bochner", "torch", "numpy", "scikit-learn", "bokeh")
+_PACKAGES = ("bochner", "torch", "numpy", "scikit-learn")
+# The script, in the order of its parts.
+_SCRIPTS = (
+    "parts.js",
+    "charts.js",
+    "map.js",
+    "pointer.js",
+    "inspect.js",
+    "selection.js",
+    "tables.js",
+    "page.js",
+    "controls.js",
+)
 
 
 def report(
@@ -41,6 +58,7 @@ def report(
     row_names: Sequence[str] | None = None,
     title: str = "bochner report",
     calibration: CalibrationReport | None = None,
+    embedding: Any = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a page that shows a fitted model: an interactive map of the latent space and what the
@@ -64,6 +82,9 @@ def report(
     title : str
     calibration : CalibrationReport, optional
         What `bochner.calibration` found on rows that were not in training.
+    embedding : array-like of shape (n, 2), or mapping of name to one, optional
+        Layouts of the rows that the page offers beside the latent dimensions, such as a UMAP of
+        many of them.
     overwrite : bool, default=False
         Replace an existing file.
 
@@ -74,11 +95,13 @@ def report(
     Raises
     ------
     InputError
-        The file exists or cannot be written, labels or shapes do not fit the data, X is not such
-        data as the model was fitted on, or Bokeh is not installed.
+        The file exists or cannot be written, labels, shapes or embedding do not fit the data, or X
+        is not such data as the model was fitted on.
+    NotFittedError
+        The model was not fitted.
     """
     target = check_page(path, overwrite)
-    drawn.check_bokeh()
+    check_is_fitted(model)
     names = row_names if row_names is not None else _index(X)
     X = dense(X, "X") if issparse(X) else X
     Z, std = _place(model, X)
@@ -96,10 +119,11 @@ def report(
         values,
         None if names is None else [str(n) for n in names],
         as_labels(labels, len(Z)),
+        as_layouts(embedding, len(Z)),
     )
     views = choose_views(model, values, Z, shapes or {})
     content = gather(model, rows, views)
-    figures = _figures(model, len(Z), calibration)
+    figures = _figures(model, calibration)
     _write(target, _html(model, title, content, figures, calibration))
     return target
 
@@ -161,24 +185,14 @@ def _place(model: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     return np.asarray(Z), np.asarray(std)
 
 
-def _figures(model: Any, n_rows: int, calibration: CalibrationReport | None) -> dict[str, Any]:
+def _figures(model: Any, calibration: CalibrationReport | None) -> dict[str, Any]:
     views = list(model._columns)
-    spectra = [own for view in views if (own := drawn.spectrum(model, view)) is not None]
+    spectra = [charts.spectrum(model, view) for view in views]
     return {
-        "map": drawn.as_item(drawn.latent_map(n_rows)),
-        "bound": drawn.as_item(drawn.bound_trace(model)),
-        "kernels": [
-            {**drawn.as_item(drawn.kernel(model, view)), "alt": f"Learned kernel of view {view}."}
-            for view in views
-        ],
-        "calibration": []
-        if calibration is None
-        else [
-            {**drawn.as_item(own), "alt": own.title.text} for own in drawn.calibration(calibration)
-        ],
-        "spectra": [
-            {**drawn.as_item(own), "alt": f"Spectrum. {own.title.text}."} for own in spectra
-        ],
+        "bound": charts.bound_trace(model),
+        "kernels": [charts.kernel(model, view) for view in views],
+        "calibration": [] if calibration is None else charts.calibration(calibration),
+        "spectra": [one for one in spectra if one is not None],
     }
 
 
@@ -197,22 +211,38 @@ def _html(
     about["partial"] = _partial(model)
     assets = resources.files("bochner.page") / "assets"
     page = string.Template((assets / "page.html").read_text(encoding="utf-8"))
-    # The library goes into elements that do not run by themselves: the text is painted before they
-    # are read.
-    library = "\n".join(
-        f'<script type="text/plain" class="library">{_inert(part)}</script>'
-        for part in drawn.library(content["rows"])
-    )
+    style, script = (assets / "page.css").read_text(encoding="utf-8"), _script(assets)
     return page.substitute(
         title=html.escape(title),
-        style=(assets / "page.css").read_text(encoding="utf-8"),
+        policy=_policy(script, style),
+        style=style,
         about=script_json(finite(about)),
         content=script_json(content),
-        figures=script_json(figures),
-        library=library,
-        script=(assets / "page.js").read_text(encoding="utf-8"),
+        figures=script_json(finite(figures)),
+        script=script,
         summary=html.escape(_summary(model, content)),
     )
+
+
+def _script(assets: Traversable) -> str:
+    parts = [(assets / name).read_text(encoding="utf-8") for name in _SCRIPTS]
+    return '"use strict";\n(() => {\n' + "\n".join(parts) + "})();\n"
+
+
+def _policy(script: str, style: str) -> str:
+    """Return the page's content security policy: its one script and its one style sheet, by their
+    hashes; no evaluation of text, no markup from text, no network.
+    """
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 def _partial(model: Any) -> str:
@@ -227,11 +257,6 @@ def _partial(model: Any) -> str:
     return f"The bound of the steps below is that of {' and '.join(what)}." if what else ""
 
 
-def _inert(script: str) -> str:
-    """No text of the library may end the element that holds it."""
-    return script.replace("</script", "<\\/script")
-
-
 def _summary(model: Any, content: dict[str, Any]) -> str:
     views = ", ".join(f"{view['name']} ({view['width']} columns)" for view in content["views"])
     return (
@@ -244,7 +269,7 @@ def _write(target: Path, text: str) -> None:
     """Write the file complete or not at all."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="replace", newline="\n")
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""The figures of a page, as plain numbers and text that its script draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.page.encode import pack
+from bochner.plots.kernels import components, kernel_slice
+from bochner.prediction.calibration import CalibrationReport
+
+FloatArray = NDArray[np.floating[Any]]
+Chart = dict[str, Any]
+
+# A trace is drawn at so many steps; a screen has about as many pixels.
+_TRACE = 1500
+_KERNEL_POINTS = 80
+
+
+def bound_trace(model: Any) -> Chart:
+    """Return the bound of every training step and the final one.
+
+    Returns
+    -------
+    dict
+        The range of y leaves out the first steps, which lie far below the rest, and a final bound
+        of more rows or columns than training saw, which may lie far off.
+    """
+    history = np.asarray(model.elbo_history_, dtype=np.float64)
+    kept = _evenly(len(history), _TRACE)
+    low, high = float(np.quantile(history, 0.02)), float(history.max())
+    reach = max(high - low, 1.0)
+    near = low - reach < model.elbo_ < high + reach
+    lines = [_line(kept + 1, history[kept], "one draw per step")]
+    if near:
+        low, high = min(low, model.elbo_), max(high, model.elbo_)
+        final = _line([1, len(history)], [model.elbo_] * 2, f"final: {model.elbo_:,.0f}")
+        lines.append({**final, "dashed": True})
+    return {
+        "kind": "lines",
+        "title": "",
+        "x": "training step",
+        "y": "bound (nats)",
+        "x_range": [1, max(len(history), 2)],
+        "y_range": [low - 0.05 * reach, high + 0.08 * reach],
+        "lines": lines,
+    }
+
+
+def kernel(model: Any, view: str) -> Chart:
+    """Return a view's learned kernel along the dimension that matters most to it."""
+    dim, places, K = kernel_slice(model, view, _KERNEL_POINTS)
+    limit = float(np.abs(K).max())
+    signed = float(K.min()) < -0.02 * limit
+    label = f"latent dimension {dim}"
+    return {
+        "kind": "matrix",
+        "title": f"View {view!r}",
+        "alt": f"Learned kernel of view {view}.",
+        "x": label,
+        "y": label,
+        "x_range": [float(places[0]), float(places[-1])],
+        "y_range": [float(places[-1]), float(places[0])],
+        "limits": [-limit if signed else 0.0, limit],
+        "unit": "units²",
+        "values": pack(np.asarray(K, dtype=np.float32)).to_json(),
+    }
+
+
+def spectrum(model: Any, view: str) -> Chart | None:
+    """Return where the components of a view's spectrum lie, None for kernels that have none to
+    draw.
+    """
+    learned = model.kernels_[view]
+    if (
+        not {"means", "scales"} <= set(learned)
+        or np.ndim(learned["means"]) != 2
+        or np.shape(learned["means"])[1] < 2
+    ):
+        return None
+    share, means, scales = components(learned, view)
+    a, b = sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
+    title = f"View {view!r}: {len(share)} components"
+    unit = "frequency along latent dimension {} (radians per unit)"
+    reach = [float((np.abs(means[:, d]) + scales[:, d]).max()) * 1.05 for d in (a, b)]
+    return {
+        "kind": "ellipses",
+        "title": title,
+        "alt": f"Spectrum. {title}.",
+        "x": unit.format(a),
+        "y": unit.format(b),
+        "x_range": [-reach[0], reach[0]],
+        "y_range": [-reach[1], reach[1]],
+        "centres": means[:, [a, b]].tolist(),
+        "radii": scales[:, [a, b]].tolist(),
+        "depths": (0.15 + 0.6 * share / share.max()).tolist(),
+    }
+
+
+def calibration(found: CalibrationReport) -> list[Chart]:
+    """Return the coverage of intervals beside their level, and the histogram of the probability
+    integral transform.
+    """
+    coverage, histogram, highest = [], [], 0.0
+    for view in found.views.values():
+        pit = np.asarray(view.pit)
+        half = len(pit) // 2
+        held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])
+        coverage.append(_line(np.linspace(0, 1, half + 1), held, view.view))
+        edges = np.repeat(np.linspace(0, 1, len(pit) + 1), 2)[1:-1]
+        histogram.append(_line(edges, np.repeat(pit, 2) * len(pit), view.view))
+        highest = max(highest, float(pit.max()) * len(pit))
+    diagonal = {**_line([0, 1], [0, 1], ""), "dashed": True, "quiet": True}
+    left = {
+        "kind": "lines",
+        "title": "Coverage",
+        "alt": "Coverage.",
+        "x": "nominal coverage",
+        "y": "empirical coverage",
+        "x_range": [0, 1],
+        "y_range": [0, 1],
+        "lines": [*coverage, diagonal],
+    }
+    title = "Flat where predictions are calibrated"
+    right = {
+        "kind": "lines",
+        "title": title,
+        "alt": title,
+        "x": "probability integral transform",
+        "y": "density",
+        "x_range": [0, 1],
+        "y_range": [0, 1.08 * max(highest, 1.0)],
+        "lines": histogram,
+    }
+    return [left, right]
+
+
+def _line(x: Any, y: Any, label: str) -> Chart:
+    return {"x": np.asarray(x).tolist(), "y": _short(y), "label": label}
+
+
+def _short(values: Any) -> list[float]:
+    """Seven digits are more than a screen shows."""
+    return [float(f"{value:.7g}") for value in np.asarray(values).tolist()]
+
+
+def _evenly(n: int, most: int) -> NDArray[np.intp]:
+    places = np.linspace(0, n - 1, min(n, most))
+    return np.unique(places.round().astype(np.intp))

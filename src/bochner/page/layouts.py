@@ -1,0 +1,112 @@
+"""Layouts that the caller supplies: two coordinates for every row, from arrays and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.errors import InputError, message
+from bochner.page.labels import read_labels
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places of the rows, such as a UMAP of many latent dimensions.
+
+    Attributes
+    ----------
+    name : str
+    places : ndarray of shape (N, 2)
+    """
+
+    name: str
+    places: FloatArray
+
+
+def as_layouts(given: Any, n_rows: int) -> list[Layout]:
+    """Turn coordinates into layouts.
+
+    Parameters
+    ----------
+    given : array-like of shape (N, 2), or mapping of name to one, or None
+    n_rows : int
+        N.
+
+    Raises
+    ------
+    InputError
+        An array of another shape, or with entries that are not finite numbers.
+    """
+    if given is None:
+        return []
+    named = given if isinstance(given, Mapping) else {"embedding": given}
+    return [_one(str(name), values, n_rows) for name, values in named.items()]
+
+
+def _one(name: str, values: Any, n_rows: int) -> Layout:
+    want = f"an embedding of shape ({n_rows}, 2)"
+    do = "give two coordinates per row, in their order"
+    try:
+        places = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(message(want, f"{name!r}, which is not numeric", do)) from error
+    if places.shape != (n_rows, 2):
+        raise InputError(message(want, f"shape {places.shape} in {name!r}", do))
+    if not np.isfinite(places).all():
+        row, column = np.argwhere(~np.isfinite(places))[0]
+        got = f"{places[row, column]} in row {row}, column {column} of {name!r}"
+        raise InputError(
+            message("finite coordinates", got, "place every row, or leave the row out")
+        )
+    return Layout(name, places)
+
+
+def read_layout(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, FloatArray]:
+    """Read a layout from a file.
+
+    Parameters
+    ----------
+    path : Path
+        ``.npy``: an array of shape (N, 2). ``.csv``, ``.tsv`` or ``.txt``: a header and two columns
+        of numbers; a first column that holds the row names joins by them.
+    row_names : sequence of str or None
+    n_rows : int
+
+    Returns
+    -------
+    dict of str to ndarray of shape (N, 2)
+        One layout, named after the file.
+
+    Raises
+    ------
+    InputError
+        Not such a file, or not two numbers for every row.
+    """
+    if path.suffix.lower() == ".npy" and path.is_file():
+        return {path.stem: _array(path)}
+    columns = read_labels(path, row_names, n_rows)
+    if len(columns) != 2:
+        got = f"{len(columns)} ({', '.join(columns)}) in {path}"
+        raise InputError(message("two columns of coordinates", got, "keep two, and the row names"))
+    for name, values in columns.items():
+        if values.dtype.kind not in "fiu":
+            got = f"the text {values[0]!r} in column {name!r} of {path}"
+            raise InputError(message("coordinates that are numbers", got, "correct the column"))
+    return {path.stem: np.column_stack(list(columns.values()))}
+
+
+def _array(path: Path) -> FloatArray:
+    try:
+        values: FloatArray = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            message("a readable file of coordinates", f"{path} ({error})", "save it again")
+        ) from error
+    return values
