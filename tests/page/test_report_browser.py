@@ -16,6 +16,7 @@ import pytest
 
 import bochner as bo
 
+pandas = pytest.importorskip("pandas")
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="needs playwright: pip install playwright"
 )
@@ -247,3 +248,268 @@ def test_other_pages_are_drawn_as_well(browser, tmp_path, kind):
     assert "±" in own.text("#place")
     own.tab.close()
     assert own.errors == []
+
+
+# -- hostile text
+# ---------------------------------------------------------------------------
+
+HOSTILE = {
+    "image": "<img src=x onerror=window.stolen=1>",
+    "script": "</script><script>window.stolen=1</script>",
+    "attribute": '"\' onfocus=window.stolen=1 autofocus x="',
+    "svg": "<svg/onload=window.stolen=1>",
+    "template": "${window.stolen=1}{{constructor.constructor('window.stolen=1')()}}",
+    "comment": "<!--<script>",
+    "prototype": "__proto__",
+    "constructor": "constructor",
+    "entity": "&lt;img src=x onerror=window.stolen=1&gt;",
+    "direction": "a\u202eb\x00\x1b[31m",
+    "formula": "=HYPERLINK(0)",
+    "url": "javascript:window.stolen=1",
+}
+
+
+def hostile_model(text):
+    """A model whose every name is hostile, as a file that was made to harm may hold it."""
+    source = np.random.default_rng(2)
+    columns = [f"{text}{j}" for j in range(5)]
+    X = pandas.DataFrame(source.normal(size=(30, 5)), columns=columns)
+    views = {text: columns[:3], f"{text} ": columns[3:]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(
+            3, views=views, n_frequencies=4, init="pca", max_iter=2, random_state=0
+        ).fit(X)
+    model.likelihood_ = dict.fromkeys(model.likelihood_, text)
+    model.starts_ = [{text: text, "init": text, **model.starts_[0]}, {text: {text: [text]}}]
+    model.n_mixtures_ = text
+    model.checkpoint = f"/home/{text}"
+    return model, X
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_text_stays_text_in_every_field(browser, tmp_path, kind):
+    text = HOSTILE[kind]
+    model, X = hostile_model(text)
+    rows = [f"{text}{i}" for i in range(30)]
+    labels = {text: [text, f"{text} b"] * 15, f"{text} age": np.linspace(0.1, 1, 30)}
+    path = bo.report(
+        model,
+        X,
+        labels,
+        path=tmp_path / "r.html",
+        row_names=rows,
+        title=text,
+        calibration=bo.calibration(model, X.iloc[:9], n_draws=10, random_state=0),
+        embedding={text: model.embedding_[:, :2]},
+    )
+    opened = Page(browser, path, accept_downloads=True)
+    tab = opened.tab
+    known = "[...new Set([...document.querySelectorAll('*')].map((e) => e.tagName))].sort()"
+    tags = set(tab.evaluate(known))
+    for name in ("#dim-x", "#colour-by", "#shade-by", "#layout"):
+        for value in tab.locator(f"{name} option").evaluate_all("all => all.map((o) => o.value)"):
+            tab.select_option(name, value)
+    tab.select_option("#layout", "")
+    tab.select_option("#colour-by", index=0)
+    tab.click("#legend button >> nth=0")
+    tab.fill("#search", text[:1])
+    tab.press("#search", "Enter")
+    tab.focus("#map")
+    tab.keyboard.press("n")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    with tab.expect_download():
+        tab.click("#picture")
+    with tab.expect_download() as waiting:
+        tab.click("#export")
+    waiting.value.save_as(tmp_path / "rows.csv")
+    assert tab.evaluate("window.stolen") is None
+    assert tab.evaluate("Object.prototype.stolen") is None
+    # markup drops this character
+    assert tab.evaluate("document.querySelector('h1').textContent") == text.replace("\x00", "")
+    assert text in tab.evaluate("document.getElementById('starts').textContent")
+    assert text in tab.evaluate("document.getElementById('row').textContent")
+    assert text in tab.evaluate("document.getElementById('selection-columns').textContent")
+    assert text in tab.evaluate("document.getElementById('legend').textContent")
+    made = {
+        "B",
+        "CANVAS",
+        "path",
+        "text",
+        "circle",
+        "rect",
+        "ellipse",
+        "image",
+        "g",
+        "svg",
+        "FIGURE",
+    }
+    made |= {"clipPath", "FIGCAPTION", "OPTGROUP", "TD", "TH", "TR", "THEAD", "TBODY", "TABLE"}
+    assert set(tab.evaluate(known)) - tags <= made
+    styled = "[...document.querySelectorAll('[style]')].every((e) => e.matches('i, td'))"
+    assert tab.evaluate(styled)
+    assert tab.locator("script").count() == 4
+    assert not tab.locator("#failure").is_visible()
+    tab.close()
+    assert opened.errors == []
+    assert all(url.startswith(("file:", "blob:", "data:")) for url in opened.requests)
+
+
+def test_the_policy_stops_what_is_put_into_the_page(browser, path):
+    """Each of the ways by which text becomes code is closed, not only unused."""
+    opened = Page(browser, path)
+    # in a task of the page: what a debugger runs at once is free of the policy
+    closed = opened.tab.evaluate("""() => new Promise((done) => setTimeout(() => {
+        const closed = [];
+        const attempt = (name, action) => {
+            try { action(); } catch (error) { closed.push(name); }
+        };
+        attempt("eval", () => (0, eval)("1"));
+        attempt("Function", () => new Function("1"));
+        attempt("innerHTML", () => { document.body.innerHTML = "<b>x</b>"; });
+        attempt("adjacent", () => document.body.insertAdjacentHTML("beforeend", "x"));
+        const button = document.createElement("button");
+        attempt("handler", () => button.setAttribute("onclick", "window.stolen = 1"));
+        done(closed);
+    }, 0))""")
+    assert closed == ["eval", "Function", "innerHTML", "adjacent", "handler"]
+    opened.tab.evaluate("""() => {
+        const made = document.createElement("div");
+        made.setAttribute("style", "position: fixed; top: 7px");
+        document.body.append(made);
+    }""")
+    assert opened.tab.evaluate("getComputedStyle(document.body.lastChild).position") == "static"
+    opened.tab.close()
+
+
+# -- search, statistics, picture, layout, paper
+# ---------------------------------------------------------------------------
+
+
+def test_a_row_is_found_by_its_name(page):
+    page.tab.fill("#search", "digit 1")
+    assert page.tab.locator("#found button").first.inner_text() == "digit 1"
+    assert page.tab.locator("#found button").last.inner_text() == "Select all 11 rows"
+    page.tab.press("#search", "Enter")
+    assert "digit 1 (kept)" in page.text("#row")
+    page.tab.click("#found button >> nth=1")
+    assert "digit 10 (kept)" in page.text("#row")
+    page.tab.click("#found button:last-of-type")
+    assert page.tab.evaluate("window.bochnerPage.chosen()") == [1, *range(10, 20)]
+    page.tab.fill("#search", "nobody")
+    assert page.text("#found") == "No row has such a name."
+    page.tab.fill("#search", "")
+    assert page.text("#found") == ""
+
+
+def cohen(X, chosen):
+    """Cohen's d and its standard error (Hedges and Olkin, 1985), missing entries left out."""
+    mask = np.zeros(len(X), bool)
+    mask[chosen] = True
+    out = []
+    for column in X.T:
+        a, b = (part[~np.isnan(part)] for part in (column[mask], column[~mask]))
+        n = len(a) + len(b)
+        pooled = ((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / (n - 2)
+        d = (a.mean() - b.mean()) / np.sqrt(pooled)
+        se = np.sqrt(n / (len(a) * len(b)) + d**2 / (2 * n))
+        out.append((d, se, a.mean(), b.mean()))
+    return np.array(out)
+
+
+def test_statistics_of_a_selection_are_those_of_the_data(page, model):
+    _, X, labels = model
+    chosen = np.flatnonzero(labels >= 6).tolist()
+    page.tab.evaluate("(rows) => window.bochnerPage.choose(rows)", chosen)
+    assert f"{len(chosen)} rows of {N}" in page.text("#selection-text")
+    lines = page.tab.locator("#selection-columns tbody tr").all_inner_texts()
+    shown = [line.replace("−", "-").split("\t") for line in lines]
+    expected = cohen(X[:, 64:], chosen)
+    order = np.argsort(-np.abs(expected[:, 0]), kind="stable")
+    assert [line[:2] for line in shown] == [[str(64 + j), "table"] for j in order]
+    for line, j in zip(shown, order, strict=True):
+        d, se = (float(part) for part in line[4].split(" ± "))
+        np.testing.assert_allclose([d, se], expected[j, :2], rtol=6e-3)
+        means = [float(line[2]), float(line[3])]
+        np.testing.assert_allclose(means, expected[j, 2:], rtol=6e-3, atol=1e-3)
+    assert page.tab.locator("#selection-images canvas").count() == 6
+    lines = page.tab.locator("#selection-label-0 tbody tr").all_inner_texts()
+    counts = {line.split("\t")[0]: int(line.split("\t")[1]) for line in lines}
+    assert counts == {str(k): int((labels == k).sum()) for k in range(6, 10)}
+    page.tab.click("#clear")
+    assert not page.tab.locator("#selection-section").is_visible()
+
+
+def test_the_map_is_exported_as_a_picture(page, tmp_path):
+    from struct import unpack
+
+    with page.tab.expect_download() as waiting:
+        page.tab.click("#picture")
+    assert waiting.value.suggested_filename == "map.png"
+    waiting.value.save_as(tmp_path / "map.png")
+    body = (tmp_path / "map.png").read_bytes()
+    assert body[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = unpack(">II", body[16:24])
+    box = page.tab.locator("#map").bounding_box()
+    assert width == 2 * round(box["width"])
+    assert height > 2 * round(box["height"])  # the legend is in it
+
+
+def test_a_supplied_layout_moves_the_rows_and_nothing_is_decoded_there(browser, model, tmp_path):
+    own, X, labels = model
+    places = np.random.default_rng(3).normal(size=(N, 2)) * [30, 4] + 100
+    path = bo.report(own, X, labels, path=tmp_path / "r.html", embedding={"umap": places})
+    opened = Page(browser, path)
+    tab = opened.tab
+    before = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)])
+    tab.select_option("#layout", label="umap")
+    tab.wait_for_timeout(100)
+    moved = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(N)])
+    for k in (0, 1):
+        assert abs(np.corrcoef(moved[:, k], places[:, k])[0, 1]) > 0.999999
+    assert not tab.locator("#dim-x").is_visible()
+    assert "not places of the latent space" in opened.text("#place")
+    tab.mouse.move(*opened.row_on_screen(7))
+    tab.wait_for_function("document.getElementById('row').innerText.includes('row 7')")
+    tab.select_option("#layout", label="latent dimensions")
+    after = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)])
+    np.testing.assert_array_equal(after, before)
+    assert "±" in opened.text("#place")
+    tab.close()
+    assert opened.errors == []
+
+
+def test_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(browser, model, tmp_path):
+    own, X, _ = model
+    names = [f"{'=+-@'[i % 4]}cell {i}" for i in range(N)]
+    labels = {"=kind": [f"@{i % 3}" for i in range(N)], "score": -np.linspace(0.1, 1, N)}
+    opened = Page(browser, bo.report(own, X, labels, path=tmp_path / "r.html", row_names=names))
+    opened.tab.evaluate("window.bochnerPage.choose([0, 1, 2, 3])")
+    with opened.tab.expect_download() as waiting:
+        opened.tab.click("#export")
+    waiting.value.save_as(tmp_path / "rows.csv")
+    rows = list(csv.DictReader((tmp_path / "rows.csv").open(newline="")))
+    assert [row["name"] for row in rows] == [f"'{name}" for name in names[:4]]
+    assert [row["'=kind"] for row in rows] == ["'@0", "'@1", "'@2", "'@0"]
+    assert [float(row["score"]) for row in rows] == pytest.approx(labels["score"][:4], rel=1e-6)
+    opened.tab.close()
+    assert opened.errors == []
+
+
+def test_paper_shows_every_figure_in_light_colours(browser, path):
+    opened = Page(browser, path, color_scheme="dark")
+    assert opened.tab.locator("#kernels svg").count() == 0
+    opened.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert opened.tab.locator("#kernels svg").count() == 3
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert opened.tab.evaluate(paper) == "rgb(255, 255, 255)"
+    corner = """() => {
+        const context = document.querySelector("#map canvas").getContext("2d");
+        return [...context.getImageData(2, 2, 1, 1).data];
+    }"""
+    assert opened.tab.evaluate(corner) == [255, 255, 255, 255]
+    opened.tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert opened.tab.evaluate(paper) == "rgb(21, 25, 28)"
+    assert opened.tab.evaluate(corner) == [21, 25, 28, 255]
+    opened.tab.close()
+    assert opened.errors == []
