@@ -2,10 +2,12 @@
 1, 2, 3.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from bochner.fitting.svd_compression import rotate
+from bochner.fitting.svd_compression import Limits, rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
@@ -106,3 +108,46 @@ def test_the_basis_of_some_rows_gives_a_bound_for_others(dim):
 def test_a_constant_view_stays_as_it_is(n, m):
     block = Block.of(torch.zeros(n, m, dtype=torch.float64))
     assert rotate(((block,),), 0.05, 0)[0][0][0] is block
+
+
+# Both sides exceed what is decomposed exactly, as adjacency matrices of many nodes do by default.
+SMALL = Limits(narrow=10, exact=20, directions=15)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05])
+def test_a_flat_spectrum_beyond_the_exact_size_stays_as_it_is(share):
+    Y = torch.eye(60, 100, dtype=torch.float64)
+    block = Block.of(Y)
+    ((same,),), report = rotate(((block,),), share, seed=0, limits=SMALL)
+    assert same is block
+    assert report.ranks == (100,)
+    assert report.dropped == (0.0,)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(20, 300), (300, 20), (60, 300), (300, 60)])
+@pytest.mark.parametrize("limits", [Limits(), SMALL, Limits(narrow=10, exact=20, directions=70)])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
+def test_whatever_the_shape_the_bound_falls_by_at_most_the_squares_dropped(
+    share, limits, shape, dtype
+):
+    n, m = shape
+    x, f, s2, whole = _problem(2, n, m, rank=6, noise=1.0)
+    block = Block.of(whole.Y.to(dtype).clone())
+    ((less,),), report = rotate(((block,),), share, seed=0, limits=limits)
+    kept = float(less.Y.double().square().sum()) / block.square
+    rounding = 10.0 * torch.finfo(dtype).eps
+    assert report.dropped[0] == pytest.approx(1.0 - kept, abs=rounding)
+    assert report.dropped[0] <= max(share, rounding)
+    full, value = (_value(x, f, s2, replace(b, Y=b.Y.double()))[0] for b in (block, less))
+    nats = block.square / (2.0 * s2.detach())
+    assert full - (report.dropped[0] + rounding) * nats <= value <= full + rounding * nats
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_wide_float64_data_of_full_rank_rotate_to_as_many_columns_as_rows(seed):
+    Y = torch.randn(50, 300, generator=generator(seed, "wide"), dtype=torch.float64)
+    ((less,),), report = rotate(((Block.of(Y),),), 0.0, seed=0)
+    assert less.Y.shape == (50, 50)
+    torch.testing.assert_close(less.Y @ less.Y.T, Y @ Y.T, rtol=1e-12, atol=1e-11)
+    assert report.dropped[0] < 1e-13

@@ -22,14 +22,37 @@ from bochner.memory import chunks
 from bochner.objectives.elbo import Data
 from bochner.regression.statistics import Block
 
-# Views of fewer columns are never truncated: there is little to gain.
-_NARROW = 256
-# Rotating pays when this share of the columns, or less, is left.
-_WORTHWHILE = 0.8
-# Up to this size the smaller Gram matrix is decomposed exactly; beyond, at random.
-_EXACT = 2500
-_MOST = 1000
 _CHUNK = 8192
+# Share of the squares below which a Gram matrix of float64 holds rounding alone.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far rotation goes.
+
+    Attributes
+    ----------
+    narrow : int
+        Views of so many columns or fewer are never truncated: there is little to gain.
+    worthwhile : float
+        Rotation pays when this share of the columns, or less, is left.
+    exact : int
+        Up to this size of the smaller side its Gram matrix is decomposed exactly; beyond, only
+        leading directions are computed, by a randomised decomposition.
+    directions : int
+        Leading directions of that randomised decomposition. A view that needs more stays as it
+        is: a decomposition with all directions takes the cube of the smaller side in time and a
+        second copy of the data in memory.
+    """
+
+    narrow: int = 256
+    worthwhile: float = 0.8
+    exact: int = 2500
+    directions: int = 1000
+
+
+_DEFAULT = Limits()
 
 
 @dataclass(frozen=True)
@@ -60,7 +83,11 @@ class Rotation:
 
 
 def rotate(
-    data: Data, share: float, seed: int, likelihoods: Sequence[Likelihood] | None = None
+    data: Data,
+    share: float,
+    seed: int,
+    likelihoods: Sequence[Likelihood] | None = None,
+    limits: Limits = _DEFAULT,
 ) -> tuple[Data, Rotation]:
     """Rotate the complete views to their leading columns.
 
@@ -68,12 +95,13 @@ def rotate(
     ----------
     data : tuple over views of tuples of Block
     share : float
-        Share of a view's squares that may be dropped, where it has more than 256 columns; else, or
-        with 0, rounding only. Views with missing entries stay.
+        Share of a view's squares that may be dropped, where it has more than `limits.narrow`
+        columns; else, or with 0, rounding only. Views with missing entries stay.
     seed : int
     likelihoods : sequence over views of Likelihood, optional
         Views that are not Gaussian stay, and those whose columns have noise of their own; None: no
         view is either.
+    limits : Limits
 
     Returns
     -------
@@ -83,10 +111,10 @@ def rotate(
     for v, blocks in enumerate(data):
         one = likelihoods is None or _one_noise(likelihoods[v])
         whole = one and len(blocks) == 1 and blocks[0].seen is None
-        basis, lost = _basis(blocks[0], share, seed) if whole else (None, 0.0)
+        basis = _basis(blocks[0], share, seed, limits) if whole else None
         out.append(blocks if basis is None else (_turned(blocks[0], basis),))
         ranks.append(sum(block.Y.shape[1] for block in out[-1]))
-        dropped.append(lost)
+        dropped.append(0.0 if basis is None else _dropped(out[-1][0]))
         bases.append(basis)
     return tuple(out), Rotation(tuple(ranks), tuple(dropped), tuple(bases))
 
@@ -101,39 +129,52 @@ def _turned(block: Block, basis: Tensor) -> Block:
     return Block(turned, block.rows, block.columns, block.square)
 
 
-def _basis(block: Block, share: float, seed: int) -> tuple[Tensor | None, float]:
-    """Return the leading singular vectors and the share of squares they lose; None if nothing is
-    gained.
-    """
+def _dropped(turned: Block) -> float:
+    """Return the share of a view's squares that its rotated block lacks."""
+    kept = Block.of(turned.Y).square
+    return max(0.0, 1.0 - kept / turned.square)
+
+
+def _basis(block: Block, share: float, seed: int, limits: Limits) -> Tensor | None:
+    """Return the leading right singular vectors, None if rotation gains nothing."""
     if block.square == 0.0:
-        return None, 0.0  # constant columns have no direction
-    if isinstance(block.Y, SparseMatrix) and min(block.Y.shape) > _EXACT:
-        return None, 0.0  # its products are cut from sparse rows: what rotation would save is small
-    squares, basis = _spectrum(block.Y, seed)
-    left = 1.0 - squares.cumsum(0) / max(
-        block.square, 1e-300
-    )  # the share lost with 1, 2, ... columns
-    # float32 data have a spectrum that ends in rounding: what lies below it is not signal
-    floor = max(share if block.n_columns > _NARROW else 0.0, 10.0 * torch.finfo(block.Y.dtype).eps)
-    enough = (left <= floor).nonzero()
-    rank = int(enough[0, 0]) + 1 if enough.numel() else squares.shape[0] + 1
-    if rank > _WORTHWHILE * block.n_columns:
-        return None, 0.0
-    return basis[:, :rank].to(block.Y.dtype), max(0.0, float(left[rank - 1]))
+        return None  # constant columns have no direction
+    beyond = min(block.Y.shape) > limits.exact
+    if not beyond:
+        squares, basis = _spectrum(block.Y)
+    elif isinstance(block.Y, SparseMatrix):
+        return None  # its products are cut from sparse rows: what rotation would save is small
+    else:
+        squares, basis = _leading(block.Y, limits.directions, seed)
+    left = 1.0 - squares.cumsum(0) / block.square  # the share lost with 1, 2, ... columns
+    # what lies below the rounding of the data, or of the spectrum, is not signal
+    rounding = max(10.0 * torch.finfo(block.Y.dtype).eps, _ROUNDING)
+    allowed = max(share if block.n_columns > limits.narrow else 0.0, rounding)
+    enough = (left <= allowed).nonzero()
+    if enough.numel() == 0 and beyond:
+        return None  # a flat spectrum: the leading directions lose more than is allowed
+    # all directions of an exact spectrum lose nothing but rounding
+    rank = int(enough[0, 0]) + 1 if enough.numel() else squares.shape[0]
+    if rank > limits.worthwhile * block.n_columns:
+        return None
+    return basis[:, :rank].to(block.Y.dtype)
 
 
-def _spectrum(Y: Tensor | SparseMatrix, seed: int) -> tuple[Tensor, Tensor]:
+def _leading(Y: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the leading squared singular values and right singular vectors (m, r), estimated.
+
+    The values are those of a projection (Halko, Martinsson and Tropp, 2011): never too large.
+    """
+    _, values, right = randomized_svd(Y.cpu().numpy(), count, n_iter=2, random_state=seed % 2**32)
+    vectors = torch.from_numpy(right.T.copy()).to(Y.device)
+    return torch.from_numpy(values).double().square(), vectors
+
+
+def _spectrum(Y: Tensor | SparseMatrix) -> tuple[Tensor, Tensor]:
     """Return squared singular values, descending, and right singular vectors (m, r) of Y (n, m),
     float64.
     """
     n, m = Y.shape
-    if min(n, m) > _EXACT and isinstance(Y, Tensor):
-        _, values, right = randomized_svd(
-            Y.cpu().numpy(), _MOST, n_iter=2, random_state=seed % 2**32
-        )
-        return torch.from_numpy(values).double().square(), torch.from_numpy(right.T.copy()).to(
-            Y.device
-        )
     if m <= n:
         gram = torch.zeros(m, m, dtype=torch.float64, device=Y.device)
         for rows in chunks(n, _CHUNK):
@@ -148,6 +189,6 @@ def _spectrum(Y: Tensor | SparseMatrix, seed: int) -> tuple[Tensor, Tensor]:
         gram += part @ part.T
     squares, left = torch.linalg.eigh(gram)
     squares, left = squares.flip(0).clamp(min=0.0), left.flip(1)
-    kept = squares > 1e-13 * squares[0]
+    kept = squares > _ROUNDING * squares[0]
     right = torch.cat([Y.index_select(1, columns).double().T @ left[:, kept] for columns in cuts])
     return squares[kept], right / squares[kept].sqrt()
