@@ -83,7 +83,6 @@ def test_target_is_the_rows_bound_and_its_derivatives_are_right(dim, paired, sha
     )
     prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
     value, gradient, hessian = target.evaluate(x, rows)
-    torch.testing.assert_close(target.slope(x, rows), (value, gradient))
     if shared:
         torch.testing.assert_close(target.table(x).diagonal(), value)
         torch.testing.assert_close(
@@ -125,15 +124,20 @@ def test_placing_a_training_row_does_not_move_it():
     torch.testing.assert_close(gradient, expected, rtol=1e-8, atol=1e-8)
 
 
-def test_a_row_does_not_depend_on_its_batch():
-    view, x, Y = _view(2)
+@pytest.mark.parametrize("share", [0.0, 0.2])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_row_does_not_depend_on_its_batch(dim, share):
+    view, x, Y = _view(dim)
     Y = Y[:70].clone()
-    Y[torch.rand(Y.shape, generator=generator(3, "holes")) < 0.2] = torch.nan
+    Y[torch.rand(Y.shape, generator=generator(3, "holes")) < share] = torch.nan
     together = place([view], x, [Y])
     for i in (0, 17, 69):
         alone = place([view], x, [Y[i : i + 1]])
-        np.testing.assert_allclose(alone.mean[0], together.mean[i], rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(alone.std[0], together.std[i], rtol=1e-7, atol=1e-9)
+        # rounding of double precision, times the condition of the row's Hessian
+        rounding = 1e-14 * float(torch.linalg.cond(together.covariances[i, 0]))
+        apart = (alone.mean[0] - together.mean[i]) / together.std[i]
+        assert float(apart.abs().max()) < 10.0 * rounding + 1e-12
+        np.testing.assert_allclose(alone.std[0], together.std[i], rtol=10.0 * rounding + 1e-11)
 
 
 def test_fewer_observed_entries_mean_wider_posteriors_and_none_means_the_prior():
@@ -266,6 +270,5 @@ def test_modes_are_stationary_and_their_covariances_those_of_a_fresh_hessian(dim
     _, gradient, hessian = target_for([view], [Y], dim, shared=True).evaluate(best, index)
     step = torch.linalg.solve(-hessian, gradient[..., None])[..., 0]
     assert float(step.norm(dim=1).max()) < 1e-8
-    torch.testing.assert_close(
-        torch.linalg.inv(placed.covariances[:, 0]), -hessian, rtol=1e-3, atol=1e-3
-    )
+    precision = torch.linalg.inv(placed.covariances[:, 0])
+    torch.testing.assert_close(precision, -hessian, rtol=1e-7, atol=1e-5)

@@ -48,8 +48,7 @@ def test_derivatives_of_the_target_are_right(name, dim, groups):
     assert isinstance(target.terms[0][0], LocalTerm)
     index = torch.arange(12)
     x = torch.randn(12, dim, generator=generator(5, "x"), dtype=torch.float64)
-    value, gradient, hessian = target.evaluate(x, index)
-    torch.testing.assert_close(target.slope(x, index), (value, gradient))
+    _, gradient, hessian = target.evaluate(x, index)
     torch.testing.assert_close(hessian, hessian.transpose(1, 2))
     step = 1e-5
     for d in range(dim):
@@ -89,11 +88,11 @@ def test_rows_end_in_a_maximum_whatever_their_company(name):
     placed = place([view], x, [rows], [block.offset])
     target = target_for([view], [rows], 2, True, [block.offset])
     _, gradient, hessian = target.evaluate(placed.mean, torch.arange(12))
-    assert float(gradient.abs().max()) < 1e-5
+    assert float(gradient.abs().max()) < 1e-9
     assert bool((torch.linalg.eigvalsh(hessian) < 0).all())
     offset = block.offset
     assert offset is not None
     alone = place([view], x, [rows[3:4]], [offset[3:4]])
-    torch.testing.assert_close(alone.mean, placed.mean[3:4], rtol=0, atol=1e-7)
+    torch.testing.assert_close(alone.mean, placed.mean[3:4], rtol=0, atol=1e-11)
     empty = place([view], x, [torch.full_like(rows[:1], torch.nan)], [offset[:1]])
     torch.testing.assert_close(empty.mean, torch.zeros(1, 2, dtype=torch.float64))

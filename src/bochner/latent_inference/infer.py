@@ -28,10 +28,8 @@ MANY_DIMENSIONS = 12
 _MAX_STEPS = 100
 # A step shorter than this is taken and ends a climb, in double precision and in the single
 # precision that goes before: Newton's error after it is about its square.
-_TOLERANCE = 1e-8
+_TOLERANCE = 1e-5
 _ROUGH = 1e-3
-# After a step that short a Hessian is as good as new.
-_STILL = 1e-4
 # Squared distance, in posterior deviations, below which two climbs in single precision have found
 # the same mode.
 _SAME = 0.01
@@ -244,9 +242,7 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
         near = ((value > best - 2.0 * _HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[
             :, 0
         ]
-        x[near], value[near], hessian[near] = _climb(
-            target, x[near], rows[near], tolerance=_TOLERANCE
-        )
+        x[near], value[near], hessian[near] = _polished(target, x[near], rows[near])
         x, value, hessian = x[twin], value[twin], hessian[twin]
     covariance, log_volume = _positive_inverse(-hessian)
     evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
@@ -279,6 +275,19 @@ def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
     return torch.where(same, twin[own, best][:, None], twin).flatten()
 
 
+def _polished(target: Target, starts: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Climb in double precision and return modes with their values and Hessians.
+
+    Where the climb ends depends on where single precision left it, and so on the rounding of the
+    whole batch. A new evaluation there and one more step bring that below rounding: the step is
+    about 1e-10 long, and neither value nor Hessian changes with it.
+    """
+    x, _, _ = _climb(target, starts, rows, tolerance=_TOLERANCE)
+    value, gradient, hessian = target.evaluate(x, rows)
+    step, _ = _newton_step(gradient, hessian, torch.full_like(value, _TOLERANCE))
+    return x + step, value, hessian
+
+
 def _climb(
     target: Target, starts: Tensor, rows: Tensor, tolerance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -305,28 +314,13 @@ def _climb(
         if not active.numel():
             break
         trial = x[active] + step
-        new_value, new_gradient, new_hessian = _evaluate(
-            target, trial, rows[active], hessian[active], length
-        )
+        new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
         better = new_value >= value[active] - slack * (1.0 + value[active].abs())
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
         radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
     return x, value, hessian
-
-
-def _evaluate(
-    target: Target, x: Tensor, rows: Tensor, hessian: Tensor, moved: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Evaluate points; those that moved next to nothing keep the Hessian they had, in place."""
-    value, gradient = x.new_empty(x.shape[0]), torch.empty_like(x)
-    far, near = moved > _STILL, moved <= _STILL
-    if bool(far.any()):
-        value[far], gradient[far], hessian[far] = target.evaluate(x[far], rows[far])
-    if bool(near.any()):
-        value[near], gradient[near] = target.slope(x[near], rows[near])
-    return value, gradient, hessian
 
 
 def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:

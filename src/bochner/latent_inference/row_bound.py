@@ -57,12 +57,6 @@ class Term:
         value, pull = self._pull(j.value, product[:, 0], rows)
         return value, j.slope(pull), j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
 
-    def slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same without the Hessian, in a fraction of the time."""
-        j = jet(x, self.frequencies)
-        value, pull = self._pull(j.value, self.quadratic.push(j.value[:, None], rows)[:, 0], rows)
-        return value, j.slope(pull)
-
     def _pull(self, phi: Tensor, product: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the value and its gradient in the features, p - Q phi."""
         p = self.linear[rows]
@@ -134,14 +128,6 @@ class Target:
         total = (*self._prior(x), prior)
         for term, share in self._shares():
             for own, more in zip(total, term.evaluate(x, rows), strict=True):
-                own.add_(more, alpha=share)
-        return total
-
-    def slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return value and gradient: (n,), (n, D)."""
-        total = self._prior(x)
-        for term, share in self._shares():
-            for own, more in zip(total, term.slope(x, rows), strict=True):
                 own.add_(more, alpha=share)
         return total
 

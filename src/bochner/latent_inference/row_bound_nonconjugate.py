@@ -68,12 +68,6 @@ class LocalTerm:
         )
         return value, j.slope(on_features), second + self._slant(j, on_features, on_spread)
 
-    def slope(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same without the Hessian, in a fraction of the time."""
-        j = jet(x, self.frequencies)
-        value, on_features, _ = self._pull(*self._moments(j.value, rows), rows)
-        return value, j.slope(on_features)
-
     def _moments(self, phi: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean and variance of psi, (n, m), and S_g phi, (G, n, K)."""
         pushed = phi @ self.covariance
