@@ -4,6 +4,7 @@ rows, never code.
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import bochner as bo
-from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
+from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels, likelihoods
 from bochner.errors import InputError, ModelFileError
 from bochner.estimators import prediction
 from bochner.fitting import fit, plan
+from bochner.training.trainer import Options
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -270,18 +272,57 @@ def test_a_missing_file_is_said(tmp_path, name):
 # ----------------------------------------------------------------------------------------
 
 
-class Own(kernels.RBF):
-    """A kernel of the caller's own."""
+class RBF(kernels.RBF):
+    """A user's kernel with the name of a kernel of the package."""
 
 
-def test_a_kernel_of_the_callers_own_raises_and_leaves_no_file(tmp_path):
-    model = RandomFeatureLVM(**SMALL, kernel=Own()).fit(_data())
-    with pytest.raises(
-        InputError,
-        match=r"The kernel Own is not bochner's own: a model file holds no code\. Pickle",
-    ):
+class Poisson(likelihoods.Poisson):
+    """A user's likelihood with the name of a likelihood of the package."""
+
+
+def _refused(expected: str, name: str) -> str:
+    return re.escape(
+        f"Expected a {expected}, got one of the class {__name__}.{name}, and a model file holds "
+        "no code. Pickle the estimator instead."
+    )
+
+
+@pytest.mark.parametrize("kernel", [RBF(), kernels.SpectralSum([kernels.RBF(), RBF()])])
+def test_a_users_kernel_is_refused_whatever_its_name_and_leaves_no_file(tmp_path, kernel):
+    model = RandomFeatureLVM(**SMALL, kernel=kernel).fit(_data())
+    with pytest.raises(InputError, match=_refused("kernel of bochner.kernels", "RBF")):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_users_likelihood_is_refused_whatever_its_name(tmp_path):
+    counts = np.random.default_rng(0).poisson(3.0, (N_ROWS, 7))
+    model = RandomFeatureLVM(**SMALL, likelihood=Poisson()).fit(counts)
+    expected = _refused("likelihood of bochner.likelihoods", "Poisson")
+    with pytest.raises(InputError, match=expected):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_users_model_is_refused_whatever_its_name(tmp_path):
+    users = type("NGMVLVM", (NGMVLVM,), {"__module__": __name__})
+    model = users(**SMALL).fit(_data())
+    with pytest.raises(InputError, match=_refused("model of bochner", "NGMVLVM")):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_of_a_users_kernel_is_not_that_of_the_packages():
+    def digest(kernel):
+        made = (kernels.SpectralSum([kernel]),)
+        sizes = {"n_components": 2, "n_mixtures": 1, "n_frequencies": 5}
+        settings = plan.Plan(
+            ("a",), made, ("pca",), **sizes, sampling="iid", training=Options(), seed=0
+        )
+        return settings.digest(())
+
+    assert digest(RBF()) != digest(kernels.RBF())
+    assert digest(kernels.RBF()) == digest(kernels.RBF())
 
 
 @pytest.mark.parametrize("parameter", ["verbose", "device"])

@@ -25,6 +25,7 @@ from bochner.serialization.fitted import (
     kernel_to_json,
     likelihood_from_json,
     likelihood_to_json,
+    refusal,
 )
 
 SCHEMA = 2
@@ -51,6 +52,8 @@ _PLAIN = (
 
 def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator; see the estimators' `save`."""
+    if not type(estimator).__module__.startswith("bochner."):
+        raise InputError(refusal("model of bochner", type(estimator)))
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
     if estimator._encoder is not None:

@@ -122,15 +122,25 @@ class Plan:
         }
         for transient in ("shown", "checkpoint", "kernels", "device", "likelihoods"):
             settings.pop(transient)
-        settings["likelihoods"] = [
-            (type(own).__name__, own.get_params()) for own in self.likelihoods or ()
-        ]
-        settings["kernels"] = [(type(k).__name__, k.get_params()) for k in self.kernels]
+        settings["likelihoods"] = [_described(one) for one in self.likelihoods or ()]
+        settings["kernels"] = [_described(kernel) for kernel in self.kernels]
         arrays = [s for s in self.starts if not isinstance(s, str)]
         # which entries are observed is part of the data: the same values in other rows are another
         # fit
         parts = [part for blocks in data for block in blocks for part in _parts(block)]
         return fingerprint([*arrays, *(part for part in parts if part is not None)], settings)
+
+
+def _described(part: Likelihood | SpectralKernel) -> list[object]:
+    """Return the class, by module and name, and the arguments of a likelihood or a kernel."""
+    cls = type(part)
+    params = {
+        name: [_described(one) if isinstance(one, SpectralKernel) else one for one in value]
+        if isinstance(value, list | tuple)
+        else value
+        for name, value in part.get_params().items()
+    }
+    return [f"{cls.__module__}.{cls.__qualname__}", params]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ never code.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from bochner import kernels as kernel_classes
 from bochner import likelihoods as likelihood_classes
-from bochner.errors import InputError, ModelFileError
+from bochner.errors import InputError, ModelFileError, message
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
@@ -94,19 +95,38 @@ def _likelihood(view: dict[str, Any], tensors: dict[str, Tensor], v: int) -> Lik
     return likelihood.requires_grad_(False)
 
 
+def _is_exported(cls: type, package: ModuleType) -> bool:
+    """Return whether a class is the one that loading a file would find under its name."""
+    return getattr(package, cls.__name__, None) is cls
+
+
+def refusal(expected: str, cls: type) -> str:
+    """Return why an object of this class cannot be saved.
+
+    Parameters
+    ----------
+    expected : str
+        What can be.
+    cls : type
+
+    Returns
+    -------
+    str
+    """
+    got = f"one of the class {cls.__module__}.{cls.__qualname__}, and a model file holds no code"
+    return message(f"a {expected}", got, "pickle the estimator instead")
+
+
 def likelihood_to_json(likelihood: Likelihood) -> dict[str, Any]:
     """Return a likelihood's constructor arguments as plain numbers and lists.
 
     Raises
     ------
     InputError
-        The likelihood is not one of ours: files hold no code.
+        The class is not exported by `bochner.likelihoods`: files hold no code.
     """
-    if not hasattr(likelihood_classes, type(likelihood).__name__):
-        name = type(likelihood).__name__
-        raise InputError(
-            f"The likelihood {name} is not bochner's own: a model file holds no code. Pickle."
-        )
+    if not _is_exported(type(likelihood), likelihood_classes):
+        raise InputError(refusal("likelihood of bochner.likelihoods", type(likelihood)))
     return {name: _plain(value) for name, value in likelihood.get_params().items()}
 
 
@@ -149,13 +169,11 @@ def kernel_to_json(kernel: SpectralKernel) -> dict[str, Any]:
     Raises
     ------
     InputError
-        An argument is neither (a kernel of the caller's own, a callable): files hold no code.
+        The class is not exported by `bochner.kernels`, or an argument is a callable: files hold no
+        code.
     """
-    if not hasattr(kernel_classes, type(kernel).__name__):
-        raise InputError(
-            f"The kernel {type(kernel).__name__} is not bochner's own: a model file holds no code. "
-            "Pickle."
-        )
+    if not _is_exported(type(kernel), kernel_classes):
+        raise InputError(refusal("kernel of bochner.kernels", type(kernel)))
     return {
         name: _to_json(type(kernel).__name__, name, value)
         for name, value in kernel.get_params().items()
