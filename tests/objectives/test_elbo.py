@@ -157,6 +157,16 @@ def test_the_bound_is_the_sum_over_views_minus_the_divergence(dim):
     torch.testing.assert_close(torch.stack(bound.views), torch.stack(parts))
 
 
+def test_where_samples_begin_is_keyed_by_view_and_step():
+    one, two = (
+        dict(zip(names, draw(_model(1, 9, names), 4, "iid", 0, "train", step).starts, strict=True))
+        for names, step in ((("a", "b"), 3), (("b", "a"), 3))
+    )
+    assert one == two
+    assert one["a"] != one["b"]
+    assert draw(_model(1, 9, ("a",)), 4, "iid", 0, "train", 4).starts != (one["a"],)
+
+
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_the_order_of_views_does_not_matter(dim):
     Y = {"a": _data(9, 3), "b": _data(9, 4, seed=2), "c": _data(9, 1, seed=3)}

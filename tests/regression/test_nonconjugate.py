@@ -18,6 +18,7 @@ from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
 from bochner.random import generator
 from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.site_entries import RowSample
 from bochner.regression.statistics import Block
 from helpers.nonconjugate import MAKERS, small_view
 
@@ -165,6 +166,32 @@ def test_column_batches_are_unbiased():
     torch.testing.assert_close(mean, whole.value)
     for m, part in enumerate(parts):
         torch.testing.assert_close(part.update.pull[:, 0], whole.update.pull[:, m])
+
+
+@pytest.mark.parametrize("n", [9, 10, 11])
+@pytest.mark.parametrize("name", ["negative_binomial", "loose_negative_binomial"])
+def test_the_mean_over_all_samples_of_rows_is_the_value_of_all_rows(name, n):
+    """However many rows the last sample lacks: slack and gradients in the parameters."""
+    x, f, likelihood, block, sites = _case(name, n=n, missing=True)
+    parameters = list(likelihood.parameters())
+
+    def slack_and_gradient(sample):
+        found = local_evidence(x, f, likelihood, sites, block, tol=1e-13, sample=sample)
+        return torch.stack([found.slack, *torch.autograd.grad(found.value, parameters)])
+
+    n_samples = RowSample(0.0, n_entries=8).of(n, 3)[1]
+    assert n_samples == n * 3 // 8
+    some = [
+        slack_and_gradient(RowSample((i + 0.5) / n_samples, n_entries=8)) for i in range(n_samples)
+    ]
+    every = slack_and_gradient(None)
+    assert float((some[0] - every)[1].abs()) > 1e-3
+    torch.testing.assert_close(torch.stack(some).mean(0), every, rtol=1e-10, atol=1e-10)
+
+
+def test_a_sample_of_rows_never_is_empty():
+    assert RowSample(0.999, n_entries=1).of(3, 100) == (slice(2, None, 3), 3)
+    assert RowSample(0.999).of(3, 100) == (slice(0, None, 1), 1)
 
 
 def test_missing_entries_and_absent_rows_tell_nothing():

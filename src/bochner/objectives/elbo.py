@@ -17,6 +17,7 @@ from bochner.models.sites import SiteUpdate, column_batch
 from bochner.regression.evidence import CHUNK_ROWS, Reduce
 from bochner.regression.incomplete import N_DETERMINANTS, Sample, gaussian_evidence
 from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.site_entries import RowSample
 from bochner.regression.statistics import Block
 
 Data = tuple[tuple[Block, ...], ...]
@@ -34,8 +35,9 @@ class Draws:
     columns : tuple of Tensor of shape (m,), int64, or None
         The mini-batch of columns of each view; None means all.
     starts : tuple of float or None
-        Of Gaussian views with scattered holes: where in [0, 1) the sample of columns begins whose
-        determinants are exact; None: those of all columns are.
+        Uniform in [0, 1), one per view: of Gaussian views with scattered holes, where the sample of
+        columns begins whose determinants are exact; of non-conjugate views, where the sample of
+        rows begins for the parameters of their likelihoods. None: all columns and rows.
     """
 
     latents: Tensor
@@ -127,10 +129,13 @@ def draw(
             for view, spectrum in zip(model.views, spectra, strict=True)
         )
     )
-    uniform = torch.rand(
-        len(model.views), generator=random.generator(seed, f"{purpose}/determinants", step)
+    starts = tuple(
+        float(
+            torch.rand((), generator=random.generator(seed, f"{purpose}/start/{view.name}", step))
+        )
+        for view in model.views
     )
-    return Draws(latents, spectra, columns, tuple(uniform.tolist()))
+    return Draws(latents, spectra, columns, starts)
 
 
 def _columns(
@@ -201,8 +206,16 @@ def elbo(
         else:
             likelihood = cast(LocalLikelihood, view.likelihood)
             times = (n_sweeps if columns is None else 1) + likelihood.extra_sweeps
+            rows = None if draws.starts is None else RowSample(draws.starts[v])
             local = local_evidence(
-                seen, f, likelihood, view.sites, blocks[0], columns=columns, n_sweeps=times
+                seen,
+                f,
+                likelihood,
+                view.sites,
+                blocks[0],
+                columns=columns,
+                n_sweeps=times,
+                sample=rows,
             )
             values.append(local.value)
             updates.append(local.update)

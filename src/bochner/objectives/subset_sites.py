@@ -139,7 +139,7 @@ def _view_value(
             + entries.masked(found.slopes.value).sum(dtype=torch.float64)
             - found.weights.kl().sum()
         )
-        value = value + slack_of(likelihood, found, entries, slice(None)).sum()
+        value = value + slack_of(likelihood, found, entries, None).sum()
     return value
 
 

@@ -25,15 +25,12 @@ from bochner.likelihoods.nonconjugate import LocalLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.site_entries import Entries, Pass, local_pass
+from bochner.regression.site_entries import Entries, Pass, RowSample, local_pass
 from bochner.regression.statistics import Block
 from bochner.regression.weighted_grams import weighted_products
 
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0
-# Entries from which the gradient of a likelihood's own parameters is estimated: it needs a
-# quadrature at each.
-_PARAMETER_ENTRIES = 2**16
 
 
 @dataclass(frozen=True)
@@ -66,6 +63,7 @@ def local_evidence(
     columns: Tensor | None = None,
     n_sweeps: int = 1,
     tol: float = _TOLERANCE,
+    sample: RowSample | None = None,
 ) -> LocalValue:
     """Evaluate the bound of a view, differentiable once in x, the frequencies and the likelihood's
     parameters.
@@ -86,6 +84,9 @@ def local_evidence(
         Times that q(A) and its sites are brought up to date before the bound is taken.
     tol : float
         Relative error of the means of q(A).
+    sample : RowSample, optional
+        The rows from which the gradient in the likelihood's parameters and the slack are
+        estimated; None: all rows.
 
     Returns
     -------
@@ -95,6 +96,7 @@ def local_evidence(
         whole = functools.partial(
             local_evidence, x, frequencies, likelihood, sites, block, n_sweeps=n_sweeps, tol=tol
         )
+        whole = functools.partial(whole, sample=sample)
         cuts = sites.column_chunks(block.Y.shape[0])  # for memory
         return _joined([whole(columns=own) for own in cuts])
     f = frequencies.to(x.dtype)
@@ -111,6 +113,7 @@ def local_evidence(
         entries,
         n_sweeps,
         tol,
+        sample,
         holder,
         *parameters,
     )
@@ -186,6 +189,7 @@ class _LocalEvidence(torch.autograd.Function):
         entries: Entries,
         n_sweeps: int,
         tol: float,
+        sample: RowSample | None,
         holder: list[_Touch],
         *parameters: Tensor,
     ) -> Tensor:
@@ -201,16 +205,15 @@ class _LocalEvidence(torch.autograd.Function):
             found = local_pass(features, likelihood, entries, tol)
             precision, pull = found.sites(entries, likelihood)
             entries = replace(entries, precision=precision, pull=pull)
-        some = _some_rows(features, entries)
         value = entries.masked(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
-        slack = slack_of(likelihood, found, entries, some)
+        slack = slack_of(likelihood, found, entries, sample)
         holder.append(
             _Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), value, slack)
         )
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
         if wanted:
-            own = _parameter_gradients(likelihood, found, entries, parameters, some)
+            own = _parameter_gradients(likelihood, found, entries, parameters, sample)
             upstream = entries.scale * _feature_gradient(features, found, entries)
             grads = [*carried_back(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
             ctx.save_for_backward(*grads)
@@ -219,7 +222,7 @@ class _LocalEvidence(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
-        return (*grads[:4], None, None, None, None, None, None, *grads[4:])
+        return (*grads[:4], *[None] * 7, *grads[4:])
 
 
 def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor:
@@ -237,38 +240,38 @@ def _parameter_gradients(
     found: Pass,
     entries: Entries,
     parameters: tuple[Tensor, ...],
-    rows: slice,
+    sample: RowSample | None,
 ) -> list[Tensor]:
     if not parameters:
         return []
+    rows, k = _rows(entries, sample)
     with torch.enable_grad():
         mean = (entries.total + found.latent)[rows]
         value = likelihood.parameter_value(
             entries.y[rows], mean, found.variance[rows], entries.columns
         )
         seen = value if entries.seen is None else value * entries.seen[rows]
-        total = seen.sum() * (entries.y.shape[0] / mean.shape[0])
+        total = seen.sum() * k
         return list(torch.autograd.grad(total, parameters))
 
 
 @torch.no_grad()
-def slack_of(likelihood: LocalLikelihood, found: Pass, entries: Entries, rows: slice) -> Tensor:
+def slack_of(
+    likelihood: LocalLikelihood, found: Pass, entries: Entries, sample: RowSample | None
+) -> Tensor:
     """Return the slack of every column's bound, estimated from some rows, (m,) float64."""
+    rows, k = _rows(entries, sample)
     mean = (entries.total + found.latent)[rows]
     slack = likelihood.slack(entries.y[rows], mean, found.variance[rows], entries.columns)
     if slack is None:
         return mean.new_zeros(mean.shape[1], dtype=torch.float64)
     seen = slack if entries.seen is None else slack * entries.seen[rows]
-    return seen.sum(0, dtype=torch.float64) * (entries.y.shape[0] / mean.shape[0])
+    return seen.sum(0, dtype=torch.float64) * k
 
 
-def _some_rows(features: Tensor, entries: Entries) -> slice:
-    """Return every so manieth row, from a first one that changes with the draw: enough for a few
-    parameters.
-    """
-    stride = max(1, entries.y.numel() // _PARAMETER_ENTRIES)
-    first = int(features[0].double().abs().sum() * 1e6) % stride if stride > 1 else 0
-    return slice(first, None, stride)
+def _rows(entries: Entries, sample: RowSample | None) -> tuple[slice, int]:
+    n, m = entries.y.shape
+    return (slice(None), 1) if sample is None else sample.of(n, m)
 
 
 def carried_back(

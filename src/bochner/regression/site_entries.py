@@ -18,6 +18,30 @@ from bochner.regression.weighted_grams import quadratic_forms
 
 
 @dataclass(frozen=True)
+class RowSample:
+    """Every k-th row from a random first one: each row is in it with probability 1/k.
+
+    The gradient in the parameters of a likelihood and its slack are estimated from these rows: they
+    need a quadrature at every entry.
+
+    Attributes
+    ----------
+    start : float
+        Uniform in [0, 1): says which of the k samples it is.
+    n_entries : int
+        k is the largest number that leaves so many entries, or 1.
+    """
+
+    start: float
+    n_entries: int = 2**16
+
+    def of(self, n: int, m: int) -> tuple[slice, int]:
+        """Return the rows among n rows of m entries, and k: by how much their sum is multiplied."""
+        k = min(n, max(1, n * m // self.n_entries))
+        return slice(int(self.start * k), None, k), k
+
+
+@dataclass(frozen=True)
 class Entries:
     """Some columns of a view, ordered by group.
 
