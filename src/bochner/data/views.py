@@ -84,10 +84,12 @@ class Views:
 
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
+        return self.scaling_of(view).apply(columns_of(self.X, self.columns[view]))
+
+    def scaling_of(self, view: str) -> Scaling:
+        """Return the scaling of the columns of one view."""
         own = self.columns[view]
-        return Scaling(self.scaling.centre[own], self.scaling.scale[own]).apply(
-            columns_of(self.X, own)
-        )
+        return Scaling(self.scaling.centre[own], self.scaling.scale[own])
 
     @property
     def sparse(self) -> bool:

@@ -188,25 +188,22 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     def _set_likelihoods(
         self, values: FloatArray, data: Views, given: Any
     ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
-        """Choose and check the likelihoods, leave their data in the caller's units and find the
-        size factors.
+        """Choose and check the likelihoods, leave data that do not scale in the caller's units and
+        find the size factors.
         """
         chosen = likelihoods.choose(self.likelihood, data, bool(self.verbose))
         if self.noise == "column":
             chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
         likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
-        data = data.unscaled(
-            [view for view, own in chosen.items() if isinstance(own, LocalLikelihood)]
-        )
+        data = data.unscaled([view for view, own in chosen.items() if not own.scales_with_data])
         self._scaling = data.scaling
         self._size_factors = likelihoods.SizeFactors.fit(values, given, chosen, data.columns)
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
         for view, own in chosen.items():
             if isinstance(own, LocalLikelihood):
                 rows = training_data.telling(values, data.columns[view])
-                part = torch.tensor(
-                    dense_rows(values, rows)[:, data.columns[view]], dtype=torch.float64
-                )
+                some = dense_rows(values, rows)[:, data.columns[view]].astype(np.float64)
+                part = torch.from_numpy(data.scaling_of(view).apply(some))
                 offset = offsets[view]
                 chosen[view] = own.initial(
                     part, offset if offset is None or rows is None else offset[rows]

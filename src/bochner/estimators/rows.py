@@ -75,7 +75,7 @@ class RowsMixin:
             real = {
                 view.name: self._columns[view.name]
                 for view in self._fit.posterior
-                if view.local is None
+                if view.likelihood.scales_with_data
             }
             check_reach(values, self._scaling, real, names)
         return values

@@ -79,7 +79,8 @@ def _sparse_block(
     if not isinstance(likelihood, LocalLikelihood):
         return Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device))
     own = None if offset is None else offset.to(plan.device, plan.dtype)
-    return Block.encoded(SparseMatrix.of(values, None, plan.dtype, plan.device), None, own)
+    # unscaled views have a centre of 0
+    return Block.encoded(SparseMatrix.of(values, centre, plan.dtype, plan.device), None, own)
 
 
 def _part(

@@ -17,9 +17,19 @@ class Likelihood(nn.Module, ABC):
 
     Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those
     very objects.
+
+    Attributes
+    ----------
+    name : str
+    scales_with_data : bool
+        Whether data of this likelihood may be centred and scaled: true of location-scale families
+        of real numbers, such as the normal and Student's t. A view of one is fitted in units of
+        the root mean square of its centred entries and reported in those of the data; any other
+        is fitted as it is.
     """
 
     name: ClassVar[str]
+    scales_with_data: ClassVar[bool] = False
 
     def __init__(self, **params: Any) -> None:
         super().__init__()

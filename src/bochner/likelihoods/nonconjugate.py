@@ -52,7 +52,7 @@ class LocalLikelihood(Likelihood, ABC):
 
     Attributes
     ----------
-    support : {"positive", "binary", "trials", "counts", "categories"}
+    support : {"real", "positive", "binary", "trials", "counts", "categories"}
         What an entry can be; anything else is refused with view, row, column and value.
     extra_sweeps : int
         Times that sites are brought up to date in a step beyond what other likelihoods take.
@@ -96,7 +96,7 @@ class LocalLikelihood(Likelihood, ABC):
         Parameters
         ----------
         Y : Tensor of shape (N, M), float64
-            As observed, NaN = missing.
+            As observed, NaN = missing; centred and scaled where `scales_with_data`.
         offset : Tensor of shape (N,), optional
             Logarithms of the size factors.
 
