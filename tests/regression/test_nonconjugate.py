@@ -172,7 +172,7 @@ def test_column_batches_are_unbiased():
 @pytest.mark.parametrize("name", ["negative_binomial", "loose_negative_binomial"])
 def test_the_mean_over_all_samples_of_rows_is_the_value_of_all_rows(name, n):
     """However many rows the last sample lacks: slack and gradients in the parameters."""
-    x, f, likelihood, block, sites = _case(name, n=n, missing=True)
+    x, f, likelihood, block, sites = small_view(name, n=n, missing=True)
     parameters = list(likelihood.parameters())
 
     def slack_and_gradient(sample):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import bochner as bo
 from bochner.likelihoods import Curvatures, LocalLikelihood, Slopes
-from bochner.likelihoods.base import Likelihood
+from bochner.likelihoods.likelihood import Likelihood
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
