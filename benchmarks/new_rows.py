@@ -1,5 +1,4 @@
-"""Rows placed per second and how well, with and without the encoder: ``python
-benchmarks/new_rows.py``.
+"""Rows placed per second and how well, ``python benchmarks/new_rows.py``.
 
 NG-MVLVM is fitted to 4,000 MNIST digits and places the other 66,000, complete and with 30 % of
 their entries missing at random. Printed: rows placed per second; 10-NN accuracy of the placed rows
@@ -51,12 +50,10 @@ def data_of(
 
 
 @functools.cache
-def fitted(
-    n_train: int, n_new: int, seed: int, encoder: bool, max_iter: int
-) -> tuple[bo.NGMVLVM, float]:
+def fitted(n_train: int, n_new: int, seed: int, max_iter: int) -> tuple[bo.NGMVLVM, float]:
     """Return a fitted model and its seconds."""
     X, _, _ = data_of(n_train, n_new, seed)
-    model = bo.NGMVLVM(encoder=encoder, max_iter=max_iter, init="pca", random_state=seed)
+    model = bo.NGMVLVM(max_iter=max_iter, init="pca", random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return timed(lambda: model.fit(X[:n_train]))
@@ -73,12 +70,10 @@ def row_bound(model: bo.NGMVLVM, X: NDArray[np.float32], Z: NDArray[np.float32])
     return float(torch.cat(values).mean())
 
 
-def measure(
-    n_train: int, n_new: int, missing: float, seed: int, encoder: bool, max_iter: int
-) -> dict[str, Value]:
+def measure(n_train: int, n_new: int, missing: float, seed: int, max_iter: int) -> dict[str, Value]:
     """Place the new rows."""
     X, labels, uniform = data_of(n_train, n_new, seed)
-    model, seconds = fitted(n_train, n_new, seed, encoder, max_iter)
+    model, seconds = fitted(n_train, n_new, seed, max_iter)
     new = np.where(uniform[:n_new] < missing, np.float32(np.nan), X[n_train : n_train + n_new])
     Z, placing = timed(lambda: model.transform(new))
     near = KNeighborsClassifier(10).fit(model.embedding_, labels[:n_train])
@@ -98,15 +93,9 @@ def jobs(seeds: range, n_train: int, n_new: int, max_iter: int, n_holes: int) ->
     """Yield every row to measure."""
     for seed in seeds:
         for missing, count in ((0.0, n_new), (_MISSING, n_holes)):
-            for encoder in (False, True):
-                name = f"MNIST, {missing:.0%} missing"
-                method = "encoder" if encoder else "search"
-                yield Job(
-                    name,
-                    method,
-                    seed,
-                    partial(measure, n_train, count, missing, seed, encoder, max_iter),
-                )
+            name = f"MNIST, {missing:.0%} missing"
+            measured = partial(measure, n_train, count, missing, seed, max_iter)
+            yield Job(name, "search", seed, measured)
 
 
 def main() -> None:

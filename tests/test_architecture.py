@@ -55,8 +55,8 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.conditioning_incomplete
         weight_posterior.conditioning_nonconjugate weight_posterior.posterior
         weight_posterior.downdating weight_posterior
-        latent_inference.encoder latent_inference.placement
-        latent_inference.quadratic_forms latent_inference.row_bound_nonconjugate
+        latent_inference.placement latent_inference.quadratic_forms
+        latent_inference.row_bound_nonconjugate
         latent_inference.row_bound latent_inference.row_patterns latent_inference.infer
         latent_inference
         prediction.calibration prediction.decoding prediction.completion

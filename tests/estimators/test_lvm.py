@@ -734,7 +734,6 @@ BAD_PARAMETERS = {
     "latent": ("private", "'latent' parameter of NGMVLVM must be"),
     "view_weight": ("equal", "'view_weight' parameter of NGMVLVM must be"),
     "noise": ("row", "'noise' parameter of NGMVLVM must be"),
-    "encoder": ("yes", "'encoder' parameter of NGMVLVM must be"),
     "sampling": ("halton", "'sampling' parameter of NGMVLVM must be a str among"),
     "init": ("umap", "'init' parameter of NGMVLVM must be"),
     "n_init": (0, "'n_init' parameter of NGMVLVM must be"),

@@ -37,7 +37,6 @@ from bochner.fitting import completion_choice
 from bochner.fitting.fit import fit as fit_model
 from bochner.isolation import undisturbed
 from bochner.kernels.base import SpectralKernel
-from bochner.latent_inference import encoder as amortised
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
 from bochner.prediction import diagnostics
@@ -82,7 +81,6 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         latent: Any = "shared",
         view_weight: Any = None,
         noise: str = "view",
-        encoder: bool = False,
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -105,7 +103,6 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.latent = latent
         self.view_weight = view_weight
         self.noise = noise
-        self.encoder = encoder
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -291,16 +288,6 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     def _set_embedding(
         self, values: FloatArray, offsets: list[Tensor | None], kept: Tensor
     ) -> None:
-        self._encoder = None
-        if self.encoder:
-            few = training_data.subset(
-                values.shape[0], training_data.fitting(*values.shape), self.seed_
-            )
-            rows = self._split(dense_rows(values, few))
-            shown = [view.encode(y) for view, y in zip(self._fit.posterior, rows, strict=True)]
-            self._encoder = amortised.learn(
-                shown, self._fit.latents[torch.from_numpy(few)], self.seed_
-            )
         placement = self._place(values, offsets)
         self._remember(values, placement)
         self.embedding_ = placement.mean.numpy().astype(values.dtype)

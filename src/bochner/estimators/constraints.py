@@ -28,7 +28,6 @@ COMMON: dict[str, list[Any]] = {
     "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
     "latent": [StrOptions({"shared"}), dict],
     "noise": [StrOptions({"view", "column"})],
-    "encoder": ["boolean"],
     "view_weight": [None, StrOptions({"balanced"}), dict],
     "truncation": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
     "device": [str],

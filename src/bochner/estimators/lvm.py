@@ -87,9 +87,6 @@ class NGMVLVM(LatentVariableEstimator):
         One noise variance per Gaussian view, or one per column. Per column, training sees all
         columns: nothing is rotated away or truncated, and a step takes one eigendecomposition of
         the Gram matrix in place of a Cholesky factor. Not for kernels with a Dirichlet process.
-    encoder : bool, default=False
-        Train a small network after the fit that guesses where a row lies, whatever entries it
-        lacks: for many new rows. Guesses are refined as all placements are.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -237,7 +234,6 @@ class RandomFeatureLVM(LatentVariableEstimator):
         latent: Any = "shared",
         view_weight: Any = None,
         noise: str = "view",
-        encoder: bool = False,
         device: str = "auto",
         dtype: str = "float32",
         checkpoint: Any = None,
@@ -261,7 +257,6 @@ class RandomFeatureLVM(LatentVariableEstimator):
             latent=latent,
             view_weight=view_weight,
             noise=noise,
-            encoder=encoder,
             device=device,
             dtype=dtype,
             checkpoint=checkpoint,

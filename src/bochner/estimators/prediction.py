@@ -18,7 +18,6 @@ from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, warn
 from bochner.estimators.rows import RowsMixin
 from bochner.isolation import undisturbed
-from bochner.latent_inference.encoder import Encoder
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
 from bochner.prediction import completion, decoding
@@ -47,7 +46,6 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     seed_: int
     completion_: dict[str, float | None]
     _candidates: Tensor
-    _encoder: Encoder | None
     _placed: tuple[str, Placement] | None
 
     # -- latents of rows
@@ -83,10 +81,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
         warn.of_empty(values)
         model = (self._fit.posterior, self._candidates)
-        parts = [
-            place(*model, rows, own, encoder=self._encoder)
-            for rows, own in self._dense_parts(values, offsets)
-        ]
+        parts = [place(*model, rows, own) for rows, own in self._dense_parts(values, offsets)]
         return Placement.joined(parts)
 
     def _remember(self, values: FloatArray, placement: Placement) -> None:

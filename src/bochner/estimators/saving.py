@@ -14,7 +14,6 @@ from bochner.errors import InputError
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.io import files
 from bochner.kernels.base import SpectralKernel
-from bochner.latent_inference.encoder import Encoder
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.prediction.diagnostics import CollapseReport
@@ -56,10 +55,6 @@ def save(estimator: Any, path: str | Path) -> None:
         raise InputError(refusal("model of bochner", type(estimator)))
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
-    if estimator._encoder is not None:
-        tensors |= {
-            f"encoder.{name}": part for name, part in estimator._encoder.to_tensors().items()
-        }
     for name in _ARRAYS:
         tensors[f"attribute.{name}"] = torch.from_numpy(
             np.ascontiguousarray(getattr(estimator, name))
@@ -99,12 +94,6 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     """Give an unfitted estimator the fitted state of a file."""
     estimator._fit = fit_from_file(tensors, header["fit"])
     estimator._candidates = tensors["candidates"]
-    parts = {
-        name[len("encoder.") :]: part
-        for name, part in tensors.items()
-        if name.startswith("encoder.")
-    }
-    estimator._encoder = Encoder.from_tensors(parts)
     estimator._size_factors = SizeFactors.from_json(
         header.get("size_factors", {"typical": {}, "shares": {}})
     )

@@ -14,7 +14,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bochner.latent_inference.encoder import Encoder
 from bochner.latent_inference.placement import Placement
 from bochner.latent_inference.row_bound import Target, target_for
 from bochner.latent_inference.row_patterns import groups_of_rows, rows_at_once
@@ -39,8 +38,6 @@ _HOPELESS = 40.0
 # So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between
 # them.
 _STARTS = 2000
-# Beside an encoder's guess so many are enough to find it out where it is wrong.
-_FEW_STARTS = 200
 
 Offsets = Sequence[Tensor | None]
 
@@ -53,7 +50,6 @@ def place(
     n_modes: int = N_MODES,
     polish: bool = True,
     encoded: bool = False,
-    encoder: Encoder | None = None,
 ) -> Placement:
     """Place rows.
 
@@ -72,8 +68,6 @@ def place(
         Whether double precision walks the last steps; without, modes are good to three digits.
     encoded : bool
         Whether rows are as their likelihoods encode them already.
-    encoder : Encoder, optional
-        Its guess is a row's first start, beside the best of a few of the candidates.
 
     Returns
     -------
@@ -89,9 +83,7 @@ def place(
     out.weights[:, 0] = 1.0
     offsets = offsets or [None] * len(views)
     rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    candidates = candidates[
-        :: -(-candidates.shape[0] // (_STARTS if encoder is None else _FEW_STARTS))
-    ]
+    candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
     book: list[tuple[Tensor, Tensor]] = []
     near = _near(candidates) if n_modes > 1 else torch.zeros(0, 0, dtype=torch.bool)
     conjugate = all(view.local is None for view in views)
@@ -115,10 +107,7 @@ def place(
         else:
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
-        guess = None if encoder is None else encoder.guess([y[index] for y in rows])
-        found = _solve(
-            target, _starts(scores, candidates, near, n_modes, guess), polish and not single
-        )
+        found = _solve(target, _starts(scores, candidates, near, n_modes), polish and not single)
         out.modes[index], out.covariances[index], out.weights[index] = (
             found.modes,
             found.covariances,
@@ -202,17 +191,14 @@ def _near(candidates: Tensor) -> Tensor:
     return near
 
 
-def _starts(
-    scores: Tensor, candidates: Tensor, near: Tensor, n_modes: int, guess: Tensor | None = None
-) -> Tensor:
+def _starts(scores: Tensor, candidates: Tensor, near: Tensor, n_modes: int) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n,
     R, D).
 
-    Scores are overwritten. A guess is the first start; the best candidate is then another, however
-    near it is.
+    Scores are overwritten.
     """
-    starts = [] if guess is None else [guess]
-    for r in range(len(starts), n_modes):
+    starts = []
+    for r in range(n_modes):
         best = scores.argmax(1)
         starts.append(candidates[best])
         if r + 1 < n_modes:
