@@ -18,11 +18,11 @@ from torch import Tensor
 
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.random import generator
-from bochner.regression.nonconjugate import local_evidence
-from bochner.regression.site_entries import Entries, local_pass
+from bochner.regression.nonconjugate import nonconjugate_evidence
+from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Block
 
 N_ROWS, N_COLUMNS, N_PAIRS = 20, 4, 4
@@ -35,7 +35,7 @@ COLUMNS = {
 }
 DISPERSIONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 
-METHODS: dict[str, tuple[str, Callable[[], LocalLikelihood]]] = {
+METHODS: dict[str, tuple[str, Callable[[], NonConjugateLikelihood]]] = {
     "Polya-gamma": ("Bernoulli", Bernoulli),
     "Boehning": ("Bernoulli", lambda: Bernoulli(bound="bohning")),
     "Polya-gamma ": ("binomial, n = 10", lambda: Binomial(10)),
@@ -50,7 +50,7 @@ METHODS: dict[str, tuple[str, Callable[[], LocalLikelihood]]] = {
 
 
 def evidence(
-    phi: Tensor, y: Tensor, likelihood: LocalLikelihood, mean: Tensor, root: Tensor, n: int
+    phi: Tensor, y: Tensor, likelihood: NonConjugateLikelihood, mean: Tensor, root: Tensor, n: int
 ) -> Tensor:
     """Return log weights of n draws of one column's weights from q, half of them widened by 1.5."""
     source = generator(1, "evidence")
@@ -75,7 +75,9 @@ def evidence(
     )
 
 
-def measure(make: Callable[[], LocalLikelihood], seed: int, quick: bool) -> Mapping[str, Value]:
+def measure(
+    make: Callable[[], NonConjugateLikelihood], seed: int, quick: bool
+) -> Mapping[str, Value]:
     """Compare bound and evidence on one data set."""
     likelihood, source = make(), generator(seed, "bounds")
     likelihood.requires_grad_(False)
@@ -94,12 +96,12 @@ def measure(make: Callable[[], LocalLikelihood], seed: int, quick: bool) -> Mapp
         sites.centre.zero_()
         with torch.no_grad():
             found[name] = float(
-                local_evidence(x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12).value
+                nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12).value
             )
             if groups is None:
                 entries = Entries.of(sites, block, None)
                 for _ in range(100):
-                    done = local_pass(phi.T.contiguous(), likelihood, entries, 1e-12)
+                    done = entry_pass(phi.T.contiguous(), likelihood, entries, 1e-12)
                     entries = _renewed(entries, *done.sites(entries))
     n, total, error = (10_000 if quick else 40_000), 0.0, 0.0
     for m in range(N_COLUMNS):
@@ -117,8 +119,8 @@ def measure(make: Callable[[], LocalLikelihood], seed: int, quick: bool) -> Mapp
     }
 
 
-def _renewed(entries: Entries, precision: Tensor, pull: Tensor) -> Entries:
-    return Entries(**{**vars(entries), "precision": precision, "pull": pull})
+def _renewed(entries: Entries, precision: Tensor, shift: Tensor) -> Entries:
+    return Entries(**{**vars(entries), "precision": precision, "shift": shift})
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:

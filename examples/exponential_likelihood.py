@@ -7,10 +7,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bochner.likelihoods import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods import Curvatures, NonConjugateLikelihood, Slopes
 
 
-class Exponential(LocalLikelihood):
+class Exponential(NonConjugateLikelihood):
     """E e^(-psi) = exp(-mean + variance / 2) for psi ~ N(mean, variance): the bound is the
     expectation itself.
     """

@@ -27,7 +27,7 @@ from bochner.likelihoods import (
 )
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.densities import EntryDensity
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.quadrature import log_normal_mean, normal_mean, normal_nodes
 from bochner.random import generator
@@ -38,7 +38,8 @@ COUNTS = torch.arange(0, 1500, dtype=torch.float64)
 POSITIVE = torch.logspace(-7, 4, 4001, dtype=torch.float64)
 # likelihood, every value y can take for one column of psi, and values of y to check bounds at
 EXAMPLES: dict[
-    type[LocalLikelihood], list[tuple[Callable[[], LocalLikelihood], Tensor, list[float]]]
+    type[NonConjugateLikelihood],
+    list[tuple[Callable[[], NonConjugateLikelihood], Tensor, list[float]]],
 ] = {
     Bernoulli: [
         (Bernoulli, COUNTS[:2], [0.0, 1.0]),

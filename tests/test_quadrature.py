@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
 from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean, normal_nodes
 from exponential_likelihood import Exponential
 
@@ -94,7 +94,7 @@ CASES = [
 ]
 
 
-def _peak(likelihood: LocalLikelihood, y: float) -> float:
+def _peak(likelihood: NonConjugateLikelihood, y: float) -> float:
     if isinstance(likelihood, Exponential):
         return math.log(y)
     if isinstance(likelihood, Poisson | NegativeBinomial):
@@ -103,7 +103,7 @@ def _peak(likelihood: LocalLikelihood, y: float) -> float:
     return math.log((y + 0.5) / (n - y + 0.5))
 
 
-def _grid(likelihood: LocalLikelihood, values: tuple[float, ...]) -> list[tuple[float, ...]]:
+def _grid(likelihood: NonConjugateLikelihood, values: tuple[float, ...]) -> list[tuple[float, ...]]:
     found = []
     for y in values:
         for variance in VARIANCES:

@@ -104,14 +104,14 @@ def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
     source = torch.Generator().manual_seed(2)
     weight = 0.1 + torch.rand(30, 2, generator=source, dtype=torch.float64)
     sites.precision.copy_(weight[:, sites.group_of])
-    sites.pull.copy_(torch.randn(30, 5, generator=source, dtype=torch.float64))
+    sites.shift.copy_(torch.randn(30, 5, generator=source, dtype=torch.float64))
     current, candidates = points(4, d, 0), points(3, d, 1)
 
     def bound(f: Frequencies) -> Tensor:
         phi, total = fourier_features(x, f), 0.0
         for m in range(5):
             B = torch.eye(len(phi), dtype=torch.float64) + (phi * sites.precision[:, m]) @ phi.T
-            c = phi @ sites.pull[:, m]
+            c = phi @ sites.shift[:, m]
             total = total + 0.5 * c @ torch.linalg.solve(B, c) - 0.5 * torch.logdet(B)
         return total
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import bochner as bo
-from bochner.likelihoods import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods import Curvatures, NonConjugateLikelihood, Slopes
 from bochner.likelihoods.likelihood import Likelihood
 
 pytestmark = [
@@ -23,7 +23,7 @@ pytestmark = [
 DF = 4
 
 
-class StudentT(LocalLikelihood):
+class StudentT(NonConjugateLikelihood):
     """y = psi + scale * t of four degrees of freedom, as docs/extend.md says how to write one.
 
     -log(1 + u) is convex, so that E log p is at least its value at the expected square of y - psi.

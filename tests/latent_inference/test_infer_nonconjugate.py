@@ -9,10 +9,10 @@ import torch
 
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
-from bochner.latent_inference.row_bound_nonconjugate import LocalTerm
+from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
-from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
 from helpers.nonconjugate import MAKERS, small_view
 
@@ -23,13 +23,13 @@ def _settled(name: str, dim: int, groups: int | None = None):
     likelihood.requires_grad_(False)
     with torch.no_grad():
         for _ in range(200):
-            sites.absorb(local_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
+            sites.absorb(nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
         # weights in the order of the columns: one group, or a group each
         m = sites.n_columns
         sizes = (m,) if groups == 1 else (1,) * m
         order = sites.group_of.argsort(stable=True)
         phi = Draw(f, torch.zeros(0), torch.zeros(0)).features(x).T.contiguous()
-        found = weights_from(phi, sites.precision[:, order], sites.pull[:, order], sizes, 1e-13)
+        found = weights_from(phi, sites.precision[:, order], sites.shift[:, order], sizes, 1e-13)
         mean = torch.empty_like(found.mean)
         mean[:, order] = found.mean
     draw = Draw(f, mean, found.covariance)
@@ -45,7 +45,7 @@ def _settled(name: str, dim: int, groups: int | None = None):
 def test_derivatives_of_the_target_are_right(name, dim, groups):
     view, _, rows, block, _ = _settled(name, dim, groups)
     target = target_for([view], [rows], dim, True, [block.offset])
-    assert isinstance(target.terms[0][0], LocalTerm)
+    assert isinstance(target.terms[0][0], NonConjugateTerm)
     index = torch.arange(12)
     x = torch.randn(12, dim, generator=generator(5, "x"), dtype=torch.float64)
     _, gradient, hessian = target.evaluate(x, index)
@@ -74,7 +74,10 @@ def test_placing_a_training_row_does_not_move_it(name, groups):
     f = view.draws[0].frequencies
     likelihood = view.local
     assert likelihood is not None
-    bound = local_evidence(x, f, likelihood, sites, block, tol=1e-13).value - 0.5 * x.square().sum()
+    bound = (
+        nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).value
+        - 0.5 * x.square().sum()
+    )
     (expected,) = torch.autograd.grad(bound, x)
     _, gradient, _ = target_for([view], [rows], 2, True, [block.offset]).evaluate(
         x.detach(), torch.arange(12)

@@ -157,14 +157,14 @@ def test_levelling_is_0_on_average_and_takes_the_columns_out_of_the_noise():
         for step in range(120):
             bound = elbo(model, data, draw(model, 4, "iid", 0, "t", step, budget=N * 8 * 6))
             shift = float(levelled(model, bound))
-            plain.append(float(bound.judged))
-            level.append(float(bound.judged) + shift)
+            plain.append(float(bound.with_gap))
+            level.append(float(bound.with_gap) + shift)
             absorb(model, bound)
         pairs = [sites.levelled(torch.tensor(own)) for own in itertools.combinations(range(30), 2)]
         whole = elbo(model, data, draw(model, 4, "iid", 0, "t", 0))
     assert abs(float(torch.stack(pairs).mean())) < 1e-9 * float(sites.worth.abs().sum())
     assert np.std(level[60:]) < 0.2 * np.std(plain[60:])
-    torch.testing.assert_close(whole.updates[0].worth.sum(), whole.judged + whole.kl)
+    torch.testing.assert_close(whole.updates[0].worth.sum(), whole.with_gap + whole.kl)
     assert float(levelled(model, whole)) == 0.0  # nothing was drawn: nothing to level
 
 
@@ -177,5 +177,5 @@ def test_a_bound_that_is_not_finite_leaves_the_sites_alone():
     assert all(torch.equal(part, before[name]) for name, part in model.state_dict().items())
     absorb(model, bound)
     regroup(model)
-    assert not torch.equal(model.views[0].sites.pull, before["_views.0.sites.pull"])
+    assert not torch.equal(model.views[0].sites.shift, before["_views.0.sites.shift"])
     assert isinstance(model.views[0].likelihood, Poisson)

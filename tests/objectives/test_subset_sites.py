@@ -66,7 +66,7 @@ def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, d
         for step in range(10):  # sites near their fixed point
             absorb(model, elbo(model, data, _draws(model, step)))
         draws = _draws(model)
-        wanted = elbo(model, data, draws, n_sweeps=4).judged
+        wanted = elbo(model, data, draws, n_sweeps=4).with_gap
         found = anchored_elbo(model, data, anchors, draws)
     assert float(found) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
 
@@ -82,7 +82,7 @@ def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
         draws = _draws(model)
         found, limit = (
             anchored_elbo(model, data, anchors, draws),
-            elbo(whole, data, draws, n_sweeps=50).judged,
+            elbo(whole, data, draws, n_sweeps=50).with_gap,
         )
     assert (
         float(limit) - 0.02 * abs(float(limit))
@@ -134,7 +134,7 @@ def test_a_bound_without_gradient_is_taken_a_few_columns_at_a_time(monkeypatch):
         assert float(part.total) == pytest.approx(float(whole.total), rel=1e-9)
         update, same = part.updates[0], whole.updates[0]
         order, like = update.columns.argsort(), same.columns.argsort()
-        assert torch.allclose(update.pull[:, order], same.pull[:, like])
+        assert torch.allclose(update.shift[:, order], same.shift[:, like])
         assert torch.allclose(update.intercept[order], same.intercept[like])
         monkeypatch.setattr(module, "DENSE", N)
         alone = elbo(

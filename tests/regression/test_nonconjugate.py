@@ -13,11 +13,11 @@ from torch import Tensor
 
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
 from bochner.random import generator
-from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.site_entries import RowSample
 from bochner.regression.statistics import Block
 from helpers.nonconjugate import MAKERS, small_view
@@ -26,12 +26,12 @@ from helpers.nonconjugate import MAKERS, small_view
 def _value(
     x: Tensor,
     f: Frequencies,
-    likelihood: LocalLikelihood,
+    likelihood: NonConjugateLikelihood,
     sites: Sites,
     block: Block,
     n_sweeps: int,
 ) -> Tensor:
-    return local_evidence(x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13).value
+    return nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13).value
 
 
 def _features(x: Tensor, f: Frequencies) -> Tensor:
@@ -49,7 +49,7 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
     """
     x, f, likelihood, block, sites = small_view("loose_negative_binomial")
     for _ in range(80):
-        sites.absorb(local_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
+        sites.absorb(nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
     value = _value(x, f, likelihood, sites, block, 60) - sites.log_prior(torch.arange(3)).sum()
     phi, y, r = _features(x, f), block.Y, likelihood.dispersion.detach()
     o = sites.intercept + block.offset[:, None] - r.log()  # type: ignore[index]
@@ -89,7 +89,7 @@ def test_closed_form_blocks_never_lower_the_bound(name, missing, groups):
     values = []
     with torch.no_grad():
         for _ in range(25):
-            found = local_evidence(x, f, likelihood, sites, block, tol=1e-13)
+            found = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13)
             values.append(float(found.value))
             sites.absorb(found.update)
     rises = torch.tensor(values).diff()
@@ -114,7 +114,11 @@ def test_the_gradient_is_that_of_the_converged_bound(name, dim):
 
 
 def _log_evidence(
-    phi: Tensor, likelihood: LocalLikelihood, sites: Sites, block: Block, source: torch.Generator
+    phi: Tensor,
+    likelihood: NonConjugateLikelihood,
+    sites: Sites,
+    block: Block,
+    source: torch.Generator,
 ):
     """log of the integral of p(Y | A, intercepts) p(A), by sampling from the prior, and its
     standard error.
@@ -148,7 +152,7 @@ def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
     x, f, likelihood, block, sites = small_view("bernoulli", groups=1)
     own = small_view("bernoulli")[-1]
     with torch.no_grad():
-        rough = local_evidence(x, f, likelihood, sites, block, n_sweeps=1, tol=1.0).value
+        rough = nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=1, tol=1.0).value
         shared = _value(x, f, likelihood, sites, block, 50)
         best = _value(x, f, likelihood, own, block, 50)
     assert float(rough) < float(shared) <= float(best) + 1e-9
@@ -157,27 +161,29 @@ def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
 def test_column_batches_are_unbiased():
     x, f, likelihood, block, sites = small_view("bernoulli")
     with torch.no_grad():
-        whole = local_evidence(x, f, likelihood, sites, block, tol=1e-12)
+        whole = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-12)
         parts = [
-            local_evidence(x, f, likelihood, sites, block, columns=torch.tensor([m]), tol=1e-12)
+            nonconjugate_evidence(
+                x, f, likelihood, sites, block, columns=torch.tensor([m]), tol=1e-12
+            )
             for m in range(3)
         ]
     mean = torch.stack([part.value for part in parts]).mean()
     torch.testing.assert_close(mean, whole.value)
     for m, part in enumerate(parts):
-        torch.testing.assert_close(part.update.pull[:, 0], whole.update.pull[:, m])
+        torch.testing.assert_close(part.update.shift[:, 0], whole.update.shift[:, m])
 
 
 @pytest.mark.parametrize("n", [9, 10, 11])
 @pytest.mark.parametrize("name", ["negative_binomial", "loose_negative_binomial"])
 def test_the_mean_over_all_samples_of_rows_is_the_value_of_all_rows(name, n):
-    """However many rows the last sample lacks: slack and gradients in the parameters."""
+    """However many rows the last sample lacks: gap and gradients in the parameters."""
     x, f, likelihood, block, sites = small_view(name, n=n, missing=True)
     parameters = list(likelihood.parameters())
 
     def slack_and_gradient(sample):
-        found = local_evidence(x, f, likelihood, sites, block, tol=1e-13, sample=sample)
-        return torch.stack([found.slack, *torch.autograd.grad(found.value, parameters)])
+        found = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13, sample=sample)
+        return torch.stack([found.gap, *torch.autograd.grad(found.value, parameters)])
 
     n_samples = RowSample(0.0, n_entries=8).of(n, 3)[1]
     assert n_samples == n * 3 // 8
@@ -220,7 +226,7 @@ def test_separable_and_empty_columns_keep_finite_intercepts():
         own = Block.encoded(Y)
         with torch.no_grad():
             for _ in range(200):
-                found = local_evidence(x, f, likelihood, sites, own)
+                found = nonconjugate_evidence(x, f, likelihood, sites, own)
                 sites.absorb(found.update)
         assert bool(torch.isfinite(found.value))
         assert bool(((sites.intercept - sites.centre).abs() < 3 * INTERCEPT_STD).all())
@@ -234,7 +240,9 @@ def test_counts_of_a_million_stay_finite_in_single_precision():
         sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9), None)
         for _ in range(20):
             inputs = x.float().requires_grad_()
-            found = local_evidence(inputs, f.to(torch.float32), likelihood, sites, Block.encoded(Y))
+            found = nonconjugate_evidence(
+                inputs, f.to(torch.float32), likelihood, sites, Block.encoded(Y)
+            )
             (gradient,) = torch.autograd.grad(found.value, inputs)
             assert bool(torch.isfinite(found.value))
             assert bool(torch.isfinite(gradient).all())
@@ -255,7 +263,7 @@ def test_groups_follow_precision_and_are_even():
 
 
 @pytest.mark.parametrize("r", [1.0, 30.0])
-def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
+def test_the_gap_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     likelihood = NegativeBinomial(r, bound="polya-gamma")
     source = torch.Generator().manual_seed(0)
     mean, y = (
@@ -263,14 +271,14 @@ def test_the_slack_of_a_negative_binomial_is_what_its_bound_gives_away(r):
         torch.arange(18.0).double().reshape(6, 3),
     )
     variance = 0.3 * torch.rand(6, 3, generator=source).double()
-    slack = likelihood.slack(y, mean, variance)
+    gap = likelihood.gap(y, mean, variance)
     psi = mean + variance.sqrt() * torch.randn(40_000, 6, 3, generator=source, dtype=torch.float64)
     sampled = likelihood.log_prob(y, psi)
     want = sampled.mean(0) - likelihood.slopes(y, mean, variance).value
-    assert bool((slack >= 0).all())
-    assert bool(((slack - want).abs() < 5 * sampled.std(0) / 200 + 1e-6).all())
-    assert Bernoulli().slack(y, mean, variance) is None
-    assert NegativeBinomial(r, bound="tilted").slack(y, mean, variance) is None
+    assert bool((gap >= 0).all())
+    assert bool(((gap - want).abs() < 5 * sampled.std(0) / 200 + 1e-6).all())
+    assert Bernoulli().gap(y, mean, variance) is None
+    assert NegativeBinomial(r, bound="tilted").gap(y, mean, variance) is None
 
 
 def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():

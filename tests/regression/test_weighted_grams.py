@@ -60,12 +60,12 @@ def test_a_missing_entry_is_an_entry_of_weight_zero():
 def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
     features, precision, source = _case()
     precision = precision * torch.tensor([0.1, 0.2, 2.0, 3.0, 5.0]).double()
-    pull = torch.randn(23, 5, generator=source, dtype=torch.float64)
-    found = weights_from(features, precision, pull, sizes, tol=1e-12)
+    shift = torch.randn(23, 5, generator=source, dtype=torch.float64)
+    found = weights_from(features, precision, shift, sizes, tol=1e-12)
     eye = torch.eye(7, dtype=torch.float64)
     for m in range(5):
         own = torch.linalg.solve(
-            eye + (features * precision[:, m]) @ features.T, features @ pull[:, m]
+            eye + (features * precision[:, m]) @ features.T, features @ shift[:, m]
         )
         torch.testing.assert_close(found.mean[:, m], own)
     start = 0

@@ -101,7 +101,7 @@ def site_gains(
     Notes
     -----
     Given the sites, q(A)'s bound is the evidence of Gaussian data with precisions of their own and
-    unit noise: the same algebra with G = sum_n w_n phi_n phi_n^T, C = Phi pull and sigma^2 = 1.
+    unit noise: the same algebra with G = sum_n w_n phi_n phi_n^T, C = Phi shift and sigma^2 = 1.
     """
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
     seen = x if block.rows is None else x[block.rows]
@@ -123,12 +123,12 @@ def _weighted(
     products: torch.dtype | None = None,
 ) -> Statistics:
     """Return the statistics that sites weigh, pair after pair; products in that precision."""
-    weight, pull = sites.precision[:, columns].mean(1), sites.pull[:, columns]
+    weight, shift = sites.precision[:, columns].mean(1), sites.shift[:, columns]
     products, parts = products or seen.dtype, []
     for rows in chunks(seen.shape[0], chunk_rows):
         features = evaluate(seen[rows], both).features.to(products)
         gram = ((features * weight[rows].to(products)) @ features.T).double()
-        cross = (features @ pull[rows].to(products)).double()
+        cross = (features @ shift[rows].to(products)).double()
         parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
     return _by_pair(total(parts), both.first.shape[0])
 

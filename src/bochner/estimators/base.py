@@ -38,7 +38,7 @@ from bochner.fitting.fit import fit as fit_model
 from bochner.isolation import undisturbed
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 
 FloatArray = NDArray[np.floating[Any]]
@@ -197,7 +197,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._size_factors = likelihoods.SizeFactors.fit(values, given, chosen, data.columns)
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
         for view, own in chosen.items():
-            if isinstance(own, LocalLikelihood):
+            if isinstance(own, NonConjugateLikelihood):
                 rows = training_data.telling(values, data.columns[view])
                 some = dense_rows(values, rows)[:, data.columns[view]].astype(np.float64)
                 part = torch.from_numpy(data.scaling_of(view).apply(some))

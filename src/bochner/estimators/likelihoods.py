@@ -28,7 +28,7 @@ from bochner.likelihoods import (
     NegativeBinomial,
     Poisson,
 )
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 
 NAMES: dict[str, type[Likelihood]] = {
     cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
@@ -117,7 +117,7 @@ def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray
 
 def support(likelihood: Likelihood) -> Support:
     """Return what a likelihood can have produced."""
-    kind = likelihood.support if isinstance(likelihood, LocalLikelihood) else "real"
+    kind = likelihood.support if isinstance(likelihood, NonConjugateLikelihood) else "real"
     largest = None
     if isinstance(likelihood, Binomial) and likelihood.get_params()["n_trials"] != "max":
         largest = likelihood.n_trials.numpy()

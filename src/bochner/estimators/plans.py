@@ -21,7 +21,7 @@ from bochner.initialization.build import ALL_STARTS
 from bochner.initialization.embeddings import TSNE_DIMENSIONS
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.latent_layout import Layout
 from bochner.training.trainer import RATES, Options
 
@@ -84,7 +84,7 @@ def make(
         A start does not fit the data.
     """
     gaussian = likelihoods is None or not any(
-        isinstance(own, LocalLikelihood) for own in likelihoods.values()
+        isinstance(own, NonConjugateLikelihood) for own in likelihoods.values()
     )
     decided = any(isinstance(own, DirichletProcessMixture) for own in kernels.values())
     if estimator.noise == "column" and decided:

@@ -19,7 +19,7 @@ from bochner.data.views import blocks as by_pattern
 from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.objectives.elbo import Data
 from bochner.regression.statistics import Block
 
@@ -53,7 +53,7 @@ def blocks(
                 )
             )
             continue
-        if isinstance(likelihood, LocalLikelihood):
+        if isinstance(likelihood, NonConjugateLikelihood):
             offset = None if offsets is None else offsets[view]
             out.append((_encoded(scaled[view], likelihood, offset, plan),))
             continue
@@ -76,7 +76,7 @@ def _sparse_block(
     data: Views, view: str, likelihood: Likelihood | None, offset: Tensor | None, plan: Plan
 ) -> Block:
     values, centre = data.scaled_sparse(view)
-    if not isinstance(likelihood, LocalLikelihood):
+    if not isinstance(likelihood, NonConjugateLikelihood):
         return Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device))
     own = None if offset is None else offset.to(plan.device, plan.dtype)
     # unscaled views have a centre of 0
@@ -94,7 +94,7 @@ def _part(
 
 
 def _encoded(
-    values: FloatArray, likelihood: LocalLikelihood, offset: Tensor | None, plan: Plan
+    values: FloatArray, likelihood: NonConjugateLikelihood, offset: Tensor | None, plan: Plan
 ) -> Block:
     """The rows of a view that is not Gaussian that have any entry, as its likelihood sees them."""
     present = ~np.isnan(values).all(axis=1)
@@ -120,7 +120,7 @@ def stand_ins(
     some = False
     for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
         out[view] = scaled[view]
-        if isinstance(likelihood, LocalLikelihood):
+        if isinstance(likelihood, NonConjugateLikelihood):
             some = True
             raw = likelihood.stand_in(
                 torch.tensor(scaled[view], dtype=torch.float64), offsets[view]
@@ -145,13 +145,13 @@ def _sparse_stand_ins(
     out: list[tuple[Block, ...]] = []
     for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
         values, centre = data.scaled_sparse(view)
-        if isinstance(likelihood, LocalLikelihood):
+        if isinstance(likelihood, NonConjugateLikelihood):
             offset = offsets[view]
 
             def raw(
                 part: FloatArray,
                 rows: slice,
-                own: LocalLikelihood = likelihood,
+                own: NonConjugateLikelihood = likelihood,
                 o: Tensor | None = offset,
             ) -> Any:
                 return own.stand_in(
@@ -164,7 +164,7 @@ def _sparse_stand_ins(
             values, centre = values / scale, centre / scale
         out.append((Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device)),))
         shown[view] = leading(values, plan.seed)
-    local = any(isinstance(own, LocalLikelihood) for own in plan.likelihoods or ())
+    local = any(isinstance(own, NonConjugateLikelihood) for own in plan.likelihoods or ())
     return shown, tuple(out) if local else None
 
 

@@ -81,7 +81,7 @@ class Race:
                 model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget
             )
             bound = elbo(model, self.data, draws, n_sweeps=SWEEPS)
-            value = bound.judged + levelled(model, bound)
+            value = bound.with_gap + levelled(model, bound)
             absorb(model, bound)
             if step % REGROUP_STEPS == 0:
                 regroup(model)

@@ -13,7 +13,7 @@ from bochner._typing import Sampling
 from bochner.data.sparse import SparseMatrix
 from bochner.initialization.build import FloatArray
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.latent_layout import Layout
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
@@ -104,7 +104,7 @@ class Plan:
         Views that are not Gaussian, and kernels that are made for one number of points, have H
         throughout.
         """
-        local = any(isinstance(own, LocalLikelihood) for own in self.likelihoods or ())
+        local = any(isinstance(own, NonConjugateLikelihood) for own in self.likelihoods or ())
         if local or any(kernel.has_own_points for kernel in self.kernels):
             return self.n_frequencies
         # a point per dimension and a quarter more: fewer do not span the linear functions of all of
@@ -219,5 +219,5 @@ def evaluate(
             for i in range(n_draws)
         )
         bounds = (elbo(model, data, own, n_sweeps=SWEEPS) for own in draws)
-        values = torch.stack([bound.judged if weighted else bound.unweighted for bound in bounds])
+        values = torch.stack([bound.with_gap if weighted else bound.unweighted for bound in bounds])
     return float(values.mean()), float(values.std() / n_draws**0.5)

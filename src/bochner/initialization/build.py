@@ -18,7 +18,7 @@ from bochner.errors import InputError, message
 from bochner.initialization import embeddings
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.latent_layout import Layout
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
@@ -151,7 +151,7 @@ def model_from(
             random.generator(seed, f"kernel/{name}"),
         )
         likelihood = None if likelihoods is None else likelihoods[v]
-        if isinstance(likelihood, LocalLikelihood) and data is not None:
+        if isinstance(likelihood, NonConjugateLikelihood) and data is not None:
             learned = copy.deepcopy(likelihood).to(device)
             views.append(View(name, own, learned, _sites(learned, data[v][0]), dims, weight))
         else:
@@ -163,7 +163,7 @@ def model_from(
     return LatentVariableModel(posterior, views).to(device)
 
 
-def _sites(likelihood: LocalLikelihood, block: Block) -> Sites:
+def _sites(likelihood: NonConjugateLikelihood, block: Block) -> Sites:
     zero = torch.zeros(block.Y.shape[0], dtype=block.Y.dtype, device=block.Y.device)
     offset = zero if block.offset is None else block.offset
     return Sites(

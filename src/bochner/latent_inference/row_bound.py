@@ -25,8 +25,8 @@ from bochner.features.derivatives import jet
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.quadratic_forms import Quadratic, Shared, quadratic_of
-from bochner.latent_inference.row_bound_nonconjugate import LocalTerm
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.weight_posterior.posterior import ViewPosterior
 
 
@@ -54,14 +54,18 @@ class Term:
         """Return E log p(y | x, A) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
         j = jet(x, self.frequencies)
         product = self.quadratic.push(j.stack, rows)
-        value, pull = self._pull(j.value, product[:, 0], rows)
-        return value, j.slope(pull), j.curvature(pull) - j.jacobian @ product[:, 1:].transpose(1, 2)
+        value, on_features = self._value(j.value, product[:, 0], rows)
+        return (
+            value,
+            j.slope(on_features),
+            j.curvature(on_features) - j.jacobian @ product[:, 1:].transpose(1, 2),
+        )
 
-    def _pull(self, phi: Tensor, product: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _value(self, phi: Tensor, product: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the value and its gradient in the features, p - Q phi."""
         p = self.linear[rows]
-        pull = p - product
-        return self.constant[rows] + 0.5 * (p + pull).mul_(phi).sum(1), pull
+        on_features = p - product
+        return self.constant[rows] + 0.5 * (p + on_features).mul_(phi).sum(1), on_features
 
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return phi at all points x (C, D), (K, C), and what -phi^T Q phi / 2 adds there for all
@@ -91,7 +95,7 @@ class Target:
     A view's term counts with its weight in training: placing a training row then does not move it.
     """
 
-    terms: tuple[tuple[Term | LocalTerm, ...], ...]
+    terms: tuple[tuple[Term | NonConjugateTerm, ...], ...]
     n_components: int
     weights: tuple[float, ...]
 
@@ -134,7 +138,7 @@ class Target:
     def _prior(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi)), -x
 
-    def _shares(self) -> Iterator[tuple[Term | LocalTerm, float]]:
+    def _shares(self) -> Iterator[tuple[Term | NonConjugateTerm, float]]:
         """Yield all terms with what they count for: a view's weight, divided among its draws."""
         for draws, weight in zip(self.terms, self.weights, strict=True):
             yield from ((term, weight / len(draws)) for term in draws)
@@ -161,7 +165,7 @@ def target_for(
     offsets : sequence of Tensor of shape (n,) or None, optional
         Logarithms of the rows' size factors by view.
     """
-    terms: list[tuple[Term | LocalTerm, ...]] = []
+    terms: list[tuple[Term | NonConjugateTerm, ...]] = []
     weights: list[float] = []
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         seen = ~y.isnan()
@@ -169,22 +173,24 @@ def target_for(
             continue
         weights.append(view.weight)
         if view.local is not None:
-            terms.append(_local_terms(view, view.local, y, None if offsets is None else offsets[v]))
+            terms.append(
+                _nonconjugate_terms(view, view.local, y, None if offsets is None else offsets[v])
+            )
         else:
             filled = torch.where(seen, y, torch.zeros_like(y))
             terms.append(_terms(view, filled, seen, n_components, shared))
     return Target(tuple(terms), n_components, tuple(weights))
 
 
-def _local_terms(
-    view: ViewPosterior, likelihood: LocalLikelihood, y: Tensor, offset: Tensor | None
-) -> tuple[LocalTerm, ...]:
+def _nonconjugate_terms(
+    view: ViewPosterior, likelihood: NonConjugateLikelihood, y: Tensor, offset: Tensor | None
+) -> tuple[NonConjugateTerm, ...]:
     seen = (~y.isnan()).to(y.dtype)
     total = torch.zeros_like(seen) if view.intercept is None else view.intercept.expand_as(seen)
     total = total if offset is None else total + offset[:, None]
     filled = torch.nan_to_num(y)
     return tuple(
-        LocalTerm(
+        NonConjugateTerm(
             d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of
         )
         for d in view.draws

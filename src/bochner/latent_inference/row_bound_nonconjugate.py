@@ -14,17 +14,17 @@ from torch import Tensor
 
 from bochner.features.derivatives import Jet, jet
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
 
 @dataclass(frozen=True)
-class LocalTerm:
+class NonConjugateTerm:
     """One view under one draw of its spectrum.
 
     Attributes
     ----------
     frequencies : Frequencies
-    likelihood : LocalLikelihood
+    likelihood : NonConjugateLikelihood
     y, seen, total : Tensor of shape (n, m)
         Encoded data with 0 where missing, 1 where observed, intercept plus offset.
     mean : Tensor of shape (K, m)
@@ -33,7 +33,7 @@ class LocalTerm:
     """
 
     frequencies: Frequencies
-    likelihood: LocalLikelihood
+    likelihood: NonConjugateLikelihood
     y: Tensor
     seen: Tensor
     total: Tensor
@@ -41,7 +41,7 @@ class LocalTerm:
     covariance: Tensor
     group_of: Tensor
 
-    def to(self, dtype: torch.dtype) -> LocalTerm:
+    def to(self, dtype: torch.dtype) -> NonConjugateTerm:
         """Return the same term in another precision."""
         return replace(
             self,
@@ -59,7 +59,7 @@ class LocalTerm:
         psi, variance, pushed = self._moments(j.value, rows)
         with torch.no_grad():
             bend = self.likelihood.curvatures(y, psi, variance)
-        value, on_features, on_spread = self._pull(psi, variance, pushed, rows)
+        value, on_features, on_spread = self._value(psi, variance, pushed, rows)
         d_psi = j.jacobian @ self.mean
         # (n, G, D): slope of phi^T S_g phi
         d_spread = 2.0 * torch.einsum("ndk,gnk->ngd", j.jacobian, pushed)
@@ -74,7 +74,7 @@ class LocalTerm:
         by_group = torch.linalg.vecdot(pushed, phi).T
         return self.total[rows] + phi @ self.mean, by_group[:, self.group_of].clamp(min=0.0), pushed
 
-    def _pull(
+    def _value(
         self, psi: Tensor, variance: Tensor, pushed: Tensor, rows: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the value (n,) with its gradients in the features (n, K) and in the spread of

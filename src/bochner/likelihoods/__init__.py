@@ -4,7 +4,7 @@ from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial
-from bochner.likelihoods.nonconjugate import Curvatures, Likelihood, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, Likelihood, NonConjugateLikelihood, Slopes
 from bochner.likelihoods.poisson import Poisson
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "Curvatures",
     "Gaussian",
     "Likelihood",
-    "LocalLikelihood",
     "NegativeBinomial",
+    "NonConjugateLikelihood",
     "Poisson",
     "Slopes",
 ]

@@ -12,12 +12,12 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.densities import LogisticDensity, softplus
-from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
 
 BoundName = Literal["polya-gamma", "bohning"]
 
 
-class _Trials(LocalLikelihood):
+class _Trials(NonConjugateLikelihood):
     """y successes of n trials, each with probability logistic(psi): what `Bernoulli` and `Binomial`
     share.
     """

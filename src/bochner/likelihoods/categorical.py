@@ -11,11 +11,11 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.densities import LogisticDensity
-from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
 from bochner.quadrature import normal_mean
 
 
-class Categorical(LocalLikelihood):
+class Categorical(NonConjugateLikelihood):
     """y is one of C categories: category k is taken with probability logistic(psi_k) if no earlier
     one was.
 

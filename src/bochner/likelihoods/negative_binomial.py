@@ -20,7 +20,7 @@ from bochner.likelihoods.counts import (
     moment_dispersion,
 )
 from bochner.likelihoods.densities import LogisticDensity, softplus
-from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
 from bochner.quadrature import normal_mean
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
@@ -39,7 +39,7 @@ def _log_c_of(y: Tensor, r: Tensor) -> Tensor:
     return (y + r).lgamma() - (y + 1.0).lgamma() - r.lgamma()
 
 
-class NegativeBinomial(LocalLikelihood):
+class NegativeBinomial(NonConjugateLikelihood):
     """Counts of mean e^psi and variance mean + mean^2 / r.
 
     Psi is the log mean, so that intercept and dispersion do not fight for the same thing; the logit
@@ -221,7 +221,7 @@ class NegativeBinomial(LocalLikelihood):
         expected = normal_mean(lambda psi: softplus(psi - r.log()), mean, variance, _NODES)
         return self._log_c(y, r) - y * r.log() - (y + r) * expected
 
-    def slack(
+    def gap(
         self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
     ) -> Tensor | None:
         """Return by how much E log p lies above the Polya-gamma bound: more the larger r is; the

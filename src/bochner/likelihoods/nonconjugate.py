@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bochner.likelihoods.likelihood import Likelihood
 
-__all__ = ["Curvatures", "Likelihood", "LocalLikelihood", "Slopes"]
+__all__ = ["Curvatures", "Likelihood", "NonConjugateLikelihood", "Slopes"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Curvatures:
     variance: Tensor
 
 
-class LocalLikelihood(Likelihood, ABC):
-    """A likelihood that is not conjugate to the weights: its bound has parameters of its own at
+class NonConjugateLikelihood(Likelihood, ABC):
+    """A likelihood that is not conjugate to the weights: its bound has variational parameters at
     every entry.
 
     Psi holds everything: intercept, offset and phi(x)^T a. Data columns may become several columns
@@ -102,7 +102,7 @@ class LocalLikelihood(Likelihood, ABC):
 
         Returns
         -------
-        LocalLikelihood
+        NonConjugateLikelihood
         """
         return type(self)(**self._params)
 
@@ -205,18 +205,18 @@ class LocalLikelihood(Likelihood, ABC):
         """
         return self.slopes(y, mean, variance, columns).value
 
-    def slack(
+    def gap(
         self,
         y: Tensor,  # noqa: ARG002 - for bounds that loosen as parameters are learned
         mean: Tensor,  # noqa: ARG002
         variance: Tensor,  # noqa: ARG002
         columns: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor | None:
-        """Return by how much E log p lies above the bound, elementwise, at least 0; None: of no
+        """Return the variational gap, E log p less the bound, elementwise, at least 0; None: of no
         concern.
 
         Where a learned parameter loosens the bound, its fall is no sign that training goes wrong:
-        progress is judged with the slack added, which is a bound as well.
+        progress is measured with the gap added, which is a bound as well.
 
         Parameters
         ----------

@@ -15,7 +15,7 @@ from bochner.likelihoods.counts import (
     log_rate,
 )
 from bochner.likelihoods.densities import PoissonDensity
-from bochner.likelihoods.nonconjugate import Curvatures, LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
 
 # Log means beyond this count as if they were this, in single precision: no data ask for them, but
 # fits on their way do.
@@ -24,7 +24,7 @@ _MOST = 60.0
 _BELOW, _ABOVE = 4.0, 5.0
 
 
-class Poisson(LocalLikelihood):
+class Poisson(NonConjugateLikelihood):
     """Counts of mean and variance e^psi.
 
     E log p is in closed form, E e^psi = exp(mean + variance / 2): no augmentation, no gap (MATH.md

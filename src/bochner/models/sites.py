@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner.data.sparse import SparseMatrix
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 
 # Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of
@@ -32,15 +32,16 @@ class SiteUpdate:
     Attributes
     ----------
     columns : Tensor of shape (m,), int64
-    precision, pull : Tensor of shape (n, m)
+    precision, shift : Tensor of shape (n, m)
+        The natural parameters.
     intercept : Tensor of shape (m,)
     worth : Tensor of shape (m,), float64
-        What every column added to the bound that training is judged by.
+        What every column added to the bound with its variational gap.
     """
 
     columns: Tensor
     precision: Tensor
-    pull: Tensor
+    shift: Tensor
     intercept: Tensor
     worth: Tensor
 
@@ -54,7 +55,7 @@ class Sites(nn.Module):
 
     Parameters
     ----------
-    likelihood : LocalLikelihood
+    likelihood : NonConjugateLikelihood
     y : Tensor or SparseMatrix of shape (n, m)
         Encoded data, 0 where missing.
     seen : Tensor of shape (n, m), or None
@@ -65,7 +66,7 @@ class Sites(nn.Module):
     """
 
     precision: Tensor
-    pull: Tensor
+    shift: Tensor
     intercept: Tensor
     centre: Tensor
     group_of: Tensor
@@ -73,14 +74,14 @@ class Sites(nn.Module):
 
     def __init__(
         self,
-        likelihood: LocalLikelihood,
+        likelihood: NonConjugateLikelihood,
         y: Tensor | SparseMatrix,
         seen: Tensor | None,
         offset: Tensor,
         n_groups: int | None = N_GROUPS,
     ) -> None:
         super().__init__()
-        precision, pull = (
+        precision, shift = (
             torch.empty(tuple(y.shape), dtype=y.dtype, device=y.device) for _ in range(2)
         )
         centre = torch.empty(y.shape[1], dtype=y.dtype, device=y.device)
@@ -88,10 +89,10 @@ class Sites(nn.Module):
             columns = torch.arange(part.start, part.stop, device=y.device)
             own = None if seen is None else seen[:, part]
             laid = _lay(likelihood, y.index_select(1, columns), own, offset, columns)
-            precision[:, part], pull[:, part], centre[part] = laid
+            precision[:, part], shift[:, part], centre[part] = laid
         self.n_groups = n_groups
         self.register_buffer("precision", precision)
-        self.register_buffer("pull", pull)
+        self.register_buffer("shift", shift)
         self.register_buffer("intercept", centre.clone())
         self.register_buffer("centre", centre)
         self.register_buffer(
@@ -105,7 +106,7 @@ class Sites(nn.Module):
     @property
     def n_columns(self) -> int:
         """Columns of psi."""
-        return int(self.pull.shape[1])
+        return int(self.shift.shape[1])
 
     def regroup(self) -> None:
         """Put columns of about the same precision into one group, groups of about the same size."""
@@ -127,7 +128,7 @@ class Sites(nn.Module):
     def absorb(self, update: SiteUpdate) -> None:
         """Put new sites in place."""
         self.precision[:, update.columns] = update.precision
-        self.pull[:, update.columns] = update.pull
+        self.shift[:, update.columns] = update.shift
         self.intercept[update.columns] = update.intercept
         self.worth[update.columns] = update.worth
 
@@ -156,18 +157,22 @@ class Sites(nn.Module):
 
 @torch.no_grad()
 def _lay(
-    likelihood: LocalLikelihood, y: Tensor, seen: Tensor | None, offset: Tensor, columns: Tensor
+    likelihood: NonConjugateLikelihood,
+    y: Tensor,
+    seen: Tensor | None,
+    offset: Tensor,
+    columns: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return precision, pull and intercept with which some columns start."""
+    """Return precision, shift and intercept with which some columns start."""
     observed = y if seen is None else torch.where(seen > 0, y, torch.full_like(y, torch.nan))
     centre = likelihood.intercept(observed.double(), offset.double(), columns).to(y.dtype)
     total = offset[:, None] + centre
     psi = likelihood.first(y, total)
     slopes = likelihood.slopes(y, psi, torch.full_like(psi, 0.1), columns)
-    precision, pull = -2.0 * slopes.d_variance, slopes.d_mean
+    precision, shift = -2.0 * slopes.d_variance, slopes.d_mean
     if seen is not None:
-        precision, pull = seen * precision, seen * pull
-    return precision, pull + precision * (psi - total), centre
+        precision, shift = seen * precision, seen * shift
+    return precision, shift + precision * (psi - total), centre
 
 
 def column_batch(n_rows: int, n_columns: int, n_features: int, budget: float) -> int:

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import SiteUpdate, column_batch
 from bochner.regression.evidence import CHUNK_ROWS, Reduce
 from bochner.regression.incomplete import N_DETERMINANTS, Sample, gaussian_evidence
-from bochner.regression.nonconjugate import local_evidence
+from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.site_entries import RowSample
 from bochner.regression.statistics import Block
 
@@ -60,9 +60,9 @@ class Bound:
         KL(q(X) || p(X)), and of the kernels' own posteriors where they have one.
     updates : tuple of SiteUpdate or None
         What views that are not Gaussian ask of their sites.
-    slacks : tuple of Tensor or float
-        What may be added to each view's value: a bound as well, by which training and starts are
-        judged.
+    gaps : tuple of Tensor or float
+        The variational gap of each view: its value plus the gap is a bound as well, and the one
+        that measures progress and compares starts.
     weights : tuple of float
         Of the views, in the total.
     """
@@ -71,20 +71,18 @@ class Bound:
     views: tuple[Tensor, ...]
     kl: Tensor
     updates: tuple[SiteUpdate | None, ...] = ()
-    slacks: tuple[Tensor | float, ...] = ()
+    gaps: tuple[Tensor | float, ...] = ()
     weights: tuple[float, ...] = ()
 
     @property
-    def judged(self) -> Tensor:
-        """The total with its slacks, and the gradient of the total."""
-        return self.total + sum(
-            w * slack for w, slack in zip(self.weights, self.slacks, strict=True)
-        )
+    def with_gap(self) -> Tensor:
+        """The total with its gaps, and the gradient of the total."""
+        return self.total + sum(w * gap for w, gap in zip(self.weights, self.gaps, strict=True))
 
     @property
     def unweighted(self) -> Tensor:
-        """The bound on log p(Y) with its slacks, whatever the views' weights in training."""
-        return torch.stack(self.views).sum() - self.kl + sum(self.slacks)
+        """The bound on log p(Y) with its gaps, whatever the views' weights in training."""
+        return torch.stack(self.views).sum() - self.kl + sum(self.gaps)
 
 
 def draw(
@@ -143,11 +141,11 @@ def _columns(
 ) -> Tensor | None:
     if view.sites is None:
         return None
-    (n, m), k = view.sites.pull.shape, 2 * spectrum.shape[0] * spectrum.shape[1]
+    (n, m), k = view.sites.shift.shape, 2 * spectrum.shape[0] * spectrum.shape[1]
     size = column_batch(n, m, k, budget)
     if size == m:
         return None
-    device = view.sites.pull.device
+    device = view.sites.shift.device
     source = random.generator(seed, f"{purpose}/columns/{view.name}", step, device=device)
     return torch.randperm(m, generator=source, device=device)[:size]
 
@@ -174,7 +172,7 @@ def elbo(
     chunk_rows, reduce
         As in ``view_evidence``, of Gaussian views.
     n_sweeps : int
-        As in ``local_evidence``, of the others: views that draw columns take one, and steep
+        As in ``nonconjugate_evidence``, of the others: views that draw columns take one, and steep
         likelihoods one more.
 
     Returns
@@ -185,7 +183,7 @@ def elbo(
     x = model.latents.sample(draws.latents)
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
-    slacks: list[Tensor | float] = []
+    gaps: list[Tensor | float] = []
     chosen = draws.columns or (None,) * len(model.views)
     for v, (view, noise, blocks, columns) in enumerate(
         zip(model.views, draws.spectra, data, chosen, strict=True)
@@ -202,12 +200,12 @@ def elbo(
                 )
             )
             updates.append(None)
-            slacks.append(0.0)
+            gaps.append(0.0)
         else:
-            likelihood = cast(LocalLikelihood, view.likelihood)
+            likelihood = cast(NonConjugateLikelihood, view.likelihood)
             times = (n_sweeps if columns is None else 1) + likelihood.extra_sweeps
             rows = None if draws.starts is None else RowSample(draws.starts[v])
-            local = local_evidence(
+            local = nonconjugate_evidence(
                 seen,
                 f,
                 likelihood,
@@ -219,7 +217,7 @@ def elbo(
             )
             values.append(local.value)
             updates.append(local.update)
-            slacks.append(local.slack)
+            gaps.append(local.gap)
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
     weighted = (
         torch.stack(
@@ -232,7 +230,7 @@ def elbo(
         tuple(values),
         kl,
         tuple(updates),
-        tuple(slacks),
+        tuple(gaps),
         tuple(view.weight for view in model.views),
     )
 

@@ -17,15 +17,15 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import Sites
 from bochner.objectives.elbo import Data, Draws
 from bochner.regression.evidence import view_evidence
-from bochner.regression.nonconjugate import slack_of
-from bochner.regression.site_entries import Entries, local_pass
+from bochner.regression.nonconjugate import gap_of
+from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Block
 
 _TOLERANCE = 1e-3
@@ -75,12 +75,12 @@ def anchored_entries(
     -------
     Entries
     """
-    likelihood, sites = cast(LocalLikelihood, view.likelihood), cast(Sites, view.sites)
+    likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
     entries = Entries.of(sites, anchors, columns)
     for _ in range(n_sweeps):
-        found = local_pass(own, likelihood, entries, _TOLERANCE)
-        precision, pull = found.sites(entries, likelihood)
-        entries = replace(entries, precision=precision, pull=pull)
+        found = entry_pass(own, likelihood, entries, _TOLERANCE)
+        precision, shift = found.sites(entries, likelihood)
+        entries = replace(entries, precision=precision, shift=shift)
     total = sites.intercept[entries.columns].expand(block.Y.shape[0], -1)
     if block.offset is not None:
         total = total + block.offset[:, None]
@@ -91,10 +91,10 @@ def anchored_entries(
         total=total,
         scale=1.0,
     )
-    precision, pull = local_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(
+    precision, shift = entry_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(
         every, likelihood
     )
-    return replace(every, precision=precision, pull=pull)
+    return replace(every, precision=precision, shift=shift)
 
 
 def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draws: Draws) -> Tensor:
@@ -127,19 +127,19 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
 def _view_value(
     x: Tensor, f: Frequencies, view: View, block: Block, own: Block, index: Tensor
 ) -> Tensor:
-    likelihood, sites = cast(LocalLikelihood, view.likelihood), cast(Sites, view.sites)
+    likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
     features = features_of(x, f, block)
     of_own = features_of(x[index], f, own)
     value = sites.log_prior(torch.arange(sites.n_columns, device=x.device)).sum()
     for columns in sites.column_chunks(block.Y.shape[0]):
         entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
-        found = local_pass(features, likelihood, entries, _TOLERANCE)
+        found = entry_pass(features, likelihood, entries, _TOLERANCE)
         value = (
             value
             + entries.masked(found.slopes.value).sum(dtype=torch.float64)
             - found.weights.kl().sum()
         )
-        value = value + slack_of(likelihood, found, entries, None).sum()
+        value = value + gap_of(likelihood, found, entries, None).sum()
     return value
 
 

@@ -1,10 +1,10 @@
 """q(A) of a view from its sites: covariances by groups of columns, means by conjugate gradients.
 
-With precision omega_nm and pull h_nm the best q(A_m) has S_m^-1 = I + Phi Omega_m Phi^T and m_m =
-S_m Phi h_m. Columns of about the same precision share one covariance, S_g^-1 = I + Phi mean_{m in
-g}(Omega_m) Phi^T, which is the best one they can share; the means stay exact, because S_g is a good
-preconditioner for each of them. Any (m, S) gives a valid bound, so that both are matters of speed,
-never of correctness.
+With natural parameters precision omega_nm and shift h_nm the best q(A_m) has S_m^-1 = I + Phi
+Omega_m Phi^T and m_m = S_m Phi h_m. Columns of about the same precision share one covariance,
+S_g^-1 = I + Phi mean_{m in g}(Omega_m) Phi^T, which is the best one they can share; the means stay
+exact, because S_g is a good preconditioner for each of them. Any (m, S) gives a valid bound, so
+that both are matters of speed, never of correctness.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Weights:
 
 
 def weights_from(
-    features: Tensor, precision: Tensor, pull: Tensor, sizes: tuple[int, ...], tol: float | Tensor
+    features: Tensor, precision: Tensor, shift: Tensor, sizes: tuple[int, ...], tol: float | Tensor
 ) -> Weights:
     """Solve for q(A).
 
     Parameters
     ----------
     features : Tensor of shape (K, n)
-    precision, pull : Tensor of shape (n, m)
+    precision, shift : Tensor of shape (n, m)
         Columns group after group.
     sizes : tuple of int
         Columns of each group.
@@ -101,7 +101,7 @@ def weights_from(
     covariance = inverse.to(features.dtype)
     shared = all(size == 1 for size in sizes)  # then the preconditioner is the solution
     mean = _solve(
-        features, precision, features @ pull, covariance, sizes, 0 if shared else _MAX_ITER, tol
+        features, precision, features @ shift, covariance, sizes, 0 if shared else _MAX_ITER, tol
     )
     return Weights(mean, covariance, factor.logdet(), trace, sizes)
 
@@ -144,7 +144,7 @@ def _solve(
     residual = right - apply(mean)
     z = _precondition(covariance, residual, sizes)
     direction, inner = z, (residual * z).sum(0)
-    # a column's error in the metric of q, r^T S r, against that of its pull
+    # a column's error in the metric of q, r^T S r, against that of its shift
     goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
     spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
     for _ in range(max_iter):

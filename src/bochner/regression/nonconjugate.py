@@ -21,11 +21,11 @@ from torch import Tensor
 
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.site_entries import Entries, Pass, RowSample, local_pass
+from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
 from bochner.regression.statistics import Block
 from bochner.regression.weighted_grams import weighted_products
 
@@ -34,7 +34,7 @@ _LARGEST_INTERCEPT_STEP = 1.0
 
 
 @dataclass(frozen=True)
-class LocalValue:
+class NonConjugateValue:
     """A view's bound and what it asks of its sites.
 
     Attributes
@@ -43,20 +43,20 @@ class LocalValue:
         In nats. Of some columns, an unbiased estimate if every column has its own covariance; with
         groups it is a little larger than the whole, since fewer columns share one.
     update : SiteUpdate
-    slack : Tensor, scalar float64
-        Of the likelihood, summed: value + slack is a bound that does not loosen as parameters are
+    gap : Tensor, scalar float64
+        Of the likelihood, summed: value + gap is a bound that does not loosen as parameters are
         learned.
     """
 
     value: Tensor
     update: SiteUpdate
-    slack: Tensor
+    gap: Tensor
 
 
-def local_evidence(
+def nonconjugate_evidence(
     x: Tensor,
     frequencies: Frequencies,
-    likelihood: LocalLikelihood,
+    likelihood: NonConjugateLikelihood,
     sites: Sites,
     block: Block,
     *,
@@ -64,7 +64,7 @@ def local_evidence(
     n_sweeps: int = 1,
     tol: float = _TOLERANCE,
     sample: RowSample | None = None,
-) -> LocalValue:
+) -> NonConjugateValue:
     """Evaluate the bound of a view, differentiable once in x, the frequencies and the likelihood's
     parameters.
 
@@ -73,7 +73,7 @@ def local_evidence(
     x : Tensor of shape (N, D)
         Latents of all rows.
     frequencies : Frequencies
-    likelihood : LocalLikelihood
+    likelihood : NonConjugateLikelihood
     sites : Sites
         Left alone; the update is returned.
     block : Block
@@ -85,16 +85,23 @@ def local_evidence(
     tol : float
         Relative error of the means of q(A).
     sample : RowSample, optional
-        The rows from which the gradient in the likelihood's parameters and the slack are
+        The rows from which the gradient in the likelihood's parameters and the gap are
         estimated; None: all rows.
 
     Returns
     -------
-    LocalValue
+    NonConjugateValue
     """
     if columns is None and block.Y.numel() > DENSE and not torch.is_grad_enabled():
         whole = functools.partial(
-            local_evidence, x, frequencies, likelihood, sites, block, n_sweeps=n_sweeps, tol=tol
+            nonconjugate_evidence,
+            x,
+            frequencies,
+            likelihood,
+            sites,
+            block,
+            n_sweeps=n_sweeps,
+            tol=tol,
         )
         whole = functools.partial(whole, sample=sample)
         cuts = sites.column_chunks(block.Y.shape[0])  # for memory
@@ -103,7 +110,7 @@ def local_evidence(
     entries = Entries.of(sites, block, columns)
     parameters = [p for p in likelihood.parameters() if p.requires_grad]
     holder: list[_Touch] = []
-    value: Tensor = _LocalEvidence.apply(  # type: ignore[no-untyped-call]
+    value: Tensor = _NonConjugateEvidence.apply(  # type: ignore[no-untyped-call]
         x,
         f.first,
         f.second,
@@ -118,46 +125,44 @@ def local_evidence(
         *parameters,
     )
     prior = entries.scale * sites.log_prior(entries.columns).sum()
-    return LocalValue(
+    return NonConjugateValue(
         value + prior,
         _update(holder[0], entries.columns, sites),
-        entries.scale * holder[0].slack.sum(),
+        entries.scale * holder[0].gap.sum(),
     )
 
 
-def _joined(parts: list[LocalValue]) -> LocalValue:
+def _joined(parts: list[NonConjugateValue]) -> NonConjugateValue:
     """Put parts of the columns together; a group that was cut has a covariance for each part."""
     updates = [part.update for part in parts]
     of_columns = ("columns", "intercept", "worth")
     columns, intercept, worth = (
         torch.cat([getattr(u, name) for u in updates]) for name in of_columns
     )
-    precision, pull = (
-        torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "pull")
+    precision, shift = (
+        torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "shift")
     )
     shares = [len(update.columns) / len(columns) for update in updates]
     value = torch.stack(
         [share * part.value for share, part in zip(shares, parts, strict=True)]
     ).sum()
-    slack = torch.stack(
-        [share * part.slack for share, part in zip(shares, parts, strict=True)]
-    ).sum()
-    return LocalValue(value, SiteUpdate(columns, precision, pull, intercept, worth), slack)
+    gap = torch.stack([share * part.gap for share, part in zip(shares, parts, strict=True)]).sum()
+    return NonConjugateValue(value, SiteUpdate(columns, precision, shift, intercept, worth), gap)
 
 
 @dataclass(frozen=True)
 class _Touch:
     """Sites where each entry's bound touches at q, (n, m), the bound's slope in the intercepts, its
-    value, its slack.
+    value, its gap.
 
     The last three by column, (m,).
     """
 
     precision: Tensor
-    pull: Tensor
+    shift: Tensor
     slope: Tensor
     value: Tensor
-    slack: Tensor
+    gap: Tensor
 
 
 def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
@@ -168,13 +173,13 @@ def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
     slope = touch.slope - (now - centre) / INTERCEPT_STD**2
     step = slope / (touch.precision.sum(0) + 1.0 / INTERCEPT_STD**2)
     step = step.clamp(-_LARGEST_INTERCEPT_STEP, _LARGEST_INTERCEPT_STEP)
-    worth = touch.value + touch.slack + sites.log_prior(columns)
+    worth = touch.value + touch.gap + sites.log_prior(columns)
     return SiteUpdate(
-        columns, touch.precision, touch.pull - touch.precision * step, now + step, worth
+        columns, touch.precision, touch.shift - touch.precision * step, now + step, worth
     )
 
 
-class _LocalEvidence(torch.autograd.Function):
+class _NonConjugateEvidence(torch.autograd.Function):
     """The value computes its own gradient: the backward pass only scales it."""
 
     @staticmethod
@@ -184,7 +189,7 @@ class _LocalEvidence(torch.autograd.Function):
         first: Tensor,
         second: Tensor | None,
         amplitude: Tensor,
-        likelihood: LocalLikelihood,
+        likelihood: NonConjugateLikelihood,
         rows: Tensor | None,
         entries: Entries,
         n_sweeps: int,
@@ -202,13 +207,13 @@ class _LocalEvidence(torch.autograd.Function):
             else traces[0].features
         )
         for _ in range(n_sweeps):
-            found = local_pass(features, likelihood, entries, tol)
-            precision, pull = found.sites(entries, likelihood)
-            entries = replace(entries, precision=precision, pull=pull)
+            found = entry_pass(features, likelihood, entries, tol)
+            precision, shift = found.sites(entries, likelihood)
+            entries = replace(entries, precision=precision, shift=shift)
         value = entries.masked(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
-        slack = slack_of(likelihood, found, entries, sample)
+        gap = gap_of(likelihood, found, entries, sample)
         holder.append(
-            _Touch(precision, pull, entries.masked(found.slopes.d_mean).sum(0), value, slack)
+            _Touch(precision, shift, entries.masked(found.slopes.d_mean).sum(0), value, gap)
         )
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
@@ -236,7 +241,7 @@ def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor
 
 
 def _parameter_gradients(
-    likelihood: LocalLikelihood,
+    likelihood: NonConjugateLikelihood,
     found: Pass,
     entries: Entries,
     parameters: tuple[Tensor, ...],
@@ -256,16 +261,16 @@ def _parameter_gradients(
 
 
 @torch.no_grad()
-def slack_of(
-    likelihood: LocalLikelihood, found: Pass, entries: Entries, sample: RowSample | None
+def gap_of(
+    likelihood: NonConjugateLikelihood, found: Pass, entries: Entries, sample: RowSample | None
 ) -> Tensor:
-    """Return the slack of every column's bound, estimated from some rows, (m,) float64."""
+    """Return the gap of every column's bound, estimated from some rows, (m,) float64."""
     rows, k = _rows(entries, sample)
     mean = (entries.total + found.latent)[rows]
-    slack = likelihood.slack(entries.y[rows], mean, found.variance[rows], entries.columns)
-    if slack is None:
+    gap = likelihood.gap(entries.y[rows], mean, found.variance[rows], entries.columns)
+    if gap is None:
         return mean.new_zeros(mean.shape[1], dtype=torch.float64)
-    seen = slack if entries.seen is None else slack * entries.seen[rows]
+    seen = gap if entries.seen is None else gap * entries.seen[rows]
     return seen.sum(0, dtype=torch.float64) * k
 
 

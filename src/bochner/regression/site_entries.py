@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner.data.sparse import SparseMatrix
-from bochner.likelihoods.nonconjugate import LocalLikelihood, Slopes
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood, Slopes
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.statistics import Block
@@ -21,7 +21,7 @@ from bochner.regression.weighted_grams import quadratic_forms
 class RowSample:
     """Every k-th row from a random first one: each row is in it with probability 1/k.
 
-    The gradient in the parameters of a likelihood and its slack are estimated from these rows: they
+    The gradient in the parameters of a likelihood and its gap are estimated from these rows: they
     need a quadrature at every entry.
 
     Attributes
@@ -48,7 +48,7 @@ class Entries:
     Attributes
     ----------
     columns : Tensor of shape (m,), int64
-    y, seen, precision, pull : Tensor of shape (n, m)
+    y, seen, precision, shift : Tensor of shape (n, m)
     total : Tensor of shape (n, m)
         Intercept plus offset.
     sizes : tuple of int
@@ -61,7 +61,7 @@ class Entries:
     y: Tensor
     seen: Tensor | None
     precision: Tensor
-    pull: Tensor
+    shift: Tensor
     total: Tensor
     sizes: tuple[int, ...]
     scale: float
@@ -70,7 +70,7 @@ class Entries:
     def of(cls, sites: Sites, block: Block, columns: Tensor | None) -> Entries:
         """Gather columns (None = all)."""
         m = sites.n_columns
-        chosen = torch.arange(m, device=sites.pull.device) if columns is None else columns
+        chosen = torch.arange(m, device=sites.shift.device) if columns is None else columns
         chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
         counts = torch.bincount(sites.group_of[chosen]).tolist()
 
@@ -85,7 +85,7 @@ class Entries:
             take(block.Y),
             None if block.seen is None else take(block.seen),
             take(sites.precision),
-            take(sites.pull),
+            take(sites.shift),
             total,
             tuple(c for c in counts if c),
             m / len(chosen),
@@ -105,17 +105,17 @@ class Pass:
     variance: Tensor
     slopes: Slopes
 
-    def sites(self, entries: Entries, likelihood: LocalLikelihood) -> tuple[Tensor, Tensor]:
-        """Return precision and pull on phi(x)^T a, which psi is but for intercept and offset."""
+    def sites(self, entries: Entries, likelihood: NonConjugateLikelihood) -> tuple[Tensor, Tensor]:
+        """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset."""
         mean = entries.total + self.latent
         precision, slope = likelihood.site(entries.y, mean, self.variance, self.slopes)
         precision = entries.masked(precision)
         return precision, entries.masked(slope) + precision * self.latent
 
 
-def local_pass(
+def entry_pass(
     features: Tensor,
-    likelihood: LocalLikelihood,
+    likelihood: NonConjugateLikelihood,
     entries: Entries,
     tol: float,
     weights: Weights | None = None,
@@ -124,7 +124,7 @@ def local_pass(
     at it.
     """
     if weights is None:
-        weights = weights_from(features, entries.precision, entries.pull, entries.sizes, tol)
+        weights = weights_from(features, entries.precision, entries.shift, entries.sizes, tol)
     latent = features.T @ weights.mean
     # counts in the thousands leave variances below single precision's rounding
     variance = weights.spread(quadratic_forms(features, weights.covariance)).clamp(min=0.0)

@@ -74,9 +74,9 @@ def _means(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
             values = block.values()[:, own].double()
             precision = (~values.isnan()).double().mul_(share).repeat(times, 1)
             tol = values.new_full((values.shape[1],), _TOLERANCE)
-            pull = torch.nan_to_num(values).mul_(share).repeat(times, 1)
+            shift = torch.nan_to_num(values).mul_(share).repeat(times, 1)
             out[:, own] = weights_from(
-                features, precision, pull, (part.stop - part.start,), tol
+                features, precision, shift, (part.stop - part.start,), tol
             ).mean
     return out
 

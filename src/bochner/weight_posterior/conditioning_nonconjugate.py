@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
 from bochner.objectives.subset_sites import anchored_entries, features_of
-from bochner.regression.site_entries import Entries, local_pass
+from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Block
 
 _SWEEPS = 5
@@ -48,7 +48,7 @@ def condition(
     covariance : Tensor of shape (groups, K, K), float64
         Of the groups of `column_groups`.
     """
-    sites, likelihood = cast(Sites, view.sites), cast(LocalLikelihood, view.likelihood)
+    sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
     working = f.to(latents[0].dtype)
     every = [features_of(x, working, block) for x in latents]
     own = (
@@ -69,9 +69,9 @@ def condition(
             )
         entries = _repeated(entries, len(latents))
         for _ in range(_SWEEPS if anchors is None else _FEWER_SWEEPS):
-            found = local_pass(features, likelihood, entries, _TOLERANCE)
-            precision, pull = found.sites(entries, likelihood)
-            entries = replace(entries, precision=precision, pull=pull)
+            found = entry_pass(features, likelihood, entries, _TOLERANCE)
+            precision, shift = found.sites(entries, likelihood)
+            entries = replace(entries, precision=precision, shift=shift)
         mean[:, entries.columns.cpu()] = found.weights.mean.double().cpu()
         covariance[g] = found.weights.covariance[0].double().cpu()
     return mean, covariance
@@ -93,6 +93,6 @@ def _repeated(entries: Entries, times: int) -> Entries:
         y=entries.y.repeat(times, 1),
         seen=share.repeat(times, 1) / times,
         precision=entries.precision.repeat(times, 1) / times,
-        pull=entries.pull.repeat(times, 1) / times,
+        shift=entries.shift.repeat(times, 1) / times,
         total=entries.total.repeat(times, 1),
     )

@@ -18,7 +18,7 @@ from bochner._typing import Sampling
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.nonconjugate import Likelihood, LocalLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.regression.heteroscedastic import spectrum
@@ -147,9 +147,9 @@ class ViewPosterior:
         return self.n_columns if sizes is None else len(sizes)
 
     @property
-    def local(self) -> LocalLikelihood | None:
+    def local(self) -> NonConjugateLikelihood | None:
         """The likelihood, unless it is Gaussian."""
-        return self.likelihood if isinstance(self.likelihood, LocalLikelihood) else None
+        return self.likelihood if isinstance(self.likelihood, NonConjugateLikelihood) else None
 
     @property
     def noise_variance(self) -> float | Tensor:

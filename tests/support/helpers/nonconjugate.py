@@ -6,7 +6,7 @@ import torch
 
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
-from bochner.likelihoods.nonconjugate import LocalLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.random import generator
 from bochner.regression.statistics import Block
@@ -44,7 +44,7 @@ def small_view(
     if missing:
         Y[2, 1] = torch.nan
     offset = 0.3 * torch.randn(n, generator=source, dtype=torch.float64)
-    likelihood: LocalLikelihood = MAKERS[name]()
+    likelihood: NonConjugateLikelihood = MAKERS[name]()
     block = Block.encoded(likelihood.encode(Y), offset=offset)
     seen = torch.ones_like(block.Y) if block.seen is None else block.seen
     return x, f, likelihood, block, Sites(likelihood, block.Y, seen, offset, groups)
