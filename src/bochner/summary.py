@@ -41,7 +41,7 @@ def describe_model(model: Any) -> dict[str, Any]:
         "parameters": {
             name: _plain(value)
             for name, value in model.get_params(deep=False).items()
-            if name != "views"
+            if name not in ("views", "checkpoint")
         },
     }
 

@@ -13,6 +13,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from typer.testing import CliRunner
 
 import bochner as bo
@@ -559,6 +560,32 @@ def test_names_and_labels_of_another_length(model, tmp_path):
     with pytest.raises(InputError, match="one label for each of the 24 rows, got 2 in 'label'"):
         bo.report(model, labels=["a", "b"], path=tmp_path / "r.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_was_not_fitted(tmp_path):
+    with pytest.raises(NotFittedError, match="This NGMVLVM instance is not fitted yet"):
+        bo.report(bo.NGMVLVM(), path=tmp_path / "r.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_na_of_nullable_columns_is_missing(model, X, frame, tmp_path):
+    nullable = frame.convert_dtypes()
+    assert nullable.isna().to_numpy().any()
+    assert {str(kind) for kind in nullable.dtypes} == {"Float64"}
+    _, content, _ = written(model, tmp_path / "r.html", nullable)
+    _, plain, _ = written(model, tmp_path / "s.html", frame)
+    assert content == plain
+
+
+def test_no_path_of_the_machine_in_model_files_and_pages(X, tmp_path):
+    place = tmp_path / "secret-folder" / "run.ckpt"
+    place.parent.mkdir()
+    own = fitted(X, checkpoint=str(place))
+    page = bo.report(own, X, path=tmp_path / "r.html")
+    own.save(tmp_path / "m.bochner")
+    for file in (page, tmp_path / "m.bochner"):
+        assert b"secret-folder" not in file.read_bytes()
+    assert bo.load(tmp_path / "m.bochner").checkpoint is None
 
 
 # -- the command

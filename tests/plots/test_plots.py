@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import bochner as bo
 from bochner import plots
@@ -285,3 +286,28 @@ def test_reconstructions_show_rows_above_what_is_decoded(model, tmp_path):
     seen = ~np.isnan(X[:, 3:])
     np.testing.assert_allclose(points[:, 0], X[:, 3:][seen])
     np.testing.assert_allclose(points[:, 1], decoded[:, 3:][seen], rtol=1e-5)
+
+
+ARGUMENTS = {
+    "reconstructions": [np.zeros((2, 7))],
+    "kernel_recovery": [np.eye(2)],
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bound_trace",
+        "decoded_grid",
+        "kernel_recovery",
+        "latent_map",
+        "learned_kernel",
+        "reconstructions",
+        "relevance",
+        "spectrum",
+        "starts",
+    ],
+)
+def test_a_model_that_was_not_fitted_is_named(name):
+    with pytest.raises(NotFittedError, match="This NGMVLVM instance is not fitted yet"):
+        getattr(plots, name)(bo.NGMVLVM(), *ARGUMENTS.get(name, ()))

@@ -134,6 +134,8 @@ def _restore_reports(estimator: Any, header: dict[str, Any]) -> None:
 
 def _encode(name: str, value: Any) -> Any:
     """A parameter as JSON: plain values as they are, others as {"type": ..., ...}."""
+    if name == "checkpoint":
+        return None  # a path of this machine has no place in a file that travels
     if isinstance(value, np.random.RandomState):
         return None  # its state has moved on; what the fit drew from it is kept as seed_
     if isinstance(value, Path | np.generic):

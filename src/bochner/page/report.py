@@ -112,7 +112,7 @@ def report(
                 f"a name for each of the {len(Z)} rows", got, "give one per row, in their order"
             )
         )
-    values = None if X is None else np.asarray(X, dtype=np.float64)
+    values = None if X is None else _values(X)
     rows = Rows(
         Z,
         std,
@@ -169,6 +169,14 @@ def _index(X: Any) -> list[str] | None:
     if index is None or callable(index) or list(index) == list(range(len(index))):
         return None
     return [str(name) for name in index]
+
+
+def _values(X: Any) -> FloatArray:
+    """Return numbers; NA of nullable columns is missing."""
+    if hasattr(X, "iloc"):
+        frame: FloatArray = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        return frame
+    return np.asarray(X, dtype=np.float64)
 
 
 def _place(model: Any, X: Any) -> tuple[FloatArray, FloatArray]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
@@ -33,6 +34,7 @@ def starts(model: Any, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
+    check_is_fitted(model)
     ax = ax or axes(6.4, 1.4 + 0.45 * len(model.starts_))[0]
     raced = sorted(model.starts_, key=lambda start: start["elbo"])
     for i, start in enumerate(raced):
@@ -90,6 +92,7 @@ def decoded_grid(
     InputError
         ``dims`` are not two of the latent dimensions, or shape or column are not of the view.
     """
+    check_is_fitted(model)
     ax = ax or axes(6.4, 6.0)[0]
     name, own = _columns(model, view)
     places, ends = _plane(model, dims, n if shape else 4 * n)
@@ -161,6 +164,7 @@ def reconstructions(
     -------
     Axes
     """
+    check_is_fitted(model)
     name, own = _columns(model, view)
     values = np.asarray(X, dtype=float)
     if shape is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
 from bochner.errors import InputError, message
@@ -42,6 +43,7 @@ def learned_kernel(
     Axes
         Bands parallel to the diagonal mean a stationary kernel; white is no covariance.
     """
+    check_is_fitted(model)
     ax = ax or axes(5.6, 4.6)[0]
     name = list(model._columns)[model._view_index(view)]
     dim, places, K = kernel_slice(model, name, n_points)
@@ -113,6 +115,7 @@ def kernel_recovery(
         ``true`` is not a symmetric matrix of the training rows, or ``order`` is not one number per
         row.
     """
+    check_is_fitted(model)
     K = np.asarray(true, dtype=float)
     n = len(model.embedding_)
     if K.shape != (n, n) or not np.allclose(
@@ -188,6 +191,7 @@ def spectrum(
     InputError
         The kernel has no such components, or ``dims`` are not two of the latent dimensions.
     """
+    check_is_fitted(model)
     name = list(model._columns)[model._view_index(view)]
     share, means, scales = components(model.kernels_[name], name)
     n_dims = means.shape[1]

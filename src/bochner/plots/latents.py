@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
@@ -48,6 +49,7 @@ def latent_map(
     -------
     Axes
     """
+    check_is_fitted(model)
     ax = ax or axes(6.4, 5.6)[0]
     Z, std, names = _coordinates(model, dims)
     y = None if labels is None else _labels(labels, len(Z))
@@ -87,6 +89,7 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     -------
     Axes
     """
+    check_is_fitted(model)
     ax = ax or axes(6.4, 4.0)[0]
     history = np.asarray(model.elbo_history_, dtype=float)
     steps = np.arange(1, len(history) + 1)
@@ -132,6 +135,7 @@ def relevance(model: Any, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
+    check_is_fitted(model)
     ax = ax or axes(6.4, 3.6)[0]
     n_views, n_dims = model.relevance_.shape
     width = 0.8 / n_views

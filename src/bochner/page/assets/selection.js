@@ -83,7 +83,7 @@ function showSelection() {
     + "Effect sizes are Cohen's d, the difference of the means in pooled standard deviations, ± its standard error. "
     + "They describe this selection; rows that were selected by eye are no test.";
   const most = Math.max(...rows.map((row) => Math.abs(row.d)), 1e-9);
-  table("selection-columns", rows.length ? ["column", "view", "selected", "others", "effect size", ""] : [],
+  table("selection-columns", rows.length ? ["column", "view", "selected", "others", "effect size", "difference"] : [],
     rows.slice(0, MOST_DIFFERING).map((row) => {
       const bar = element("span", {className: "effect", "aria-hidden": "true"}, element("i", {className: row.d < 0 ? "less" : "more"}));
       bar.firstChild.style.width = `${50 * Math.abs(row.d) / most}%`;
@@ -91,7 +91,7 @@ function showSelection() {
     }));
   $("selection-labels").replaceChildren(...classed.map((label, k) => {
     const id = `selection-label-${k}`;
-    return element("div", {className: "scroll"}, element("table", {id}));
+    return element("div", {className: "scroll", tabIndex: 0, role: "group", "aria-label": label.name}, element("table", {id}));
   }));
   classed.forEach((label, k) => table(`selection-label-${k}`, [label.name, "rows", "of selected", "of others"], shares(label)));
   $("selection-images").replaceChildren(...images.flatMap(([view, [others, chosen]]) => {
