@@ -22,8 +22,9 @@ FLOORS: dict[str, str] = {
     "F1 data, files, metrics": """
         data.columns data.sparse data.scaling data.outliers data.support data.validation
         data.views data.missing data
-        io.dense io.extras io.files io.table io.array_files io.csv_files io.join
-        io.annotated io.frames io.containers io.readers io
+        io.dense io.extras io.outputs io.files io.limits io.request io.table io.array_files
+        io.headers io.text io.csv_write io.csv_files io.join io.annotated io.frames
+        io.containers io.readers io
         metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function

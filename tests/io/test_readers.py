@@ -119,10 +119,10 @@ def test_index_by_name(csv):
         (
             "a,b\n1,2\n3,x\n",
             None,
-            r"a number, got 'x' in .*t.csv, line 3, column 1 \('b'\). Write a number, leave",
+            r"a number, got 'x' in .*t.csv, line 3, cell 2 \('b'\). Write a number or .*--drop b",
         ),
-        ("1,2\n3,1_000\n", None, "got '1_000' in .*, line 2, column 1. "),
-        ("a,b\n1,2\nq,3\n", None, r"got 'q' in .*, line 3, column 0 \('a'\)"),
+        ("1,2\n3,1_000\n", None, "got '1_000' in .*, line 2, cell 2. "),
+        ("a,b\n1,2\nq,3\n", None, r"got 'q' in .*, line 3, cell 1 \('a'\)"),
         (
             "a,b\n1,2,3\n",
             None,

@@ -374,3 +374,15 @@ def test_a_random_state_object_is_left_out_and_its_seed_kept(tmp_path):
     loaded = bo.load(tmp_path / "model")
     assert loaded.random_state is None
     assert loaded.seed_ == model.seed_
+
+
+def test_a_model_file_has_the_permissions_of_its_neighbours_and_links_stay(tmp_path):
+    neighbour, link = tmp_path / "neighbour", tmp_path / "link.bochner"
+    neighbour.write_text("")
+    link.symlink_to(neighbour)
+    model = NGMVLVM(**SMALL).fit(_data())
+    model.save(tmp_path / "new.bochner")
+    assert (tmp_path / "new.bochner").stat().st_mode == neighbour.stat().st_mode
+    model.save(link)
+    assert link.is_symlink()
+    np.testing.assert_array_equal(bo.load(neighbour).embedding_, model.embedding_)

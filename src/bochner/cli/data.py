@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
-from bochner.io.csv_files import write_csv
+from bochner.io.csv_write import write_csv
+from bochner.io.outputs import replacing
 from bochner.io.table import Table
 
 if TYPE_CHECKING:
@@ -178,20 +179,14 @@ def write_matrices(
     if kind == ".csv":
         write_csv(path, np.hstack(list(arrays.values())), row_names, columns, index_name)
         return
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            if kind == ".npy":
-                np.save(file, np.hstack(list(arrays.values())))
-            else:
-                named: dict[str, Any] = {**arrays}
-                np.savez(
-                    file,
-                    **(named if row_names is None else {**named, "row_names": np.array(row_names)}),
-                )
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part, part.open("wb") as file:
+        if kind == ".npy":
+            np.save(file, np.hstack(list(arrays.values())))
+        else:
+            named: dict[str, Any] = {**arrays}
+            if row_names is not None:
+                named["row_names"] = np.array(row_names)
+            np.savez(file, **named)
 
 
 def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Table | None) -> None:

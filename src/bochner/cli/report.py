@@ -14,6 +14,7 @@ from bochner.cli.data import frame, load_model, parse_by_view
 from bochner.cli.fit import PAGE
 from bochner.errors import InputError, message
 from bochner.io.csv_files import read_csv
+from bochner.io.request import Request
 from bochner.io.table import Table
 from bochner.model_selection.calibrate import calibration
 from bochner.page.labels import read_labels
@@ -113,7 +114,9 @@ def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
     table = read_csv(path)
     first = (table.column_names or [""])[0]
     # numbers under a name are no row names unless that is said
-    names = table.row_names if first in ("", "z0") else read_csv(path, first).row_names
+    names = (
+        table.row_names if first in ("", "z0") else read_csv(path, Request(index=first)).row_names
+    )
     if names is not None and len(names) != n_rows:
         got = f"{len(names)} in {path}"
         raise InputError(

@@ -16,6 +16,7 @@ from pathlib import Path
 from bochner.data.columns import listing
 from bochner.datasets.load import RECIPES, VARIABLE
 from bochner.errors import InputError, message
+from bochner.io.outputs import replacing
 
 SERVER = "BOCHNER_DATA_URL"
 TIMEOUT = 60.0
@@ -146,8 +147,7 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
             raise InputError(
                 message("no file of this name, or the right one", got, "add --force to replace it")
             )
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with replacing(target) as part:
         digest = _download(source.url, part)
         if digest != source.sha256:
             do = (
@@ -156,9 +156,6 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
             raise InputError(
                 message(f"a file with SHA-256 {source.sha256} at {source.url}", f"{digest}", do)
             )
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
     return target, True
 
 

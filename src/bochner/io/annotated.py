@@ -16,6 +16,7 @@ from bochner.errors import InputError, message
 from bochner.io.dense import dense
 from bochner.io.extras import require
 from bochner.io.join import check_unique, join
+from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, unreadable
 
 
@@ -125,20 +126,20 @@ def from_mudata(
     )
 
 
-def read_h5ad(path: Path, layer: str | None = None) -> Table:
+def read_h5ad(path: Path, request: Request | None = None) -> Table:
     """Read an AnnData file."""
     return from_anndata(
         _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad),
-        layer,
+        (request or Request()).layer,
         place=path.name,
     )
 
 
-def read_h5mu(path: Path, layer: Any = None) -> Table:
+def read_h5mu(path: Path, request: Request | None = None) -> Table:
     """Read a MuData file: its modalities are views."""
     return from_mudata(
         _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu),
-        layer,
+        (request or Request()).layer,
         place=path.name,
     )
 

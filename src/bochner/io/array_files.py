@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import pickle
+import math
 import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
+from bochner.io.limits import Memory, size_text
+from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, unreadable
 
 LABELS = ("y", "labels")
-_FAULTS = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    SyntaxError,
-    zipfile.BadZipFile,
-    zlib.error,
-    pickle.UnpicklingError,
-)
+_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npy(path: Path) -> Table:
+def read_npy(path: Path, request: Request | None = None) -> Table:
     """Read a file with one two-dimensional array of numbers."""
-    loaded = _load(path, "npy")
+    loaded = load_arrays(path, "npy", (request or Request()).memory)
     if not isinstance(loaded, np.ndarray):
         raise unreadable(path, "npy", "it holds several arrays: rename it to .npz")
     return Table(as_matrix(loaded, str(path)))
 
 
-def read_npz(path: Path) -> Table:
+def read_npz(path: Path, request: Request | None = None) -> Table:
     """Read a file with one or several named arrays.
 
     Two-dimensional arrays are data: one array is a single table, several are views of the same
@@ -47,7 +41,7 @@ def read_npz(path: Path) -> Table:
     InputError
         For an unreadable file, arrays of objects, no array of data, or views of unequal length.
     """
-    arrays = _load(path, "npz")
+    arrays = load_arrays(path, "npz", (request or Request()).memory)
     if isinstance(arrays, np.ndarray):
         raise unreadable(path, "npz", "it holds a single array: rename it to .npy")
     data = {
@@ -97,18 +91,85 @@ def _names(arrays: dict[str, NDArray[Any]], key: str, count: int) -> list[str] |
     )
 
 
-def _load(path: Path, kind: str) -> NDArray[Any] | dict[str, NDArray[Any]]:
+def load_arrays(
+    path: Path, kind: str, memory: Memory
+) -> NDArray[np.generic] | dict[str, NDArray[np.generic]]:
+    """Read the array of an npy file, or those of an npz file by name.
+
+    Parameters
+    ----------
+    path : Path
+    kind : str
+        What the file should be, for messages.
+    memory : Memory
+
+    Returns
+    -------
+    ndarray, or dict of str to ndarray
+        Whatever its name says, the content decides. What else an npz holds is left out.
+
+    Raises
+    ------
+    InputError
+        The file is neither, is cut short, holds Python objects, or its headers promise more than
+        the memory allows; they are looked at first.
+    """
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except _FAULTS as error:
-        if "Object arrays" in str(error):
-            do = "save an array of numbers with dtype=float"
-            raise InputError(message("numbers", f"Python objects in {path}", do)) from error
-        # NumPy takes anything it does not know for a pickle and advises to load it unsafely: not
-        # our advice.
-        reason = "it is no NumPy file" if "pickle" in str(error) else error
-        raise unreadable(path, kind, reason) from error
+        with path.open("rb") as file:
+            start = file.read(len(_ARRAY))
+            file.seek(0)
+            if start == _ARRAY:
+                most = min(memory.limit, path.stat().st_size)
+                return _array(file, path.stat().st_size, str(path), memory, most)
+            if start.startswith(_ARCHIVE):
+                return _archive(file, path, memory)
+    except InputError:
+        raise
+    except Exception as error:  # whatever NumPy and zipfile raise: it is the file
+        raise unreadable(path, kind, error) from error
+    raise unreadable(path, kind, "it is no NumPy file")
+
+
+def _archive(file: IO[bytes], path: Path, memory: Memory) -> dict[str, NDArray[np.generic]]:
+    left = memory.expanded(path.stat().st_size)
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            if not info.filename.endswith(".npy"):
+                continue
+            name = info.filename.removesuffix(".npy")
+            with archive.open(info) as member:
+                place = f"array {name!r} of {path}"
+                arrays[name] = _array(member, info.file_size, place, memory, left)
+            left -= arrays[name].nbytes
+    return arrays
+
+
+def _array(
+    file: IO[bytes], size: int, place: str, memory: Memory, most: int
+) -> NDArray[np.generic]:
+    """Read one array of at most `most` bytes from a file of `size` bytes."""
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError("it holds records, not numbers")
+    shape, _, dtype = _HEADERS[version](file)
+    if dtype.hasobject:
+        do = "save an array of numbers with dtype=float"
+        raise InputError(message("numbers", f"Python objects in {place}", do))
+    count = math.prod(shape)
+    asked = count * dtype.itemsize
+    if asked > size:
+        raise ValueError(
+            f"it is cut short: {size_text(asked)} for the shape {_short(shape)}, got "
+            f"{size_text(size)}"
+        )
+    if asked > most:
+        raise memory.too_large(place, most)
+    memory.check(count * 8, f"{_short(shape)} numbers in {place}")
+    file.seek(0)
+    loaded: NDArray[np.generic] = npy.read_array(file, allow_pickle=False)
+    return loaded
+
+
+def _short(shape: tuple[int, ...]) -> str:
+    return " × ".join(f"{length:,}" for length in shape)

@@ -26,7 +26,7 @@ def require(module: str, purpose: str) -> Any:
     Parameters
     ----------
     module : str
-        A key of `EXTRAS`.
+        A key of `EXTRAS`, or a module within one.
     purpose : str
         What needs it, for the message.
 
@@ -42,5 +42,5 @@ def require(module: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        do = f"run: pip install 'bochner[{EXTRAS[module]}]'"
+        do = f"run: pip install 'bochner[{EXTRAS[module.partition('.')[0]]}]'"
         raise InputError(message(f"the package {module} ({purpose})", f"{error}", do)) from error

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bochner.errors import InputError, ModelFileError, message
+from bochner.io.outputs import replacing
 
 _KEY = "bochner"
 
@@ -45,19 +45,14 @@ def write(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) 
     contiguous = {
         name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
     }
-    temporary = None
+    metadata = {_KEY: json.dumps(header, allow_nan=False)}
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        save_file(contiguous, temporary, metadata={_KEY: json.dumps(header, allow_nan=False)})
-        os.replace(temporary, path)
+        with replacing(path) as part:
+            save_file(contiguous, part, metadata=metadata)
     except OSError as error:
         raise InputError(
             message("a place to write to", f"{path} ({error.strerror})", "choose another path")
         ) from error
-    finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 def read(path: str | Path, kind: str, newest: int) -> tuple[dict[str, Tensor], dict[str, Any]]:

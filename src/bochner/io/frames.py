@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from bochner.data.columns import describe_column
 from bochner.errors import InputError, message
 from bochner.io.extras import require
+from bochner.io.headers import distinct_whole, is_key_name
 from bochner.io.join import check_unique
+from bochner.io.request import Request
 from bochner.io.table import Table, unreadable
 
 
@@ -61,37 +63,59 @@ def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.fl
         text = [(i, value) for i, value in enumerate(column) if isinstance(value, str)]
         got = f"the text {text[0][1]!r} in row {text[0][0]}" if text else f"the type {column.dtype}"
         where = f"{describe_column(j, names)} of {place}"
-        do = "convert the column to numbers, drop it, or name the column of row names with index"
+        do = (
+            f"convert the column to numbers, leave it out (--drop {names[j]}), or name it as the "
+            f"column of row names (--index {names[j]})"
+        )
         raise InputError(message("numbers", f"{got}, {where}", do)) from error
     return values
 
 
-def read_parquet(path: Path, index: str | None = None) -> Table:
+def read_parquet(path: Path, request: Request | None = None) -> Table:
     """Read a parquet file.
 
     Row names are the column or index level `index`, or an index that was stored with the file, or a
-    first column of text.
+    first column of text, or one that is called ``id`` or the like and holds whole numbers that
+    differ.
 
     Raises
     ------
     InputError
-        For an unreadable file, no such column, or a cell that is no number.
+        For an unreadable file, no such column, a cell that is no number, or more than the memory
+        allowed.
     """
     require("pyarrow", "reads parquet files")
     pandas = require("pandas", "reads parquet files")
+    request = request or Request()
     try:
+        _check_size(path, request)
         frame = pandas.read_parquet(path)
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
         raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+    index, named = request.index, not isinstance(frame.index, pandas.RangeIndex)
     if index is not None and index != frame.index.name:
         if index not in frame.columns:
             got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
             raise InputError(
                 message(f"an index column {index!r} in {path}", got, "choose one of them")
             )
-        return from_frame(frame.set_index(index), str(path))
-    if index is not None or not isinstance(frame.index, pandas.RangeIndex):
-        return from_frame(frame, str(path))
-    if frame.shape[1] > 1 and all(isinstance(value, str) for value in frame.iloc[:, 0]):
-        return from_frame(frame.set_index(frame.columns[0]), str(path))
-    return from_frame(frame, str(path), row_names=False)
+        frame, named = frame.set_index(index), True
+    elif not named and frame.shape[1] > 1 and _names_rows(frame.iloc[:, 0]):
+        frame, named = frame.set_index(frame.columns[0]), True
+    kept = request.selection.kept([str(name) for name in frame.columns])
+    return from_frame(frame.iloc[:, kept], str(path), row_names=named or index is not None)
+
+
+def _check_size(path: Path, request: Request) -> None:
+    """Look at the sizes that the file states before they are read."""
+    metadata = require("pyarrow.parquet", "reads parquet files").read_metadata(path)
+    count = metadata.num_rows * metadata.num_columns
+    request.memory.check(8 * count, f"{metadata.num_rows:,} × {metadata.num_columns:,} in {path}")
+
+
+def _names_rows(column: Any) -> bool:
+    if all(isinstance(value, str) for value in column):
+        return True
+    return is_key_name(str(column.name)) and distinct_whole([str(value) for value in column])

@@ -5,27 +5,37 @@ view.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bochner.errors import InputError, message
 from bochner.io.annotated import read_h5ad, read_h5mu
 from bochner.io.array_files import read_npy, read_npz
-from bochner.io.csv_files import read_csv, write_csv
+from bochner.io.csv_files import read_csv
+from bochner.io.csv_write import write_csv
 from bochner.io.frames import read_parquet
+from bochner.io.headers import distinct_whole
 from bochner.io.join import join
+from bochner.io.limits import Memory
+from bochner.io.request import Request, Selection, selection_of
 from bochner.io.table import Table
 
 __all__ = ["Table", "read", "write_csv"]
 
-_ARRAYS: dict[str, Callable[[Path], Table]] = {".npz": read_npz, ".npy": read_npy}
-_NAMED: dict[str, Callable[[Path, str | None], Table]] = {
+Reader = Callable[[Path, Request], Table]
+
+_ARRAYS: dict[str, Reader] = {".npz": read_npz, ".npy": read_npy}
+_NAMED: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), read_csv),
     ".parquet": read_parquet,
 }
-_LAYERED: dict[str, Callable[[Path, Any], Table]] = {".h5ad": read_h5ad, ".h5mu": read_h5mu}
-EXTENSIONS = (*_NAMED, *_ARRAYS, *_LAYERED)
+_LAYERED: dict[str, Reader] = {".h5ad": read_h5ad, ".h5mu": read_h5mu}
+_READERS = {**_NAMED, **_ARRAYS, **_LAYERED}
+EXTENSIONS = tuple(_READERS)
 
 
 def extension_of(path: Path) -> str:
@@ -36,7 +46,16 @@ def extension_of(path: Path) -> str:
     return next((known for known in EXTENSIONS if name.endswith(known)), path.suffix.lower())
 
 
-def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = None) -> Table:
+def read(
+    path: str | os.PathLike[str],
+    index: str | None = None,
+    layer: Any = None,
+    *,
+    header: bool | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    memory: Memory | None = None,
+) -> Table:
     """Read data from a file, or from a folder with one file per view.
 
     Parameters
@@ -51,6 +70,14 @@ def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = No
         Column of the csv and parquet files that names the rows.
     layer : str, or dict of modality to str, optional
         Layer of h5ad and h5mu files to take instead of X.
+    header : bool, optional
+        Whether the first line of csv files names the columns; by default its cells tell.
+    columns : sequence of str, optional
+        Names of the columns to read from csv and parquet files; by default all.
+    drop : sequence of str
+        Names of columns to leave out.
+    memory : Memory, optional
+        Limits; see `bochner.io.limits`.
 
     Returns
     -------
@@ -59,45 +86,77 @@ def read(path: str | os.PathLike[str], index: str | None = None, layer: Any = No
     Raises
     ------
     InputError
-        When the source is missing, empty, unreadable, of unknown kind, or holds anything but
-        numbers.
+        When the source is missing, empty, unreadable, of unknown kind, larger than the memory
+        allowed, or holds anything but numbers; when files of a folder seem to name their rows in a
+        column that was not named as their index.
+    """
+    selection = selection_of(columns, drop)
+    return read_source(path, Request(index, layer, header, selection, memory or Memory()))
+
+
+def read_source(path: str | os.PathLike[str], request: Request) -> Table:
+    """Read data as `read` does."""
+    source = check_source(path)
+    folder = source.is_dir()
+    try:
+        table = _read_folder(source, request) if folder else _read_file(source, request)
+    except InputError:
+        if not folder:  # a name that was misspelled is the cause of what came after it
+            request.selection.check(str(source))
+        raise
+    request.selection.check(str(source))
+    return table
+
+
+def check_source(path: str | os.PathLike[str]) -> Path:
+    """Refuse a path that `read` cannot read, by its name alone.
+
+    Raises
+    ------
+    InputError
+        There is no such file or folder, or its kind is unknown.
     """
     source = Path(path)
-    if source.is_dir():
-        return _read_folder(source, index, layer)
     if not source.exists():
         raise InputError(
             message("a file or folder", f"{source}, which does not exist", "check the path")
         )
-    return _read_file(source, index, layer)
+    if not source.is_dir():
+        _check_extension(source)
+    return source
 
 
-def _read_file(path: Path, index: str | None, layer: Any) -> Table:
+def _check_extension(path: Path) -> str:
     extension = extension_of(path)
     if extension not in EXTENSIONS:
         got = f"{path} with extension {extension!r}" if extension else f"{path} without extension"
         raise InputError(
             message(f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file")
         )
+    return extension
+
+
+def _read_file(path: Path, request: Request) -> Table:
+    extension = _check_extension(path)
     if not path.stat().st_size:
         raise InputError(
             message(
                 "a file with data", f"the empty file {path}", "check that it was written to its end"
             )
         )
-    if layer is not None and extension not in _LAYERED:
-        got = f"layer={layer!r} for {path}"
+    if request.layer is not None and extension not in _LAYERED:
+        got = f"layer={request.layer!r} for {path}"
         raise InputError(message("layer only for h5ad and h5mu files", got, "leave it out"))
-    if extension in _NAMED:
-        return _NAMED[extension](path, index)
-    if index is not None:
-        got = f"index={index!r} for {path}"
-        do = "leave it out: arrays name no columns, and AnnData name their rows"
-        raise InputError(message("index only for csv and parquet files", got, do))
-    return _LAYERED[extension](path, layer) if extension in _LAYERED else _ARRAYS[extension](path)
+    if extension not in _NAMED:
+        if request.index is not None:
+            got = f"index={request.index!r} for {path}"
+            do = "leave it out: arrays name no columns, and AnnData name their rows"
+            raise InputError(message("index only for csv and parquet files", got, do))
+        request.selection.nameless(str(path))
+    return _READERS[extension](path, request)
 
 
-def _read_folder(folder: Path, index: str | None, layer: Any) -> Table:
+def _read_folder(folder: Path, request: Request) -> Table:
     paths = [
         p
         for p in sorted(folder.iterdir())
@@ -111,18 +170,52 @@ def _read_folder(folder: Path, index: str | None, layer: Any) -> Table:
         )
     tables: dict[str, Table] = {}
     for path in paths:
-        extension = extension_of(path)
-        view = path.name[: -len(extension)]
+        view = path.name[: -len(extension_of(path))]
         if view in tables:
             got = f"two files for view {view!r} in {folder}"
             raise InputError(message("one file per view", got, "rename or remove one of them"))
-        named, layered = extension in _NAMED, extension in _LAYERED
-        own = layer.get(view) if isinstance(layer, dict) else layer
-        table = _read_file(path, index if named else None, own if layered else None)
+        table = _read_file(path, _for_file(request, view, extension_of(path)))
         if table.views is not None:
             got = f"{len(table.views)} arrays in {path}"
             raise InputError(
                 message("one array per file of a folder", got, "save each view to its own file")
             )
         tables[view] = table
+    _check_keys(tables, folder)
     return join(tables, f"file of {folder}")
+
+
+def _for_file(request: Request, view: str, extension: str) -> Request:
+    """Return what is asked of one file of a folder."""
+    layer = request.layer.get(view) if isinstance(request.layer, dict) else request.layer
+    named = extension in _NAMED
+    return replace(
+        request,
+        index=request.index if named else None,
+        layer=layer if extension in _LAYERED else None,
+        selection=request.selection.of_view(view) if named else Selection(),
+    )
+
+
+def _check_keys(tables: dict[str, Table], folder: Path) -> None:
+    """Refuse files that would be joined by position though their first columns look like names."""
+    if len(tables) < 2 or any(table.row_names is not None for table in tables.values()):
+        return
+    first = [table.X[:, 0] for table in tables.values()]
+    texts = [[f"{value:.0f}" for value in own] for own in first]
+    whole = all(np.array_equal(own, np.rint(own)) for own in first)
+    if not (whole and all(map(distinct_whole, texts))):
+        return
+    names = {None if t.column_names is None else t.column_names[0] for t in tables.values()}
+    name = names.pop()
+    if not names and name is not None:
+        got = f"the column {name!r} first in each, whole numbers that differ"
+        do = (
+            f"add --index {name} to join rows by it, or rename it in one of the files if it is data"
+        )
+        raise InputError(message(f"files of {folder} without a column of row names", got, do))
+    same = len({frozenset(own) for own in texts}) == 1
+    if same and any(own != texts[0] for own in texts[1:]):
+        got = "the same whole numbers in another order in their first columns"
+        do = "write a header in each and name the column of row names: --index NAME"
+        raise InputError(message(f"rows in one order in the files of {folder}", got, do))

@@ -37,6 +37,13 @@ class Table:
     labels: NDArray[Any] | None = None
     index_name: str = ""
 
+    def __post_init__(self) -> None:
+        for what, names in (("row", self.row_names), ("column", self.column_names)):
+            bad = next((name for name in names or () if "\0" in name), None)
+            if bad is not None:
+                expected = f"{what} names without the character NUL"
+                raise InputError(message(expected, repr(bad), f"rename the {what}"))
+
 
 def as_matrix(array: NDArray[Any], place: str) -> NDArray[np.float64]:
     """Convert an array read from a file to float64, shape (N, M); `place` names its source in the

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
-from bochner.io.array_files import LABELS
+from bochner.io.array_files import LABELS, load_arrays
+from bochner.io.headers import number
+from bochner.io.limits import Memory
+from bochner.io.text import Lines, contents, sample
 
 # Whole numbers with more values than this are numbers, not names of classes.
 MOST_CLASSES = 50
 _MISSING = ""
 _DIGITS = re.compile(r"([0-9]{1,18})")
+# First lines that are no labels.
+_HEADERS = frozenset(
+    {"class", "classes", "cluster", "group", "label", "labels", "target", "type", "y"}
+)
 
 
 @dataclass(frozen=True)
@@ -161,37 +168,20 @@ def read_labels(
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"label": loaded}
-        with loaded:
-            key = next((key for key in LABELS if key in loaded.files), None)
-            if key is not None:
-                return {key: loaded[key]}
-            got = f"{', '.join(loaded.files)} in {path}"
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            message("a readable file of labels", f"{path} ({error})", "save it again")
-        ) from error
+    loaded = load_arrays(path, path.suffix.lower().removeprefix("."), Memory())
+    if isinstance(loaded, np.ndarray):
+        return {"label": loaded}
+    key = next((key for key in LABELS if key in loaded), None)
+    if key is not None:
+        return {key: loaded[key]}
+    got = f"{', '.join(loaded) or 'no array'} in {path}"
     raise InputError(message(f"an array {' or '.join(LABELS)}", got, "name the array of labels so"))
 
 
 def _text(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            lines = [row for row in csv.reader(file, delimiter=max(",;\t", key=first.count)) if row]
-    except (OSError, UnicodeError, csv.Error) as error:
-        raise InputError(
-            message("a readable file of labels", f"{path} ({error})", "save it again")
-        ) from error
-    if not lines or len({len(line) for line in lines}) > 1:
-        raise InputError(
-            message("lines with the same number of cells", f"others in {path}", "repair the file")
-        )
-    header = None if len(lines) == n_rows and len(lines[0]) == 1 else lines[0]
+    text = contents(path, Memory())
+    lines = [cells for _, cells in Lines(path, text, sample(path, text)[0]).lines]
+    header = None if _without_header(path, lines, n_rows) else lines[0]
     columns = [
         list(column) for column in zip(*(lines if header is None else lines[1:]), strict=True)
     ]
@@ -216,6 +206,28 @@ def _text(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str,
         name or f"label {j}": _typed(column)
         for j, (name, column) in enumerate(zip(names, columns, strict=True))
     }
+
+
+def _without_header(path: Path, lines: list[list[str]], n_rows: int) -> bool:
+    """Tell whether a file holds one label in every line, and nothing above them.
+
+    Raises
+    ------
+    InputError
+        There are as many lines as rows, but the first does not look like a label: a header above
+        one label too few would shift all of them.
+    """
+    if len(lines) != n_rows or len(lines[0]) > 1:
+        return False
+    first, rest = lines[0][0], [cells[0] for cells in lines[1:]]
+    numbers = bool(rest) and all(number(cell) is not None for cell in rest)
+    counts = Counter(rest)
+    others_repeat = n_rows > 3 and first not in counts and min(counts.values()) > 1
+    if number(first) is None and (numbers or first.lower() in _HEADERS or others_repeat):
+        got = f"{n_rows - 1} below {first!r} in {path}, or {n_rows} without a header"
+        do = "add the label that lacks, or a header in the first line"
+        raise InputError(message(f"one label for each of the {n_rows} rows", got, do))
+    return True
 
 
 def _typed(cells: list[str]) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner.errors import InputError, message
 from bochner.io.dense import dense
+from bochner.io.outputs import replacing
 from bochner.page import charts
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
@@ -275,9 +276,5 @@ def _summary(model: Any, content: dict[str, Any]) -> str:
 
 def _write(target: Path, text: str) -> None:
     """Write the file complete or not at all."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
+    with replacing(target) as part:
         part.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)

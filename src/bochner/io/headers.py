@@ -1,0 +1,119 @@
+"""What the cells of a table of text are: numbers, missing, names of columns or of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+_WORDS = {**dict.fromkeys(MISSING, float("nan")), "true": 1.0, "false": 0.0}
+# What names a column of names; also anything that ends in "_id", " id" or "ID".
+_KEYS = frozenset(
+    """
+    barcode cell id ids idx index key name names patient row rowid rowname rownames row_name
+    row_names sample sampleid subject uid uuid
+    """.split()  # noqa: SIM905 - a list of words
+)
+_KEY_ENDING = re.compile(r".+(?:[_ .-](?:id|ID|Id)|[a-z0-9](?:ID|Id))")
+# Words for "missing" that are no names of columns.
+_PLACEHOLDERS = frozenset(
+    "missing unknown undefined nd n.d. n.a. #n/a ? - -- . .. * ** #".split()  # noqa: SIM905
+)
+_WHOLE = re.compile(r"[+-]?\d+")
+
+
+def number(cell: str) -> float | None:
+    """Return the number that a cell holds, NaN where it is missing; None where it is neither."""
+    word = _WORDS.get(cell.lower())
+    if word is not None:
+        return word
+    try:
+        # Python reads 1_000 as a number, no other program does
+        return None if "_" in cell else float(cell)
+    except ValueError:
+        return None
+
+
+def is_key_name(name: str) -> bool:
+    """Tell whether a column of this name is likely to name rows."""
+    return name.lower() in _KEYS or _KEY_ENDING.fullmatch(name) is not None
+
+
+def distinct_whole(cells: Sequence[str]) -> bool:
+    """Tell whether cells are whole numbers that differ."""
+    return len(set(cells)) == len(cells) and all(map(_WHOLE.fullmatch, cells))
+
+
+def is_header(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    """Tell whether the first line names the columns.
+
+    Parameters
+    ----------
+    first : sequence of str
+        Its cells.
+    body : sequence of sequence of str
+        Some lines below it.
+
+    Returns
+    -------
+    bool
+        True when every cell beyond the first is a word, or some are words and the others whole
+        numbers that differ (``a,2001``); when the cells are numbers below a first cell that is
+        empty or the name of a column of names (``id,2001,2002``, ``,0,1``), or below a word above
+        numbers, or consecutive below a word and above numbers with fractions. ``1,2,?`` is a line
+        of data with a fault.
+    """
+    rest = first[1:] if len(first) > 1 else first
+    words = [cell for cell in rest if number(cell) is None]
+    if words:
+        return _names(first, words)
+    if len(first) == 1:
+        return False
+    return _numbers_as_names(first[0], rest, body)
+
+
+def _names(first: Sequence[str], words: Sequence[str]) -> bool:
+    named = [cell for cell in words if cell.lower() not in _PLACEHOLDERS]
+    numbers = [cell for cell in first if cell and number(cell) is not None]
+    if not numbers:
+        return bool(named)
+    lettered = [cell for cell in named if any(map(str.isalpha, cell))]
+    return len(lettered) == len(words) and distinct_whole(numbers)
+
+
+def _numbers_as_names(corner: str, rest: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    if corner == "":
+        # ",0,1,2" is what pandas writes above columns without names
+        return list(rest) == [str(j) for j in range(len(rest))]
+    if number(corner) is not None or not distinct_whole(rest):
+        return False
+    if is_key_name(corner) or (body and all(number(cells[0]) is not None for cells in body)):
+        return True
+    values = [int(cell) for cell in rest]
+    consecutive = len(values) > 1 and values == list(range(values[0], values[0] + len(values)))
+    fractions = any("." in cell for cells in body for cell in cells[1:])
+    return consecutive and fractions
+
+
+def key_column(header: Sequence[str] | None, first: Sequence[str]) -> bool:
+    """Tell whether the first column names the rows.
+
+    Parameters
+    ----------
+    header : sequence of str or None
+    first : sequence of str
+        Cells of the first column below the header.
+
+    Returns
+    -------
+    bool
+        True when the column has no name, when none of its cells is a number, or when its name says
+        so (``id``, ``sample_id``) and its cells are whole numbers that differ.
+    """
+    if header is not None and header[0] == "":
+        return True
+    words = [cell for cell in first if cell.lower() not in MISSING]
+    if words and all(number(cell) is None for cell in words):
+        return True
+    named = header is not None and len(header) > 1 and is_key_name(header[0])
+    return named and distinct_whole(first)

@@ -1,0 +1,276 @@
+"""Text as people have it: headers that are numbers, names in a column, separators, large files."""
+
+import gzip
+import os
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bochner.errors import InputError
+from bochner.io.csv_write import guarded, unguarded
+from bochner.io.outputs import replacing
+from bochner.io.readers import read, write_csv
+from bochner.io.text import Lines, PlainLines
+from bochner.page.labels import read_labels
+
+NAN = np.nan
+
+
+@pytest.fixture
+def csv(tmp_path):
+    def write(text, name="t.csv"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "columns"),
+    [
+        ("id,2001,2002\np,1,2\nq,3,4\n", ["p", "q"], ["2001", "2002"]),
+        ("sample_id,7,3\np,1,2\nq,3,4\n", ["p", "q"], ["7", "3"]),
+        ("id,2001,2002\n7,1,2\n8,3,4\n", ["7", "8"], ["2001", "2002"]),
+        ("year,2001,2002\n7,1,2\n7,3,4\n", None, ["year", "2001", "2002"]),
+        ("site,2001,2002\np,0.5,1\nq,3,4\n", ["p", "q"], ["2001", "2002"]),
+        ("a,2001,b\n1,2,3\n", None, ["a", "2001", "b"]),
+        ("p,1,2\nq,3,4\n", ["p", "q"], None),
+        ("p,5,2\nq,3.5,4\n", ["p", "q"], None),
+        ("p,5,5\nq,3,4\n", ["p", "q"], None),
+        ("a,%\n1,2\n", None, ["a", "%"]),
+    ],
+)
+def test_headers_that_are_numbers(csv, text, rows, columns):
+    table = read(csv(text))
+    assert (table.row_names, table.column_names) == (rows, columns)
+
+
+@pytest.mark.parametrize("mark", ["?", "-", "missing", "n.d."])
+def test_a_line_with_a_mark_for_missing_is_no_header(csv, mark):
+    match = rf"a number, got '{mark}' in .*, line 1, cell 3\. .*names the columns, add --header"
+    with pytest.raises(InputError, match=match.replace("?", r"\?")):
+        read(csv(f"1,2,{mark}\n3,4,5\n"))
+    assert read(csv(f"1,2,{mark}\n3,4,5\n"), header=True).column_names == ["1", "2", mark]
+
+
+def test_whether_there_is_a_header_can_be_said(csv):
+    path = csv("2001,2002\n1,2\n")
+    assert read(path).X.shape == (2, 2)
+    assert read(path, header=True).column_names == ["2001", "2002"]
+    assert read(csv("id,1,2\np,3,4\n"), header=False).row_names == ["id", "p"]
+    with pytest.raises(InputError, match=r"a header with 'id', got none .*Leave out --no-header"):
+        read(csv("id,1,2\np,3,4\n"), index="id", header=False)
+
+
+def test_a_first_column_called_id_names_the_rows(csv):
+    table = read(csv("id,a\n7,1\n5,2\n"))
+    assert (table.row_names, table.column_names, table.index_name) == (["7", "5"], ["a"], "id")
+    # numbers that repeat or have fractions are data
+    assert read(csv("id,a\n7,1\n7,2\n")).column_names == ["id", "a"]
+    assert read(csv("id,a\n7.5,1\n5,2\n")).column_names == ["id", "a"]
+    assert read(csv("grid,a\n7,1\n5,2\n")).column_names == ["grid", "a"]
+
+
+def test_files_with_ids_in_another_order_are_joined_by_them(csv, tmp_path):
+    csv("id,g\n1,10\n2,20\n3,30\n", "rna.csv")
+    csv("id,p\n3,300\n1,100\n2,200\n", "protein.csv")
+    table = read(tmp_path)
+    assert table.row_names == ["3", "1", "2"]
+    np.testing.assert_array_equal(table.X, [[300, 30], [100, 10], [200, 20]])
+
+
+def test_ids_under_another_name_are_asked_for(csv, tmp_path):
+    csv("nr,g\n1,10\n2,20\n", "rna.csv")
+    csv("nr,p\n2,200\n1,100\n", "protein.csv")
+    with pytest.raises(InputError, match=r"got the column 'nr' first in each.*Add --index nr"):
+        read(tmp_path)
+    assert read(tmp_path, index="nr").row_names == ["2", "1"]
+    csv("1,10\n2,20\n", "rna.csv")
+    csv("2,200\n1,100\n", "protein.csv")
+    with pytest.raises(InputError, match=r"the same whole numbers in another order.*--index NAME"):
+        read(tmp_path)
+
+
+def test_only_the_columns_asked_for_are_read(csv, tmp_path):
+    path = csv("id,a,kind,b\np,1,x,2\nq,3,y,4\n")
+    with pytest.raises(InputError, match=r"'x' .*line 2, cell 3 \('kind'\).*--drop kind"):
+        read(path)
+    for chosen in ({"drop": ["kind"]}, {"columns": ["b", "a"]}):
+        table = read(path, **chosen)
+        assert table.column_names == ["a", "b"]
+        np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
+    for chosen in ({"drop": ["kin"]}, {"columns": ["a", "kin"]}):
+        match = r"columns of .*t.csv, got no 'kin': did you mean 'kind'\?"
+        with pytest.raises(InputError, match=match):
+            read(path, **chosen)
+    with pytest.raises(InputError, match=r"column names to choose from, got none in .*n.csv"):
+        read(csv("1,2\n3,4\n", "n.csv"), drop=["a"])
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "kind": ["x", "y"]})
+    frame.to_parquet(tmp_path / "f.parquet")
+    with pytest.raises(InputError, match=r"'x' in row 0, column 1 \('kind'\).*--drop kind"):
+        read(tmp_path / "f.parquet")
+    assert read(tmp_path / "f.parquet", drop=["kind"]).column_names == ["a"]
+
+
+def test_separators(csv):
+    assert read(csv("a, b\tc\n1\t2\n", "t.tsv")).column_names == ["a, b", "c"]
+    assert read(csv('"x, y, z";b\n1;2\n')).column_names == ["x, y, z", "b"]
+    with pytest.raises(InputError, match=r"tabs between cells, got commas in .*t.tsv. Rename"):
+        read(csv("a,b\n1,2\n", "t.tsv"))
+    with pytest.raises(InputError, match=r"got '2,5' in .*Write decimal points"):
+        read(csv("a;b\n1,5;2,5\n3,5;4,5\n"))
+
+
+def test_names_without_nul(csv):
+    with pytest.raises(InputError, match=r"row names without the character NUL, got 'p\\x00q'"):
+        read(csv(",a\np\0q,1\n"))
+
+
+WORDS = """1 -2.5 1e3 0.1 NA NaN null x True inf -inf 1_0 +.5 5. 1e400 4.9e-324 0x1 1d2 nan n/a None
+    ٣ # ' -nan +inf Infinity 1e . ,5"""
+cell = (
+    st.sampled_from([*WORDS.split(), "", " ", " 7 ", "1 2", "- 1", "1\u00a0"])
+    | st.floats(allow_nan=False).map(repr)
+    | st.from_regex(r"[0-9]{1,25}\.[0-9]{0,25}", fullmatch=True)
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(cell, cell), min_size=1, max_size=5), st.sampled_from(",;\t"))
+def test_pandas_reads_what_cells_one_by_one_say(tmp_path_factory, rows, delimiter):
+    pytest.importorskip("pandas")
+    text = "\n".join(delimiter.join(row) for row in rows)
+    plain = PlainLines.of(text, delimiter)
+    try:
+        slow = Lines(tmp_path_factory.mktemp("t") / "t.csv", text, delimiter)
+        expected = slow.numbers([0, 1], 0, None)
+    except InputError:
+        expected = None
+    try:
+        found = None if plain is None else plain.numbers([0, 1], 0, None)
+    except ValueError:
+        found = None
+    if found is None:
+        return  # cells are read one by one
+    assert expected is not None
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+def test_large_files_are_read_as_small_ones(tmp_path):
+    pytest.importorskip("pandas")
+    X = np.random.default_rng(0).normal(size=(500, 60))
+    X[3, 4] = NAN
+    rows = [f"r{i}" for i in range(500)]
+    columns = [f"c{j}" for j in range(60)]
+    path = tmp_path / "large.csv"
+    write_csv(path, X, rows, columns, "id")
+    text = path.read_text()
+    plain = PlainLines.of(text, ",")
+    assert plain is not None
+    assert plain.column(0, 1) == rows
+    table = read(path)
+    np.testing.assert_array_equal(table.X, X)
+    assert (table.row_names, table.column_names) == (rows, columns)
+    # a fault is placed
+    path.write_text(text.replace("\nr400,", "\nr400,oops", 1))
+    with pytest.raises(InputError, match=r"got 'oops-?[\d.]+' in .*, line 402, cell 2 \('c0'\)"):
+        read(path)
+    path.write_text(text.replace("\nr400,", "\n", 1))
+    with pytest.raises(InputError, match="61 cells in every line, as in the first, got 60 in line"):
+        read(path)
+
+
+def test_a_small_file_that_becomes_a_large_one_is_refused(tmp_path, csv):
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"1,2\n" * 2**26 + b"1,2\n", 9))
+    with pytest.raises(InputError, match=r"at most 256.0 MiB when decompressed, got more.*bomb"):
+        read(path)
+
+
+# -- writing
+# ------------------------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=6))
+def test_names_that_a_spreadsheet_would_run_come_back(name):
+    written = guarded(name)
+    assert unguarded(written) == name
+    assert not written.startswith(("=", "@"))
+
+
+@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+HYPERLINK(1)"])
+def test_formulas_are_written_as_text(tmp_path, name):
+    path = tmp_path / "t.csv"
+    write_csv(path, np.ones((2, 1)), [name, "q"], [f"{name}1"], name)
+    assert [line.split(",")[0].strip('"')[0] for line in path.read_text().splitlines()] == [
+        "'",
+        "'",
+        "q",
+    ]
+    table = read(path)
+    assert (table.row_names, table.column_names) == ([name, "q"], [f"{name}1"])
+    write_csv(path, np.ones((1, 1)), ["-AS1"], ["+5"])
+    assert path.read_text() == ",+5\n-AS1,1\n"
+
+
+def test_files_have_the_permissions_of_others(tmp_path):
+    other, path = tmp_path / "other", tmp_path / "out"
+    other.write_text("")
+    with replacing(path) as part:
+        part.write_text("new")
+    assert path.stat().st_mode == other.stat().st_mode
+    path.chmod(0o640)
+    with replacing(path) as part:
+        part.write_text("newer")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    with pytest.raises(FileNotFoundError), replacing(path) as part:
+        part.write_bytes((tmp_path / "nowhere").read_bytes())
+    assert path.read_text() == "newer"
+    assert {p.name for p in tmp_path.iterdir()} == {"other", "out"}
+
+
+def test_links_stay_links(tmp_path):
+    (tmp_path / "store").mkdir()
+    real, link = tmp_path / "store" / "real.csv", tmp_path / "link.csv"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_csv(link, np.array([[1.5]]))
+    assert link.is_symlink()
+    assert real.read_text() == "1.5\n"
+    assert os.listdir(tmp_path / "store") == ["real.csv"]
+
+
+# -- labels
+# ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "n_rows"),
+    [("label\na\nb\n", 3), ("colour\nred\nred\nblue\nblue\n", 5), ("y2\n0\n1\n", 3)],
+)
+def test_a_header_above_one_label_too_few_is_no_label(csv, text, n_rows):
+    with pytest.raises(InputError, match=rf"the {n_rows} rows, got {n_rows - 1} below"):
+        read_labels(csv(text), None, n_rows)
+    assert len(next(iter(read_labels(csv(text), None, n_rows - 1).values()))) == n_rows - 1
+    assert len(next(iter(read_labels(csv("kind\n" + text), None, n_rows).values()))) == n_rows
+
+
+def test_labels_without_a_header(csv):
+    assert read_labels(csv("a\nb\na\n"), None, 3)["label"].tolist() == ["a", "b", "a"]
+    assert read_labels(csv("1\n0\n"), None, 2)["label"].tolist() == [1, 0]
+
+
+def test_labels_that_are_no_archive(tmp_path):
+    path = tmp_path / "labels.npz"
+    for content in (b"PK\x03\x04 broken", b"no archive", b"\x80\x04pickle"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"a readable npz file, got .*Check that") as found:
+            read_labels(path, None, 3)
+        assert "pickle" not in str(found.value)
