@@ -197,7 +197,7 @@ def build(method: str, kernel: str, columns: int, seed: int) -> Any:
     """Build a feature map."""
     common: dict[str, Any] = {"n_components": columns, "random_state": seed}
     if method.startswith("KreinFeatures"):
-        return bo.KreinFeatures(kernel, inference=method.partition(" ")[2] or "gradient", **common)
+        return bo.KreinFeatures(kernel, inference=method.partition(" ")[2] or "best", **common)
     if method.startswith("RandomMaclaurin"):
         return bo.RandomMaclaurin(kernel, exact_low_degrees=method.endswith("1"), **common)
     if method == "SphericalFeatures":

@@ -142,7 +142,9 @@ def test_negative_part_is_there_where_the_sketch_shows_it(X):
     definite = KreinFeatures("polynomial", 20, random_state=0, max_iter=5).fit(X)
     assert bool((definite.signs_ == 1).all())
     assert definite.eigenvalue_ratio_ > -1e-9
-    indefinite = KreinFeatures(Tanh(3.0), 20, random_state=0, max_iter=5).fit(X)
+    indefinite = KreinFeatures(Tanh(3.0), 20, inference="gradient", random_state=0, max_iter=5).fit(
+        X
+    )
     assert indefinite.eigenvalue_ratio_ < -1e-3
     assert indefinite.signs_.tolist() == sorted(indefinite.signs_.tolist(), reverse=True)
     assert 2 <= int((indefinite.signs_ < 0).sum()) < 20
@@ -395,3 +397,15 @@ def test_public_names():
         ("KreinFeatures", "RandomMaclaurin", "SphericalFeatures"), (bo, bo.__all__)
     ):
         assert name in where if isinstance(where, list) else hasattr(where, name)
+
+
+@pytest.mark.parametrize(("kernel", "n_components"), [("hellinger", 8), ("tl1", 40)])
+def test_best_is_the_better_of_gradient_and_spectral(kernel, n_components):
+    X = np.random.default_rng(0).uniform(size=(300, 5))
+    errors = {}
+    for inference in ("gradient", "spectral", "best"):
+        model = KreinFeatures(kernel, n_components, inference=inference, random_state=0).fit(X)
+        errors[inference] = model.held_out_error_
+    assert errors["best"] <= errors["gradient"]
+    # frequencies are drawn again: their error varies a little from draw to draw
+    assert errors["best"] <= 1.1 * errors["spectral"]

@@ -20,7 +20,7 @@ from bochner.isolation import undisturbed
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
-from bochner.kernels.indefinite import NAMED
+from bochner.kernels.indefinite import NAMED, TL1
 from bochner.krein.frequencies import fit_gradient
 from bochner.krein.radial import search_start, spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
@@ -31,6 +31,16 @@ from bochner.krein.taylor import fit_taylor
 # learn.
 _LEAST, _MOST = 1000, 2000
 _HELD_OUT = 0.2
+# What an inference sets.
+_OF_INFERENCE = (
+    "posterior_",
+    "frequencies_",
+    "phase_",
+    "signs_",
+    "held_out_error_",
+    "history_",
+    "n_iter_",
+)
 
 
 class KreinFeatures(FeatureMap):
@@ -57,11 +67,12 @@ class KreinFeatures(FeatureMap):
         Rows the fit sees. "auto": 4 n_components, at least 1,000 and at most 2,000, or 4/5 of the
         rows where there are fewer; the rest of a fifth as many again measures the error and chooses
         among rounds.
-    inference : {"gradient", "taylor", "spectral"}, default="gradient"
-        "gradient": Gaussian posteriors of the frequencies by closed-form expectations. "spectral":
-        the kernel's own signed spectrum by quadrature, for kernels of the distance on the sphere
-        and for TL1. "taylor": the published updates, to reproduce them; they pull frequencies the
-        wrong way.
+    inference : {"best", "gradient", "taylor", "spectral"}, default="best"
+        "best": "gradient", and "spectral" where the kernel's spectrum is known; the one with the
+        smaller error on the rows held out is kept. "gradient": Gaussian posteriors of the
+        frequencies by closed-form expectations. "spectral": the kernel's own signed spectrum by
+        quadrature, for kernels of the distance on the sphere and for TL1. "taylor": the published
+        updates, to reproduce them; they pull frequencies the wrong way.
     max_iter : int, default=100
         Most iterations of the gradient inference, which stops where rows held out from it no longer
         gain; most sweeps of the Taylor inference.
@@ -121,7 +132,7 @@ class KreinFeatures(FeatureMap):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_mixtures": [Interval(Integral, 1, None, closed="left")],
         "sketch_size": [Interval(Integral, None, None, closed="neither"), StrOptions({"auto"})],
-        "inference": [StrOptions({"gradient", "taylor", "spectral"})],
+        "inference": [StrOptions({"best", "gradient", "taylor", "spectral"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
         "device": [str],
@@ -134,7 +145,7 @@ class KreinFeatures(FeatureMap):
         *,
         n_mixtures: int = 5,
         sketch_size: int | str = "auto",
-        inference: str = "gradient",
+        inference: str = "best",
         max_iter: int = 100,
         random_state: Any = None,
         device: str = "auto",
@@ -192,18 +203,11 @@ class KreinFeatures(FeatureMap):
         self.kernel_ = resolve(self.kernel)
         source = self._source("krein features")
         sketch = self._sketch(rows, source)
-        self.posterior_ = self._infer(sketch, source)
-        self.frequencies_ = self.posterior_.draw(source)
-        self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
-        )
-        self.signs_ = self._part_signs()
+        self._n_features_out = self.n_components
+        self._infer(sketch, source)
         self.eigenvalue_ratio_ = float(sketch.eigenvalues[0]) / (
             float(sketch.eigenvalues[-1]) or 1.0
         )
-        self._n_features_out = self.n_components
-        checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
-        self.held_out_error_ = self._relative_error(checked)
         return self
 
     def fitted_kernel(self, X: Any, Y: Any = None) -> Any:
@@ -226,13 +230,40 @@ class KreinFeatures(FeatureMap):
         matrix = self.posterior_.kernel(left, right) * alive
         return matrix if isinstance(X, Tensor) else matrix.cpu().numpy()
 
-    def _infer(self, sketch: Sketch, source: torch.Generator) -> SignedFrequencies:
+    def _infer(self, sketch: Sketch, source: torch.Generator) -> None:
+        """Fit the frequencies and draw them; of two ways, keep the one with the smaller error."""
+        if self.inference != "best":
+            self._use(self._posterior(self.inference, sketch, source), sketch, source)
+            return
+        self._use(self._posterior("gradient", sketch, source), sketch, source)
+        if not (self.kernel_.radial or isinstance(self.kernel_, TL1)):
+            return
+        by_gradient = {name: getattr(self, name) for name in _OF_INFERENCE}
+        self._use(self._posterior("spectral", sketch, source), sketch, source)
+        if by_gradient["held_out_error_"] <= self.held_out_error_:
+            for name, value in by_gradient.items():
+                setattr(self, name, value)
+
+    def _use(self, posterior: SignedFrequencies, sketch: Sketch, source: torch.Generator) -> None:
+        """Draw the frequencies of the features and measure their error."""
+        self.posterior_ = posterior
+        self.frequencies_ = posterior.draw(source)
+        self.phase_ = (
+            2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+        )
+        self.signs_ = self._part_signs()
+        checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
+        self.held_out_error_ = self._relative_error(checked)
+
+    def _posterior(
+        self, inference: str, sketch: Sketch, source: torch.Generator
+    ) -> SignedFrequencies:
         n_frequencies = -(-self.n_components // 2)
         self.history_: list[dict[str, float]] = []
         self.n_iter_ = 1
-        if self.inference == "spectral":
+        if inference == "spectral":
             return spectral(self.kernel_, sketch, n_frequencies)
-        if self.inference == "taylor":
+        if inference == "taylor":
             found, self.n_iter_ = fit_taylor(
                 sketch, n_frequencies, self.n_mixtures, self.max_iter, source
             )

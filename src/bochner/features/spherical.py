@@ -13,22 +13,29 @@ import math
 import torch
 from torch import Tensor
 
-# Nodes of the rule for the mean over directions: exact to rounding for arguments up to about this
-# many.
-_NODES = 96
+# Weights below this are below the last digit.
+_NEGLIGIBLE = 1e-18
+# Nodes of the rule for the mean over directions: exact to rounding for arguments up to 1.3 times as
+# many, and up to 12 sqrt(dim), where the mean is 1e-31.
+_NODES, _PER_NODE, _WIDTHS = 96, 1.3, 12.0
 
 
 @functools.lru_cache(maxsize=32)
-def _rule(dim: int) -> tuple[Tensor, Tensor]:
-    """Nodes u in [-1, 1] and weights of the density of one coordinate of a random direction in dim
-    >= 2.
+def _rule(dim: int, n_nodes: int) -> tuple[Tensor, Tensor]:
+    """Nodes u >= 0 and weights of the density of one coordinate of a random direction in dim >= 2.
+
+    Gauss's rule for the weight (1 - u^2)^((dim - 3) / 2) of the Gegenbauer polynomials: its nodes
+    lie within the width 1 / sqrt(dim) of the density.
     """
-    k = torch.arange(1, _NODES, dtype=torch.float64)
-    beta = k / (4 * k.square() - 1).sqrt()  # Gauss-Legendre by the eigenvalues of its Jacobi matrix
-    nodes, vectors = torch.linalg.eigh(torch.diag(beta, 1) + torch.diag(beta, -1))
-    theta, weights = 0.5 * math.pi * (nodes + 1), 2 * vectors[0].square()
-    density = weights * torch.sin(theta) ** (dim - 2)
-    return torch.cos(theta), density / density.sum()
+    k = torch.arange(1, n_nodes, dtype=torch.float64)
+    degree = k + 0.5 * (dim - 2)
+    square = k * (k + dim - 3) / (4.0 * degree * (degree - 1.0).clamp(min=0.5))
+    if dim == 2:
+        square[0] = 0.5  # the limit
+    beside = square.sqrt()
+    nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))
+    half = n_nodes // 2
+    return nodes[half:], 2.0 * vectors[0, half:].square()
 
 
 def direction_mean(argument: Tensor, dim: int) -> Tensor:
@@ -38,18 +45,32 @@ def direction_mean(argument: Tensor, dim: int) -> Tensor:
     Parameters
     ----------
     argument : Tensor of any shape
-        s = r ||delta||, radians; up to about 90.
+        s = r ||delta||, radians.
     dim : int
+
+    Returns
+    -------
+    Tensor of that shape, float64
+        Gamma(dim/2) (2/s)^(dim/2 - 1) J_(dim/2 - 1)(s), the characteristic function of a
+        coordinate.
     """
     s = argument.double()
-    if dim == 1:
+    if dim == 1 or not s.numel():
         return s.cos()
-    nodes, weights = _rule(dim)
+    nodes, weights = _rule(dim, _n_nodes(float(s.abs().max()), dim))
     out = torch.zeros_like(s)
     for u, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
-        if weight > 1e-18:
+        if weight > _NEGLIGIBLE:
             out += weight * (s * u).cos()
     return out
+
+
+def _n_nodes(largest: float, dim: int) -> int:
+    """Return an even number of nodes that is enough for arguments up to the largest."""
+    enough = _NODES
+    while largest > max(_PER_NODE * enough, _WIDTHS * math.sqrt(dim)):
+        enough *= 2
+    return enough
 
 
 def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
@@ -64,11 +85,15 @@ def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
         return torch.ones(
             n, 1, dtype=torch.float64
         )  # the sign does not matter to a cosine and its sine
-    square = torch.randn(
-        -(-n // dim), dim, dim, generator=source, dtype=torch.float64, device=source.device
+    count = min(n, dim)  # of one group: fewer directions than dimensions are a few columns
+    normal = torch.randn(
+        -(-n // dim), dim, count, generator=source, dtype=torch.float64, device=source.device
     )
-    q, r = torch.linalg.qr(square)
+    q, r = torch.linalg.qr(normal)
     q = q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
+    if n < dim:
+        columns: Tensor = q[0]
+        return columns.T.contiguous()
     points: Tensor = q.reshape(-1, dim)[:n]
     return points
 

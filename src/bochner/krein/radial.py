@@ -29,6 +29,8 @@ from bochner.krein.signed_frequencies import (
 from bochner.krein.sketch import Sketch
 
 _PAIRS, _RADII = 3000, 48
+# Largest radius in multiples of the width of a direction, 1 / sqrt(d), at the widest distance.
+_WIDTHS = 12.0
 
 
 def spectral(kernel: IndefiniteKernel, sketch: Sketch, n_frequencies: int) -> SignedFrequencies:
@@ -142,7 +144,10 @@ def _grid(sketch: Sketch, dim: int) -> Tensor:
         return torch.zeros(1, dtype=torch.float64)
     middle, widest = float(distances.median()), float(distances.max())
     close = float(distances.quantile(0.02))
-    low, high = 0.05 * math.sqrt(dim) / middle, min(4.0 * math.sqrt(dim) / close, 85.0 / widest)
+    low, high = (
+        0.05 * math.sqrt(dim) / middle,
+        min(4.0 * math.sqrt(dim) / close, max(85.0, _WIDTHS * math.sqrt(dim)) / widest),
+    )
     grid = torch.logspace(
         math.log10(low), math.log10(max(high, 2 * low)), _RADII - 1, dtype=torch.float64
     )
