@@ -71,7 +71,8 @@ FLOORS: dict[str, str] = {
     "F7 sampling": """
         mcmc.draws mcmc.slices mcmc.mixture mcmc.features mcmc.weights mcmc.frequencies
         mcmc.priors mcmc.views mcmc.gaussian mcmc.logistic mcmc.latents mcmc.model
-        mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc""",
+        mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.build
+        mcmc.sampled mcmc""",
     "F8 estimators, datasets": """
         feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps
@@ -79,7 +80,7 @@ FLOORS: dict[str, str] = {
         estimators.constraints estimators.rows estimators.saving
         estimators.training_data estimators.units estimators.view_weights
         estimators.plans estimators.warn estimators.prediction estimators.base
-        estimators.lvm estimators.srflvm estimators.annotated estimators.loading
+        estimators.lvm estimators.srflvm estimators.rflvm estimators.annotated estimators.loading
         estimators
         model_selection.cost model_selection.hiding model_selection.calibrate
         model_selection.n_components model_selection

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bochner import datasets, features, kernels, likelihoods, metrics, plots
     from bochner.estimators import (
         NGMVLVM,
+        RFLVM,
         SRFLVM,
         AdvisedRFLVM,
         RandomFeatureLVM,
@@ -36,6 +37,7 @@ _PUBLIC = {
         "AdvisedRFLVM",
         "NGMVLVM",
         "RandomFeatureLVM",
+        "RFLVM",
         "SRFLVM",
         "fit_anndata",
         "fit_mudata",
@@ -51,6 +53,7 @@ _MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots"
 
 __all__ = [
     "NGMVLVM",
+    "RFLVM",
     "SRFLVM",
     "AdvisedRFLVM",
     "FourierFeatures",

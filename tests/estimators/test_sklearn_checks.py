@@ -6,7 +6,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner import NGMVLVM, RFLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import prediction
 from bochner.fitting import fit, plan
@@ -18,6 +18,7 @@ ESTIMATORS = [cls(**SMALL, views=views) for views in (None, TWO) for cls in CLAS
 ESTIMATORS.append(
     SRFLVM(**{**SMALL, "n_mixtures": 3, "max_iter": 11})
 )  # long enough for a sweep over its blocks
+ESTIMATORS.append(RFLVM(**SMALL, n_chains=2, n_warmup=1, n_draws=2, thin=1))
 
 # With two views only. The check takes an error whose text has "n_features=1"; ours names the view
 # without a column.

@@ -9,7 +9,7 @@ from bochner.errors import InputError
 from bochner.mcmc import run as runs
 from bochner.mcmc.alignment import aligned, rotated, rotation
 from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
-from bochner.mcmc.diagnostics import advice, inference_data, summary
+from bochner.mcmc.diagnostics import advice, converged, inference_data, stacked, summary
 from bochner.mcmc.draws import source
 from bochner.mcmc.gaussian import GaussianView
 from bochner.mcmc.logistic import NegativeBinomialView
@@ -42,6 +42,12 @@ def run(**settings):
     return runs.run(m, starts(m), SCHEDULE, 3, **settings)
 
 
+@pytest.fixture(scope="module")
+def whole():
+    """One run, as it is when nothing stops it."""
+    return run()
+
+
 def same(one, two):
     assert one.index == two.index
     assert one.traces.keys() == two.traces.keys()
@@ -53,8 +59,8 @@ def same(one, two):
         np.testing.assert_array_equal(a.views[1].weights, b.views[1].weights)
 
 
-def test_a_chain_keeps_what_its_schedule_says():
-    chain = run().chains[0]
+def test_a_chain_keeps_what_its_schedule_says(whole):
+    chain = whole.chains[0]
     assert chain.index == 27
     assert chain.n_draws == 10
     assert [n for n, _ in chain.snapshots] == [3, 6, 9]
@@ -62,23 +68,21 @@ def test_a_chain_keeps_what_its_schedule_says():
     assert chain.traces["real.missing"].shape == (10, 1)
 
 
-def test_a_chain_in_parts_is_the_chain_in_one():
+def test_a_chain_in_parts_is_the_chain_in_one(whole):
     m = model()
-    start = Chain.start(0, starts(m)[0])
-    whole = start.advance(m, SCHEDULE, 3, 100)
-    parts = start
+    parts = Chain.start(0, starts(m)[0])
     for n in (5, 1, 13, 100):
         parts = parts.advance(m, SCHEDULE, 3, n)
-    same(whole, parts)
+    same(whole.chains[0], parts)
 
 
-def test_processes_change_no_draw():
-    for one, two in zip(run().chains, run(n_jobs=2).chains, strict=True):
+def test_processes_change_no_draw(whole):
+    for one, two in zip(whole.chains, run(n_jobs=2).chains, strict=True):
         same(one, two)
 
 
-def test_a_chain_comes_back_from_a_file(tmp_path):
-    chain = run().chains[1]
+def test_a_chain_comes_back_from_a_file(whole, tmp_path):
+    chain = whole.chains[1]
     same(chain, chain_from_tensors(*chain_to_tensors(chain)))
     files = ChainFiles(tmp_path / "run", "abc")
     files.write(chain)
@@ -86,8 +90,7 @@ def test_a_chain_comes_back_from_a_file(tmp_path):
     assert files.read(0) is None
 
 
-def test_stopped_and_resumed_is_never_stopped(tmp_path, monkeypatch):
-    whole = run()
+def test_stopped_and_resumed_is_never_stopped(whole, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "_ROUND", 4)
     advance = Chain.advance
     calls = []
@@ -108,20 +111,20 @@ def test_stopped_and_resumed_is_never_stopped(tmp_path, monkeypatch):
     assert not resumed.interrupted
     for one, two in zip(whole.chains, resumed.chains, strict=True):
         same(one, two)
-    files.unlink(2)
+    runs.remove(tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
-    run(checkpoint=ChainFiles(tmp_path / "run", "abc"))
+def test_a_checkpoint_of_another_model_is_refused(whole, tmp_path):
+    ChainFiles(tmp_path / "run", "abc").write(whole.chains[0])
     text = "run.chain0, which belongs to other data or settings"
     with pytest.raises(InputError, match=text):
         run(checkpoint=ChainFiles(tmp_path / "run", "other"))
 
 
-def test_alignment_turns_draws_and_mixes_no_private_dimensions():
+def test_alignment_turns_draws_and_mixes_no_private_dimensions(whole):
     m = model()
-    chains = run().chains
+    chains = whole.chains
     found = aligned(m, chains)
     reference = chains[0].traces["latents"][0]
     np.testing.assert_allclose(found[0].traces["latents"][0], reference, atol=1e-12)
@@ -147,30 +150,40 @@ def test_a_state_in_other_coordinates_has_the_same_density():
     assert m.log_joint(rotated(m, state, turn)) == pytest.approx(m.log_joint(state), rel=1e-10)
 
 
-def test_draws_as_inference_data():
+def test_draws_as_inference_data(whole):
     pytest.importorskip("arviz")
     m = model()
-    data = inference_data(m, aligned(m, run().chains))
+    draws = stacked(m, aligned(m, whole.chains))
+    data = inference_data(draws)
     assert data.posterior["latents"].shape == (2, 10, 6, 3)
     assert data.posterior["counts.parameter"].shape == (2, 10, 1)
     assert data.sample_stats["lp"].shape == (2, 10)
 
 
-def test_short_chains_and_chains_that_disagree_are_reported():
+def test_short_chains_and_chains_that_disagree_are_reported(whole):
     pytest.importorskip("arviz")
-    m = model()
-    chains = run().chains
-    lines = advice(summary(m, chains), chains, sampled=True)
-    assert "2 chains of 10 draws are too few for R-hat" in lines[0]
-    apart = {"latents": {"r_hat": 1.8, "ess": 3.0}}
-    lines = advice(apart, chains, sampled=True)
-    assert any("Chains disagree on latents: R-hat 1.80" in line for line in lines)
+    draws = stacked(model(), whole.chains)
+    lines = advice(summary(draws), draws, sampled=True)
+    assert "Chains: 2, draws of each: 10. That is too few for R-hat" in lines[0]
+    apart = {"latents": {"r_hat": 1.8, "ess": 3.0}, "log_joint": {"r_hat": 1.2, "ess": 9.0}}
+    lines = advice(apart, draws, sampled=True)
+    assert any("Chains disagree, most on latents: R-hat 1.80" in line for line in lines)
     assert any("latents has 3 effective draws" in line for line in lines)
 
 
-def test_a_stuck_chain_is_reported():
-    chain = run().chains[0]
-    chain.traces["accept.latents"][:] = 0.0
-    lines = advice({}, [chain, chain], sampled=True)
+def test_long_chains_that_agree_are_not_reported():
+    pytest.importorskip("arviz")
+    values = np.random.default_rng(0).standard_normal((4, 400))
+    draws = {"log_joint": values, "accept.latents": np.full((4, 400), 0.8)}
+    assert advice(summary(draws), draws, sampled=True) == []
+    assert converged(summary(draws), draws)
+    draws["log_joint"] = values + np.arange(4)[:, None]
+    assert not converged(summary(draws), draws)
+
+
+def test_a_stuck_chain_is_reported(whole):
+    draws = stacked(model(), whole.chains)
+    draws["accept.latents"][0] = 0.0
+    lines = advice({}, draws, sampled=True)
     assert any("Chain 0 is stuck" in line for line in lines)
-    assert not any("stuck" in line for line in advice({}, [chain, chain], sampled=False))
+    assert not any("stuck" in line for line in advice({}, draws, sampled=False))

@@ -16,6 +16,7 @@ class Model(StrEnum):
     ADVISED_RFLVM = "advised-rflvm"
     RANDOM_FEATURE_LVM = "random-feature-lvm"
     SRFLVM = "srflvm"
+    RFLVM = "rflvm"
 
 
 ModelName = Annotated[Model, typer.Option(help="What to fit.")]

@@ -14,6 +14,7 @@ from bochner.data.columns import listing
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
+from bochner.estimators.rflvm import RFLVM
 from bochner.estimators.srflvm import SRFLVM
 from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.extras import require
@@ -24,6 +25,7 @@ MODELS: dict[str, type[LatentVariableEstimator]] = {
     "advised-rflvm": AdvisedRFLVM,
     "random-feature-lvm": RandomFeatureLVM,
     "srflvm": SRFLVM,
+    "rflvm": RFLVM,
 }
 
 
@@ -49,7 +51,7 @@ def fit_anndata(
         when it is written to, as AnnData has it, and the whole stays as it was.
     estimator : estimator, name or None
         An estimator of this package, fitted in place; "ng-mvlvm", "advised-rflvm",
-        "random-feature-lvm" or "srflvm"; None is "ng-mvlvm".
+        "random-feature-lvm", "srflvm" or "rflvm"; None is "ng-mvlvm".
     layer : str, optional
         Layer to fit instead of ``adata.X``, such as the one with counts.
     mask_var : str or array of bool, optional

@@ -34,11 +34,14 @@ from bochner.estimators import (
 )
 from bochner.estimators.prediction import PredictionMixin
 from bochner.fitting import completion_choice
+from bochner.fitting.fit import Shown
 from bochner.fitting.fit import fit as fit_model
+from bochner.fitting.plan import Fit, Plan
 from bochner.isolation import undisturbed
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.objectives.elbo import Data
 from bochner.prediction import diagnostics
 
 FloatArray = NDArray[np.floating[Any]]
@@ -164,7 +167,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         blocks = training_data.blocks(data, scaled, plan, offsets)
         visible = functools.partial(training_data.side_by_side, shown)
         self._placed = None  # that of an earlier fit
-        self._fit = fit_model(blocks, visible, plan, stand_in)
+        self._fit = self._infer(blocks, visible, plan, stand_in)
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
         self._candidates, rows = (
@@ -181,6 +184,17 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
                 missing_ok=True
             )  # only now: a crash before here must not cost the run
         return self
+
+    def _infer(self, data: Data, visible: Shown, plan: Plan, stand_in: Data | None) -> Fit:
+        """Return the posterior of the model that the plan describes."""
+        return fit_model(data, visible, plan, stand_in)
+
+    def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return tensors and JSON that files of this model hold beside what all models have."""
+        return {}, {}
+
+    def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+        """Take back what `_extra_state` returned."""
 
     def _set_likelihoods(
         self, values: FloatArray, data: Views, given: Any

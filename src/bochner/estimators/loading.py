@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bochner.errors import ModelFileError, message
-from bochner.estimators import lvm, saving, srflvm
+from bochner.estimators import lvm, rflvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.io import files
 from bochner.isolation import undisturbed
@@ -21,7 +21,7 @@ def load(path: str | Path) -> LatentVariableEstimator:
 
     Returns
     -------
-    NGMVLVM, AdvisedRFLVM, SRFLVM or RandomFeatureLVM
+    NGMVLVM, AdvisedRFLVM, SRFLVM, RFLVM or RandomFeatureLVM
         Fitted; it predicts exactly what the saved one did.
 
     Raises
@@ -30,7 +30,9 @@ def load(path: str | Path) -> LatentVariableEstimator:
         The file is missing, not a model, cut short, or of a newer schema.
     """
     tensors, header = files.read(path, "model", saving.SCHEMA)
-    cls = getattr(lvm, header["class"], getattr(srflvm, header["class"], None))
+    modules = (lvm, srflvm, rflvm)
+    named = [getattr(module, header["class"], None) for module in modules]
+    cls = next((own for own in named if own is not None), None)
     if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
         raise ModelFileError(
             f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner."

@@ -62,6 +62,8 @@ def save(estimator: Any, path: str | Path) -> None:
     for name, array in estimator._scaling.to_arrays().items():
         tensors[f"scaling.{name}"] = torch.from_numpy(array)
     collapse = estimator.collapse_
+    parts, extra = estimator._extra_state()
+    tensors |= {f"extra.{name}": part for name, part in parts.items()}
     header = {
         "kind": "model",
         "schema": SCHEMA,
@@ -86,6 +88,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "collapse": {**vars(collapse), "variance_ratio": collapse.variance_ratio.tolist()},
         "size_factors": estimator._size_factors.to_json(),
         "fit": fit,
+        "extra": extra,
     }
     files.write(path, tensors, header)
 
@@ -119,6 +122,8 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
         if name != "variance_explained_" or f"attribute.{name}" in tensors:  # files of 0.1 lack it
             setattr(estimator, name, tensors[f"attribute.{name}"].numpy())
     _restore_reports(estimator, header)
+    own = {n[len("extra.") :]: part for n, part in tensors.items() if n.startswith("extra.")}
+    estimator._restore_extra(own, header.get("extra", {}))
 
 
 def _restore_reports(estimator: Any, header: dict[str, Any]) -> None:

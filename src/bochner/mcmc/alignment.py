@@ -73,4 +73,5 @@ def _aligned(model: Model, chain: Chain, reference: FloatArray, blocks: list[lis
         part = turns[:, list(view.dims)][:, :, list(view.dims)]
         traces[f"{view.name}.points"] = chain.traces[f"{view.name}.points"] @ part
     snapshots = [(n, rotated(model, state, turns[n])) for n, state in chain.snapshots]
-    return replace(chain, traces=traces, snapshots=tuple(snapshots))
+    state = rotated(model, chain.state, rotation(chain.state.x, reference, blocks))
+    return replace(chain, state=state, traces=traces, snapshots=tuple(snapshots))

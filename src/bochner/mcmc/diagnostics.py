@@ -12,6 +12,8 @@ from bochner.mcmc.chain import Chain
 from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model
 
+Draws = dict[str, FloatArray]
+
 # Vehtari et al. (2021) ask for less than 1.01 before a report; chains of a look at the data are
 # shorter. Beyond 1.1 they disagree.
 GOOD, POOR = 1.01, 1.1
@@ -23,25 +25,16 @@ QUANTITIES = (
     "parameter",
     "missing",
 )
+STATISTICS = ("log_joint", "accept.latents", "accept.frequencies")
 _FEW_DRAWS = 50
+# ArviZ splits chains in two and needs some draws in each half.
+_LEAST = 4
 _FEW_EFFECTIVE = 100.0
 _STUCK = 0.01
 
 
-def posterior_arrays(model: Model, chains: Sequence[Chain]) -> dict[str, FloatArray]:
-    """Return the quantities of interest, first axes chain and draw."""
-    length = min(chain.n_draws for chain in chains)
-    own = [f"{view.name}.{name}" for view in model.views for name in QUANTITIES]
-    names = ["latents", *own]
-    return {
-        name: np.stack([chain.traces[name][:length] for chain in chains])
-        for name in names
-        if chains[0].traces[name].size
-    }
-
-
-def inference_data(model: Model, chains: Sequence[Chain]) -> Any:
-    """Return the draws as an `arviz.InferenceData`.
+def stacked(model: Model, chains: Sequence[Chain]) -> Draws:
+    """Return the draws of all chains by quantity, first axes chain and draw.
 
     Parameters
     ----------
@@ -51,33 +44,48 @@ def inference_data(model: Model, chains: Sequence[Chain]) -> Any:
 
     Returns
     -------
+    dict of str to ndarray
+        "latents"; "NAME.points", "NAME.n_components", "NAME.concentration", "NAME.variance",
+        "NAME.parameter" and "NAME.missing" of each view, without those that are empty; the
+        statistics "log_joint", "accept.latents" and "accept.frequencies".
+    """
+    length = min(chain.n_draws for chain in chains)
+    own = [f"{view.name}.{name}" for view in model.views for name in QUANTITIES]
+    return {
+        name: np.stack([chain.traces[name][:length] for chain in chains])
+        for name in ["latents", *own, *STATISTICS]
+        if chains[0].traces[name].size
+    }
+
+
+def inference_data(draws: Draws) -> Any:
+    """Return draws as an `arviz.InferenceData`.
+
+    Parameters
+    ----------
+    draws : dict of str to ndarray
+        Of `stacked`.
+
+    Returns
+    -------
     arviz.InferenceData
         Groups ``posterior`` and ``sample_stats`` (log joint density, acceptance).
     """
     arviz = require("arviz", "draws as InferenceData")
-    length = min(chain.n_draws for chain in chains)
-    stats = {"lp": "log_joint", "acceptance_rate": "accept.latents"}
-    return arviz.from_dict(
-        posterior=posterior_arrays(model, chains),
-        sample_stats={
-            key: np.stack([chain.traces[name][:length] for chain in chains])
-            for key, name in stats.items()
-        },
-    )
+    stats = {"lp": draws["log_joint"], "acceptance_rate": draws["accept.latents"]}
+    posterior = {name: own for name, own in draws.items() if name not in STATISTICS}
+    return arviz.from_dict(posterior=posterior, sample_stats=stats)
 
 
-def summary(model: Model, chains: Sequence[Chain]) -> dict[str, dict[str, float]]:
+def summary(draws: Draws) -> dict[str, dict[str, float]]:
     """Return the largest R-hat and the smallest bulk effective sample size of each quantity.
 
-    Frequencies and labels have no identity from draw to draw and are left out.
+    Frequencies have no identity from draw to draw and are left out; constants have neither.
     """
     arviz = require("arviz", "R-hat and effective sample sizes")
-    arrays = posterior_arrays(model, chains)
-    length = min(chain.n_draws for chain in chains)
-    arrays["log_joint"] = np.stack([chain.traces["log_joint"][:length] for chain in chains])
     found = {}
-    for name, values in arrays.items():
-        if name.endswith(".points"):
+    for name, values in draws.items():
+        if name.endswith(".points") or name.startswith("accept.") or values.shape[1] < _LEAST:
             continue
         own = arviz.convert_to_dataset({"q": values})
         with np.errstate(all="ignore"):
@@ -92,14 +100,26 @@ def _worst(values: Any, worst: Any) -> float:
     return float(worst(known)) if known.size else float("nan")
 
 
-def advice(found: dict[str, dict[str, float]], chains: Sequence[Chain], sampled: bool) -> list[str]:
+def converged(found: dict[str, dict[str, float]], draws: Draws) -> bool:
+    """Return whether chains are long enough for R-hat and every R-hat is at most 1.1."""
+    known = [own["r_hat"] for own in found.values() if np.isfinite(own["r_hat"])]
+    return not _too_short(draws) and bool(known) and max(known) <= POOR
+
+
+def _too_short(draws: Draws) -> bool:
+    n_chains, length = draws["log_joint"].shape
+    return bool(n_chains < 2 or length < _FEW_DRAWS)
+
+
+def advice(found: dict[str, dict[str, float]], draws: Draws, sampled: bool) -> list[str]:
     """Say in words what is wrong with chains; nothing when nothing is.
 
     Parameters
     ----------
     found : dict
         Of `summary`.
-    chains : sequence of Chain
+    draws : dict of str to ndarray
+        Of `stacked`.
     sampled : bool
         Whether the latents were sampled.
 
@@ -108,38 +128,39 @@ def advice(found: dict[str, dict[str, float]], chains: Sequence[Chain], sampled:
     list of str
         Sentences.
     """
+    n_chains, length = draws["log_joint"].shape
     out = []
-    length = min(chain.n_draws for chain in chains)
-    if len(chains) < 2 or length < _FEW_DRAWS:
+    if _too_short(draws):
         out.append(
-            f"{len(chains)} chains of {length} draws are too few for R-hat: it needs two chains "
-            f"and some {_FEW_DRAWS} draws. Raise n_chains or n_draws."
+            f"Chains: {n_chains}, draws of each: {length}. That is too few for R-hat, which needs "
+            f"two chains and some {_FEW_DRAWS} draws. Raise n_chains or n_draws."
         )
-    out += [_disagreement(name, own) for name, own in found.items() if own["r_hat"] > POOR]
+    apart = [(own["r_hat"], name) for name, own in found.items() if own["r_hat"] > POOR]
+    out += [_disagreement(name, r_hat) for r_hat, name in sorted(apart, reverse=True)[:1]]
     few = [(own["ess"], name) for name, own in found.items() if own["ess"] < _FEW_EFFECTIVE]
-    if few:
-        least, name = min(few)
-        out.append(
-            f"{name} has {least:.0f} effective draws: means of it are known to "
-            f"{1.0 / max(least, 1.0) ** 0.5:.2f} posterior standard deviations. Raise n_draws."
-        )
-    out += [_stuck(chain) for chain in chains if sampled and _is_stuck(chain)]
-    return out
+    out += [_few_effective(name, least) for least, name in sorted(few)[:1]]
+    rates = draws["accept.latents"].mean(axis=1)
+    stuck = np.flatnonzero(rates < _STUCK) if sampled else ()
+    return out + [_stuck(int(number)) for number in stuck]
 
 
-def _disagreement(name: str, own: dict[str, float]) -> str:
+def _disagreement(name: str, r_hat: float) -> str:
     return (
-        f"Chains disagree on {name}: R-hat {own['r_hat']:.2f}, and below {GOOD} is wanted. They "
+        f"Chains disagree, most on {name}: R-hat {r_hat:.2f}, and below {GOOD} is wanted. They "
         "have not converged, or lie in different modes. Raise n_warmup, or look at to_arviz()."
     )
 
 
-def _is_stuck(chain: Chain) -> bool:
-    return float(np.nanmean(chain.traces["accept.latents"])) < _STUCK
-
-
-def _stuck(chain: Chain) -> str:
+def _few_effective(name: str, least: float) -> str:
+    error = 1.0 / max(least, 1.0) ** 0.5
     return (
-        f"Chain {chain.number} is stuck: its joint moves of the latents are not accepted. Raise "
+        f"{name} has {least:.0f} effective draws: its mean is known to {error:.2f} posterior "
+        "standard deviations. Raise n_draws."
+    )
+
+
+def _stuck(number: int) -> str:
+    return (
+        f"Chain {number} is stuck: its joint moves of the latents are not accepted. Raise "
         "n_warmup, so that their step size can adapt."
     )

@@ -73,10 +73,11 @@ class ChainFiles:
             raise InputError(message("the checkpoint of this very model", got, do))
         return chain_from_tensors(tensors, header)
 
-    def unlink(self, n_chains: int) -> None:
-        """Remove the files."""
-        for number in range(n_chains):
-            self._of(number).unlink(missing_ok=True)
+
+def remove(path: Path) -> None:
+    """Remove the checkpoints of chains beside a path."""
+    for own in path.parent.glob(f"{path.name}.chain*"):
+        own.unlink()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,304 @@
+"""The random feature latent variable model by Markov chain Monte Carlo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from bochner.errors import InputError, warn_user
+from bochner.estimators import constraints
+from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.docstrings import described_by
+from bochner.estimators.lvm import NGMVLVM
+from bochner.fitting.fit import Shown
+from bochner.fitting.plan import Fit, Plan
+from bochner.kernels.base import SpectralKernel
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.mcmc import diagnostics
+from bochner.mcmc.chain import Schedule
+from bochner.mcmc.run import remove
+from bochner.mcmc.sampled import Options, sample
+from bochner.objectives.elbo import Data
+
+# States whose weights predictions average over, all chains together.
+_SNAPSHOTS = 12
+
+
+@described_by(NGMVLVM)
+class RFLVM(LatentVariableEstimator):
+    """The latent variable model with Dirichlet process mixture kernels, sampled by Markov chains.
+
+    What `SRFLVM` approximates is sampled: latents, frequencies, their assignments, components and
+    concentration, noise and dispersions. Slower by one or two orders of magnitude, for data of some
+    hundred rows; its chains say how well they have converged.
+
+    Parameters
+    ----------
+    n_chains : int, default=4
+        Chains, which start near a variational fit, each at a place of its own.
+    n_warmup : int, default=300
+        Sweeps of each chain that are dropped; step sizes are adapted during these only.
+    n_draws : int, default=200
+        Draws of each chain that are kept.
+    thin : int, default=2
+        Every ``thin``-th sweep is kept.
+    latents : {"sample", "map"}, default="sample"
+        Sample the latents, or set them to the mode of their conditional density in every sweep, as
+        published: spreads of the latents are then too small.
+    frequency_kernel : {"slice", "metropolis"}, default="slice"
+        Elliptical slice sampling of each frequency under its component, or Metropolis steps with
+        the component as the proposal, as published.
+    n_jobs : int, optional
+        Processes for the chains, as joblib counts them; None is one.
+    n_mixtures : int or "auto", default="auto"
+        Components of the variational fit where chains start; the sampler has no limit.
+    n_frequencies : int or "auto", default="auto"
+        H, all spectral points of a view: K = 2 H features. "auto": 50, and 32 with views that are
+        not Gaussian.
+    max_iter : int or "auto", default="auto"
+        Training steps of the variational fit at the most.
+    checkpoint : path, optional
+        File that the variational fit writes now and then; chains write beside it, with the suffix
+        ".chainN". A fit continues from them when they are there, and draws what it would have
+        drawn without the stop. Removed at the end.
+
+    Attributes
+    ----------
+    latent_mean_, latent_std_ : ndarray of shape (N, D)
+        Mean and standard deviation of the training rows' latents over the draws of all chains,
+        rotated and reflected to the first one. ``embedding_`` places the rows as new ones are.
+    log_joint_ : ndarray of shape (chains, draws)
+        Log density of data and parameters, up to a constant.
+    diagnostics_ : dict of str to dict
+        The largest R-hat ("r_hat") and the smallest effective sample size ("ess") of each quantity;
+        empty without ArviZ.
+    advice_ : list of str
+        What is wrong with the chains, in words; empty when nothing is.
+    acceptance_ : dict of str to float
+        Of the joint moves of the latents and of the frequencies.
+    converged_ : bool
+        Whether chains are long enough for R-hat, and every one is at most 1.1.
+    n_iter_ : int
+        Sweeps of each chain.
+    elbo_, elbo_se_, elbo_history_, starts_
+        Of the variational fit where chains start: the sampler has no bound.
+    kernels_ : dict of str to dict
+        Spectrum per view of the draw with the highest joint density among those that predict, the
+        largest component first: ``proportions`` (C,), ``means`` (C, D), ``scales`` (C, D; standard
+        deviations along the axes), ``variance``, ``concentration``.
+
+    Notes
+    -----
+    Gundersen, Zhang and Engelhardt (2021). Predictions average over some draws of all chains.
+    """
+
+    _auto_mixtures: ClassVar[int] = 20
+    _auto_frequencies: ClassVar[int] = 50
+    _fewer_frequencies: ClassVar[int] = 50
+    _local_frequencies: ClassVar[int] = 32
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **constraints.COMMON,
+        "n_chains": [Interval(Integral, 1, None, closed="left")],
+        "n_warmup": [Interval(Integral, 0, None, closed="left")],
+        "n_draws": [Interval(Integral, 1, None, closed="left")],
+        "thin": [Interval(Integral, 1, None, closed="left")],
+        "latents": [StrOptions({"sample", "map"})],
+        "frequency_kernel": [StrOptions({"slice", "metropolis"})],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_chains: int = 4,
+        n_warmup: int = 300,
+        n_draws: int = 200,
+        thin: int = 2,
+        latents: str = "sample",
+        frequency_kernel: str = "slice",
+        n_jobs: int | None = None,
+        views: Any = None,
+        likelihood: Any = "gaussian",
+        n_mixtures: int | str = "auto",
+        n_frequencies: int | str = "auto",
+        sampling: str = "auto",
+        init: Any = "auto",
+        n_init: int | str = "auto",
+        max_iter: int | str = "auto",
+        tol: float = 1e-4,
+        learning_rate: float | str = "auto",
+        landmarks: int | str | None = "auto",
+        truncation: float | str = "auto",
+        latent: Any = "shared",
+        view_weight: Any = None,
+        noise: str = "view",
+        device: str = "auto",
+        dtype: str = "float32",
+        checkpoint: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            n_components,
+            views=views,
+            likelihood=likelihood,
+            n_mixtures=n_mixtures,
+            n_frequencies=n_frequencies,
+            sampling=sampling,
+            init=init,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            learning_rate=learning_rate,
+            landmarks=landmarks,
+            truncation=truncation,
+            latent=latent,
+            view_weight=view_weight,
+            noise=noise,
+            device=device,
+            dtype=dtype,
+            checkpoint=checkpoint,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.n_draws = n_draws
+        self.thin = thin
+        self.latents = latents
+        self.frequency_kernel = frequency_kernel
+        self.n_jobs = n_jobs
+
+    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
+        return DirichletProcessMixture()
+
+    def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:
+        """Fit the model: a variational fit first, then the chains.
+
+        Parameters
+        ----------
+        X : array-like or scipy sparse matrix of shape (N, M)
+            As in `SRFLVM`; a sparse X becomes dense for the chains.
+        y : ignored
+        size_factors : array-like of shape (N,), or dict of view to one, optional
+            For views of counts: a row's mean is proportional to its factor.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            As in `SRFLVM`; and for likelihoods without a sampler, weights of views, or the
+            checkpoint of another model.
+        KeyboardInterrupt
+            Before each chain had a draw; later interruptions keep what was drawn.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Chains are too short, disagree or are stuck.
+        """
+        super().fit(X, y, size_factors=size_factors)
+        if self.checkpoint is not None and not self.interrupted_:
+            remove(Path(self.checkpoint))
+        return self
+
+    def _infer(self, data: Data, visible: Shown, plan: Plan, stand_in: Data | None) -> Fit:
+        warm = super()._infer(data, visible, plan, stand_in)
+        if warm.stopped == "interrupted":
+            raise KeyboardInterrupt
+        n_snapshots = -(-_SNAPSHOTS // self.n_chains)
+        schedule = Schedule(self.n_warmup, self.n_draws, self.thin, n_snapshots)
+        kernels: Any = {"latents": self.latents, "frequency_kernel": self.frequency_kernel}
+        found = sample(warm, data, plan, Options(schedule, self.n_chains, self.n_jobs, **kernels))
+        self._draws = found.draws
+        return replace(found.fit, stopped="interrupted" if found.interrupted else "plateau")
+
+    def _set_attributes(self, values: NDArray[np.floating[Any]], plan: Any) -> None:
+        super()._set_attributes(values, plan)
+        self.n_iter_ = self.n_warmup + self.thin * int(self._draws["log_joint"].shape[1])
+        self.diagnostics_, missing = self._diagnosed()
+        sampled = self.latents == "sample"
+        self.advice_ = diagnostics.advice(self.diagnostics_, self._draws, sampled) + missing
+        self.converged_ = diagnostics.converged(self.diagnostics_, self._draws)
+        if self.advice_:
+            warn_user("\n".join(self.advice_), ConvergenceWarning)
+
+    def _diagnosed(self) -> tuple[dict[str, dict[str, float]], list[str]]:
+        try:
+            return diagnostics.summary(self._draws), []
+        except InputError as error:
+            return {}, [str(error)]
+
+    # -- draws
+
+    @property
+    def latent_mean_(self) -> NDArray[np.float64]:
+        """Mean of the training rows' latents over all draws."""
+        return np.asarray(self._draws["latents"].mean((0, 1)))
+
+    @property
+    def latent_std_(self) -> NDArray[np.float64]:
+        """Standard deviation of the training rows' latents over all draws."""
+        return np.asarray(self._draws["latents"].std((0, 1)))
+
+    @property
+    def log_joint_(self) -> NDArray[np.float64]:
+        """Log density of data and parameters, by chain and draw."""
+        return self._draws["log_joint"]
+
+    @property
+    def acceptance_(self) -> dict[str, float]:
+        """Mean acceptance of the latents' joint moves and of the frequencies."""
+        names = ("latents", "frequencies")
+        return {name: float(self._draws[f"accept.{name}"].mean()) for name in names}
+
+    def to_arviz(self) -> Any:
+        """Return the draws for ArviZ: its traces, rank plots, R-hat and effective sample sizes.
+
+        Returns
+        -------
+        arviz.InferenceData
+            ``posterior``: "latents" (chain, draw, N, D), and for each view NAME.points
+            (frequencies: no identity from draw to draw), NAME.n_components, NAME.concentration,
+            NAME.variance, NAME.parameter (noise variance or dispersion) and NAME.missing (psi of
+            missing entries), all of scaled data. ``sample_stats``: "lp" and "acceptance_rate".
+
+        Raises
+        ------
+        InputError
+            ArviZ is not installed.
+        """
+        check_is_fitted(self)
+        return diagnostics.inference_data(self._draws)
+
+    # -- files
+
+    def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        found = {
+            name: {k: v if np.isfinite(v) else None for k, v in own.items()}
+            for name, own in self.diagnostics_.items()
+        }
+        tensors = {name: torch.from_numpy(own) for name, own in self._draws.items()}
+        return tensors, {"diagnostics": found, "advice": self.advice_}
+
+    def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+        self._draws = {name: own.numpy() for name, own in tensors.items()}
+        self.advice_ = header["advice"]
+        self.diagnostics_ = {
+            name: {k: np.nan if v is None else v for k, v in own.items()}
+            for name, own in header["diagnostics"].items()
+        }

@@ -1,0 +1,197 @@
+"""From the data and the plan of a fit to the model that is sampled, and to where chains start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bochner.errors import InputError, message
+from bochner.fitting.plan import Fit, Plan
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.likelihoods.binomial import Bernoulli, Binomial
+from bochner.likelihoods.categorical import Categorical
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.mcmc.draws import FloatArray, source
+from bochner.mcmc.gaussian import GaussianView
+from bochner.mcmc.logistic import BinomialView, NegativeBinomialView
+from bochner.mcmc.mixture import Components, draw_assignments, draw_components
+from bochner.mcmc.model import Model, State
+from bochner.mcmc.priors import Priors
+from bochner.mcmc.views import ViewData, ViewModel, ViewState
+from bochner.objectives.elbo import Data
+from bochner.regression.statistics import Block
+from bochner.weight_posterior.posterior import ViewPosterior
+
+Common = tuple[str, ViewData, tuple[int, ...], int, Priors]
+
+# Standard deviation of what chains add to the latents they start from, so that they do not start
+# at one place.
+_SPREAD = 0.1
+# Times that the weights are drawn before the first sweep: those of the variational fit belong to
+# other frequencies.
+_FIRST_WEIGHTS = 3
+
+
+def model_of(data: Data, plan: Plan, priors: Priors, **settings: Any) -> Model:
+    """Build the model that is sampled.
+
+    Parameters
+    ----------
+    data : tuple over views of tuples of Block
+        Scaled; counts and categories as their likelihoods encode them.
+    plan : Plan
+    priors : Priors
+    **settings
+        Of `Model`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        A likelihood that has no sampler, or weights of views.
+    """
+    if plan.weights is not None and any(weight != 1.0 for weight in plan.weights):
+        do = "leave view_weight=None: a posterior has no weights of views"
+        raise InputError(message("view_weight=None", f"weights {plan.weights}", do))
+    views = tuple(view_of(v, blocks, plan, priors) for v, blocks in enumerate(data))
+    return Model(views, plan.n_components, **settings)
+
+
+def view_of(v: int, blocks: Sequence[Block], plan: Plan, priors: Priors) -> ViewModel:
+    """Build the model of one view."""
+    likelihood = Gaussian() if plan.likelihoods is None else plan.likelihoods[v]
+    dims = None if plan.layout is None else plan.layout.dims(v)
+    seen = tuple(range(plan.n_components)) if dims is None else dims
+    values = dense(blocks, plan.n_rows)
+    common = (plan.names[v], values, seen, plan.n_frequencies, priors)
+    for kind, make in _MAKERS.items():
+        if isinstance(likelihood, kind):
+            return make(likelihood, common)
+    name = f"{likelihood.name!r} in view {plan.names[v]!r}"
+    do = "use 'negative_binomial', or fit SRFLVM"
+    wanted = "a likelihood with Polya-gamma augmentation (gaussian, bernoulli, binomial, "
+    raise InputError(message(f"{wanted}categorical, negative_binomial)", name, do))
+
+
+def _gaussian(likelihood: Likelihood, common: Common) -> ViewModel:  # noqa: ARG001
+    return GaussianView(*common)
+
+
+def _binomial(likelihood: Likelihood, common: Common) -> ViewModel:
+    n = cast(Binomial, likelihood).n_trials.double().numpy()
+    trials = np.broadcast_to(n, common[1].values.shape[1:]).copy()
+    return BinomialView(*common, trials=trials)
+
+
+def _categorical(likelihood: Likelihood, common: Common) -> ViewModel:  # noqa: ARG001
+    return BinomialView(*common)
+
+
+def _negative_binomial(likelihood: Likelihood, common: Common) -> ViewModel:
+    r = cast(NegativeBinomial, likelihood).log_dispersion
+    return NegativeBinomialView(*common, per_column=r.ndim > 0)
+
+
+_MAKERS: dict[type[Likelihood], Callable[[Likelihood, Common], ViewModel]] = {
+    Gaussian: _gaussian,
+    Bernoulli: _binomial,
+    Binomial: _binomial,
+    Categorical: _categorical,
+    NegativeBinomial: _negative_binomial,
+}
+
+
+def dense(blocks: Sequence[Block], n_rows: int) -> ViewData:
+    """Put the blocks of a view into one table with NaN where nothing was observed."""
+    n_columns = sum(block.n_columns for block in blocks)
+    Y = torch.full((n_rows, n_columns), torch.nan, dtype=torch.float64)
+    offset = torch.zeros(n_rows, dtype=torch.float64)
+    for block in blocks:
+        rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
+        Y[rows[:, None], block.columns.cpu()] = block.values().double().cpu()
+        if block.offset is not None:
+            offset[rows] = block.offset.double().cpu()
+    return ViewData.of(Y.numpy(), offset.numpy())
+
+
+def starts(model: Model, warm: Fit, seed: int, n_chains: int) -> list[State]:
+    """Return where chains start: near the variational fit, each with frequencies and noise of its
+    own.
+
+    Parameters
+    ----------
+    model : Model
+    warm : Fit
+        Of the same data with Dirichlet process kernels.
+    seed : int
+    n_chains : int
+
+    Returns
+    -------
+    list of State
+
+    Raises
+    ------
+    InputError
+        The fit has other latents.
+    """
+    latents = warm.latents.double().numpy()
+    wanted = (model.n_rows, model.n_components)
+    if latents.shape != wanted:
+        do = "fit it to the same rows with the same n_components"
+        raise InputError(message(f"a warm start of shape {wanted}", str(latents.shape), do))
+    return [_start(model, warm, latents, seed, c) for c in range(n_chains)]
+
+
+def _start(model: Model, warm: Fit, latents: FloatArray, seed: int, chain: int) -> State:
+    rng = source(seed, "start", chain)
+    x = latents + _SPREAD * rng.standard_normal(latents.shape)
+    views = []
+    for v, view in enumerate(model.views):
+        own = source(seed, "start of a view", chain, v)
+        state = _view_start(view, warm.posterior[v], warm.kernels[v], chain, own)
+        for _ in range(_FIRST_WEIGHTS):
+            state = view.update_weights(state, x, own)
+        views.append(state)
+    return State(x, tuple(views))
+
+
+def _view_start(
+    view: ViewModel, posterior: ViewPosterior, kernel: Any, chain: int, rng: Any
+) -> ViewState:
+    draw = posterior.draws[chain % len(posterior.draws)]
+    points = draw.frequencies.first.double().numpy()[:, list(view.dims)]
+    points = points[np.arange(view.n_points) % len(points)]
+    prior = view.component_prior
+    labels = np.zeros(view.n_points, dtype=np.int64)
+    labels = draw_assignments(points, labels, 1.0, prior, rng)
+    components: Components = draw_components(points, labels, prior, rng)
+    n_columns = view.data.values.shape[1]
+    weights = np.zeros((2 * (view.n_points + view.has_intercept), n_columns))
+    parameter = _parameter(posterior)
+    if view.has_intercept and posterior.intercept is not None:
+        # psi is a log odds here; that of counts is a log mean in the other models
+        shift = np.log(parameter) if parameter.size else 0.0
+        start = posterior.intercept.double().numpy() - shift
+        weights[view.n_points] = start / view.priors.intercept
+    variance = float(cast(DirichletProcessMixture, kernel).log_variance.detach().exp())
+    return ViewState(points, labels, components, 1.0, variance, weights, parameter)
+
+
+def _parameter(posterior: ViewPosterior) -> FloatArray:
+    likelihood = posterior.likelihood
+    value: Tensor = torch.zeros(0)
+    if isinstance(likelihood, Gaussian):
+        value = likelihood.noise_variance
+    elif isinstance(likelihood, NegativeBinomial):
+        value = likelihood.dispersion
+    return np.atleast_1d(value.detach().double().numpy())

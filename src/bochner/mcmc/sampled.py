@@ -1,0 +1,262 @@
+"""From kept draws to what prediction, reports and files of the library take."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bochner.fitting.plan import Fit, Plan
+from bochner.kernels.base import Frequencies
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.negative_binomial import LARGEST_POLYA_GAMMA, NegativeBinomial
+from bochner.mcmc import build
+from bochner.mcmc.alignment import aligned
+from bochner.mcmc.chain import Chain, Schedule
+from bochner.mcmc.diagnostics import Draws, stacked
+from bochner.mcmc.draws import FloatArray, IntArray, source
+from bochner.mcmc.model import Model, State
+from bochner.mcmc.priors import Priors
+from bochner.mcmc.run import ChainFiles, run
+from bochner.mcmc.views import ViewModel, WeightMoments
+from bochner.objectives.elbo import Data
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+# Numbers in the covariances of a view's columns, over all draws: beyond it, columns share the
+# average of their covariances.
+_COVARIANCES = 2**25
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of the sampler.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    n_chains : int
+    n_jobs : int or None
+    latents : {"sample", "map"}
+    frequency_kernel : {"slice", "metropolis"}
+    priors : Priors
+    """
+
+    schedule: Schedule
+    n_chains: int
+    n_jobs: int | None = None
+    latents: Literal["sample", "map"] = "sample"
+    frequency_kernel: Literal["slice", "metropolis"] = "slice"
+    priors: Priors = field(default_factory=Priors)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What sampling found.
+
+    Attributes
+    ----------
+    fit : Fit
+    draws : dict of str to ndarray
+        Of `diagnostics.stacked`.
+    interrupted : bool
+    """
+
+    fit: Fit
+    draws: Draws
+    interrupted: bool
+
+
+def sample(warm: Fit, data: Data, plan: Plan, options: Options) -> Sampled:
+    """Sample the posterior, starting from a variational fit.
+
+    Parameters
+    ----------
+    warm : Fit
+        Of the same data and plan.
+    data : tuple over views of tuples of Block
+    plan : Plan
+    options : Options
+
+    Returns
+    -------
+    Sampled
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Before every chain had a draw.
+    """
+    settings = {"latent_kernel": options.latents, "frequency_kernel": options.frequency_kernel}
+    model = build.model_of(data, plan, options.priors, **settings)
+    begin = build.starts(model, warm, plan.seed, options.n_chains)
+    files = None if plan.checkpoint is None else chain_files(data, plan, options)
+    found = run(
+        model,
+        begin,
+        options.schedule,
+        plan.seed,
+        n_jobs=options.n_jobs,
+        shown=plan.shown,
+        checkpoint=files,
+    )
+    if not all(chain.n_draws for chain in found.chains):
+        raise KeyboardInterrupt
+    chains = aligned(model, found.chains)
+    fit = fit_of(model, chains, warm, plan)
+    return Sampled(fit, stacked(model, chains), found.interrupted)
+
+
+def chain_files(data: Data, plan: Plan, options: Options) -> ChainFiles:
+    """Return the checkpoints of a run; its plan has one."""
+    settings = {**vars(options), "n_jobs": None}
+    return ChainFiles(Path(str(plan.checkpoint)), f"{plan.digest(data)} {settings}")
+
+
+def fit_of(model: Model, chains: Sequence[Chain], warm: Fit, plan: Plan) -> Fit:
+    """Return the posterior as the models that are fitted by a bound have it.
+
+    Parameters
+    ----------
+    model : Model
+    chains : sequence of Chain
+        Aligned.
+    warm : Fit
+        Whose bound and starts are kept.
+    plan : Plan
+
+    Returns
+    -------
+    Fit
+    """
+    states = [state for chain in chains for _, state in _snapshots(chain)]
+    latents = np.concatenate([chain.traces["latents"] for chain in chains])
+    posterior = tuple(
+        _view_posterior(model, v, states, chains, warm.posterior[v], plan.seed)
+        for v in range(len(model.views))
+    )
+    best = max(states, key=model.log_joint)
+    kernels = tuple(_kernel(model, v, best) for v in range(len(model.views)))
+    return Fit(
+        posterior=posterior,
+        latents=torch.from_numpy(latents.mean(0)),
+        kernels=kernels,
+        elbo=warm.elbo,
+        elbo_se=warm.elbo_se,
+        history=warm.history,
+        stopped="plateau",
+        starts=warm.starts,
+        dropped=warm.dropped,
+    )
+
+
+def _snapshots(chain: Chain) -> Sequence[tuple[int, State]]:
+    """Return the states kept; that of the last draw where a chain was interrupted before any."""
+    return chain.snapshots or ((chain.n_draws - 1, chain.state),)
+
+
+def _view_posterior(
+    model: Model,
+    v: int,
+    states: Sequence[State],
+    chains: Sequence[Chain],
+    warm: ViewPosterior,
+    seed: int,
+) -> ViewPosterior:
+    view = model.views[v]
+    traces = np.concatenate([chain.traces[f"{view.name}.parameter"] for chain in chains])
+    likelihood = _likelihood(warm.likelihood, traces)
+    unit = float(likelihood.noise_variance) if isinstance(likelihood, Gaussian) else 1.0
+    moments = [
+        view.rao_blackwell(s.views[v], s.x, source(seed, "weights of a draw", i, v))
+        for i, s in enumerate(states)
+    ]
+    group_of, moments = grouped(moments)
+    draws = tuple(
+        _draw(model, view, state, v, own, unit) for state, own in zip(states, moments, strict=True)
+    )
+    n_columns = len(group_of)
+    intercept = torch.zeros(n_columns, dtype=torch.float64) if view.has_intercept else None
+    return ViewPosterior(
+        view.name, draws, torch.from_numpy(group_of), likelihood, intercept, warm.dims
+    )
+
+
+def _draw(
+    model: Model, view: ViewModel, state: State, v: int, moments: WeightMoments, unit: float
+) -> Draw:
+    points, amplitude = view.spectrum(state.views[v])
+    first = np.zeros((len(points), model.n_components))
+    first[:, list(view.dims)] = points
+    mean = moments.mean.copy()
+    if view.has_intercept and state.views[v].parameter.size:
+        # psi of counts is a log mean in the library and a log odds in the sampler
+        mean[view.n_points] += np.log(state.views[v].parameter) / view.priors.intercept
+    frequencies = Frequencies(torch.from_numpy(first), None, torch.from_numpy(amplitude))
+    covariance = torch.from_numpy(np.ascontiguousarray(moments.covariances / unit))
+    return Draw(frequencies, torch.from_numpy(mean), covariance)
+
+
+def grouped(moments: list[WeightMoments]) -> tuple[IntArray, list[WeightMoments]]:
+    """Let columns share covariances where those of all columns and draws would be large.
+
+    Parameters
+    ----------
+    moments : list of WeightMoments
+        Of all draws of a view, with the same groups.
+
+    Returns
+    -------
+    group_of : ndarray of shape (M,)
+    moments : list of WeightMoments
+    """
+    first = moments[0]
+    size = first.covariances[0].size * len(moments)
+    most = max(_COVARIANCES // size, 1)
+    if len(first.covariances) <= most:
+        return first.group_of, moments
+    index = np.arange(len(first.covariances)) * most // len(first.covariances)
+    group_of = index[first.group_of]
+    out = []
+    for own in moments:
+        means = [own.covariances[index == g].mean(0) for g in range(most)]
+        out.append(WeightMoments(own.mean, np.stack(means), group_of))
+    return group_of, out
+
+
+def _likelihood(start: Likelihood, parameters: FloatArray) -> Likelihood:
+    """Return the likelihood with the parameter that has the right mean of the variance."""
+    out = copy.deepcopy(start).cpu()
+    if isinstance(out, Gaussian):
+        return Gaussian(float(parameters.mean())).requires_grad_(False)
+    if isinstance(out, NegativeBinomial):
+        # variance = mean + mean^2 / r
+        r = torch.from_numpy(1.0 / (1.0 / parameters).mean(0))
+        if float(r.max()) > LARGEST_POLYA_GAMMA:
+            out.bound = "tilted"
+        out.log_dispersion = nn.Parameter(r.log() if len(r) > 1 else r.log()[0])
+    return out.requires_grad_(False)
+
+
+def _kernel(model: Model, v: int, state: State) -> DirichletProcessMixture:
+    """Return the mixture of one draw; of covariances the axes' standard deviations."""
+    own, view = state.views[v], model.views[v]
+    counts: Tensor = torch.bincount(torch.from_numpy(own.labels)).double()
+    scales = np.sqrt(np.diagonal(own.components.covariances, axis1=1, axis2=2))
+    kernel = DirichletProcessMixture(
+        counts / counts.sum(),
+        own.components.means,
+        scales,
+        own.variance,
+        view.priors.concentration,
+    )
+    shape = 1.0 + len(counts)
+    kernel.get_buffer("concentration").copy_(torch.tensor([shape, shape / own.concentration]))
+    return kernel.requires_grad_(False)

@@ -1,0 +1,186 @@
+"""The sampler's face: what the family promises, of chains that are too short for anything else."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.errors import InputError
+from bochner.mcmc.chain import Chain
+
+SMALL = {
+    "n_chains": 2,
+    "n_warmup": 3,
+    "n_draws": 4,
+    "thin": 1,
+    "n_frequencies": 4,
+    "n_mixtures": 2,
+    "max_iter": 5,
+    "init": "pca",
+    "random_state": 0,
+}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Training stopped"),
+    pytest.mark.filterwarnings("ignore:Chains"),
+    pytest.mark.filterwarnings("ignore:.* has .* effective draws"),
+    pytest.mark.filterwarnings("ignore::bochner.errors.CollapseWarning"),
+]
+
+
+def data(n=14, seed=0):
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, 1))
+    X = np.sin(z @ rng.standard_normal((1, 6)) + rng.standard_normal(6))
+    X = X + 0.1 * rng.standard_normal(X.shape)
+    X[0, 1] = X[3, 2] = np.nan
+    return X
+
+
+def counts(n=14, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.poisson(np.exp(1.0 + data(n, seed)[:, 3:])).astype(float)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bo.RFLVM(**SMALL).fit(data())
+
+
+def test_shapes_and_the_promises_of_the_family(fitted):
+    X = data()
+    assert fitted.latent_mean_.shape == fitted.latent_std_.shape == (14, 2)
+    assert fitted.log_joint_.shape == (2, 4)
+    assert fitted.n_iter_ == 7
+    np.testing.assert_array_equal(fitted.transform(X), fitted.embedding_)
+    completed, deviation = fitted.impute(X, return_std=True)
+    missing = np.isnan(X)
+    np.testing.assert_array_equal(completed[~missing], X[~missing])
+    assert (deviation[missing] > 0).all()
+    assert np.isfinite(fitted.score(X))
+    assert fitted.sample(3).shape == (3, 6)
+    assert len(fitted._fit.posterior[0].draws) == 8
+    kernel = fitted.kernels_["x"]
+    assert kernel["means"].shape == kernel["scales"].shape
+    assert (np.diff(kernel["proportions"]) <= 0).all()
+
+
+def test_the_same_seed_gives_the_same_draws_and_another_does_not(fitted):
+    again = bo.RFLVM(**SMALL).fit(data())
+    np.testing.assert_array_equal(again.log_joint_, fitted.log_joint_)
+    np.testing.assert_array_equal(again.embedding_, fitted.embedding_)
+    other = bo.RFLVM(**{**SMALL, "random_state": 1}).fit(data())
+    assert np.abs(other.log_joint_ - fitted.log_joint_).max() > 1e-3
+
+
+def test_a_file_holds_all_of_it(fitted, tmp_path):
+    fitted.save(tmp_path / "model.bochner")
+    loaded = bo.load(tmp_path / "model.bochner")
+    assert type(loaded) is bo.RFLVM
+    np.testing.assert_array_equal(loaded.transform(data()), fitted.embedding_)
+    np.testing.assert_array_equal(loaded.latent_mean_, fitted.latent_mean_)
+    assert loaded.advice_ == fitted.advice_
+    np.testing.assert_equal(loaded.diagnostics_, fitted.diagnostics_)
+    pytest.importorskip("arviz")
+    assert loaded.to_arviz().posterior["latents"].shape == (2, 4, 14, 2)
+
+
+def test_predictions_at_training_latents_are_those_of_the_chains(fitted):
+    """psi of the missing entries: the chain's own record against the library's posterior."""
+    view = fitted._fit.posterior[0]
+    draws = fitted._draws["x.points"].reshape(8, 4, 2)
+    for s, draw in enumerate(view.draws):
+        np.testing.assert_allclose(draw.frequencies.first.numpy(), draws[s], atol=1e-10)
+    noise = fitted._draws["x.parameter"].mean()
+    assert view.noise_variance == pytest.approx(noise, rel=1e-10)
+
+
+@pytest.mark.parametrize("latents", ["sample", "map"])
+def test_views_of_several_kinds(latents):
+    X = np.column_stack([data(), counts(), data()[:, 3:] > 0, np.arange(14) % 3])
+    X[5, 6:9] = np.nan
+    views = {"real": slice(0, 6), "counts": slice(6, 9), "yes": slice(9, 12), "kind": [12]}
+    likelihood = {"counts": "negative_binomial", "yes": "bernoulli", "kind": "categorical"}
+    model = bo.RFLVM(**SMALL, views=views, likelihood=likelihood, latents=latents).fit(X)
+    completed = model.impute(X)
+    assert np.isfinite(completed).all()
+    assert (completed[5, 6:9] > 0).all()
+    assert model.transform(X[:3]).shape == (3, 2)
+    assert model.dispersion_["counts"] > 0
+    assert np.isfinite(model.score(X))
+
+
+def test_counts_are_predicted_at_their_mean():
+    """Log odds of the sampler and log means of the library differ by log r."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(40.0, (30, 5)).astype(float)
+    settings = {**SMALL, "n_warmup": 20, "n_draws": 20, "max_iter": 50}
+    model = bo.RFLVM(**settings, likelihood="negative_binomial").fit(X)
+    predicted = model.inverse_transform(np.zeros((1, 2)))
+    np.testing.assert_allclose(predicted[0], X.mean(0), rtol=0.1)
+
+
+def test_private_latents_of_views():
+    latent = {"shared": 1, "private": {"a": 1}}
+    views = {"a": slice(0, 3), "b": slice(3, 6)}
+    settings = {**SMALL, "views": views, "latent": latent}
+    model = bo.RFLVM(**settings).fit(data())
+    assert model.embedding_.shape == (14, 2)
+    assert model.latent_dims_ == {"a": (0, 1), "b": (0,)}
+    first = model._fit.posterior[1].draws[0].frequencies.first
+    assert not first[:, 1].any()
+
+
+def test_short_chains_are_reported():
+    with pytest.warns(UserWarning, match="Chains: 2, draws of each: 4. That is too few for R-hat"):
+        model = bo.RFLVM(**SMALL).fit(data())
+    assert not model.converged_
+
+
+def test_likelihoods_without_a_sampler_are_refused():
+    text = "got 'poisson' in view 'x'. Use 'negative_binomial', or fit SRFLVM"
+    with pytest.raises(InputError, match=text):
+        bo.RFLVM(**SMALL, likelihood="poisson").fit(counts())
+
+
+def test_weights_of_views_are_refused():
+    views = {"a": slice(0, 2), "b": slice(2, 6)}
+    with pytest.raises(InputError, match="a posterior has no weights of views"):
+        bo.RFLVM(**SMALL, views=views, view_weight="balanced").fit(data())
+
+
+def interrupt_at(monkeypatch, call):
+    advance, calls = Chain.advance, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return advance(*args)
+
+    monkeypatch.setattr(Chain, "advance", interrupted)
+
+
+def test_an_interruption_keeps_the_draws_and_resuming_loses_none(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("bochner.mcmc.run._ROUND", 5)
+    settings = {**SMALL, "checkpoint": tmp_path / "run"}
+    interrupt_at(monkeypatch, 3)
+    with pytest.warns(UserWarning, match="Interrupted: the 2 draws of each chain so far are kept"):
+        model = bo.RFLVM(**settings).fit(data())
+    assert model.interrupted_
+    assert model.transform(data()).shape == (14, 2)
+    resumed = bo.RFLVM(**settings).fit(data())
+    assert not resumed.interrupted_
+    np.testing.assert_array_equal(resumed.log_joint_, fitted.log_joint_)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interruption_before_any_draw_is_one(monkeypatch):
+    interrupt_at(monkeypatch, 1)
+    with pytest.warns(UserWarning, match="0 draws"), pytest.raises(KeyboardInterrupt):
+        bo.RFLVM(**SMALL).fit(data())
