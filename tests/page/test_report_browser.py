@@ -508,7 +508,17 @@ def test_paper_shows_every_figure_in_light_colours(browser, path):
         return [...context.getImageData(2, 2, 1, 1).data];
     }"""
     assert opened.tab.evaluate(corner) == [255, 255, 255, 255]
+    tones = """() => {
+        const canvas = document.querySelector(".paper");
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        return [...new Set(new Uint32Array(data.buffer))].map((tone) => tone & 0xffffff);
+    }"""
+    on_paper = set(opened.tab.evaluate(tones))
+    # points and legend of the first class in the light colour #0062a2, none in the dark one
+    assert 0xA26200 in on_paper
+    assert 0xAF8F45 not in on_paper
     opened.tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert opened.tab.locator(".paper").count() == 0
     assert opened.tab.evaluate(paper) == "rgb(21, 25, 28)"
     assert opened.tab.evaluate(corner) == [21, 25, 28, 255]
     opened.tab.close()

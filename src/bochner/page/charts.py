@@ -36,7 +36,9 @@ def bound_trace(model: Any) -> Chart:
     lines = [_line(kept + 1, history[kept], "one draw per step")]
     if near:
         low, high = min(low, model.elbo_), max(high, model.elbo_)
-        final = _line([1, len(history)], [model.elbo_] * 2, f"final: {model.elbo_:,.0f}")
+        final = _line(
+            [1, len(history)], [model.elbo_] * 2, f"final: {model.elbo_:,.0f}".replace("-", "−")
+        )
         lines.append({**final, "dashed": True})
     return {
         "kind": "lines",
@@ -110,7 +112,8 @@ def calibration(found: CalibrationReport) -> list[Chart]:
         held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])
         coverage.append(_line(np.linspace(0, 1, half + 1), held, view.view))
         edges = np.repeat(np.linspace(0, 1, len(pit) + 1), 2)[1:-1]
-        histogram.append(_line(edges, np.repeat(pit, 2) * len(pit), view.view))
+        # colours as in the chart beside it
+        histogram.append(_line(edges, np.repeat(pit, 2) * len(pit), ""))
         highest = max(highest, float(pit.max()) * len(pit))
     diagonal = {**_line([0, 1], [0, 1], ""), "dashed": True, "quiet": True}
     left = {

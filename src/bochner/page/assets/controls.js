@@ -155,10 +155,20 @@ function repaint() {
   if (state.kept !== null) showRow(state.kept);
   showSelection();
 }
+// A canvas whose pixels are read back does not reach paper: a copy does.
+function paperMap(on) {
+  for (const old of document.querySelectorAll(".paper")) old.remove();
+  if (!on) return;
+  const picture = pictureOfMap();
+  const copy = element("canvas", {className: "paper", width: picture.width, height: picture.height});
+  copy.getContext("2d").drawImage(picture, 0, 0);
+  $("map").after(copy);
+}
 function print(on) {
   document.documentElement.toggleAttribute("data-print", on);
   if (on) for (const [target, spec] of waiting) if (!target.firstChild) chart(spec, target);
   repaint();
+  paperMap(on);
 }
 async function start() {
   tables();

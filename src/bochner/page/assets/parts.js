@@ -47,7 +47,7 @@ async function unpack(packed) {
 function number(value) {
   if (value === null || Number.isNaN(value)) return "missing";
   if (typeof value !== "number") return text(value);
-  if (Math.abs(value) >= 1000) return value.toLocaleString("en", {maximumFractionDigits: 0});
+  if (Math.abs(value) >= 1000) return value.toLocaleString("en", {maximumFractionDigits: 0}).replace("-", "−");
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 function text(value) {
