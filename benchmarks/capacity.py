@@ -1,10 +1,10 @@
 """How many features a model needs: ``python benchmarks/capacity.py``.
 
 The bound, and what it costs, against the number of mixture components Q and of frequencies H per
-component (heat maps as in figures 6 and 7 of paper 000): 1,000 MNIST digits, the S-curve (RBF +
-Gibbs) and bridges, trained for 300 steps from the latents that ``optimise.py`` starts from, as a
-fit trains: half of the frequencies, at least 25, until the learning rate decays. ``elbo`` is the
-bound of the model as it was trained, with H; ``elbo_100`` has H = 100 for every row, so that it
+component (heat maps as in figures 6 and 7 of Yang et al. 2025): 1,000 MNIST digits, the S-curve
+(RBF + Gibbs) and bridges, trained for 300 steps from the latents that ``optimise.py`` starts from,
+as a fit trains: half of the frequencies, at least 25, until the learning rate decays. ``elbo`` is
+the bound of the model as it was trained, with H; ``elbo_100`` has H = 100 for every row, so that it
 compares what was learned, not with how many features it is expressed. Both are means over the same
 32 fresh draws. Seconds are processor time of the training. ``--picture`` draws the heat maps.
 BOCHNER_DATA names the folder with the files.

@@ -2,13 +2,13 @@
 benchmarks/krein.py``.
 
 EEG (without its four spiked rows), spambase and skin, columns scaled to [0, 1], half of the rows
-for training; the polynomial, Hellinger, TL1 and tanh kernels with the parameters of paper 002; M =
-2d, 8d, 16d and 32d output columns. Every row holds the relative error of the kernel over pairs of
-1,000 test rows, the accuracy of a linear SVM on the features and the cost of the fit. ``--part
-taylor`` shows the published inference, ``--part negative`` what the negative part is worth,
-``--part cost`` what it costs to fit and to transform, ``--part large`` five million rows in bounded
-memory, ``--part picture`` draws true against approximated values. BOCHNER_DATA names the folder
-with the files.
+for training; the polynomial, Hellinger, TL1 and tanh kernels with the parameters of Liu et al.
+(2020); M = 2d, 8d, 16d and 32d output columns. Every row holds the relative error of the kernel
+over pairs of 1,000 test rows, the accuracy of a linear SVM on the features and the cost of the fit.
+``--part taylor`` shows the published inference, ``--part negative`` what the negative part is
+worth, ``--part cost`` what it costs to fit and to transform, ``--part large`` five million rows in
+bounded memory, ``--part picture`` draws true against approximated values. BOCHNER_DATA names the
+folder with the files.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ from bochner.data.views import Views
 Array = NDArray[np.float64]
 
 METHODS = ("NG-MVLVM, defaults", "PCA", "Isomap", "t-SNE", "UMAP", "all columns")
-# 1-NN accuracy, tables 8 of paper 000 and 1 of paper 001; of the method the paper proposes
+# 1-NN accuracy, table 8 of Yang et al. (2025) and table 1 of Li et al. (2024a); of the method the
+# paper proposes
 PAPER = {"bridges": 0.853, "newsgroups": 0.418}
 COLUMNS = {**SCORES, "paper_knn1": ".3f", "start_knn1": ".3f", "elbo": ".0f", "steps": ".0f"}
 

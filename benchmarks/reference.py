@@ -2,8 +2,8 @@
 speed.
 
 Row-major features with four sines and cosines, Woodbury by ``torch.linalg.cholesky``, everything
-differentiated by autograd; Adam at 0.01 with Q = 2 and H = 50 as in table 7 of paper 000. Products
-are in float32, the factorisation in float64. The starting values are those of ``bochner``.
+differentiated by autograd; Adam at 0.01 with Q = 2 and H = 50 as in table 7 of Yang et al. (2025).
+Products are in float32, the factorisation in float64. The starting values are those of ``bochner``.
 """
 
 from __future__ import annotations

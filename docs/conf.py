@@ -12,7 +12,8 @@ import bochner
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "examples")]
 
-import offline  # noqa: E402 - found through the path above
+import formulas  # noqa: E402 - found through the path above
+import offline  # noqa: E402
 import reference  # noqa: E402
 
 project, author, release = "bochner", "the bochner authors", bochner.__version__
@@ -22,6 +23,9 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
@@ -35,7 +39,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!bochner\.).*"),
     (r"py:.*", r"bochner\.(?!kernels|likelihoods|datasets|metrics|plots|features)[a-z_]+\..*"),
 ]
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
@@ -60,7 +64,8 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {
-    page: [] for page in ("index", "install", "start", "models", "extend", "gallery/*")
+    page: []
+    for page in ("index", "install", "start", "models", "extend", "background", "math", "gallery/*")
 }
 
 sphinx_gallery_conf = {
@@ -108,4 +113,5 @@ def setup(app):
     """
     app.connect("autodoc-skip-member", of_others)
     app.connect("autodoc-process-docstring", escape_types, priority=100)  # before numpydoc
+    formulas.connect(app)
     offline.connect(app)

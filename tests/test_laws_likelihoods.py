@@ -191,7 +191,7 @@ def test_the_bound_is_tight_where_psi_is_known(make, values, some):
 
 @pytest.mark.parametrize("family", ["polya-gamma", "bohning"])
 def test_no_other_local_parameter_gives_a_better_bound(family):
-    """MATH.md section 3 states the bounds for any c and xi; ours are at their best."""
+    """docs/math.md, section 3 states the bounds for any c and xi; ours are at their best."""
     y, mean, variance = _grid(1.0)
     best = Bernoulli(bound=family).slopes(y, mean, variance).value
     for local in torch.linspace(0.0, 4.0, 9, dtype=torch.float64):
@@ -234,7 +234,7 @@ def test_slopes_and_curvatures_are_the_bounds_derivatives(make, values, some):
         second = torch.autograd.grad(slopes.d_mean.sum(), mean, retain_graph=True)[0]
         torch.testing.assert_close(bend.mean, second.detach(), rtol=1e-5, atol=1e-6)
         for out, expected in ((slopes.d_mean, bend.mixed), (slopes.d_variance, bend.variance)):
-            constant = torch.zeros_like(variance)  # Boehning's curvature depends on nothing
+            constant = torch.zeros_like(variance)  # Böhning's curvature depends on nothing
             found = torch.autograd.grad(
                 (out + 0.0 * variance + constant).sum(), variance, retain_graph=True
             )[0]

@@ -365,8 +365,8 @@ def test_spectral_inference_refuses_unknown_spectra():
 
 
 def test_published_inference_pulls_the_wrong_way():
-    """MATH.md section 5: on a one-dimensional RBF kernel its frequencies end near 0 and its error
-    is large.
+    """docs/math.md, section 5: on a one-dimensional RBF kernel its frequencies end near 0 and its
+    error is large.
     """
     x = 6 * uniform(150, 1) - 3
     kernel = FunctionKernel(rbf)

@@ -134,7 +134,7 @@ def test_the_start_is_the_prior():
 
 
 def test_published_updates_by_hand():
-    """MATH.md section 4 on counts (3, 0, 1), alpha = 2."""
+    """docs/math.md, section 4 on counts (3, 0, 1), alpha = 2."""
     q = StickBreaking.start(3, prior_shape=2.0, prior_rate=1.0).update_sticks(
         torch.tensor([3.0, 0.0, 1.0])
     )

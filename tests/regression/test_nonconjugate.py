@@ -1,5 +1,5 @@
-"""The bound of views that are not Gaussian: below the evidence, monotone, MATH.md's formula, the
-right gradient.
+"""The bound of views that are not Gaussian: below the evidence, monotone, the formula of
+docs/math.md, the right gradient.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _features(x: Tensor, f: Frequencies) -> Tensor:
 
 
 def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
-    """MATH.md section 3, term by term, at the local parameters that the sweeps end with, offsets
-    included.
+    """docs/math.md, section 3, term by term, at the local parameters that the sweeps end with,
+    offsets included.
     """
     x, f, likelihood, block, sites = small_view("loose_negative_binomial")
     for _ in range(80):

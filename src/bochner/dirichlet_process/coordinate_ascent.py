@@ -3,7 +3,7 @@ every one.
 
 The blocks of a variational posterior are seldom alike: some take gradient steps, some have a closed
 form. Each is updated in turn while the others stay, and the bound is recorded after each, on draws
-that the blocks of one sweep share, so that what a block did shows (paper 004, section 3.2).
+that the blocks of one sweep share, so that what a block did shows (Li et al. 2024b, section 3.2).
 """
 
 from __future__ import annotations

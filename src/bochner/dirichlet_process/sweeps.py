@@ -2,8 +2,8 @@
 and mergers.
 
 The latents, the kernels' hyperparameters and the noise are the gradient block, which the trainer
-steps; the blocks here take their turn every few of its steps (paper 004, section 4; MATH.md section
-4).
+steps; the blocks here take their turn every few of its steps (Li et al. 2024b, section 4;
+docs/math.md, section 4).
 """
 
 from __future__ import annotations

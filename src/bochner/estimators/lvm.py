@@ -160,7 +160,7 @@ class NGMVLVM(LatentVariableEstimator):
 
     Notes
     -----
-    Paper 000; MATH.md section 2. The views' kernels differ, the latents are shared.
+    Yang et al. (2025); docs/math.md, section 2. The views' kernels differ, the latents are shared.
 
     Examples
     --------
@@ -185,7 +185,7 @@ class AdvisedRFLVM(LatentVariableEstimator):
 
     Notes
     -----
-    Paper 001; MATH.md sections 2 and 6.
+    Li et al. (2024a); docs/math.md, sections 2 and 6.
     """
 
     def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind

@@ -46,9 +46,9 @@ class SRFLVM(LatentVariableEstimator):
 
     Notes
     -----
-    Paper 004; MATH.md section 4. Every spectral point chooses its component; q(z) follows natural
-    gradients whose local expectations are exact, point by point, and q(v), q(alpha) have closed
-    forms.
+    Li et al. (2024b); docs/math.md, section 4. Every spectral point chooses its component; q(z)
+    follows natural gradients whose local expectations are exact, point by point, and q(v), q(alpha)
+    have closed forms.
 
     Examples
     --------

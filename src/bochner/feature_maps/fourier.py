@@ -55,8 +55,8 @@ class FourierFeatures(FeatureMap):
 
     Notes
     -----
-    Rahimi and Recht 2007; Yu et al. 2016 (orthogonal); paper 000, Prop. 1 (non-stationary pairs).
-    `bochner.features.frequencies_needed` says how many spectral points guarantee an error;
+    Rahimi and Recht 2007; Yu et al. 2016 (orthogonal); Yang et al. (2025), Prop. 1 (non-stationary
+    pairs). `bochner.features.frequencies_needed` says how many spectral points guarantee an error;
     ``approximation_error`` measures it.
 
     Examples

@@ -112,8 +112,9 @@ class KreinFeatures(FeatureMap):
 
     Notes
     -----
-    Paper 002 (RFF-DIGMM) as corrected in the documentation: larger sketch, amplitudes, and another
-    update of the frequencies. The diagonal k(x, x) is not fitted, only pairs of different rows.
+    Liu et al. (2020) (RFF-DIGMM) as corrected in the documentation: larger sketch, amplitudes, and
+    another update of the frequencies. The diagonal k(x, x) is not fitted, only pairs of different
+    rows.
 
     Examples
     --------

@@ -24,7 +24,8 @@ def published_bound(
     weights: Sequence[float],
     spectral_norm: float,
 ) -> float:
-    """Return the bound as papers 000 (Thm 4) and 001 (Thm 4.3) print it.
+    """Return the bound as Yang et al. (2025, Theorem 4) and Li et al. (2024a, Theorem 4.3) print
+    it.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def published_bound(
     -------
     float
         Probability, at most 1. Matrix Bernstein has the factor 2 N where the papers print N; the
-        printed bound still holds for N >= 4 (MATH.md section 1).
+        printed bound still holds for N >= 4 (docs/math.md, section 1).
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Fewer columns for training: the collapsed bound knows complete data only through Y Y^T.
 
 Y may be replaced by the r columns Y V_r of its singular value decomposition as long as the full
-||Y||^2 and the original M stay in the bound (MATH.md section 2, fact 2). That is exact when r is
+||Y||^2 and the original M stay in the bound (docs/math.md, section 2.3). That is exact when r is
 the rank of Y; with fewer columns the value can only fall, by at most the squares dropped over 2
 sigma^2.
 """

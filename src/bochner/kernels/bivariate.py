@@ -1,5 +1,5 @@
 """The bivariate spectral mixture kernel, what the next generation is compared with; exact only
-(paper 000).
+(Yang et al. 2025).
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class BivariateSpectralMixture(Kernel):
 
     Notes
     -----
-    Paper 000, Eq. 18 to 21, with the factor 1/4 that Eq. 21 lost (MATH.md section 1). Its features
-    have no closed form; `NextGenSpectralMixture` has them, and needs neither of the two conditions.
+    Yang et al. (2025), Eq. 18 to 21, with the factor 1/4 that Eq. 21 lost (docs/math.md, section
+    1). Its features have no closed form; `NextGenSpectralMixture` has them, and needs neither of
+    the two conditions.
     """
 
     def __init__(

@@ -56,10 +56,10 @@ class DirichletProcessMixture(SpectralKernel):
 
     Notes
     -----
-    Paper 004, section 3.1 and 4.3; MATH.md section 4. ``frequencies`` makes hard draws: z_l from
-    phi_l by the quantile in the last column of the noise, then w_l = mu_z + sigma_z eps_l. They are
-    differentiable in mu, sigma and the variance; phi and the posterior of the sticks are no
-    parameters but buffers, updated by blocks of their own.
+    Li et al. (2024b), section 3.1 and 4.3; docs/math.md, section 4. ``frequencies`` makes hard
+    draws: z_l from phi_l by the quantile in the last column of the noise, then w_l = mu_z + sigma_z
+    eps_l. They are differentiable in mu, sigma and the variance; phi and the posterior of the
+    sticks are no parameters but buffers, updated by blocks of their own.
     """
 
     stationary = True

@@ -1,5 +1,5 @@
 """What an indefinite kernel is: a symmetric function of two rows and the rows it is meant for
-(MATH.md section 5).
+(docs/math.md, section 5).
 
 Unlike :class:`~bochner.kernels.base.Kernel` it need not be positive definite, and it says on which
 rows it is meant: on the unit sphere, on the unit cube, or anywhere.

@@ -1,5 +1,5 @@
-"""Dot-product and indefinite kernels with their published parameters (paper 002, Table II; MATH.md
-section 5).
+"""Dot-product and indefinite kernels with their published parameters (Liu et al. 2020, Table II;
+docs/math.md, section 5).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Polynomial(DotProduct):
     Parameters
     ----------
     degree : int, default=10
-        p, at least 1; paper 002 takes 10.
+        p, at least 1; Liu et al. (2020) takes 10.
 
     Raises
     ------
@@ -158,7 +158,7 @@ class Tanh(DotProduct):
     Parameters
     ----------
     scale : float or None, default=None
-        Positive; None is 1 / number of columns (paper 002).
+        Positive; None is 1 / number of columns (Liu et al. 2020).
     offset : float, default=1.0
 
     Raises
@@ -224,7 +224,7 @@ class TL1(IndefiniteKernel):
     Parameters
     ----------
     tau : float or None, default=None
-        Positive; None is 0.7 times the number of columns (Huang et al. 2018, paper 002).
+        Positive; None is 0.7 times the number of columns (Huang et al. 2018, Liu et al. 2020).
 
     Raises
     ------

@@ -38,8 +38,8 @@ class Gibbs(Kernel):
 
     Notes
     -----
-    The power D / 2 makes it positive semi-definite in D dimensions; paper 000 prints the form of D
-    = 1 (MATH.md section 1).
+    The power D / 2 makes it positive semi-definite in D dimensions; Yang et al. (2025) print the
+    form of D = 1 (docs/math.md, section 1).
     """
 
     def __init__(self, lengthscale: Any = 1.0, decay: Any = 0.5, variance: Any = 1.0) -> None:

@@ -1,5 +1,5 @@
-"""The spectral mixture kernel and its non-stationary next generation (papers 001 and 000; MATH.md
-section 1).
+"""The spectral mixture kernel and its non-stationary next generation (Li et al. 2024a, Yang et al.
+2025; docs/math.md, section 1).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SpectralMixture(SpectralKernel):
 
     Notes
     -----
-    Paper 001, Eq. 12, with the exponent it means (MATH.md section 1).
+    Li et al. (2024a), Eq. 12, with the exponent it means (docs/math.md, section 1).
     """
 
     stationary = True
@@ -165,7 +165,8 @@ class NextGenSpectralMixture(SpectralKernel):
 
     Notes
     -----
-    Paper 000, section 3.1 and Prop. 1, drawn without its division (MATH.md section 1).
+    Yang et al. (2025), section 3.1 and Prop. 1, drawn without its division (docs/math.md, section
+    1).
     """
 
     def __init__(

@@ -115,8 +115,8 @@ class Matern(SpectralKernel):
     Notes
     -----
     Its spectral density is one multivariate Student-t with 2 nu degrees of freedom, not a product
-    over dimensions (MATH.md section 1; Rasmussen and Williams 2006, Eq. 4.15). The gradient at
-    distance zero is 0.
+    over dimensions (docs/math.md, section 1; Rasmussen and Williams 2006, Eq. 4.15). The gradient
+    at distance zero is 0.
     """
 
     stationary = True

@@ -1,7 +1,8 @@
 """Gaussian posteriors of the frequencies of an indefinite kernel, by gradient and in closed form.
 
 Maximises E_q[log p(K, w, z, mu, Lambda, v, alpha)] + entropy over q(w_h) = N(m_h, diag V_h),
-weights c_h and noise variance (MATH.md section 5, paper 002 with its update of q(w) replaced):
+weights c_h and noise variance (docs/math.md, section 5, Liu et al. (2020) with its update of q(w)
+replaced):
 
 * m and c by L-BFGS on the error over all pairs of the sketch plus the mixture's pull, at the mode
   of q, in

@@ -2,8 +2,9 @@
 and bound.
 
 mu_k ~ N(m0, R0^-1), Lambda_k ~ Wishart(W0, nu0), w_h | z_h = k ~ N(mu_k, Lambda_k^-1); mean field
-with q(mu_k) = N(m_k, R_k^-1), q(Lambda_k) = Wishart(W_k, nu_k) (paper 002, section IV; MATH.md
-section 5). What is known of a frequency is a mean and a diagonal variance, or a covariance.
+with q(mu_k) = N(m_k, R_k^-1), q(Lambda_k) = Wishart(W_k, nu_k) (Liu et al. 2020, section IV;
+docs/math.md, section 5). What is known of a frequency is a mean and a diagonal variance, or a
+covariance.
 """
 
 from __future__ import annotations

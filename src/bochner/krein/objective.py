@@ -2,8 +2,8 @@
 expectations.
 
 The model of a pair i != j is K_ij = sum_h f_h cos(w_h . delta_ij) + noise, f_h = s_h c_h. Under a
-Gaussian q(w_h) = N(m_h, diag V_h) both moments of a cosine are closed forms (MATH.md section 5), so
-nothing is sampled.
+Gaussian q(w_h) = N(m_h, diag V_h) both moments of a cosine are closed forms (docs/math.md, section
+5), so nothing is sampled.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A sketch of rows with its kernel matrix, and what it shows of the kernel's negative part (MATH.md
-section 5).
+"""A sketch of rows with its kernel matrix, and what it shows of the kernel's negative part
+(docs/math.md, section 5).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def decompose(matrix: Tensor) -> Decomposition:
 
     Notes
     -----
-    Paper 002, Eq. 5, with all eigenvectors in both parts, so that their difference is K (MATH.md
-    section 5). Without an eigenvalue below zero there is no negative part.
+    Liu et al. (2020), Eq. 5, with all eigenvectors in both parts, so that their difference is K
+    (docs/math.md, section 5). Without an eigenvalue below zero there is no negative part.
     """
     values, vectors = torch.linalg.eigh(matrix.double())
     if not _indefinite(values):

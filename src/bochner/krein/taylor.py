@@ -1,5 +1,5 @@
-"""The published inference of paper 002 (section IV-B), kept to reproduce it; not the default, and
-MATH.md says why.
+"""The published inference of Liu et al. (2020) (section IV-B), kept to reproduce it; not the
+default, and docs/math.md says why.
 
 The cosine is expanded to second order at w = 0 and each frequency is treated as if it were alone,
 so S = sum_k q(z = k) E[Lambda_k] + (1 / (2 sigma^2)) sum_{i != j} (1 - K_ij) delta delta^T and q(w)

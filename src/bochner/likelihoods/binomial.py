@@ -140,7 +140,7 @@ class Binomial(_Trials):
     n_trials : "max", int or array-like of shape (M,), default="max"
         n, for all columns or for each; "max" is the largest count of the view.
     bound : {"polya-gamma", "bohning"}, default="polya-gamma"
-        Boehning's bound is looser and needs one Gram for all columns when n is the same for them.
+        Böhning's bound is looser and needs one Gram for all columns when n is the same for them.
 
     Raises
     ------
@@ -149,7 +149,7 @@ class Binomial(_Trials):
 
     Notes
     -----
-    MATH.md section 3; Polson, Scott and Windle (2013); Boehning (1992).
+    docs/math.md, section 3; Polson, Scott and Windle (2013); Böhning (1992).
     """
 
     name: ClassVar[str] = "binomial"
@@ -168,7 +168,7 @@ class Bernoulli(_Trials):
     Parameters
     ----------
     bound : {"polya-gamma", "bohning"}, default="polya-gamma"
-        Boehning's bound is looser and needs one Gram for all columns.
+        Böhning's bound is looser and needs one Gram for all columns.
     """
 
     name: ClassVar[str] = "bernoulli"

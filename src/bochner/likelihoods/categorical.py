@@ -30,7 +30,7 @@ class Categorical(NonConjugateLikelihood):
 
     Notes
     -----
-    MATH.md section 3; Linderman, Johnson and Adams (2015).
+    docs/math.md, section 3; Linderman, Johnson and Adams (2015).
     """
 
     name: ClassVar[str] = "categorical"

@@ -16,7 +16,7 @@ _LEAST = 1e-4
 
 
 class Gaussian(Likelihood):
-    """y = psi + N(0, noise_variance), the projection variance of paper 001.
+    """y = psi + N(0, noise_variance), the projection variance of Li et al. (2024a).
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from bochner.quadrature import normal_mean
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
 LARGEST, SMALLEST = 1e3, 0.02
-# The Polya-gamma bound loosens as r grows (MATH.md section 3).
+# The Polya-gamma bound loosens as r grows (docs/math.md, section 3).
 LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9
 
@@ -66,7 +66,7 @@ class NegativeBinomial(NonConjugateLikelihood):
 
     Notes
     -----
-    Bounds: MATH.md section 3, and the module ``likelihoods.tilted``. Of either, r follows the
+    Bounds: docs/math.md, section 3, and the module ``likelihoods.tilted``. Of either, r follows the
     gradient of E log p(y | psi, r) itself: the Polya-gamma bound would bias it downwards.
     """
 

@@ -27,8 +27,8 @@ _BELOW, _ABOVE = 4.0, 5.0
 class Poisson(NonConjugateLikelihood):
     """Counts of mean and variance e^psi.
 
-    E log p is in closed form, E e^psi = exp(mean + variance / 2): no augmentation, no gap (MATH.md
-    section 3).
+    E log p is in closed form, E e^psi = exp(mean + variance / 2): no augmentation, no gap
+    (docs/math.md, section 3).
 
     Parameters
     ----------

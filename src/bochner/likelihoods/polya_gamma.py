@@ -1,12 +1,12 @@
-"""The Polya-gamma bound of logistic likelihoods, and Boehning's.
+"""The Polya-gamma bound of logistic likelihoods, and Böhning's.
 
 log p(y | psi) = log c(y) + a psi - b log(1 + e^psi) is bounded under psi ~ N(mean, variance) by
 
 Polya-gamma: log c + (a - b/2) mean - b log 2 cosh(c/2),  c^2 = mean^2 + variance;
-Boehning:    log p(y | mean) - b variance / 8.
+Böhning:    log p(y | mean) - b variance / 8.
 
-Both are what MATH.md section 3 states, with the local parameters c and xi at their optimum for q;
-the KL divergence of the Polya-gamma variable is in the first (paper 004 drops it).
+Both are what docs/math.md, section 3 states, with the local parameters c and xi at their optimum
+for q; the KL divergence of the Polya-gamma variable is in the first (Li et al. 2024b drop it).
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
 def bohning_slopes(
     a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
 ) -> Slopes:
-    """Return Boehning's bound, elementwise; its curvature does not depend on q."""
+    """Return Böhning's bound, elementwise; its curvature does not depend on q."""
     eighth = -0.125 * b * torch.ones_like(mean)
     value = log_c + a * mean - b * softplus(mean)
     return Slopes(value + eighth * variance, a - b * torch.sigmoid(mean), eighth)
 
 
 def bohning_curvatures(b: Tensor | float, mean: Tensor) -> Curvatures:
-    """Return the second derivatives of Boehning's bound."""
+    """Return the second derivatives of Böhning's bound."""
     p, zero = torch.sigmoid(mean), torch.zeros_like(mean)
     return Curvatures(-b * p * (1.0 - p), zero, zero)

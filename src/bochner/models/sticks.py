@@ -2,8 +2,8 @@
 their bound.
 
 v_k ~ Beta(1, alpha) for k < T, v_T = 1, pi_k = v_k prod_{j<k} (1 - v_j), alpha ~ Gamma(a0, b0);
-mean field q(v_k) = Beta(a_k, b_k), q(alpha) = Gamma(shape, rate), q(z_l) on the simplex. MATH.md
-section 4.
+mean field q(v_k) = Beta(a_k, b_k), q(alpha) = Gamma(shape, rate), q(z_l) on the simplex.
+docs/math.md, section 4.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StickBreaking:
     prior_shape, prior_rate : float
         a0 and b0 of the concentration's prior.
     known : float or None
-        The concentration where it is known (paper 002): no update changes it and it costs no
+        The concentration where it is known (Liu et al. 2020): no update changes it and it costs no
         divergence.
     """
 

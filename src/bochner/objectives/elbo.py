@@ -161,8 +161,8 @@ def elbo(
 ) -> Bound:
     """Evaluate sum_v log p(Y^v | X, W_v) - KL(q(X) || p(X)) at one draw of (X, W).
 
-    Its expectation over draws is a lower bound of log p(Y) (paper 000, Eq. 15; MATH.md section 2).
-    Where views have weights, ``total`` has each view's term times its weight.
+    Its expectation over draws is a lower bound of log p(Y) (Yang et al. 2025, Eq. 15; docs/math.md,
+    section 2). Where views have weights, ``total`` has each view's term times its weight.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 """Did the model collapse? A report after any fit, and the exact answer for the linear kernel
-(MATH.md section 6).
+(docs/math.md, section 6).
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def linear_latent_variances(
 
     Notes
     -----
-    Paper 001, section 3; MATH.md section 6.
+    Li et al. (2024a), section 3; docs/math.md, section 6.
     """
     top = np.sort(eigenvalues)[::-1][:n_components]
     if n_columns is None:

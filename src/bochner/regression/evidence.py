@@ -1,7 +1,7 @@
 """log p(Y | X, W) with the weights integrated out, its gradient in closed form, and the exact
 two-pass gradient.
 
-With L L^T = B = G + sigma^2 I and m = B^-1 C (MATH.md section 2):
+With L L^T = B = G + sigma^2 I and m = B^-1 C (docs/math.md, section 2):
 
 log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2
 sigma^2).

@@ -5,9 +5,9 @@ sum_nm bound of E_q log p(y_nm | psi_nm) - sum_m KL(q(A_m) || N(0, I)), psi_nm =
 offset_n + phi_n^T a_m.
 
 q(A) comes from sites that are held from step to step; new ones, where the bound of each entry
-touches at the new q, go back to the caller. For Polya-gamma and Boehning this is coordinate ascent
-and never lowers the bound; at its fixed point the value is MATH.md section 3's collapsed bound. By
-the envelope theorem the gradient takes q(A) as given.
+touches at the new q, go back to the caller. For Polya-gamma and Böhning this is coordinate ascent
+and never lowers the bound; at its fixed point the value is the collapsed bound of docs/math.md,
+section 3. By the envelope theorem the gradient takes q(A) as given.
 """
 
 from __future__ import annotations

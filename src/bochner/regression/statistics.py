@@ -1,7 +1,7 @@
 """The additive statistics of a Gaussian view.
 
 A collapsed bound knows the data only through G = Phi Phi^T, C = Phi Y, ||Y||^2 and the number of
-rows: sums over rows, so chunks, processes and machines add them (MATH.md section 2, fact 1).
+rows: sums over rows, so chunks, processes and machines add them (docs/math.md, section 2.2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The posterior of the weights A given latents and draws of the spectra: what prediction needs of a
 fit.
 
-Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (MATH.md section 2, fact 3).
+Per column A | Y, X, W ~ N(m, sigma^2 B^-1) (docs/math.md, section 2.4).
 """
 
 from __future__ import annotations
