@@ -4,9 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 BENCH := .venv/.bench-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+LOWEST := .venv-lowest/.installed-$(shell cat pyproject.toml | cksum | cut -d' ' -f1)
 DOCS := .venv/.docs-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test docs lint types unit setup bench-setup clean
+.PHONY: demo test docs lint types unit lowest setup bench-setup clean
 
 demo: $(STAMP)
 	$(BIN)/bochner demo --out demo
@@ -28,6 +29,12 @@ types: $(STAMP)
 unit: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
+# The lowest versions that pyproject.toml declares, in an environment of their own, and the tests that touch other
+# packages. torch is the pinned one: old builds are not there for every machine.
+lowest: $(LOWEST)
+	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -p no:cacheprovider tests/data tests/io tests/datasets tests/kernels \
+		tests/features tests/plots tests/serialization tests/cli tests/test_metrics.py
+
 setup: $(STAMP)
 
 bench-setup: $(BENCH)
@@ -44,10 +51,19 @@ $(BENCH): $(STAMP)
 	rm -f .venv/.bench-*
 	touch $@
 
+$(LOWEST):
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) .ci/lowest.py > .venv-lowest/constraints.txt
+	grep '^torch==' constraints.txt >> .venv-lowest/constraints.txt
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c .venv-lowest/constraints.txt \
+		-e ".[anndata,pandas,parquet,plot]" pytest hypothesis
+	rm -f .venv-lowest/.installed-*
+	touch $@
+
 $(DOCS): $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,docs]"
 	rm -f .venv/.docs-*
 	touch $@
 
 clean:
-	rm -rf .venv demo docs/_build docs/_generated docs/api docs/gallery
+	rm -rf .venv .venv-lowest demo docs/_build docs/_generated docs/api docs/gallery

@@ -61,3 +61,10 @@ def test_nothing_cites_a_paper_by_number_or_a_page_that_is_not_here():
     texts = {f: own.sub("", f.read_text()) for f in files if f != Path(__file__)}
     faults = [f"{f}: {m[0]}" for f, text in texts.items() for m in bad.finditer(text)]
     assert not faults
+
+
+def test_classifiers_and_the_workflow_name_the_same_versions_of_python():
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+    assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", workflow)[1]) == named
+    assert PROJECT["requires-python"] == f">={named[0]}"

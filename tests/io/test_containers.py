@@ -335,7 +335,8 @@ def test_layers_masks_representations_and_subsets(table, tmp_path):
         == 4
     )
     expected = bo.AdvisedRFLVM(**SMALL).fit(2 * table.iloc[:, :4]).embedding_
-    np.testing.assert_array_equal(adata.obsm["X_bochner"], expected)
+    # the order of a table's memory, and with it the rounding, differs between versions of pandas
+    np.testing.assert_allclose(adata.obsm["X_bochner"], expected, atol=1e-6)
     assert json.loads(adata.uns["bochner"]["source"]) == {"layer": "twice", "mask_var": "chosen"}
     estimator = bo.NGMVLVM(**SMALL)
     assert bo.fit_anndata(adata, estimator, use_rep="X_pca", overwrite=True) is estimator
