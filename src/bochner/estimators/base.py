@@ -24,24 +24,23 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import (
     constraints,
-    latent_dims,
     likelihoods,
     plans,
     saving,
     training_data,
     units,
+    view_options,
     warn,
 )
 from bochner.estimators.prediction import PredictionMixin
 from bochner.fitting import completion_choice
-from bochner.fitting.fit import Shown
+from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
 from bochner.isolation import undisturbed
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.objectives.elbo import Data
 from bochner.prediction import diagnostics
 
 FloatArray = NDArray[np.floating[Any]]
@@ -153,30 +152,22 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
-        warn.of_rank(
-            values.shape,
-            latent_dims.resolve(self.latent, self.n_components, data.names).n_components,
-        )
+        n_components = view_options.layout(self.latent, self.n_components, data.names).n_components
+        warn.of_rank(values.shape, n_components)
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
-        plan = plans.make(
-            self, data, seed, {view: self._kernel_for(view) for view in data.names}, chosen
-        )
+        kernels = {view: self._kernel_for(view) for view in data.names}
+        plan = plans.make(self, data, seed, kernels, chosen)
         warn.of_starts(plan.starts)
-        scaled = {} if data.sparse else {view: data.scaled(view) for view in data.names}
-        shown, stand_in = training_data.stand_ins(data, scaled, plan, offsets)
-        blocks = training_data.blocks(data, scaled, plan, offsets)
-        visible = functools.partial(training_data.side_by_side, shown)
+        fit_data = training_data.fit_data(data, plan, offsets)
         self._placed = None  # that of an earlier fit
-        self._fit = self._infer(blocks, visible, plan, stand_in)
+        self._fit = self._infer(fit_data, plan)
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
-        self._candidates, rows = (
-            self._fit.latents[kept],
-            functools.partial(self._some, values, list(offsets.values())),
-        )
-        self.completion_: dict[str, float | None] = completion_choice.settle(
-            self._fit, kept, blocks, visible, plan, rows, stand_in
-        )
+        self._candidates = self._fit.latents[kept]
+        rows = functools.partial(self._some, values, list(offsets.values()))
+        self.completion_: dict[str, float | None] = {}
+        if len(data.names) > 1:
+            self.completion_ = completion_choice.settle(self._fit, kept, fit_data, plan, rows)
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:
@@ -185,9 +176,9 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             )  # only now: a crash before here must not cost the run
         return self
 
-    def _infer(self, data: Data, visible: Shown, plan: Plan, stand_in: Data | None) -> Fit:
+    def _infer(self, data: FitData, plan: Plan) -> Fit:
         """Return the posterior of the model that the plan describes."""
-        return fit_model(data, visible, plan, stand_in)
+        return fit_model(data, plan)
 
     def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return tensors and JSON that files of this model hold beside what all models have."""
@@ -270,13 +261,14 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         ]
         self.n_iter_, self.converged_ = len(fit.history), fit.stopped == "plateau"
         self.interrupted_ = fit.stopped == "interrupted"
-        self.n_mixtures_, self.n_frequencies_ = plan.n_mixtures, plan.n_frequencies
+        self.n_mixtures_ = plan.spec.n_mixtures
+        self.n_frequencies_ = plan.spec.n_frequencies
         self.seed_ = plan.seed
         self.landmarks_ = fit.landmarks and {
             name: value + (jacobian if name.startswith("elbo") else 0)
             for name, value in fit.landmarks.items()
         }
-        self.dropped_ = dict(zip(plan.names, fit.dropped, strict=True))
+        self.dropped_ = dict(zip(plan.spec.names, fit.dropped, strict=True))
         scales = self._scales
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
         gaussian = [view for view in fit.posterior if view.local is None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.estimators import latent_dims, view_weights
+from bochner.estimators import view_options
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS
 from bochner.initialization.embeddings import TSNE_DIMENSIONS
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.models.latent_layout import Layout
+from bochner.models.spec import ModelSpec, ViewSpec
 from bochner.training.trainer import RATES, Options
 
 FloatArray = NDArray[np.floating[Any]]
@@ -83,47 +85,70 @@ def make(
     InputError
         A start does not fit the data.
     """
-    gaussian = likelihoods is None or not any(
-        isinstance(own, NonConjugateLikelihood) for own in likelihoods.values()
+    n_rows = data.X.shape[0]
+    spec = _spec(estimator, data, kernels, likelihoods or {})
+    return Plan(
+        spec=spec,
+        starts=_starts(estimator, spec.layout, n_rows),
+        training=_training(estimator, _rates(spec)),
+        seed=seed,
+        dtype=_dtype(estimator.dtype, data, likelihoods or {}),
+        device=_device(estimator.device),
+        truncation=_truncation(estimator.truncation, spec.n_components),
+        landmarks=_landmarks(estimator.landmarks, n_rows),
+        shown=bool(estimator.verbose),
+        checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
     )
-    decided = any(isinstance(own, DirichletProcessMixture) for own in kernels.values())
-    if estimator.noise == "column" and decided:
+
+
+def _spec(
+    estimator: Any,
+    data: Views,
+    kernels: Mapping[str, SpectralKernel],
+    likelihoods: Mapping[str, Likelihood],
+) -> ModelSpec:
+    """Return the model that is asked for."""
+    if estimator.noise == "column" and _decided(kernels.values()):
         hint = "leave noise='view', or fit AdvisedRFLVM"
         raise InputError(
             message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
         )
-    layout = latent_dims.resolve(estimator.latent, estimator.n_components, data.names)
-    landmarks = _landmarks(estimator.landmarks, data.X.shape[0])
-    careful = decided or layout.n_components > RACED_DIMENSIONS
-    return Plan(
-        names=data.names,
-        kernels=tuple(kernels[name] for name in data.names),
-        starts=_starts(estimator, layout, data.X.shape[0]),
-        n_components=layout.n_components,
-        n_mixtures=estimator._auto_mixtures
-        if estimator.n_mixtures == "auto"
-        else int(estimator.n_mixtures),
-        n_frequencies=_frequencies(estimator, data.X.shape[0], gaussian, layout.n_components),
-        sampling=_sampling(estimator.sampling, layout.n_components),
-        training=_training(
-            estimator, LOCAL_RATES if not gaussian else CAREFUL_RATES if careful else RATES
-        ),
-        seed=seed,
-        dtype=_dtype(estimator.dtype, data, likelihoods or {}),
-        device=_device(estimator.device),
-        n_rows=data.X.shape[0],
-        landmarks=landmarks,
-        truncation=_truncation(estimator.truncation, layout.n_components),
-        shown=bool(estimator.verbose),
-        checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
-        likelihoods=None
-        if likelihoods is None
-        else tuple(likelihoods[name] for name in data.names),
-        layout=layout if any(layout.private) else None,
-        weights=view_weights.resolve(
-            estimator.view_weight, {name: len(own) for name, own in data.columns.items()}
-        ),
+    layout = view_options.layout(estimator.latent, estimator.n_components, data.names)
+    widths = {name: len(columns) for name, columns in data.columns.items()}
+    weights = view_options.weights(estimator.view_weight, widths)
+    views = tuple(
+        ViewSpec(name, kernels[name], likelihoods.get(name) or Gaussian(), weights[name])
+        for name in data.names
     )
+    conjugate = all(view.conjugate for view in views)
+    n_rows = data.X.shape[0]
+    return ModelSpec(
+        views=views,
+        layout=layout,
+        n_mixtures=_mixtures(estimator),
+        n_frequencies=_frequencies(estimator, n_rows, conjugate, layout.n_components),
+        sampling=_sampling(estimator.sampling, layout.n_components),
+    )
+
+
+def _mixtures(estimator: Any) -> int:
+    """Return Q."""
+    asked = estimator.n_mixtures
+    return int(estimator._auto_mixtures if asked == "auto" else asked)
+
+
+def _decided(kernels: Iterable[SpectralKernel]) -> bool:
+    """Whether a kernel's components are assigned between steps."""
+    return any(isinstance(kernel, DirichletProcessMixture) for kernel in kernels)
+
+
+def _rates(spec: ModelSpec) -> Options:
+    """Return the learning rates of a model."""
+    if not spec.conjugate:
+        return LOCAL_RATES
+    decided = _decided(view.kernel for view in spec)
+    careful = decided or spec.n_components > RACED_DIMENSIONS
+    return CAREFUL_RATES if careful else RATES
 
 
 def _training(estimator: Any, rates: Options) -> Options:

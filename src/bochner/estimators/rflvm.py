@@ -20,7 +20,7 @@ from bochner.estimators import constraints
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.docstrings import described_by
 from bochner.estimators.lvm import NGMVLVM
-from bochner.fitting.fit import Shown
+from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
@@ -28,7 +28,6 @@ from bochner.mcmc import diagnostics
 from bochner.mcmc.chain import Schedule
 from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, sample
-from bochner.objectives.elbo import Data
 
 # States whose weights predictions average over, all chains together.
 _SNAPSHOTS = 12
@@ -216,8 +215,8 @@ class RFLVM(LatentVariableEstimator):
             remove(Path(self.checkpoint))
         return self
 
-    def _infer(self, data: Data, visible: Shown, plan: Plan, stand_in: Data | None) -> Fit:
-        warm = super()._infer(data, visible, plan, stand_in)
+    def _infer(self, data: FitData, plan: Plan) -> Fit:
+        warm = super()._infer(data, plan)
         if warm.stopped == "interrupted":
             raise KeyboardInterrupt
         n_snapshots = -(-_SNAPSHOTS // self.n_chains)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +17,12 @@ from bochner.data.missing import split
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.views import Views
 from bochner.data.views import blocks as by_pattern
+from bochner.fitting.data import FitData
 from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.models.spec import ViewSpec
 from bochner.objectives.elbo import Data
 from bochner.regression.statistics import Block
 
@@ -31,56 +34,155 @@ DENSE_NUMBERS = 2**24
 _TELLING_ROWS = 2000
 
 
-def blocks(
-    data: Views,
-    scaled: Mapping[str, FloatArray],
-    plan: Plan,
-    offsets: Mapping[str, Tensor | None] | None = None,
-) -> Data:
-    """Turn scaled views, shape (N, M_v), into blocks of observed entries on the plan's device.
+Offsets = Mapping[str, Tensor | None]
 
-    Those of a sparse X stay sparse; ``scaled`` is not looked at then.
+
+def fit_data(data: Views, plan: Plan, offsets: Offsets | None = None) -> FitData:
+    """Turn checked views into what a fit takes, on the plan's device.
+
+    Parameters
+    ----------
+    data : Views
+    plan : Plan
+    offsets : mapping of view to Tensor of shape (N,) or None, optional
+        Logarithms of the rows' size factors.
+
+    Returns
+    -------
+    FitData
     """
-    out: list[tuple[Block, ...]] = []
-    for v, view in enumerate(data.names):
-        likelihood = None if plan.likelihoods is None else plan.likelihoods[v]
-        if data.sparse:
-            out.append(
-                (
-                    _sparse_block(
-                        data, view, likelihood, None if offsets is None else offsets[view], plan
-                    ),
-                )
-            )
-            continue
-        if isinstance(likelihood, NonConjugateLikelihood):
-            offset = None if offsets is None else offsets[view]
-            out.append((_encoded(scaled[view], likelihood, offset, plan),))
-            continue
-        own, observed = [], ~np.isnan(scaled[view])
-        per_column = isinstance(likelihood, Gaussian) and likelihood.per_column
+    kind = _SparseViews if data.sparse else _DenseViews
+    source = kind(data, plan, offsets or {})
+    stacked = functools.partial(side_by_side, source.shown())
+    return FitData(source.blocks(), data.X.shape[0], stacked, source.surrogates())
+
+
+class _DenseViews:
+    """Views of a dense X, NaN where missing."""
+
+    def __init__(self, data: Views, plan: Plan, offsets: Offsets) -> None:
+        self.plan = plan
+        self.offsets = offsets
+        self.scaled = {view: data.scaled(view) for view in data.names}
+        self.conjugate = plan.spec.conjugate
+
+    def blocks(self) -> Data:
+        """Return the blocks of observed entries of every view."""
+        return tuple(self._view(spec) for spec in self.plan.spec)
+
+    def shown(self) -> dict[str, FloatArray]:
+        """Return Gaussian surrogates of the views, as starts see them, NaN where missing."""
+        return self._surrogates
+
+    def surrogates(self) -> Data | None:
+        """Return surrogates as blocks, missing entries filled; None if all views are conjugate."""
+        if self.conjugate:
+            return None
+        values = self._surrogates
+        ends = np.cumsum([part.shape[1] for part in values.values()])[:-1]
+        filled = iterative_pca.fill(side_by_side(values), self.plan.seed)
+        out = []
+        for part, raw in zip(np.hsplit(filled, ends), values.values(), strict=True):
+            Y = torch.tensor(part, dtype=self.plan.dtype, device=self.plan.device)
+            present = np.asarray(~np.isnan(raw).all(axis=1))
+            out.append((_present(Y, present, self.plan),))
+        return tuple(out)
+
+    @functools.cached_property
+    def _surrogates(self) -> dict[str, FloatArray]:
+        """Columns are centred and views scaled, as Gaussian data are."""
+        out = dict(self.scaled)
+        for spec in self.plan.spec:
+            if isinstance(spec.likelihood, NonConjugateLikelihood):
+                values = torch.tensor(self.scaled[spec.name], dtype=torch.float64)
+                raw = spec.likelihood.stand_in(values, self.offsets.get(spec.name)).numpy()
+                centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
+                scale = float(np.sqrt(np.nanmean(np.square(centred))))
+                out[spec.name] = centred / (scale if scale > 0 else 1.0)
+        return out
+
+    def _view(self, spec: ViewSpec) -> tuple[Block, ...]:
+        values = self.scaled[spec.name]
+        if isinstance(spec.likelihood, NonConjugateLikelihood):
+            return (_encoded(values, spec.likelihood, self.offsets.get(spec.name), self.plan),)
+        observed = ~np.isnan(values)
+        per_column = isinstance(spec.likelihood, Gaussian) and spec.likelihood.per_column
         whole, groups = (by_pattern(observed), []) if per_column else split(observed)
+        out = []
         for rows, columns in whole:
-            part, index = _part(scaled[view], rows, columns, plan)
-            own.append(Block.of(part, index, torch.tensor(columns)))
+            Y, index = _part(values, rows, columns, self.plan)
+            out.append(Block.of(Y, index, torch.tensor(columns)))
         if groups:
             columns = np.concatenate(groups)
-            rows = np.flatnonzero(~np.isnan(scaled[view][:, columns]).all(axis=1))
-            part, index = _part(scaled[view], rows, columns, plan)
-            own.append(Block.holed(part, index, torch.tensor(columns), tuple(map(len, groups))))
-        out.append(tuple(own))
-    return tuple(out)
+            rows = np.flatnonzero(~np.isnan(values[:, columns]).all(axis=1))
+            Y, index = _part(values, rows, columns, self.plan)
+            sizes = tuple(map(len, groups))
+            out.append(Block.holed(Y, index, torch.tensor(columns), sizes))
+        return tuple(out)
 
 
-def _sparse_block(
-    data: Views, view: str, likelihood: Likelihood | None, offset: Tensor | None, plan: Plan
-) -> Block:
-    values, centre = data.scaled_sparse(view)
-    if not isinstance(likelihood, NonConjugateLikelihood):
-        return Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device))
-    own = None if offset is None else offset.to(plan.device, plan.dtype)
-    # unscaled views have a centre of 0
-    return Block.encoded(SparseMatrix.of(values, centre, plan.dtype, plan.device), None, own)
+class _SparseViews:
+    """Views of a sparse X, which are never dense as a whole."""
+
+    def __init__(self, data: Views, plan: Plan, offsets: Offsets) -> None:
+        self.data = data
+        self.plan = plan
+        self.offsets = offsets
+
+    def blocks(self) -> Data:
+        """Return one block a view."""
+        return tuple((self._view(spec),) for spec in self.plan.spec)
+
+    def shown(self) -> dict[str, FloatArray]:
+        """Return the leading principal components of every view's surrogate."""
+        seed = self.plan.seed
+        return {name: leading(values, seed) for name, (values, _) in self._surrogates.items()}
+
+    def surrogates(self) -> Data | None:
+        """Return surrogates as blocks; None if all views are conjugate."""
+        if self.plan.spec.conjugate:
+            return None
+        return tuple((self._block(*parts),) for parts in self._surrogates.values())
+
+    @functools.cached_property
+    def _surrogates(self) -> dict[str, tuple[Any, FloatArray]]:
+        """Values and centre of every view, scaled as Gaussian data are."""
+        out = {}
+        for spec in self.plan.spec:
+            values, centre = self.data.scaled_sparse(spec.name)
+            if isinstance(spec.likelihood, NonConjugateLikelihood):
+                offset = self.offsets.get(spec.name)
+                values = mapped(values, functools.partial(_raw, spec.likelihood, offset))
+                centre, square = moments(values)
+                size = values.shape[0] * values.shape[1]
+                scale = float(np.sqrt(square.sum() / size)) or 1.0
+                values, centre = values / scale, centre / scale
+            out[spec.name] = values, centre
+        return out
+
+    def _view(self, spec: ViewSpec) -> Block:
+        values, centre = self.data.scaled_sparse(spec.name)
+        if not isinstance(spec.likelihood, NonConjugateLikelihood):
+            return self._block(values, centre)
+        plan = self.plan
+        offset = self.offsets.get(spec.name)
+        # unscaled views have a centre of 0
+        Y = SparseMatrix.of(values, centre, plan.dtype, plan.device)
+        return Block.encoded(
+            Y, None, None if offset is None else offset.to(plan.device, plan.dtype)
+        )
+
+    def _block(self, values: Any, centre: FloatArray) -> Block:
+        return Block.of(SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device))
+
+
+def _raw(
+    likelihood: NonConjugateLikelihood, offset: Tensor | None, part: FloatArray, rows: slice
+) -> FloatArray:
+    """Return the surrogate of some rows."""
+    some = None if offset is None else offset[rows]
+    values: FloatArray = likelihood.stand_in(torch.from_numpy(part).double(), some).numpy()
+    return values
 
 
 def _part(
@@ -96,76 +198,16 @@ def _part(
 def _encoded(
     values: FloatArray, likelihood: NonConjugateLikelihood, offset: Tensor | None, plan: Plan
 ) -> Block:
-    """The rows of a view that is not Gaussian that have any entry, as its likelihood sees them."""
+    """The rows of a non-conjugate view that have any entry, as its likelihood sees them."""
     present = ~np.isnan(values).all(axis=1)
-    rows = None if present.all() else torch.tensor(np.flatnonzero(present), device=plan.device)
-    Y = likelihood.encode(torch.tensor(values[present], dtype=torch.float64)).to(
-        plan.device, plan.dtype
-    )
-    own = None if offset is None else offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
-    return Block.encoded(Y, rows, own)
-
-
-def stand_ins(
-    data: Views, scaled: Mapping[str, FloatArray], plan: Plan, offsets: Mapping[str, Tensor | None]
-) -> tuple[dict[str, FloatArray], Data | None]:
-    """Return Gaussian stand-ins of the views, by view and as blocks; no blocks when all views are
-    Gaussian.
-
-    Columns are centred and views scaled, as Gaussian data are; missing entries are filled.
-    """
-    if data.sparse:
-        return _sparse_stand_ins(data, plan, offsets)
-    out: dict[str, FloatArray] = {}
-    some = False
-    for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
-        out[view] = scaled[view]
-        if isinstance(likelihood, NonConjugateLikelihood):
-            some = True
-            raw = likelihood.stand_in(
-                torch.tensor(scaled[view], dtype=torch.float64), offsets[view]
-            ).numpy()
-            centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
-            scale = float(np.sqrt(np.nanmean(np.square(centred))))
-            out[view] = centred / (scale if scale > 0 else 1.0)
-    if not some:
-        return out, None
-    ends = np.cumsum([own.shape[1] for own in out.values()])[:-1]
-    parts = np.hsplit(iterative_pca.fill(side_by_side(out), plan.seed), ends)
-    tensors = [torch.tensor(own, dtype=plan.dtype, device=plan.device) for own in parts]
-    present = [np.asarray(~np.isnan(own).all(axis=1)) for own in out.values()]
-    return out, tuple((_present(Y, rows, plan),) for Y, rows in zip(tensors, present, strict=True))
-
-
-def _sparse_stand_ins(
-    data: Views, plan: Plan, offsets: Mapping[str, Tensor | None]
-) -> tuple[dict[str, FloatArray], Data | None]:
-    """The same of a sparse X; starts see the leading principal components of each view."""
-    shown: dict[str, FloatArray] = {}
-    out: list[tuple[Block, ...]] = []
-    for view, likelihood in zip(data.names, plan.likelihoods or (), strict=True):
-        values, centre = data.scaled_sparse(view)
-        if isinstance(likelihood, NonConjugateLikelihood):
-            offset = offsets[view]
-
-            def raw(
-                part: FloatArray,
-                rows: slice,
-                own: NonConjugateLikelihood = likelihood,
-                o: Tensor | None = offset,
-            ) -> Any:
-                return own.stand_in(
-                    torch.from_numpy(part).double(), None if o is None else o[rows]
-                ).numpy()
-
-            values = mapped(values, raw)
-            centre, square = moments(values)
-            scale = float(np.sqrt(square.sum() / (values.shape[0] * values.shape[1]))) or 1.0
-            values, centre = values / scale, centre / scale
-        out.append((Block.of(SparseMatrix.of(values, centre, plan.dtype, plan.device)),))
-        shown[view] = leading(values, plan.seed)
-    local = any(isinstance(own, NonConjugateLikelihood) for own in plan.likelihoods or ())
-    return shown, tuple(out) if local else None
+    rows = None
+    if not present.all():
+        rows = torch.tensor(np.flatnonzero(present), device=plan.device)
+    data = torch.tensor(values[present], dtype=torch.float64)
+    Y = likelihood.encode(data).to(plan.device, plan.dtype)
+    if offset is not None:
+        offset = offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
+    return Block.encoded(Y, rows, offset)
 
 
 def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:

@@ -14,10 +14,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bochner.fitting.fit import Shown, fit
-from bochner.fitting.landmarks import choose, take
+from bochner.fitting.data import FitData
+from bochner.fitting.fit import fit
+from bochner.fitting.landmarks import choose
 from bochner.fitting.plan import Fit, Plan
-from bochner.objectives.elbo import Data
 from bochner.prediction import tempering
 from bochner.prediction.completion import Mixture, complete, offsets_of, view_columns
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -33,11 +33,9 @@ Rows = Callable[[Tensor], tuple[Sequence[Tensor], Sequence[Tensor | None]]]
 def settle(
     found: Fit,
     kept: Tensor,
-    data: Data,
-    visible: Shown,
+    data: FitData,
     plan: Plan,
     rows: Rows,
-    stand_in: Data | None = None,
 ) -> dict[str, float | None]:
     """Choose how rows that lack a view are completed: by a mixture, or by modes that a trial
     confirms.
@@ -48,7 +46,7 @@ def settle(
         With its draws of X, which fits of one view do not have.
     kept : Tensor of shape (C,), int64
         The rows whose latents are the mixture's places.
-    data, visible, plan, rows, stand_in
+    data, plan, rows
         As for `modes_win`.
 
     Returns
@@ -64,47 +62,40 @@ def settle(
     doubted = {
         view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None
     }
-    modes = modes_win(data, visible, plan, doubted, rows, stand_in) if doubted else {}
+    modes = modes_win(data, plan, doubted, rows) if doubted else {}
     return {
         view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()
     }
 
 
 def modes_win(
-    data: Data,
-    visible: Shown,
+    data: FitData,
     plan: Plan,
     temperatures: Mapping[str, float],
     rows: Rows,
-    stand_in: Data | None = None,
 ) -> dict[str, bool]:
     """Say for which views the modes of rows never seen complete better than the mixture.
 
     Parameters
     ----------
-    data : tuple over views of tuples of Block
-    visible : callable
-        What principal components are made of, for rows given by index.
+    data : FitData
     plan : Plan
         Of the fit in question.
     temperatures : mapping of view name to float
         Exponents of the mixture, of the views in question.
     rows : callable
         From indices (n,) to scaled data by view, (n, M_v), NaN where missing, and offsets by view.
-    stand_in : tuple over views of tuples of Block, optional
-        Complete Gaussian data for every view, which views that are not Gaussian begin with.
 
     Returns
     -------
     dict of view name to bool
     """
-    if plan.n_rows < _LEAST_ROWS:
+    n_rows = data.n_rows
+    if n_rows < _LEAST_ROWS:
         return dict.fromkeys(temperatures, True)
-    n_trained = min(_ROWS, plan.n_rows - plan.n_rows // (_PER_HELD + 1))
-    trained = choose(data, plan.n_rows, n_trained, plan.seed)
-    others = (
-        torch.ones(plan.n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
-    )
+    n_trained = min(_ROWS, n_rows - n_rows // (_PER_HELD + 1))
+    trained = choose(data.blocks, n_rows, n_trained, plan.seed)
+    others = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
     held = others[: max(1, n_trained // _PER_HELD)]
     short = replace(
         plan,
@@ -113,15 +104,12 @@ def modes_win(
         landmarks=None,
         checkpoint=None,
         shown=False,
-        n_rows=trained.shape[0],
     )
-    index = trained.numpy()
-    own, shown = take(data, trained, plan.n_rows), stand_in and take(stand_in, trained, plan.n_rows)
-    found = fit(own, lambda r: visible(index if r is None else index[r]), short, shown)
+    found = fit(data.take(trained), short)
     unseen, offsets = rows(held)
     return {
         view: _gain(found.posterior, found.latents, v, temperatures[view], unseen, offsets) > 0.0
-        for v, view in enumerate(plan.names)
+        for v, view in enumerate(plan.spec.names)
         if view in temperatures
     }
 

@@ -18,7 +18,7 @@ from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.elbo import Data, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression.statistics import Block
 from bochner.training.progress import progress_bar
@@ -176,10 +176,7 @@ def evaluate_anchored(
     standard error.
     """
     with torch.no_grad():
-        draws = (
-            draw(model, plan.n_frequencies, plan.sampling, plan.seed, "final", i)
-            for i in range(_DRAWS)
-        )
+        draws = (plan.draws(model, "final", i) for i in range(_DRAWS))
         values = torch.stack([anchored_elbo(model, data, anchors, own) for own in draws])
     return float(values.mean()), float(values.std() / _DRAWS**0.5)
 
@@ -200,7 +197,7 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
         return elbo(
             model,
             data,
-            draw(model, plan.early_frequencies, plan.sampling, plan.seed, "joint", step),
+            plan.early.draws(model, "joint", step),
         ).total
 
     rate = _JOINT_RATE * plan.training.learning_rate

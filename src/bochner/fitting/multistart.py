@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bochner import random
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
+from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import SWEEPS, Plan, Start, evaluate
-from bochner.fitting.warm_start import STEPS as WARM_STEPS
 from bochner.fitting.warm_start import warm
 from bochner.initialization.build import FloatArray, components, folded, model_from, start
 from bochner.initialization.folding import STEPS as FOLD_STEPS
 from bochner.initialization.folding import fold
-from bochner.initialization.shared_private import kept, split_start, wide_start
+from bochner.initialization.shared_private import split_start, wide_start
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data, absorb, draw, elbo, levelled, regroup
+from bochner.objectives.elbo import absorb, elbo, levelled, regroup
 from bochner.training.checkpoint import restore
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
@@ -45,10 +43,9 @@ _EXTRA_PRIVATE = (2, 1, 3)
 class Race:
     """Trains every start for a while and keeps the best by its bound on shared fresh draws."""
 
-    def __init__(
-        self, data: Data, filled: Callable[[], FloatArray], plan: Plan, stand_in: Data | None = None
-    ) -> None:
-        self.data, self.filled, self.plan, self.stand_in = data, filled, plan, stand_in
+    def __init__(self, data: TrainingData, plan: Plan) -> None:
+        self.data = data
+        self.plan = plan
         self.results: list[dict[str, Any]] = []
         self.decided = False
         self._best: Trainer[LatentVariableModel] | None = None
@@ -57,30 +54,13 @@ class Race:
         """Build a trainer at given latents; restarts of one name differ by the draw of the kernels'
         start.
         """
-        plan, seed = self.plan, self.plan.seed + index
-        kernels = [kernel.prepared(plan.n_frequencies) for kernel in plan.kernels]
-        model = model_from(
-            latents,
-            plan.names,
-            kernels,
-            plan.n_mixtures,
-            seed,
-            plan.dtype,
-            plan.device,
-            plan.likelihoods,
-            self.data,
-            plan.layout,
-            plan.weights,
-        )
-        n_entries = sum(block.n_entries for blocks in self.data for block in blocks)
+        plan = replace(self.plan, seed=self.plan.seed + index)
+        model = model_from(latents, plan.spec, self.data.blocks, plan.seed, plan.dtype, plan.device)
 
         def objective(step: int) -> Tensor:
-            few = trainer.state.decay_from is None
-            n_frequencies = plan.early_frequencies if few else plan.n_frequencies
-            draws = draw(
-                model, n_frequencies, plan.sampling, seed, "train", step, plan.column_budget
-            )
-            bound = elbo(model, self.data, draws, n_sweeps=SWEEPS)
+            stage = plan.early if trainer.state.decay_from is None else plan
+            draws = stage.draws(model, "train", step, plan.column_budget)
+            bound = elbo(model, self.data.blocks, draws, n_sweeps=SWEEPS)
             value = bound.with_gap + levelled(model, bound)
             absorb(model, bound)
             if step % REGROUP_STEPS == 0:
@@ -88,9 +68,14 @@ class Race:
             return value
 
         between = sweeps(
-            model, self.data, plan.n_frequencies, plan.sampling, seed, plan.column_budget
+            model,
+            self.data.blocks,
+            plan.spec.n_frequencies,
+            plan.spec.sampling,
+            plan.seed,
+            plan.column_budget,
         )
-        trainer = Trainer(model, objective, n_entries, plan.training, between=between)
+        trainer = Trainer(model, objective, self.data.n_entries, plan.training, between=between)
         return trainer  # the objective asks it whether the decay has begun
 
     def _with_matched_spectra(
@@ -104,7 +89,7 @@ class Race:
         free = [
             isinstance(kernel, DirichletProcessMixture)
             and kernel.get_params()["proportions"] is None
-            for kernel in self.plan.kernels
+            for kernel in (view.kernel for view in self.plan.spec)
         ]
         if not any(free) or length < _LEAST_MATCH:
             return trainer
@@ -113,9 +98,7 @@ class Race:
         x = model.latents.mean.detach()
         rival = self.trainer(index, x.double().cpu().numpy())
         rival.module.load_state_dict(model.state_dict())
-        for own, view, blocks in zip(
-            free, rival.module.views, self.stand_in or self.data, strict=True
-        ):
+        for own, view, blocks in zip(free, rival.module.views, self.data.start_blocks, strict=True):
             if own:
                 source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
                 match_spectrum(
@@ -130,25 +113,17 @@ class Race:
     def _warm(
         self, trainer: Trainer[LatentVariableModel], index: int
     ) -> Trainer[LatentVariableModel]:
-        """Train on the stand-ins, if there are any, and settle the sites there."""
-        if self.stand_in is None:
+        """Train on the surrogates, if there are any, and settle the sites there."""
+        if self.data.surrogates is None:
             return trainer
-        plan, model = self.plan, trainer.module
-        warm(
-            model,
-            self.stand_in,
-            n_frequencies=plan.n_frequencies,
-            sampling=plan.sampling,
-            seed=plan.seed + index,
-            n_steps=min(WARM_STEPS, plan.training.max_iter),
-        )
+        plan = replace(self.plan, seed=self.plan.seed + index)
+        model = trainer.module
+        warm(model, self.data.surrogates, plan)
         has_sites = any(view.sites is not None for view in model.views)
         for step in range(SETTLE_STEPS if has_sites else 0):
             with torch.no_grad():
-                draws = draw(
-                    model, plan.n_frequencies, plan.sampling, plan.seed + index, "settle", step
-                )
-                absorb(model, elbo(model, self.data, draws))
+                draws = plan.draws(model, "settle", step)
+                absorb(model, elbo(model, self.data.blocks, draws))
             regroup(model)
         trainer.restart()
         return trainer
@@ -156,7 +131,7 @@ class Race:
     def run(self) -> Trainer[LatentVariableModel]:
         """Race all starts; a single one needs no race."""
         plan, best = self.plan, -torch.inf
-        steps = RACE_STEPS if self.stand_in is None else LOCAL_RACE_STEPS
+        steps = RACE_STEPS if self.data.surrogates is None else LOCAL_RACE_STEPS
         length = min(steps, plan.training.max_iter // 4)
         for index, origin in enumerate(plan.starts):
             name, latents = self._latents(index, origin)
@@ -183,8 +158,8 @@ class Race:
         """Return the bound of a start, with as many features as the race has, and its standard
         error.
         """
-        plan = replace(self.plan, n_frequencies=self.plan.early_frequencies)
-        return evaluate(trainer.module, self.data, plan, "race", plan.column_budget)
+        plan = self.plan.early
+        return evaluate(trainer.module, self.data.blocks, plan, "race", plan.column_budget)
 
     def best(self) -> Trainer[LatentVariableModel]:
         """Return the best trainer so far; at least one start must exist."""
@@ -208,27 +183,30 @@ class Race:
         return trainer
 
     def _latents(self, index: int, origin: Start) -> tuple[str, FloatArray]:
-        plan, seed = self.plan, self.plan.seed + index
+        """Return the name of a start and its latents."""
         if not isinstance(origin, str):
             return "array", origin
-        if origin != "fold" and plan.layout is not None:
-            return origin, split_start(origin, self._by_view(), plan.layout, seed)
-        if origin != "fold":
-            return origin, start(origin, self.filled(), plan.n_components, seed)
-        stays: int | list[int] = plan.n_components
-        if plan.layout is None:
-            first, layout = components(self.filled(), plan.n_components + _EXTRA, seed), None
-        else:
+        seed = self.plan.seed + index
+        if origin == "fold":
+            return origin, self._folded(index, seed)
+        layout = self.plan.spec.layout
+        if layout.has_private:
+            return origin, split_start(origin, self.data.by_view, layout, seed)
+        return origin, start(origin, self.data.filled, layout.n_components, seed)
+
+    def _folded(self, index: int, seed: int) -> FloatArray:
+        plan = self.plan
+        layout = plan.spec.layout
+        if layout.has_private:
             repeat = plan.starts[:index].count("fold")
             extra = _EXTRA_PRIVATE[repeat] if repeat < len(_EXTRA_PRIVATE) else repeat + 1
-            first, layout = wide_start(self._by_view(), plan.layout, extra, seed)
-            stays = kept(layout, plan.layout)
-        wide = torch.tensor(first, dtype=plan.dtype, device=plan.device)
+            first, wide = wide_start(self.data.by_view, layout, extra, seed)
+        else:
+            wide = replace(layout, shared=layout.shared + _EXTRA)
+            first = components(self.data.filled, wide.n_components, seed)
+        latents = torch.tensor(first, dtype=plan.dtype, device=plan.device)
         n_steps = min(FOLD_STEPS, plan.training.max_iter)
-        narrow = fold(wide, stays, self.stand_in or self.data, seed, n_steps, layout, plan.weights)
-        return origin, folded(narrow.double().cpu().numpy(), seed)
-
-    def _by_view(self) -> list[FloatArray]:
-        """Return what starts are made of, view by view."""
-        widths = [sum(block.n_columns for block in blocks) for blocks in self.stand_in or self.data]
-        return np.split(self.filled(), np.cumsum(widths)[:-1], axis=1)
+        narrow = fold(
+            latents, layout, wide, self.data.start_blocks, seed, n_steps, plan.spec.weights
+        )
+        return folded(narrow.double().cpu().numpy(), seed)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from bochner._typing import Sampling
 from bochner.data.sparse import SparseMatrix
 from bochner.initialization.build import FloatArray
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.latent_layout import Layout
+from bochner.likelihoods.likelihood import Likelihood
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data, draw, elbo
+from bochner.models.spec import ModelSpec
+from bochner.objectives.elbo import Data, Draws, draw, elbo
+from bochner.objectives.subset_sites import Anchors
 from bochner.regression.statistics import Block
 from bochner.training.checkpoint import fingerprint
 from bochner.training.trainer import Options
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 
 EVALUATION_DRAWS = 32
 # An evaluation of views that are not Gaussian, or have scattered holes, costs as much as a step,
@@ -31,9 +31,10 @@ COLUMN_BUDGET = 3e7
 # its columns: with one, tables of some thousand entries ended up to a twentieth of their bound
 # lower.
 SWEEPS = 2
-# Half of the frequencies, not below this, until the bound is level: steps cost a third and find
-# nearly the same place.
-FEW_FREQUENCIES = 25
+POSTERIOR_DRAWS = 2
+LATENT_DRAWS = 4
+# Beyond so many rows the noise of one draw of the latents averages out over rows.
+MANY_ROWS = 10_000
 Start = str | FloatArray
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
 
@@ -44,86 +45,61 @@ class Plan:
 
     Attributes
     ----------
-    names : tuple of str
-        Of the views.
-    kernels : tuple of SpectralKernel
-        What each view's kernel is like.
+    spec : ModelSpec
     starts : tuple of (name or array of shape (N, D))
-    n_components, n_mixtures, n_frequencies : int
-        D, Q, H.
-    sampling : {"iid", "orthogonal", "sobol"}
     training : Options
     seed : int
     dtype : torch.dtype
     device : torch.device
     truncation : float
         Share of a complete view's squares that training may leave out.
-    n_rows : int
-        N.
     landmarks : int or None
         Rows to train on before the others are placed; None trains on all.
     shown : bool
         Whether a progress bar is wanted.
     checkpoint : Path or None
-    likelihoods : tuple of Likelihood, optional
-        At their start; None: Gaussian ones.
     column_budget : float
-        Multiplications of one product of features and columns in a step, for views that are not
-        Gaussian.
-    layout : Layout, optional
-        Which view sees which latents; None: all see all.
-    weights : tuple of float, optional
-        Of the views in training; None: 1.
+        Multiplications of one product of features and columns in a step, for non-conjugate views.
     """
 
-    names: tuple[str, ...]
-    kernels: tuple[SpectralKernel, ...]
+    spec: ModelSpec
     starts: tuple[Start, ...]
-    n_components: int
-    n_mixtures: int
-    n_frequencies: int
-    sampling: Sampling
     training: Options
     seed: int
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     truncation: float = 0.0
-    n_rows: int = 0
     landmarks: int | None = None
     shown: bool = False
     checkpoint: Path | None = None
-    likelihoods: tuple[Likelihood, ...] | None = None
     column_budget: float = COLUMN_BUDGET
-    layout: Layout | None = None
-    weights: tuple[float, ...] | None = None
 
     @property
-    def early_frequencies(self) -> int:
-        """H of the race and of training up to the decay.
+    def early(self) -> Plan:
+        """The plan of the race and of training up to the decay: with fewer frequencies."""
+        return replace(self, spec=self.spec.early)
 
-        Views that are not Gaussian, and kernels that are made for one number of points, have H
-        throughout.
-        """
-        local = any(isinstance(own, NonConjugateLikelihood) for own in self.likelihoods or ())
-        if local or any(kernel.has_own_points for kernel in self.kernels):
-            return self.n_frequencies
-        # a point per dimension and a quarter more: fewer do not span the linear functions of all of
-        # them
-        few = max(
-            FEW_FREQUENCIES, self.n_frequencies // 2, self.n_components + self.n_components // 4
-        )
-        return min(self.n_frequencies, few)
+    def draws(
+        self, model: LatentVariableModel, purpose: str, step: int, budget: float | None = None
+    ) -> Draws:
+        """Return the base noise of one evaluation of the bound, keyed by purpose and step."""
+        spec = self.spec
+        return draw(model, spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
 
     def digest(self, data: Data) -> str:
         """Return the fingerprint of this fit."""
+        spec = self.spec
         settings = {
             **vars(self),
             "starts": [s if isinstance(s, str) else "array" for s in self.starts],
         }
-        for transient in ("shown", "checkpoint", "kernels", "device", "likelihoods"):
+        for transient in ("shown", "checkpoint", "device", "spec"):
             settings.pop(transient)
-        settings["likelihoods"] = [_described(one) for one in self.likelihoods or ()]
-        settings["kernels"] = [_described(kernel) for kernel in self.kernels]
+        settings["spec"] = [spec.layout, spec.n_mixtures, spec.n_frequencies, spec.sampling]
+        settings["views"] = [
+            (view.name, view.weight, _described(view.likelihood), _described(view.kernel))
+            for view in spec
+        ]
         arrays = [s for s in self.starts if not isinstance(s, str)]
         # which entries are observed is part of the data: the same values in other rows are another
         # fit
@@ -214,10 +190,32 @@ def evaluate(
         )
         n_draws = LOCAL_EVALUATION_DRAWS if dear else EVALUATION_DRAWS
     with torch.no_grad():
-        draws = (
-            draw(model, plan.n_frequencies, plan.sampling, plan.seed, purpose, i, budget)
-            for i in range(n_draws)
-        )
+        draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))
         bounds = (elbo(model, data, own, n_sweeps=SWEEPS) for own in draws)
         values = torch.stack([bound.with_gap if weighted else bound.unweighted for bound in bounds])
     return float(values.mean()), float(values.std() / n_draws**0.5)
+
+
+def condition(
+    model: LatentVariableModel,
+    data: Data,
+    plan: Plan,
+    anchors: Anchors | None = None,
+    n_draws: int = POSTERIOR_DRAWS,
+) -> tuple[ViewPosterior, ...]:
+    """Return the posterior of every view's weights given the latents and the data."""
+    return weights_posterior(
+        model,
+        data,
+        n_frequencies=plan.spec.n_frequencies,
+        n_draws=n_draws,
+        n_latent_draws=n_latent_draws(model),
+        sampling=plan.spec.sampling,
+        seed=plan.seed,
+        anchors=anchors,
+    )
+
+
+def n_latent_draws(model: LatentVariableModel) -> int:
+    """Return over how many draws of the latents statistics are averaged."""
+    return 1 if model.latents.mean.shape[0] > MANY_ROWS else LATENT_DRAWS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from bochner import random
 from bochner.errors import InputError, message
 from bochner.initialization import embeddings
-from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.latent_layout import Layout
 from bochner.models.latents import GaussianLatents
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import N_GROUPS, Sites
+from bochner.models.spec import ModelSpec, ViewSpec
 from bochner.objectives.elbo import Data
 from bochner.regression.statistics import Block
 
@@ -38,6 +37,7 @@ STARTS = (*_EMBEDDINGS, "random")
 # The last trains a model: see `fold`.
 ALL_STARTS = (*STARTS, "fold")
 _INITIAL_STD = 0.1
+_INITIAL_NOISE = 0.3
 
 
 def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatArray:
@@ -102,38 +102,24 @@ def _standardise(latents: FloatArray, seed: int) -> FloatArray:
 
 def model_from(
     latents: FloatArray,
-    names: Sequence[str],
-    kernels: Sequence[SpectralKernel],
-    n_mixtures: int,
+    spec: ModelSpec,
+    data: Data,
     seed: int,
     dtype: torch.dtype,
     device: torch.device,
-    likelihoods: Sequence[Likelihood] | None = None,
-    data: Data | None = None,
-    layout: Layout | None = None,
-    weights: Sequence[float] | None = None,
 ) -> LatentVariableModel:
     """Build a model at a start.
 
     Parameters
     ----------
     latents : ndarray of shape (N, D)
-    names : sequence of str
-        Of the views.
-    kernels : sequence of SpectralKernel
-        What each view's kernel is like; ``initial`` makes the one to train.
-    n_mixtures : int
+    spec : ModelSpec
+    data : tuple over views of tuples of Block
+        Non-conjugate views keep sites for them.
     seed : int
     dtype : torch.dtype
         Of the latents and so of every product over rows.
     device : torch.device
-    likelihoods : sequence of Likelihood, optional
-        At their start; None: Gaussian ones. Others than Gaussian need the data.
-    data : tuple over views of tuples of Block, optional
-    layout : Layout, optional
-        Which view sees which latents; None: all see all.
-    weights : sequence of float, optional
-        Of the views; None: 1.
 
     Returns
     -------
@@ -142,25 +128,26 @@ def model_from(
     mean = torch.tensor(latents, dtype=dtype)
     posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)))
     views = []
-    for v, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
-        dims = None if layout is None else layout.dims(v)
-        weight = 1.0 if weights is None else weights[v]
-        own = kernel.initial(
-            n_mixtures,
-            mean.shape[1] if dims is None else len(dims),
-            random.generator(seed, f"kernel/{name}"),
-        )
-        likelihood = None if likelihoods is None else likelihoods[v]
-        if isinstance(likelihood, NonConjugateLikelihood) and data is not None:
-            learned = copy.deepcopy(likelihood).to(device)
-            views.append(View(name, own, learned, _sites(learned, data[v][0]), dims, weight))
-        else:
-            conjugate = isinstance(likelihood, Gaussian) and likelihood.per_column
-            noise = (
-                copy.deepcopy(likelihood) if likelihood is not None and conjugate else Gaussian(0.3)
-            )
-            views.append(View(name, own, noise, None, dims, weight))
+    for v, (view, blocks) in enumerate(zip(spec, data, strict=True)):
+        dims = spec.layout.dims(v)
+        n_dims = mean.shape[1] if dims is None else len(dims)
+        source = random.generator(seed, f"kernel/{view.name}")
+        kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
+        likelihood, sites = _likelihood(view, blocks[0], device)
+        views.append(View(view.name, kernel, likelihood, sites, dims, view.weight))
     return LatentVariableModel(posterior, views).to(device)
+
+
+def _likelihood(
+    view: ViewSpec, block: Block, device: torch.device
+) -> tuple[Likelihood, Sites | None]:
+    """Return the likelihood to train and, of a non-conjugate view, its sites."""
+    likelihood = view.likelihood
+    if isinstance(likelihood, NonConjugateLikelihood):
+        learned = copy.deepcopy(likelihood).to(device)
+        return learned, _sites(learned, block)
+    per_column = isinstance(likelihood, Gaussian) and likelihood.per_column
+    return (copy.deepcopy(likelihood) if per_column else Gaussian(_INITIAL_NOISE)), None
 
 
 def _sites(likelihood: NonConjugateLikelihood, block: Block) -> Sites:

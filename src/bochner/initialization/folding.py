@@ -149,11 +149,11 @@ _FOLDED_AT = 0.7
 
 def fold(
     latents: Tensor,
-    n_components: int | Sequence[int],
+    layout: Layout,
+    wide: Layout,
     data: Data,
     seed: int,
     n_steps: int = STEPS,
-    layout: Layout | None = None,
     weights: Sequence[float] | None = None,
 ) -> Tensor:
     """Fold latents of more dimensions into fewer.
@@ -162,14 +162,13 @@ def fold(
     ----------
     latents : Tensor of shape (N, E)
         Principal components, E > D, on the plan's device and in its precision.
-    n_components : int, or sequence of int
-        D, or which of the E dimensions stay. Tries begin with one, two, ... or all of the others,
-        the first ones first, and around again; with a layout there is one, with all.
+    layout, wide : Layout
+        Of the D dimensions that stay and of all E. Without private dimensions there are several
+        tries, which begin with one, two, ... or all of the others, the first ones first, and around
+        again; with them there is one, with all.
     data : tuple over views of tuples of Block
     seed : int
     n_steps : int
-    layout : Layout, optional
-        Which view sees which of the E dimensions; None: all see all.
     weights : sequence of float, optional
         Of the views; None: 1.
 
@@ -177,9 +176,9 @@ def fold(
     -------
     Tensor of shape (N, D)
     """
-    kept = list(range(n_components)) if isinstance(n_components, int) else list(n_components)
-    begins = _begins(latents, kept) if layout is None else torch.ones_like(latents[:1])
-    models = SimpleModels(latents.expand(len(begins), -1, -1), data, layout, weights)
+    kept = wide.narrowed(layout)
+    begins = torch.ones_like(latents[:1]) if layout.has_private else _begins(latents, kept)
+    models = SimpleModels(latents.expand(len(begins), -1, -1), data, wide, weights)
     models.settle(n_steps, seed, lambda progress: _shrink(begins, kept, progress))
     best = int(models.bounds(_shrink(begins, kept, 1.0), seed).argmax())
     return models.mean.detach()[best][:, kept]

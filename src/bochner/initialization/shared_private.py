@@ -96,14 +96,6 @@ def wide_start(
     return np.hstack(parts), Layout(layout.shared + extra, private)
 
 
-def kept(wide: Layout, narrow: Layout) -> list[int]:
-    """Return which dimensions of the wide layout stay: the first shared ones, and the first of
-    every view's own.
-    """
-    own = [wide.own(v)[:n] for v, n in enumerate(narrow.private)]
-    return [*range(narrow.shared), *(d for dims in own for d in dims)]
-
-
 def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
     """Return every view's projection on what all views contain, each direction weighted by its
     squared correlation.

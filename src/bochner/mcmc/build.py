@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
+from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.binomial import Bernoulli, Binomial
@@ -24,7 +25,6 @@ from bochner.mcmc.mixture import Components, draw_assignments, draw_components
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.views import ViewData, ViewModel, ViewState
-from bochner.objectives.elbo import Data
 from bochner.regression.statistics import Block
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -38,12 +38,12 @@ _SPREAD = 0.1
 _FIRST_WEIGHTS = 3
 
 
-def model_of(data: Data, plan: Plan, priors: Priors, **settings: Any) -> Model:
+def model_of(data: FitData, plan: Plan, priors: Priors, **settings: Any) -> Model:
     """Build the model that is sampled.
 
     Parameters
     ----------
-    data : tuple over views of tuples of Block
+    data : FitData
         Scaled; counts and categories as their likelihoods encode them.
     plan : Plan
     priors : Priors
@@ -59,24 +59,24 @@ def model_of(data: Data, plan: Plan, priors: Priors, **settings: Any) -> Model:
     InputError
         A likelihood that has no sampler, or weights of views.
     """
-    if plan.weights is not None and any(weight != 1.0 for weight in plan.weights):
+    if any(weight != 1.0 for weight in plan.spec.weights):
         do = "leave view_weight=None: a posterior has no weights of views"
-        raise InputError(message("view_weight=None", f"weights {plan.weights}", do))
-    views = tuple(view_of(v, blocks, plan, priors) for v, blocks in enumerate(data))
-    return Model(views, plan.n_components, **settings)
+        raise InputError(message("view_weight=None", f"weights {plan.spec.weights}", do))
+    views = tuple(view_of(v, data, plan, priors) for v in range(len(data.blocks)))
+    return Model(views, plan.spec.n_components, **settings)
 
 
-def view_of(v: int, blocks: Sequence[Block], plan: Plan, priors: Priors) -> ViewModel:
+def view_of(v: int, data: FitData, plan: Plan, priors: Priors) -> ViewModel:
     """Build the model of one view."""
-    likelihood = Gaussian() if plan.likelihoods is None else plan.likelihoods[v]
-    dims = None if plan.layout is None else plan.layout.dims(v)
-    seen = tuple(range(plan.n_components)) if dims is None else dims
-    values = dense(blocks, plan.n_rows)
-    common = (plan.names[v], values, seen, plan.n_frequencies, priors)
+    likelihood = plan.spec.likelihoods[v]
+    dims = plan.spec.layout.dims(v)
+    seen = tuple(range(plan.spec.n_components)) if dims is None else dims
+    values = dense(data.blocks[v], data.n_rows)
+    common = (plan.spec.names[v], values, seen, plan.spec.n_frequencies, priors)
     for kind, make in _MAKERS.items():
         if isinstance(likelihood, kind):
             return make(likelihood, common)
-    name = f"{likelihood.name!r} in view {plan.names[v]!r}"
+    name = f"{likelihood.name!r} in view {plan.spec.names[v]!r}"
     do = "use 'negative_binomial', or fit SRFLVM"
     wanted = "a likelihood with Polya-gamma augmentation (gaussian, bernoulli, binomial, "
     raise InputError(message(f"{wanted}categorical, negative_binomial)", name, do))

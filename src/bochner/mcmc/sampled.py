@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import Frequencies
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
@@ -74,14 +75,14 @@ class Sampled:
     interrupted: bool
 
 
-def sample(warm: Fit, data: Data, plan: Plan, options: Options) -> Sampled:
+def sample(warm: Fit, data: FitData, plan: Plan, options: Options) -> Sampled:
     """Sample the posterior, starting from a variational fit.
 
     Parameters
     ----------
     warm : Fit
         Of the same data and plan.
-    data : tuple over views of tuples of Block
+    data : FitData
     plan : Plan
     options : Options
 
@@ -97,7 +98,7 @@ def sample(warm: Fit, data: Data, plan: Plan, options: Options) -> Sampled:
     settings = {"latent_kernel": options.latents, "frequency_kernel": options.frequency_kernel}
     model = build.model_of(data, plan, options.priors, **settings)
     begin = build.starts(model, warm, plan.seed, options.n_chains)
-    files = None if plan.checkpoint is None else chain_files(data, plan, options)
+    files = None if plan.checkpoint is None else chain_files(data.blocks, plan, options)
     found = run(
         model,
         begin,

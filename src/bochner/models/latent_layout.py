@@ -26,6 +26,18 @@ class Layout:
         """D, all dimensions together."""
         return self.shared + sum(self.private)
 
+    @property
+    def has_private(self) -> bool:
+        """Whether any view has dimensions that no other view sees."""
+        return any(self.private)
+
+    def narrowed(self, narrow: Layout) -> list[int]:
+        """Return which dimensions a layout of fewer keeps: the first shared ones, and the first of
+        every view's private ones.
+        """
+        private = [self.own(v)[:n] for v, n in enumerate(narrow.private)]
+        return [*range(narrow.shared), *(d for dims in private for d in dims)]
+
     def own(self, view: int) -> tuple[int, ...]:
         """Return the private dimensions of the view with this number."""
         starts = list(accumulate(self.private, initial=self.shared))

@@ -1,9 +1,10 @@
-"""From the `latent` and `n_components` of an estimator to which view sees which dimensions."""
+"""From the `latent` and `view_weight` of an estimator to what every view gets of them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from bochner.errors import InputError, message
@@ -14,7 +15,7 @@ DEFAULT = 2
 _EXAMPLE = "write latent={'shared': 2, 'private': {'a': 1}}"
 
 
-def resolve(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
+def layout(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
     """Return the layout that is asked for.
 
     Parameters
@@ -42,15 +43,15 @@ def resolve(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
     shared = latent.get("shared", n_components)
     _check_count("latent['shared']", shared, 1)
     private = _private(latent.get("private") or {}, names)
-    layout = Layout(int(shared), tuple(private.get(name, 0) for name in names))
-    if n_components not in (DEFAULT, layout.shared, layout.n_components):
-        want = f"n_components={layout.n_components}, the dimensions of latent together"
+    asked = Layout(int(shared), tuple(private.get(name, 0) for name in names))
+    if n_components not in (DEFAULT, asked.shared, asked.n_components):
+        want = f"n_components={asked.n_components}, the dimensions of latent together"
         raise InputError(
             message(
                 want, f"n_components={n_components}", "leave n_components out: latent says it all"
             )
         )
-    return layout
+    return asked
 
 
 def _private(private: Any, names: Sequence[str]) -> dict[str, int]:
@@ -78,3 +79,41 @@ def _check_count(name: str, count: Any, least: int) -> None:
         raise InputError(
             message(f"{name} as a whole number of at least {least}", repr(count), _EXAMPLE)
         )
+
+
+def weights(view_weight: Any, widths: Mapping[str, int]) -> dict[str, float]:
+    """Return the weights of the views' terms in training.
+
+    Parameters
+    ----------
+    view_weight : None, "balanced" or mapping of view to number
+        "balanced" is M / (V M_v), scikit-learn's rule for classes: every view counts as much as an
+        average one, and the mean over columns is 1. Views that a mapping leaves out have weight 1.
+    widths : mapping of view to int
+        M_v, its columns.
+
+    Raises
+    ------
+    InputError
+        A view is unknown or a weight is not a positive number.
+    """
+    if view_weight is None:
+        return dict.fromkeys(widths, 1.0)
+    if isinstance(view_weight, str):
+        total = sum(widths.values())
+        return {view: total / (len(widths) * width) for view, width in widths.items()}
+    for view, weight in view_weight.items():
+        if view not in widths:
+            raise InputError(
+                message(f"view_weight for views {list(widths)}", repr(view), "correct the name")
+            )
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, Real)
+            or not 0 < float(weight) < math.inf
+        ):
+            hint = "choose a number above 0, 1.0 say, or leave the view out of views="
+            raise InputError(
+                message(f"a positive view_weight for view {view!r}", repr(weight), hint)
+            )
+    return {view: float(view_weight.get(view, 1.0)) for view in widths}

@@ -1,0 +1,153 @@
+"""Which rows a model is trained on, and how the others join: all rows, or landmarks first."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from torch import Tensor
+
+from bochner.errors import warn_user
+from bochner.fitting import landmarks
+from bochner.fitting.data import FitData, TrainingData
+from bochner.fitting.plan import MANY_ROWS, Plan, condition, evaluate
+from bochner.models.lvm import LatentVariableModel
+from bochner.objectives.elbo import Data
+from bochner.objectives.subset_sites import Anchors
+
+_JOINT_DRAWS = 4
+# Draws of the final bound of many rows: its standard error falls with the rows, too.
+_FEW_DRAWS = 8
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A model of all rows.
+
+    Attributes
+    ----------
+    model : LatentVariableModel
+    elbo, elbo_se : float
+        Mean over fresh draws, and its standard error, nats.
+    landmarks : dict or None
+        Their number, and the bound of all rows before and after the joint steps.
+    anchors : Anchors or None
+        The rows that sites belong to; None: all.
+    """
+
+    model: LatentVariableModel
+    elbo: float
+    elbo_se: float
+    landmarks: dict[str, float] | None = None
+    anchors: Anchors | None = None
+
+
+class RowSelection(Protocol):
+    """Rows to train on, the plan for them, and how the others join."""
+
+    rows: FitData
+    plan: Plan
+
+    def finish(
+        self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
+    ) -> Finished:
+        """Return the model of all rows."""
+
+
+def select(data: FitData, plan: Plan) -> RowSelection:
+    """Return the rows to train on."""
+    if plan.landmarks is None:
+        return EveryRow(data, plan)
+    kind = ConjugateLandmarks if data.surrogates is None else SiteLandmarks
+    return kind(data, plan, landmarks.choose(data.blocks, data.n_rows, plan.landmarks, plan.seed))
+
+
+class EveryRow:
+    """Training sees all rows."""
+
+    def __init__(self, data: FitData, plan: Plan) -> None:
+        self.rows = data
+        self.plan = plan
+
+    def finish(
+        self,
+        model: LatentVariableModel,
+        training: TrainingData,  # noqa: ARG002 - landmarks need it
+        *,
+        interrupted: bool,  # noqa: ARG002
+    ) -> Finished:
+        """Return the model with its bound."""
+        return Finished(model, *_final_bound(model, self.rows, self.plan))
+
+
+class _Landmarks:
+    """Training sees some rows."""
+
+    def __init__(self, data: FitData, plan: Plan, index: Tensor) -> None:
+        self.data = data
+        self.index = index
+        self.rows = data.take(index)
+        some = index.numpy()
+        starts = tuple(s if isinstance(s, str) else s[some] for s in plan.starts)
+        self.plan = replace(plan, starts=starts)
+
+
+class ConjugateLandmarks(_Landmarks):
+    """The other rows are placed, then all rows take a few steps together."""
+
+    def finish(
+        self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
+    ) -> Finished:
+        """Return the better of the models before and after the joint steps, by its bound."""
+        every = training.rotation.apply(self.data.blocks)
+        placed = self._placed(model, every, training.blocks)
+        before, _ = evaluate(placed, every, self.plan, "joint", n_draws=_JOINT_DRAWS)
+        report = {"n": self.index.shape[0], "elbo_placed": before, "elbo_joint": before}
+        best = placed
+        if not interrupted:
+            trained = self._jointly_trained(placed, every)
+            after, _ = evaluate(trained, every, self.plan, "joint", n_draws=_JOINT_DRAWS)
+            if after > before:
+                best = trained
+                report["elbo_joint"] = after
+        return Finished(best, *_final_bound(best, self.data, self.plan), report)
+
+    def _placed(self, model: LatentVariableModel, every: Data, chosen: Data) -> LatentVariableModel:
+        """Return the model of all rows; the columns are the rotated ones of training."""
+        posterior = condition(model, landmarks.narrow(chosen), self.plan)
+        whole = landmarks.as_if_whole(posterior, chosen)
+        return landmarks.spread(model, whole, landmarks.narrow(every), self.index, self.data.n_rows)
+
+    def _jointly_trained(self, placed: LatentVariableModel, every: Data) -> LatentVariableModel:
+        trained = copy.deepcopy(placed)
+        try:
+            landmarks.train_jointly(trained, every, self.plan)
+        except KeyboardInterrupt:
+            warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
+        return trained
+
+
+class SiteLandmarks(_Landmarks):
+    """Sites of non-conjugate views belong to the landmarks; other rows are placed under them."""
+
+    def finish(
+        self,
+        model: LatentVariableModel,
+        training: TrainingData,  # noqa: ARG002 - conjugate views need it
+        *,
+        interrupted: bool,  # noqa: ARG002
+    ) -> Finished:
+        """Return the model of all rows."""
+        anchors = Anchors(self.index.to(self.plan.device), self.rows.blocks)
+        posterior = condition(model, self.rows.blocks, self.plan)
+        blocks = self.data.blocks
+        placed = landmarks.spread(model, posterior, blocks, self.index, self.data.n_rows)
+        value, error = landmarks.evaluate_anchored(placed, blocks, anchors, self.plan)
+        report = {"n": self.index.shape[0], "elbo_placed": value, "elbo_joint": value}
+        return Finished(placed, value, error, report, anchors)
+
+
+def _final_bound(model: LatentVariableModel, data: FitData, plan: Plan) -> tuple[float, float]:
+    n_draws = _FEW_DRAWS if data.n_rows > MANY_ROWS else None
+    return evaluate(model, data.blocks, plan, "final", n_draws=n_draws, weighted=False)

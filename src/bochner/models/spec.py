@@ -1,0 +1,113 @@
+"""What a model is asked to be, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from bochner._typing import Sampling
+from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.models.latent_layout import Layout
+
+# Half of the frequencies, not below this, until the bound has converged: steps cost a third and
+# find nearly the same place.
+FEW_FREQUENCIES = 25
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """One view before training.
+
+    Attributes
+    ----------
+    name : str
+    kernel : SpectralKernel
+        What the view's kernel is like; ``initial`` makes the one to train.
+    likelihood : Likelihood
+        At its start.
+    weight : float
+        Of the view's term in what training maximises.
+    """
+
+    name: str
+    kernel: SpectralKernel
+    likelihood: Likelihood
+    weight: float = 1.0
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether the weights can be integrated out exactly."""
+        return not isinstance(self.likelihood, NonConjugateLikelihood)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model before training.
+
+    Attributes
+    ----------
+    views : tuple of ViewSpec
+    layout : Layout
+        Which view depends on which latent dimensions.
+    n_mixtures, n_frequencies : int
+        Q, H.
+    sampling : {"iid", "orthogonal", "sobol"}
+        How spectral points are drawn.
+    """
+
+    views: tuple[ViewSpec, ...]
+    layout: Layout
+    n_mixtures: int
+    n_frequencies: int
+    sampling: Sampling
+
+    def __iter__(self) -> Iterator[ViewSpec]:
+        return iter(self.views)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the views."""
+        return tuple(view.name for view in self.views)
+
+    @property
+    def n_components(self) -> int:
+        """D."""
+        return self.layout.n_components
+
+    @property
+    def likelihoods(self) -> tuple[Likelihood, ...]:
+        """Of the views."""
+        return tuple(view.likelihood for view in self.views)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the views in training."""
+        return tuple(view.weight for view in self.views)
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether every view is."""
+        return all(view.conjugate for view in self.views)
+
+    @property
+    def surrogate(self) -> ModelSpec:
+        """The same model with Gaussian likelihoods in place of non-conjugate ones."""
+        gaussian = (v if v.conjugate else replace(v, likelihood=Gaussian()) for v in self.views)
+        return replace(self, views=tuple(gaussian))
+
+    @property
+    def early(self) -> ModelSpec:
+        """The model of the race and of training up to the decay: with fewer frequencies.
+
+        Non-conjugate views, and kernels that are made for one number of points, have all of them
+        throughout.
+        """
+        fixed = any(view.kernel.has_own_points for view in self.views)
+        if fixed or not self.conjugate:
+            return self
+        # fewer than D, and a quarter more, do not span the linear functions of all dimensions
+        spanning = self.n_components + self.n_components // 4
+        few = max(FEW_FREQUENCIES, self.n_frequencies // 2, spanning)
+        return replace(self, n_frequencies=min(self.n_frequencies, few))
