@@ -44,14 +44,15 @@ def measure(
 ) -> dict[str, Value]:
     """Train with so many features and score."""
     data, plan, latents, truth = problem(name, seed)
-    plan = replace(plan, n_mixtures=n_mixtures, n_frequencies=n_frequencies)
-    model = model_from(latents, plan.names, plan.kernels, n_mixtures, seed, plan.dtype, plan.device)
+    spec = replace(plan.spec, n_mixtures=n_mixtures, n_frequencies=n_frequencies)
+    plan = replace(plan, spec=spec)
+    model = model_from(latents, spec, data, seed, plan.dtype, plan.device)
     begin = time.process_time()
     train(
         model,
         data,
         plan,
-        Variant(plan.early_frequencies, n_frequencies, plan.training.decay),
+        Variant(spec.early.n_frequencies, n_frequencies, plan.training.decay),
         n_steps,
     )
     seconds = time.process_time() - begin

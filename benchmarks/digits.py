@@ -28,6 +28,7 @@ import bochner as bo
 from bochner.data.views import Views
 from bochner.initialization.build import components, folded, start
 from bochner.initialization.folding import fold
+from bochner.models.latent_layout import Layout
 from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]
@@ -142,7 +143,9 @@ def start_of(init: str, views: list[Array], seed: int) -> Array:
         return start(init, filled, 2, seed)
     wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
     data = tuple((Block.of(torch.tensor(view, dtype=torch.float32)),) for view in views)
-    return folded(fold(wide, 2, data, seed).double().numpy(), seed)
+    shared = (0,) * len(views)
+    narrow = fold(wide, Layout(2, shared), Layout(5, shared), data, seed)
+    return folded(narrow.double().numpy(), seed)
 
 
 def scaled(X: Array) -> Array:

@@ -26,8 +26,8 @@ import bochner as bo
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.estimators import plans, training_data
+from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import Plan, evaluate
-from bochner.fitting.svd_compression import rotate
 from bochner.initialization.build import model_from, start
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import Data, draw, elbo
@@ -122,10 +122,9 @@ def problem(name: str, seed: int) -> tuple[Data, Plan, NDArray[np.float64], NDAr
     plan = plans.make(
         estimator, data, seed, {view: estimator._kernel_for(view) for view in data.names}
     )
-    scaled = {view: data.scaled(view) for view in data.names}
-    rotated, _ = rotate(training_data.blocks(data, scaled, plan), plan.truncation, seed)
-    filled = training_data.filled(scaled, seed)
-    return rotated, plan, start("pca" if name == "bridges" else "tsne", filled, 2, seed), truth
+    training = TrainingData(training_data.fit_data(data, plan), plan)
+    latents = start("pca" if name == "bridges" else "tsne", training.filled, 2, seed)
+    return training.blocks, plan, latents, truth
 
 
 def train(
@@ -154,7 +153,8 @@ def score(
     model: LatentVariableModel, data: Data, plan: Plan, truth: NDArray[np.float64]
 ) -> dict[str, Value]:
     """Return the bound with H = 100, and R² of true latents or the accuracy of neighbours."""
-    bound, error = evaluate(model, data, replace(plan, n_frequencies=H), "score")
+    wide = replace(plan, spec=replace(plan.spec, n_frequencies=H))
+    bound, error = evaluate(model, data, wide, "score")
     Z, own = model.latents.mean.detach().double().numpy(), {"elbo": bound, "elbo_se": error}
     if truth.ndim == 2:
         return {**own, "r2": bo.metrics.mean_aligned_r2(truth, Z)}
@@ -164,7 +164,7 @@ def score(
 def measure(name: str, method: str, seed: int, n_steps: int) -> dict[str, Value]:
     """Train one variant and score it."""
     data, plan, latents, truth = problem(name, seed)
-    model = model_from(latents, plan.names, plan.kernels, 2, seed, plan.dtype, plan.device)
+    model = model_from(latents, plan.spec, data, seed, plan.dtype, plan.device)
     begin = time.process_time()
     train(model, data, plan, VARIANTS[method], n_steps)
     seconds = time.process_time() - begin

@@ -33,6 +33,7 @@ import bochner as bo
 from bochner.data.views import Views
 from bochner.initialization.build import components, folded, start
 from bochner.initialization.folding import SimpleModels, fold
+from bochner.models.latent_layout import Layout
 from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]
@@ -233,7 +234,8 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
     filled = np.hstack(Ys)
     blocks = tuple((Block.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
     wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
-    found = [data.latent, folded(fold(wide, 2, blocks, seed).double().numpy(), seed)]
+    narrow = fold(wide, Layout(2, (0, 0)), Layout(5, (0, 0)), blocks, seed)
+    found = [data.latent, folded(narrow.double().numpy(), seed)]
     found += [start(name, filled, 2, seed) for name in ORIGINS[2:]]
     models = SimpleModels(torch.tensor(np.stack(found), dtype=torch.float32), blocks)
     ones = torch.ones(len(found), 2)

@@ -224,18 +224,19 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
     X = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float64)
     data = Views.fit(X)
     few, many = (make(NGMVLVM(d), data, 0, {"x": NextGenSpectralMixture()}) for d in (2, 104))
-    assert (few.n_frequencies, few.early_frequencies, few.starts) == (
+    assert (few.spec.n_frequencies, few.spec.early.n_frequencies, few.starts) == (
         100,
         50,
         ("pca", "fold", "laplacian", "tsne"),
     )
-    assert (many.n_frequencies, many.early_frequencies, many.starts) == (130, 130, ("pca",))
-    assert (few.sampling, many.sampling) == ("sobol", "orthogonal")
+    assert many.spec.n_frequencies == many.spec.early.n_frequencies == 130
+    assert many.starts == ("pca",)
+    assert (few.spec.sampling, many.spec.sampling) == ("sobol", "orthogonal")
     assert (few.truncation, many.truncation) == (
         0.05,
         0.0,
     )  # dimensions without data would collapse
     assert (
-        make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).sampling
+        make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).spec.sampling
         == "iid"
     )

@@ -8,11 +8,13 @@ import torch
 
 import bochner as bo
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
+from bochner.fitting.data import FitData, TrainingData
 from bochner.fitting.multistart import Race
 from bochner.fitting.plan import Plan
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.regression.statistics import Block
 from bochner.training.trainer import Options
+from helpers.models import spec_of
 
 TRUTH = {1: [[0.0], [5.0]], 2: [[0.0, 0.0], [4.0, 3.0]], 3: [[0.0, 0.0, 0.0], [3.0, 0.0, 3.0]]}
 
@@ -113,19 +115,10 @@ def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_a
     data = ((Block.of(Y.float()),),)
     given = DirichletProcessMixture([[0.5, 0.5]], [[0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0]] * 2)
     for kernel, tried in ((DirichletProcessMixture(), True), (given, False)):
-        plan = Plan(
-            ("x",),
-            (kernel,),
-            (X.numpy(),),
-            2,
-            8,
-            40,
-            "sobol",
-            Options(400, 0.03, 1e-4),
-            0,
-            n_rows=len(X),
-        )
-        race = Race(data, Y.numpy, plan)
+        spec = spec_of([kernel], "x", n_mixtures=8, n_frequencies=40)
+        plan = Plan(spec, (X.numpy(),), Options(400, 0.03, 1e-4), 0)
+        rows = FitData(data, len(X), lambda _: Y.numpy())
+        race = Race(TrainingData(rows, plan), plan)
         built = []
         build = race.trainer
         race.trainer = lambda *args, build=build, built=built: (

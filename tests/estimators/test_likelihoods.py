@@ -216,21 +216,22 @@ def test_other_estimators_take_a_likelihood_too(estimator):
 
 
 def test_a_stopped_fit_continues_to_the_same_result(tmp_path, monkeypatch):
-    from bochner.fitting import multistart as race
+
+    from bochner.fitting import plan
 
     X, path = _data("negative_binomial"), tmp_path / "run"
     whole = _fit(X, likelihood="negative_binomial", checkpoint=path)
-    original = race.draw
+    original = plan.draw
 
     def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
         if purpose == "train" and at == 17:
             raise KeyboardInterrupt
         return original(model, n_frequencies, sampling, seed, purpose, at, budget)
 
-    monkeypatch.setattr(race, "draw", draw)
+    monkeypatch.setattr(plan, "draw", draw)
     stopped = _fit(X, likelihood="negative_binomial", checkpoint=path)
     assert stopped.interrupted_
-    monkeypatch.setattr(race, "draw", original)
+    monkeypatch.setattr(plan, "draw", original)
     continued = _fit(X, likelihood="negative_binomial", checkpoint=path)
     assert continued.elbo_ == whole.elbo_
 

@@ -19,7 +19,6 @@ from sklearn.preprocessing import StandardScaler
 from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import CollapseWarning, DataWarning, InputError
 from bochner.estimators import prediction
-from bochner.fitting import multistart as race
 from bochner.fitting import plan
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.prediction import diagnostics as diagnose
@@ -149,13 +148,14 @@ def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
 
 @pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 30), (200, 100)])
 def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
-    seen, original = {}, race.draw
+    seen, original = {}, plan.draw
 
     def draw(model, count, sampling, seed, purpose, step, budget=None):
-        seen[step] = count
+        if purpose == "train":
+            seen[step] = count
         return original(model, count, sampling, seed, purpose, step, budget)
 
-    monkeypatch.setattr(race, "draw", draw)
+    monkeypatch.setattr(plan, "draw", draw)
     model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
     assert model.n_frequencies_ == n_frequencies
     assert [seen[step] for step in range(30)] == [early] * 15 + [
@@ -172,14 +172,14 @@ def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_through
     counts, seen, original = (
         np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float),
         set(),
-        race.draw,
+        plan.draw,
     )
 
     def draw(model, count, sampling, seed, purpose, step, budget=None):
         seen.add(count)
         return original(model, count, sampling, seed, purpose, step, budget)
 
-    monkeypatch.setattr(race, "draw", draw)
+    monkeypatch.setattr(plan, "draw", draw)
     RandomFeatureLVM(**{**SMALL, "n_frequencies": 32, "max_iter": 4, **others}).fit(counts)
     assert seen == {32}
 

@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bochner import NGMVLVM, RFLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import CollapseWarning, DataWarning
 from bochner.estimators import prediction
-from bochner.fitting import fit, plan
+from bochner.fitting import plan
 
 SMALL = {"max_iter": 5, "n_mixtures": 1, "n_frequencies": 4, "n_init": 1, "n_components": 1}
 CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, SRFLVM]
@@ -30,8 +30,8 @@ def _few_draws(monkeypatch):
     # What the checks look at does not depend on how well the bound is known; hundreds of fits are
     # faster so.
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
-    monkeypatch.setattr(fit, "_POSTERIOR_DRAWS", 2)
-    monkeypatch.setattr(fit, "_LATENT_DRAWS", 2)
+    monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
+    monkeypatch.setattr(plan, "LATENT_DRAWS", 2)
     monkeypatch.setattr(prediction, "_SCORE_SAMPLES", 8)
 
 

@@ -11,7 +11,6 @@ from bochner import NGMVLVM, AdvisedRFLVM
 from bochner.errors import InputError
 from bochner.estimators import view_options
 from bochner.fitting import plan
-from bochner.initialization.build import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import candidate_scores, place, reconstructions
 from bochner.latent_inference.row_bound import target_for
@@ -19,6 +18,7 @@ from bochner.objectives.elbo import draw, elbo
 from bochner.random import generator, row_noise
 from bochner.regression.statistics import Block
 from bochner.weight_posterior.posterior import weights_posterior
+from helpers.models import build
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -43,9 +43,7 @@ def _few_draws(monkeypatch):
 def _model(dim, own=None, n=20):
     start = row_noise(n, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture(), SpectralMixture()]
-    return model_from(
-        start, ["a", "b"], kernels, 2, 0, torch.float64, torch.device("cpu"), weights=own
-    )
+    return build(start, kernels, weights=own)
 
 
 def _columns(n=20):

@@ -27,7 +27,7 @@ def blocks(Y):
     plan = plans.make(
         model, data, 0, {"x": model._kernel_for("x")}, {"x": bo.likelihoods.Gaussian()}
     )
-    return training_data.blocks(data, {"x": data.scaled("x")}, plan)
+    return training_data.fit_data(data, plan).blocks
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import torch
 
 from bochner.errors import InputError
 from bochner.initialization import embeddings
-from bochner.initialization.build import STARTS, model_from, start
+from bochner.initialization.build import STARTS, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
+from helpers.models import build
 
 
 def _data(n: int = 80, m: int = 12, seed: int = 0):
@@ -123,8 +124,7 @@ def test_a_model_is_built_at_its_start():
     latents = start("pca", _data(), 2, 0)
     kernels = [NextGenSpectralMixture(), NextGenSpectralMixture()]
     models = [
-        model_from(latents, ("a", "b"), kernels, 3, seed, torch.float32, torch.device("cpu"))
-        for seed in (0, 0, 1)
+        build(latents, kernels, n_mixtures=3, seed=seed, dtype=torch.float32) for seed in (0, 0, 1)
     ]
     assert models[0].latents.mean.dtype == torch.float32
     np.testing.assert_allclose(models[0].latents.mean.detach(), latents, rtol=1e-6, atol=1e-6)

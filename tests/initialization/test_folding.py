@@ -112,7 +112,7 @@ def test_folding_straightens_what_principal_components_leave_crossed():
         left[:, :5] * values[:5] / (left[:, 0] * values[0]).std(), dtype=torch.float32
     )
     halves = tuple((Block.of(torch.tensor(part, dtype=torch.float32)),) for part in np.hsplit(Y, 2))
-    folded = fold(wide, 2, halves, 0, 400).double().numpy()
+    folded = fold(wide, Layout(2, (0, 0)), Layout(5, (0, 0)), halves, 0, 400).double().numpy()
     assert folded.shape == (150, 2)
     assert mean_aligned_r2(data.latent, folded) > max(
         0.9, mean_aligned_r2(data.latent, wide[:, :2].numpy())
@@ -131,6 +131,7 @@ def test_data_without_noise_can_be_folded():
         models.log_variance.fill_(8.0)
         models.log_std.fill_(-6.0)
     assert bool(torch.isfinite(models.bounds(ones, 0)).all())
+    wide = (left[:, :4] * values[:4]) / 10.0
     assert bool(
-        torch.isfinite(fold((left[:, :4] * values[:4]) / 10.0, 2, ((Block.of(Y),),), 0, 60)).all()
+        torch.isfinite(fold(wide, Layout(2, (0,)), Layout(4, (0,)), ((Block.of(Y),),), 0, 60)).all()
     )

@@ -11,13 +11,11 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import InputError
-from bochner.estimators import latent_dims
+from bochner.estimators import view_options
 from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
-from bochner.initialization.build import model_from
 from bochner.initialization.shared_private import (
     common_parts,
-    kept,
     split_start,
     unexplained,
     wide_start,
@@ -30,6 +28,7 @@ from bochner.prediction import diagnostics
 from bochner.random import generator, row_noise
 from bochner.regression.statistics import Block
 from bochner.weight_posterior.posterior import weights_posterior
+from helpers.models import build
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -87,9 +86,7 @@ def _model(layout, kernel=NextGenSpectralMixture, n=20, seed=0):
     start = row_noise(n, layout.n_components, seed, "test", 0, dtype=torch.float64).numpy()
     kernels = [kernel() for _ in layout.private]
     names = [f"v{i}" for i in range(len(kernels))]
-    return model_from(
-        start, names, kernels, 2, seed, torch.float64, torch.device("cpu"), layout=layout
-    )
+    return build(start, kernels, names, seed=seed, layout=layout)
 
 
 def _blocks(n=20, widths=(4, 3), seed=1):
@@ -178,7 +175,7 @@ def test_folding_starts_wide_and_keeps_the_first_of_every_kind():
     first, wide = wide_start([X[:, :5], X[:, 5:]], narrow, 2, 0)
     assert wide == Layout(3, (3, 4))
     assert first.shape == (50, 10)
-    assert kept(wide, narrow) == [0, 3, 6, 7]
+    assert wide.narrowed(narrow) == [0, 3, 6, 7]
     model = NGMVLVM(**{**QUICK, "init": "fold"}, views=VIEWS, latent=LATENT).fit(X)
     assert model.starts_[0]["init"] == "fold"
     assert model.embedding_.shape == (50, 4)
@@ -337,8 +334,8 @@ def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
 
 
 def test_n_components_counts_the_shared_dimensions_that_the_dict_leaves_out():
-    assert latent_dims.resolve({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
-    assert latent_dims.resolve({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
+    assert view_options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
+    assert view_options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
         3, (0, 1)
     )
-    assert latent_dims.resolve("shared", 5, ("a", "b")) == Layout(5, (0, 0))
+    assert view_options.layout("shared", 5, ("a", "b")) == Layout(5, (0, 0))

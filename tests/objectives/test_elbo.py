@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from bochner.initialization.build import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.models.latents import GaussianLatents
@@ -19,6 +18,7 @@ from bochner.random import ROWS_PER_BLOCK, generator, row_noise
 from bochner.regression.evidence import view_evidence
 from bochner.regression.statistics import Block
 from helpers.dense import features_of_draws
+from helpers.models import build
 
 KERNELS = {"ng-sm": NextGenSpectralMixture, "sm": SpectralMixture}
 
@@ -26,7 +26,7 @@ KERNELS = {"ng-sm": NextGenSpectralMixture, "sm": SpectralMixture}
 def _model(dim: int, n: int, names=("a",), kernel: str = "ng-sm", seed: int = 0, std: float = 0.3):
     start = row_noise(n, dim, seed, "test", 0, dtype=torch.float64).numpy()
     kernels: list[SpectralKernel] = [KERNELS[kernel]() for _ in names]
-    model = model_from(start, names, kernels, 2, seed, torch.float64, torch.device("cpu"))
+    model = build(start, kernels, names, seed=seed)
     with torch.no_grad():
         model.latents.log_std.fill_(math.log(std))
     return model

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from bochner.initialization.build import model_from
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods import Bernoulli, Poisson
 from bochner.objectives.elbo import absorb, draw, elbo, levelled, regroup
 from bochner.random import generator, row_noise
 from bochner.regression.statistics import Block
 from helpers.dense import features_of_draws
+from helpers.models import build
 from helpers.nonconjugate import MAKERS
 
 N = 5
@@ -37,9 +37,7 @@ def _model(names: tuple[str, ...], dim: int):
         data.append((Block.encoded(likelihood.encode(Y)),))
     start = row_noise(N, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture() for _ in names]
-    model = model_from(
-        start, names, kernels, 2, 0, torch.float64, torch.device("cpu"), likelihoods, tuple(data)
-    )
+    model = build(start, kernels, names, likelihoods=likelihoods, data=tuple(data))
     with torch.no_grad():
         model.latents.log_std.fill_(math.log(0.4))
     return model, tuple(data)
@@ -113,17 +111,8 @@ def test_column_budgets_are_keyed_and_unbiased_in_the_long_run():
     likelihood = Bernoulli()
     data = ((Block.encoded(Y),),)
     start = model.latents.mean.detach().numpy()
-    model = model_from(
-        start,
-        ("a",),
-        [SpectralMixture()],
-        1,
-        0,
-        torch.float64,
-        torch.device("cpu"),
-        [likelihood],
-        data,
-    )
+    kernels = [SpectralMixture()]
+    model = build(start, kernels, n_mixtures=1, likelihoods=[likelihood], data=data)
     model.views[
         0
     ].sites.n_groups = None  # a covariance each: groups would be shared by fewer columns in a batch
@@ -148,8 +137,8 @@ def test_levelling_is_0_on_average_and_takes_the_columns_out_of_the_noise():
     rates = torch.logspace(-2.0, 2.0, 30, dtype=torch.float64)
     data = ((Block.encoded(torch.poisson(rates.expand(N, -1), generator=source)),),)
     start = row_noise(N, 2, 0, "test", 0, dtype=torch.float64).numpy()
-    options = (1, 0, torch.float64, torch.device("cpu"))
-    model = model_from(start, ("a",), [SpectralMixture()], *options, [Poisson()], data)
+    kernels = [SpectralMixture()]
+    model = build(start, kernels, n_mixtures=1, likelihoods=[Poisson()], data=data)
     sites = model.views[0].sites
     assert float(sites.levelled(torch.tensor([3, 5]))) == 0.0  # nothing is known yet
     plain, level = [], []

@@ -17,7 +17,7 @@ import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels, likelihoods
 from bochner.errors import InputError, ModelFileError
 from bochner.estimators import prediction
-from bochner.fitting import fit, plan
+from bochner.fitting import plan
 from bochner.training.trainer import Options
 
 pytestmark = [
@@ -34,7 +34,7 @@ N_ROWS = 37
 def _few_draws(monkeypatch):
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
     monkeypatch.setattr(prediction, "_SCORE_SAMPLES", 8)
-    monkeypatch.setattr(fit, "_POSTERIOR_DRAWS", 2)
+    monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
 
 
 def _data(n: int = N_ROWS, m: int = 7, seed: int = 0):

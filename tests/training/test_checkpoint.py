@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
 from bochner.errors import InputError, ModelFileError
-from bochner.fitting import multistart as race
+from bochner.fitting import plan
 from bochner.io import files
 from bochner.training import checkpoint as checkpoint_module
 
@@ -36,15 +36,15 @@ def _interrupt_at(monkeypatch, step: int):
     """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to
     undo it.
     """
-    original = race.draw
+    original = plan.draw
 
     def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
         if purpose == "train" and at == step:
             raise KeyboardInterrupt
         return original(model, n_frequencies, sampling, seed, purpose, at, budget)
 
-    monkeypatch.setattr(race, "draw", draw)
-    return lambda: monkeypatch.setattr(race, "draw", original)
+    monkeypatch.setattr(plan, "draw", draw)
+    return lambda: monkeypatch.setattr(plan, "draw", original)
 
 
 def _interrupted(path, monkeypatch, step: int = 15, X=None, **settings):
