@@ -19,6 +19,7 @@ from bochner.errors import InputError, ModelFileError
 from bochner.estimators import prediction
 from bochner.fitting import plan
 from bochner.training.trainer import Options
+from helpers.models import spec_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -314,11 +315,8 @@ def test_a_users_model_is_refused_whatever_its_name(tmp_path):
 
 def test_a_checkpoint_of_a_users_kernel_is_not_that_of_the_packages():
     def digest(kernel):
-        made = (kernels.SpectralSum([kernel]),)
-        sizes = {"n_components": 2, "n_mixtures": 1, "n_frequencies": 5}
-        settings = plan.Plan(
-            ("a",), made, ("pca",), **sizes, sampling="iid", training=Options(), seed=0
-        )
+        spec = spec_of([kernels.SpectralSum([kernel])])
+        settings = plan.Plan(spec, ("pca",), Options(), 0)
         return settings.digest(())
 
     assert digest(RBF()) != digest(kernels.RBF())
