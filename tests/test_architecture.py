@@ -22,9 +22,9 @@ FLOORS: dict[str, str] = {
     "F1 data, files, metrics": """
         data.columns data.sparse data.scaling data.outliers data.support data.validation
         data.views data.missing data
-        io.dense io.extras io.outputs io.files io.limits io.request io.table io.array_files
-        io.headers io.text io.csv_write io.csv_files io.join io.annotated io.frames
-        io.containers io.readers io
+        io.dense io.extras io.headers io.limits io.outputs io.csv_write io.files
+        io.request io.table io.array_files io.join io.annotated io.frames io.containers
+        io.text io.csv_files io.readers io
         metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function
@@ -35,13 +35,12 @@ FLOORS: dict[str, str] = {
         features.spherical features""",
     "F4 likelihoods": """
         likelihoods.counts likelihoods.densities likelihoods.likelihood
-        likelihoods.nonconjugate
-        likelihoods.gaussian likelihoods.poisson likelihoods.polya_gamma
-        likelihoods.binomial likelihoods.categorical likelihoods.tilted
-        likelihoods.negative_binomial likelihoods""",
+        likelihoods.nonconjugate likelihoods.gaussian likelihoods.poisson
+        likelihoods.polya_gamma likelihoods.binomial likelihoods.categorical
+        likelihoods.tilted likelihoods.negative_binomial likelihoods""",
     "F5 models": """
-        models.latent_layout models.latents models.sites models.lvm models.sticks
-        models.dirichlet_posterior models""",
+        models.latent_layout models.latents models.sites models.lvm models.spec
+        models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
         regression.statistics regression.heteroscedastic regression.evidence
         regression.batched regression.weighted_grams regression.conjugate_gradients
@@ -57,40 +56,36 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning_nonconjugate weight_posterior.posterior
         weight_posterior.downdating weight_posterior
         latent_inference.placement latent_inference.quadratic_forms
-        latent_inference.row_bound_nonconjugate
-        latent_inference.row_bound latent_inference.row_patterns latent_inference.infer
-        latent_inference
+        latent_inference.row_bound_nonconjugate latent_inference.row_bound
+        latent_inference.row_patterns latent_inference.infer latent_inference
         prediction.calibration prediction.decoding prediction.completion
         prediction.density prediction.diagnostics prediction.tempering prediction
         fitting.plan fitting.landmarks fitting.noise_recalibration
-        fitting.svd_compression fitting.warm_start fitting.multistart fitting.fit
-        fitting.completion_choice fitting
+        fitting.svd_compression fitting.data fitting.row_selection fitting.warm_start
+        fitting.multistart fitting.fit fitting.completion_choice fitting
+        mcmc.draws mcmc.features mcmc.mixture mcmc.priors mcmc.slices mcmc.latents
+        mcmc.weights mcmc.frequencies mcmc.views mcmc.gaussian mcmc.logistic mcmc.model
+        mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc
         serialization.fitted serialization
         krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
         krein.frequencies krein.radial krein.taylor krein""",
-    "F7 sampling": """
-        mcmc.draws mcmc.slices mcmc.mixture mcmc.features mcmc.weights mcmc.frequencies
-        mcmc.priors mcmc.views mcmc.gaussian mcmc.logistic mcmc.latents mcmc.model
-        mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.build
-        mcmc.sampled mcmc""",
     "F8 estimators, datasets": """
         feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps
-        estimators.docstrings estimators.latent_dims estimators.likelihoods
-        estimators.constraints estimators.rows estimators.saving
-        estimators.training_data estimators.units estimators.view_weights
-        estimators.plans estimators.warn estimators.prediction estimators.base
-        estimators.lvm estimators.srflvm estimators.rflvm estimators.annotated estimators.loading
-        estimators
+        estimators.docstrings estimators.likelihoods estimators.constraints
+        estimators.rows estimators.saving estimators.training_data estimators.units
+        estimators.view_options estimators.plans estimators.warn estimators.prediction
+        estimators.base estimators.lvm estimators.rflvm estimators.srflvm
+        estimators.annotated estimators.loading estimators
         model_selection.cost model_selection.hiding model_selection.calibrate
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
         cli.data cli.align cli.options cli.session cli.bench cli.show cli.sources
-        page.encode page.labels page.layouts page.planes page.shapes plots.figures plots.decodings
-        page.views page.content plots.kernels page.charts plots.latents plots.uncertainty
-        page plots cli.apply summary page.report cli.fit cli.info cli.report cli.rows
-        __init__ demo cli.main cli __main__""",
+        page.encode page.labels page.layouts page.planes page.shapes plots.figures
+        plots.decodings page.views page.content plots.kernels page.charts plots.latents
+        plots.uncertainty page plots cli.apply summary page.report cli.fit cli.info
+        cli.report cli.rows __init__ demo cli.main cli __main__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 400, 100
