@@ -37,6 +37,18 @@ class CollapseWarning(UserWarning):
     """Latent dimensions carry nothing; the message says what to change."""
 
 
+def printable(text: str) -> str:
+    """Return a text without control characters: they are written as escapes (``\\x1b``).
+
+    A name or a path from a file can so not move the cursor, colour or rewrite what a terminal
+    shows, nor turn the direction of what follows.
+    """
+    return "".join(
+        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
 def message(expected: str, got: str, do: str) -> str:
     """Write an error: what was expected, what came, what to do next.
 
@@ -50,7 +62,7 @@ def message(expected: str, got: str, do: str) -> str:
     str
         ``"Expected {expected}, got {got}. {Do}."``
     """
-    return f"Expected {expected}, got {got}. {do[:1].upper()}{do[1:]}."
+    return printable(f"Expected {expected}, got {got}. {do[:1].upper()}{do[1:]}.")
 
 
 def warn_user(text: str, category: type[Warning]) -> None:

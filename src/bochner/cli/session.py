@@ -14,7 +14,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from typing import Any
 
 import typer
 
-from bochner.errors import InputError, NumericalError
+from bochner.errors import InputError, NumericalError, printable
 
 FAULT, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
@@ -53,8 +53,11 @@ _LOG = logging.getLogger("bochner")
 
 def say(text: str) -> None:
     """Print a line on standard error, and in the log where there is one."""
-    typer.echo(text, err=True)
-    _LOG.info("%s", text)
+    lines = "\n".join(map(printable, text.split("\n")))
+    # a closed pipe or terminal must not end a fit
+    with suppress(OSError, ValueError):
+        typer.echo(lines, err=True)
+    _LOG.info("%s", lines)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bochner.data.columns import listing
+from bochner.errors import printable
 
 
 def show(values: Mapping[str, Any]) -> None:
@@ -39,12 +40,12 @@ def _group(name: str, group: Mapping[str, Mapping[str, Any]]) -> Table:
     columns = list(next(iter(group.values())))
     table = Table(name.removesuffix("s"), *(_label(column) for column in columns))
     for key, values in group.items():
-        table.add_row(key, *(text(values[column]) for column in columns))
+        table.add_row(printable(key), *(text(values[column]) for column in columns))
     return table
 
 
 def _label(name: str) -> str:
-    return name.replace("_", " ")
+    return printable(name.replace("_", " "))
 
 
 def text(value: Any) -> str:
@@ -54,11 +55,11 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {text(item)}" for key, item in value.items())
+        return ", ".join(f"{printable(str(key))} {text(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         parts = [text(item) for item in value]
         return (", ".join(parts) if len(parts) <= 12 else listing(parts)) or "none"
-    return "none" if value is None else str(value)
+    return "none" if value is None else printable(str(value))
 
 
 def show_demo(values: Mapping[str, Any]) -> None:

@@ -24,6 +24,42 @@ from bochner.data.sparse import check_stored, extremes
 from bochner.errors import DataWarning, InputError, message, warn_user
 
 
+def as_rows(X: Any) -> Any:
+    """Return rows as an estimator takes them: masked entries of an array become NaN.
+
+    Parameters
+    ----------
+    X : array, masked array, DataFrame, sparse matrix, tensor or nested list
+
+    Returns
+    -------
+    The same, or an ndarray of float where X is masked.
+
+    Raises
+    ------
+    InputError
+        X is an AnnData or a MuData: which layer and which variables were fitted is said by the
+        functions that the message names.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        # whole numbers have no NaN
+        whole = X.dtype.kind in "iub"
+        values = np.array(X.data, dtype=np.float64 if whole else X.dtype)
+        if X.dtype.kind in "fcOiub":
+            values[np.ma.getmaskarray(X)] = np.nan
+        return values
+    if hasattr(X, "obs_names") or (hasattr(X, "mod") and hasattr(X, "obsm")):
+        kind = "MuData" if hasattr(X, "mod") else "AnnData"
+        rows = "stack(mdata)[0]" if hasattr(X, "mod") else "stack({'x': adata})[0]"
+        do = (
+            f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are "
+            f"bochner.{rows}"
+        )
+        expected = "rows as an array, DataFrame or sparse matrix"
+        raise InputError(message(expected, f"an object of type {kind}", do))
+    return X
+
+
 def check_kind(X: object) -> None:
     """Refuse complex numbers, dates and text before scikit-learn converts X, with the place of the
     first text.
@@ -180,7 +216,7 @@ Array = NDArray[np.float64]
 
 def matrix(name: str, values: ArrayLike) -> Array:
     """Return a finite matrix with entries, float64; the name is for messages."""
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(as_rows(values), dtype=np.float64)
     if array.ndim != 2 or array.size == 0:
         got = f"shape {array.shape}"
         raise InputError(

@@ -150,6 +150,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """
         values = self._validate(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        plans.check_size(values.shape, self.n_components)
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
         n_components = view_options.layout(self.latent, self.n_components, data.names).n_components

@@ -19,6 +19,7 @@ from bochner.estimators import view_options
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS
 from bochner.initialization.embeddings import TSNE_DIMENSIONS
+from bochner.io.limits import Memory
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.gaussian import Gaussian
@@ -54,6 +55,19 @@ LARGE_COUNTS = 10_000
 LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
+
+
+def check_size(shape: tuple[int, ...], n_components: int) -> None:
+    """Refuse latents that no memory holds, before it is asked for.
+
+    Raises
+    ------
+    InputError
+        Naming the size: means of all rows and a square matrix of the dimensions.
+    """
+    size = 8 * n_components * (shape[0] + n_components)
+    what = f"{n_components:,} latent dimensions of {shape[0]:,} rows"
+    Memory().check(size, what, "lower n_components")
 
 
 def make(
@@ -221,10 +235,14 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=name).device
+        device = torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         got = f"{name!r} ({str(error).splitlines()[0]})"
         raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")) from error
+    if device.type == "meta":
+        got = f"{name!r}, which holds no numbers"
+        raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'"))
+    return device
 
 
 def _starts(estimator: Any, layout: Layout, n_rows: int) -> tuple[Start, ...]:

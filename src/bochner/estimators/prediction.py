@@ -17,6 +17,7 @@ from bochner import random
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, warn
 from bochner.estimators.rows import RowsMixin
+from bochner.io.limits import Memory
 from bochner.isolation import undisturbed
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
@@ -288,6 +289,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
                     "n_samples of at least 1", str(n_samples), "ask for a positive number of rows"
                 )
             )
+        width = len(self._scaling.centre) + self.embedding_.shape[1]
+        Memory().check(8 * n_samples * width, f"{n_samples:,} rows", "draw them in parts")
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         source = random.generator(seed, "sample")
         x = torch.randn(n_samples, self.embedding_.shape[1], generator=source, dtype=torch.float64)

@@ -15,6 +15,7 @@ from torch import Tensor
 from bochner.data.columns import columns_of
 from bochner.data.outliers import check_reach
 from bochner.data.sparse import ROWS, canonical, dense_rows
+from bochner.data.validation import as_rows
 from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods
@@ -54,7 +55,7 @@ class RowsMixin:
     def _validate(self, X: Any, *, reset: bool) -> FloatArray:
         if not reset:
             check_is_fitted(self)
-        X = _from_torch(X)
+        X = as_rows(_from_torch(X))
         check_kind(X)
         values: FloatArray = validate_data(
             self,
@@ -82,7 +83,7 @@ class RowsMixin:
 
     def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
         check_is_fitted(self)
-        Z = _from_torch(Z)
+        Z = as_rows(_from_torch(Z))
         check_kind(Z)
         values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
         if values.shape[1] != self.embedding_.shape[1]:

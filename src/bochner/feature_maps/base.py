@@ -16,6 +16,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted, validate_dat
 from torch import Tensor
 
 from bochner import random
+from bochner.data.validation import as_rows
 from bochner.errors import DataWarning, InputError, warn_user
 
 # Entries of the largest array that the exact kernel may build at once.
@@ -195,6 +196,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             "reset": reset,
         }
         if not isinstance(X, Tensor):
+            X = as_rows(X)
             array = np.ascontiguousarray(validate_data(self, X, **options))
             # torch warns about memory it may not write; nothing here writes, but the warning would
             # reach the user

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bochner.data.validation import as_rows
 from bochner.errors import InputError, message
 from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.dense import dense
@@ -106,6 +107,7 @@ def _split(name: str, value: Any) -> dict[str, Any]:
     if hasattr(value, "iloc") and value.ndim == 1:
         value = value.to_frame()
     value = np.asarray(value) if isinstance(value, list | tuple) else value
+    value = as_rows(value) if isinstance(value, np.ma.MaskedArray) else value
     kinds = [
         getattr(d, "kind", "O") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
     ]

@@ -33,8 +33,9 @@ class Memory:
 
     limit: int = 8 * GIB
 
-    def check(self, size: int, what: str) -> None:
-        """Refuse `what` of so many bytes when they are too many.
+    def check(self, size: int, what: str, do: str = "") -> None:
+        """Refuse `what` of so many bytes when they are too many; `do` says what to change, by
+        default the option that raises the limit.
 
         Raises
         ------
@@ -42,7 +43,7 @@ class Memory:
             Naming the size, the limit and the option that raises it.
         """
         if size > self.limit:
-            do = f"take fewer rows or columns, or allow it: --memory {-(-size // GIB)}"
+            do = do or f"take fewer rows or columns, or allow it: --memory {-(-size // GIB)}"
             raise InputError(
                 message(f"at most {size_text(self.limit)}", f"{size_text(size)} for {what}", do)
             )

@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import metrics
+from bochner.data.validation import as_rows
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
@@ -171,6 +172,8 @@ def select_n_components(
     (1, 2)
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
+    X = as_rows(X)
+    X = sp.csr_matrix(X) if sp.issparse(X) else X  # other formats have no rows to take
     _check_rows(rows, hide, X)
     if isinstance(candidates, str):
         estimator, candidates = _coarse(estimator, X, candidates, hide, seed)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.validation import as_rows
 from bochner.errors import InputError, message
 from bochner.io.dense import dense
 from bochner.io.outputs import replacing
@@ -103,6 +104,7 @@ def report(
     """
     target = check_page(path, overwrite)
     check_is_fitted(model)
+    X = as_rows(X)
     names = row_names if row_names is not None else _index(X)
     X = dense(X, "X") if issparse(X) else X
     Z, std = _place(model, X)

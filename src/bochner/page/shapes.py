@@ -33,7 +33,7 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
     """
     shapes: dict[str, Shape] = {}
     for spec in specs:
-        found = re.fullmatch(r"(.+)=(\d+)[x×](\d+)", spec)
+        found = re.fullmatch(r"(.+)=(\d{1,9})[x×](\d{1,9})", spec)
         if found is None:
             raise InputError(
                 message("--shape VIEW=HEIGHTxWIDTH", repr(spec), "write --shape left=28x28")

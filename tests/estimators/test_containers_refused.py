@@ -1,0 +1,81 @@
+"""Masks, containers and sizes that an estimator meets before it computes anything."""
+
+import anndata
+import mudata
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import bochner as bo
+from bochner.errors import InputError
+from bochner.io.containers import stack
+
+SMALL = {"n_frequencies": 8, "n_init": 1, "max_iter": 3, "tol": 1.0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def X():
+    z = np.random.default_rng(0).normal(size=(24, 1))
+    return np.sin(z + np.arange(4))
+
+
+@pytest.fixture(scope="module")
+def model(X):
+    return bo.NGMVLVM(1, **SMALL).fit(X)
+
+
+def test_what_is_masked_is_missing(X, model):
+    mask = np.zeros(X.shape, bool)
+    mask[[2, 5], [1, 3]] = True
+    spoiled = np.where(mask, -999.0, X)
+    holed = np.where(mask, np.nan, X)
+    masked = np.ma.array(spoiled, mask=mask)
+    a, b = (bo.NGMVLVM(1, **SMALL).fit(data) for data in (masked, holed))
+    np.testing.assert_array_equal(a.embedding_, b.embedding_)
+    np.testing.assert_array_equal(model.transform(masked), model.transform(holed))
+    np.testing.assert_array_equal(stack({"a": masked})[0], holed)
+    counts = np.ma.array(np.arange(6).reshape(3, 2), mask=[[1, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(stack({"a": counts})[0], [[np.nan, 1], [2, 3], [4, 5]])
+    with pytest.raises(ValueError, match="NaN"):
+        bo.FourierFeatures().fit(masked)
+    with pytest.raises(InputError, match="finite values in Z, got nan"):
+        bo.metrics.aligned_r2(X[:, :1], masked)
+
+
+@pytest.mark.parametrize("method", ["fit", "transform", "impute", "score", "fit_transform"])
+def test_annotated_data_are_refused_at_once(X, model, method):
+    adata = anndata.AnnData(X)
+    with pytest.raises(InputError, match=r"type AnnData. To fit it write bochner.fit_anndata\("):
+        getattr(model, method)(adata)
+    mdata = mudata.MuData({"a": adata})
+    with pytest.raises(InputError, match=r"type MuData. To fit it write bochner.fit_mudata\("):
+        getattr(model, method)(mdata)
+
+
+def test_annotated_data_are_refused_by_functions(X, model, tmp_path):
+    adata = anndata.AnnData(X)
+    for call in (
+        lambda: bo.report(model, adata, path=tmp_path / "r.html"),
+        lambda: bo.calibration(model, adata),
+        lambda: bo.select_n_components(model, adata),
+        lambda: bo.FourierFeatures().fit(adata),
+    ):
+        with pytest.raises(InputError, match="got an object of type AnnData"):
+            call()
+
+
+def test_sparse_formats_without_rows_are_selected_on(X):
+    model = bo.NGMVLVM(1, **SMALL)
+    counts = sp.bsr_matrix(np.round(np.abs(X) * 4) + 1.0)
+    found = bo.select_n_components(model, counts, candidates=[1], n_repeats=1, random_state=0)
+    assert found.candidates == (1,)
+
+
+def test_sizes_are_refused_before_memory_is_asked_for(X, model):
+    match = r"at most 8.0 GiB, got 74.5 GiB for 100,000 latent dimensions of 24 rows. Lower n_comp"
+    with pytest.raises(InputError, match=match):
+        bo.NGMVLVM(10**5, **SMALL).fit(X)
+    with pytest.raises(InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"):
+        model.sample(10**9)
+    with pytest.raises(InputError, match=r"a torch device, got 'meta', which holds no numbers"):
+        bo.NGMVLVM(1, **{**SMALL, "device": "meta"}).fit(X)
