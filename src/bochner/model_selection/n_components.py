@@ -173,7 +173,7 @@ def select_n_components(
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     X = as_rows(X)
-    X = sp.csr_matrix(X) if sp.issparse(X) else X  # other formats have no rows to take
+    X = X.tocsr() if hasattr(X, "tocsr") else X  # other formats have no rows to take
     _check_rows(rows, hide, X)
     if isinstance(candidates, str):
         estimator, candidates = _coarse(estimator, X, candidates, hide, seed)
