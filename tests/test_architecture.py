@@ -22,8 +22,8 @@ FLOORS: dict[str, str] = {
     "F1 data, files, metrics": """
         data.columns data.sparse data.scaling data.outliers data.support data.validation
         data.views data.missing data
-        io.dense io.extras io.headers io.limits io.outputs io.csv_write io.files
-        io.request io.table io.array_files io.join io.annotated io.frames io.containers
+        io.dense io.extensions io.extras io.headers io.limits io.outputs io.csv_write
+        io.files io.request io.table io.array_files io.join io.annotated io.frames io.containers
         io.text io.csv_files io.readers io
         metrics""",
     "F2 kernels": """
@@ -81,7 +81,8 @@ FLOORS: dict[str, str] = {
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
-        cli.data cli.align cli.options cli.session cli.bench cli.show cli.sources
+        cli.data cli.align cli.parse cli.options cli.session cli.bench cli.show
+        cli.sources
         page.encode page.labels page.layouts page.planes page.shapes plots.figures
         plots.decodings page.views page.content plots.kernels page.charts plots.latents
         plots.uncertainty page plots cli.apply summary page.report cli.fit cli.info

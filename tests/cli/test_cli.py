@@ -12,7 +12,7 @@ import pytest
 
 import bochner as bo
 from bochner.cli.align import read_rows
-from bochner.cli.data import parse_by_view, parse_settings, parse_views
+from bochner.cli.parse import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 from helpers.cli import refused, replied, run, write
 
@@ -334,7 +334,10 @@ BAD_OPTIONS = {
         r"'n_components' parameter of NGMVLVM must be an int in the range \[1, inf\)",
     ),
     "type": (["--set", "max_iter=soon"], "'max_iter' parameter of NGMVLVM"),
-    "likelihood": (["--likelihood", "counts"], "'likelihood' parameter of NGMVLVM"),
+    "likelihood": (
+        ["--likelihood", "counts"],
+        "the name of a likelihood, got 'counts'. Choose from auto, bernoulli",
+    ),
     "likelihood of a view": (["--likelihood", "rna=gaussian"], "likelihood for views"),
     "index of arrays": (["--index", "cell"], "index only for csv and parquet files"),
 }

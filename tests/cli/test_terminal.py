@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from bochner.cli import app
+from bochner.cli.parse import LIKELIHOODS, check_words, parameters
 from bochner.cli.show import text
-from bochner.errors import message, printable
+from bochner.errors import InputError, message, printable
+from bochner.estimators.annotated import MODELS
+from bochner.estimators.likelihoods import NAMES
 
 RED = "\x1b[31m"
 
@@ -61,3 +65,42 @@ def test_a_closed_standard_error_does_not_end_a_fit(tmp_path):
     os.close(write)
     assert done.returncode == 0
     assert (tmp_path / "run" / "model.bochner").is_file()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("none.csv",),
+        ("DATA", "--set", "n_component=2"),
+        ("DATA", "--likelihood", "nb"),
+    ],
+)
+def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path, arguments):
+    data = tmp_path / "d.csv"
+    data.write_text("a,b\n1,2\n")
+    code = (
+        "import sys; from bochner.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit as e: print(e.code, 'torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    given = [str(data) if a == "DATA" else a for a in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "fit", *given, "--out", str(tmp_path / "o")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["2", "False", "False"], done.stderr
+
+
+def test_names_of_others_are_understood():
+    with pytest.raises(InputError, match=r"got 'nb'\. Did you mean 'negative_binomial'."):
+        check_words(Path(__file__).parent, "ng-mvlvm", ["rna=nb"], [])
+    with pytest.raises(InputError, match=r"got 'xyz'\. Choose from auto, bernoulli"):
+        check_words(Path(__file__).parent, "ng-mvlvm", ["xyz"], [])
+
+
+def test_the_words_are_those_of_the_models():
+    assert set(LIKELIHOODS) == {"auto", *NAMES}
+    for name, cls in MODELS.items():
+        assert parameters(name) == sorted(cls().get_params(deep=False))

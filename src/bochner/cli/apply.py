@@ -14,10 +14,10 @@ from bochner.cli.data import (
     check_output,
     column_names,
     load_model,
-    parse_by_view,
     write_embedding,
     write_matrices,
 )
+from bochner.cli.parse import parse_by_view
 from bochner.errors import InputError, message
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport

@@ -13,15 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bochner.cli.data import (
-    MODEL_FILE,
-    check_writable,
-    frame,
-    parse_by_view,
-    parse_settings,
-    parse_views,
-    write_embedding,
-)
+from bochner.cli.data import MODEL_FILE, check_writable, frame, write_embedding
+from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
 from bochner.errors import InputError, message
 from bochner.io.readers import read
@@ -29,14 +22,6 @@ from bochner.io.table import Table
 from bochner.page.report import report
 
 CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
-# Parameters that --set refuses, because the command sets them itself.
-ELSEWHERE = {
-    "views": "--view",
-    "likelihood": "--likelihood",
-    "random_state": "--seed",
-    "checkpoint": "--resume: the checkpoint is in the folder of --out",
-    "verbose": "no option: the progress bar shows on a terminal",
-}
 
 
 @dataclass(frozen=True)

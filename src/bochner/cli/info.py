@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bochner.cli.data import MODEL_FILE, load_model, parse_by_view
+from bochner.cli.data import MODEL_FILE, load_model
 from bochner.cli.fit import FitOptions, estimator_of
+from bochner.cli.parse import parse_by_view
 from bochner.data.columns import describe_column
 from bochner.data.sparse import extremes
 from bochner.data.views import check_fit, resolve_views

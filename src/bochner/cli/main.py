@@ -25,6 +25,7 @@ from bochner.cli.options import (
     Settings,
     ViewColumns,
 )
+from bochner.cli.parse import check_words
 from bochner.cli.session import INTERRUPTED, say, session
 
 app = typer.Typer(
@@ -118,6 +119,7 @@ def fit(
     views.
     """
     with session(as_json, log) as reply:
+        check_words(data, model.value, likelihood or (), settings or ())
         from bochner.cli import fit as logic
         from bochner.cli.show import show
 

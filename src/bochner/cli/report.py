@@ -10,8 +10,9 @@ from typing import Any
 
 from bochner.cli.align import read_rows
 from bochner.cli.apply import names_are_checked
-from bochner.cli.data import frame, load_model, parse_by_view
+from bochner.cli.data import frame, load_model
 from bochner.cli.fit import PAGE
+from bochner.cli.parse import parse_by_view
 from bochner.errors import InputError, message
 from bochner.io.csv_files import read_csv
 from bochner.io.request import Request

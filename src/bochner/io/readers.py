@@ -17,6 +17,14 @@ from bochner.io.annotated import read_h5ad, read_h5mu
 from bochner.io.array_files import read_npy, read_npz
 from bochner.io.csv_files import read_csv
 from bochner.io.csv_write import write_csv
+from bochner.io.extensions import (
+    EXTENSIONS,
+    LAYERED,
+    NAMED,
+    check_extension,
+    check_source,
+    extension_of,
+)
 from bochner.io.frames import read_parquet
 from bochner.io.headers import distinct_whole
 from bochner.io.join import join
@@ -24,26 +32,18 @@ from bochner.io.limits import Memory
 from bochner.io.request import Request, Selection, selection_of
 from bochner.io.table import Table
 
-__all__ = ["Table", "read", "write_csv"]
+__all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
 
 Reader = Callable[[Path, Request], Table]
 
-_ARRAYS: dict[str, Reader] = {".npz": read_npz, ".npy": read_npy}
-_NAMED: dict[str, Reader] = {
+_READERS: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), read_csv),
     ".parquet": read_parquet,
+    ".npz": read_npz,
+    ".npy": read_npy,
+    ".h5ad": read_h5ad,
+    ".h5mu": read_h5mu,
 }
-_LAYERED: dict[str, Reader] = {".h5ad": read_h5ad, ".h5mu": read_h5mu}
-_READERS = {**_NAMED, **_ARRAYS, **_LAYERED}
-EXTENSIONS = tuple(_READERS)
-
-
-def extension_of(path: Path) -> str:
-    """Return what the name of a file ends in: one of `EXTENSIONS` where it is one, in lower
-    case.
-    """
-    name = path.name.lower()
-    return next((known for known in EXTENSIONS if name.endswith(known)), path.suffix.lower())
 
 
 def read(
@@ -108,46 +108,18 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
     return table
 
 
-def check_source(path: str | os.PathLike[str]) -> Path:
-    """Refuse a path that `read` cannot read, by its name alone.
-
-    Raises
-    ------
-    InputError
-        There is no such file or folder, or its kind is unknown.
-    """
-    source = Path(path)
-    if not source.exists():
-        raise InputError(
-            message("a file or folder", f"{source}, which does not exist", "check the path")
-        )
-    if not source.is_dir():
-        _check_extension(source)
-    return source
-
-
-def _check_extension(path: Path) -> str:
-    extension = extension_of(path)
-    if extension not in EXTENSIONS:
-        got = f"{path} with extension {extension!r}" if extension else f"{path} without extension"
-        raise InputError(
-            message(f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file")
-        )
-    return extension
-
-
 def _read_file(path: Path, request: Request) -> Table:
-    extension = _check_extension(path)
+    extension = check_extension(path)
     if not path.stat().st_size:
         raise InputError(
             message(
                 "a file with data", f"the empty file {path}", "check that it was written to its end"
             )
         )
-    if request.layer is not None and extension not in _LAYERED:
+    if request.layer is not None and extension not in LAYERED:
         got = f"layer={request.layer!r} for {path}"
         raise InputError(message("layer only for h5ad and h5mu files", got, "leave it out"))
-    if extension not in _NAMED:
+    if extension not in NAMED:
         if request.index is not None:
             got = f"index={request.index!r} for {path}"
             do = "leave it out: arrays name no columns, and AnnData name their rows"
@@ -188,11 +160,11 @@ def _read_folder(folder: Path, request: Request) -> Table:
 def _for_file(request: Request, view: str, extension: str) -> Request:
     """Return what is asked of one file of a folder."""
     layer = request.layer.get(view) if isinstance(request.layer, dict) else request.layer
-    named = extension in _NAMED
+    named = extension in NAMED
     return replace(
         request,
         index=request.index if named else None,
-        layer=layer if extension in _LAYERED else None,
+        layer=layer if extension in LAYERED else None,
         selection=request.selection.of_view(view) if named else Selection(),
     )
 

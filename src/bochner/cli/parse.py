@@ -1,0 +1,169 @@
+"""Options as they are typed, checked by their words: torch is not imported for a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bochner.errors import InputError, message
+from bochner.io.extensions import check_source
+
+# Parameters that --set refuses, because the command sets them itself.
+ELSEWHERE = {
+    "views": "--view",
+    "likelihood": "--likelihood",
+    "random_state": "--seed",
+    "checkpoint": "--resume: the checkpoint is in the folder of --out",
+    "verbose": "no option: the progress bar shows on a terminal",
+}
+# The parameters of the models, for models are imported with torch; a test compares them.
+COMMON = """
+    checkpoint device dtype init landmarks latent learning_rate likelihood max_iter n_components
+    n_frequencies n_init n_mixtures noise random_state sampling tol truncation verbose view_weight
+    views
+    """.split()  # noqa: SIM905 - a list of words
+EXTRA = {
+    "random-feature-lvm": ["inference", "kernel"],
+    "rflvm": ["frequency_kernel", "latents", "n_chains", "n_draws", "n_jobs", "n_warmup", "thin"],
+}
+LIKELIHOODS = (
+    "auto",
+    "bernoulli",
+    "binomial",
+    "categorical",
+    "gaussian",
+    "negative_binomial",
+    "poisson",
+)
+# What others call them.
+_ALIASES = {
+    "binary": "bernoulli",
+    "logistic": "bernoulli",
+    "multinomial": "categorical",
+    "nb": "negative_binomial",
+    "negbin": "negative_binomial",
+    "normal": "gaussian",
+}
+
+
+def parameters(model: str) -> list[str]:
+    """Return the names of a model's parameters, sorted."""
+    return sorted([*COMMON, *EXTRA.get(model, ())])
+
+
+def check_words(data: Path, model: str, likelihood: Sequence[str], settings: Sequence[str]) -> None:
+    """Refuse what can be refused by its name: a path, a parameter, a likelihood.
+
+    Raises
+    ------
+    InputError
+        With what is near where there is anything.
+    """
+    check_source(data)
+    parse_settings(settings, parameters(model), ELSEWHERE)
+    given = parse_by_view(likelihood, "--likelihood") or {}
+    for name in [given] if isinstance(given, str) else given.values():
+        if name in LIKELIHOODS:
+            continue
+        close = _ALIASES.get(name.lower()) or next(
+            iter(difflib.get_close_matches(name.lower(), LIKELIHOODS, n=1)), ""
+        )
+        do = f"did you mean {close!r}" if close else f"choose from {', '.join(LIKELIHOODS)}"
+        raise InputError(message("the name of a likelihood", repr(name), do))
+
+
+def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, Any] | None:
+    """Turn ``name=0:500`` and ``name=cd3,cd4`` into the ``views`` of an estimator; None without
+    any.
+
+    Parameters
+    ----------
+    specs : sequence of str
+    names : sequence of str or None
+        Column names of the data: a digit that is no name is a column number.
+
+    Raises
+    ------
+    InputError
+        A specification without ``=``, or a view given twice.
+    """
+    views: dict[str, Any] = {}
+    for spec in specs:
+        name, found, columns = spec.partition("=")
+        if not (name and found and columns):
+            do = "write --view rna=0:500 or --view protein=cd3,cd4"
+            raise InputError(message("--view NAME=COLUMNS", repr(spec), do))
+        if name in views:
+            raise InputError(
+                message(
+                    "every view once", f"--view {name}=... twice", "list all its columns in one"
+                )
+            )
+        views[name] = _selection(columns, names or ())
+    return views or None
+
+
+def _selection(columns: str, names: Sequence[str]) -> Any:
+    if columns not in names and (bounds := re.fullmatch(r"(-?\d*):(-?\d*)", columns)):
+        return slice(*(int(bound) if bound else None for bound in bounds.groups()))
+    items = [item.strip() for item in columns.split(",")]
+    numbers = all(item.isdigit() for item in items) and not set(items) <= set(names)
+    return [int(item) for item in items] if numbers else items
+
+
+def parse_settings(
+    specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str]
+) -> dict[str, Any]:
+    """Turn ``name=value`` into parameters of an estimator; a value is JSON where it can be read as
+    such.
+
+    Parameters
+    ----------
+    specs : sequence of str
+    allowed : sequence of str
+        Parameters the estimator has.
+    elsewhere : mapping of str to str
+        Parameters with an option of their own.
+    """
+    settings: dict[str, Any] = {}
+    for spec in specs:
+        name, found, text = spec.partition("=")
+        if not (name and found):
+            raise InputError(message("--set NAME=VALUE", repr(spec), "write --set n_components=3"))
+        if name in elsewhere:
+            raise InputError(
+                message("parameters without an option of their own", spec, f"use {elsewhere[name]}")
+            )
+        if name not in allowed:
+            known = [other for other in allowed if other not in elsewhere]
+            close = difflib.get_close_matches(name, known, n=1)
+            do = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
+            raise InputError(f"Unknown parameter in --set {spec}: {do}")
+        try:
+            settings[name] = json.loads(text)
+        except ValueError:
+            settings[name] = text
+    return settings
+
+
+def parse_by_view(specs: Sequence[str], option: str) -> str | dict[str, str] | None:
+    """Turn ``gaussian`` or several ``view=gaussian`` into a parameter for all views or for each;
+    None without any.
+    """
+    if not specs:
+        return None
+    if len(specs) == 1 and "=" not in specs[0]:
+        return specs[0]
+    pairs = [spec.partition("=") for spec in specs]
+    if not all(name and value for name, _, value in pairs):
+        got = " ".join(f"{option} {spec}" for spec in specs)
+        raise InputError(
+            message(
+                "one name for all views, or VIEW=NAME for each", got, f"write {option} rna=NAME"
+            )
+        )
+    return {name: value for name, _, value in pairs}
