@@ -28,7 +28,7 @@ import bochner as bo
 from bochner.data.views import Views
 from bochner.initialization.build import components, folded, start
 from bochner.initialization.folding import fold
-from bochner.models.latent_layout import Layout
+from bochner.models.spec import Layout
 from bochner.regression.statistics import Block
 
 Array = NDArray[np.float64]

@@ -33,8 +33,7 @@ from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.dirichlet_posterior import kernel_kl, sticks_of
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.evidence import view_evidence
 from bochner.regression.statistics import Block

@@ -31,16 +31,15 @@ FLOORS: dict[str, str] = {
         kernels.indefinite kernels.spectral_mixture kernels.stationary
         kernels.dirichlet_process kernels.nonstationary kernels.periodic kernels""",
     "F3 features": """
-        features.bounds features.derivatives features.fourier features.maclaurin
-        features.spherical features""",
+        features.bounds features.fourier features.maclaurin features.spherical features""",
     "F4 likelihoods": """
         likelihoods.counts likelihoods.densities likelihoods.likelihood
         likelihoods.nonconjugate likelihoods.gaussian likelihoods.poisson
         likelihoods.polya_gamma likelihoods.binomial likelihoods.categorical
         likelihoods.tilted likelihoods.negative_binomial likelihoods""",
     "F5 models": """
-        models.latent_layout models.latents models.sites models.lvm models.spec
-        models.sticks models.dirichlet_posterior models""",
+        models.sites models.lvm models.spec models.sticks models.dirichlet_posterior
+        models""",
     "F6 regression, objectives": """
         regression.statistics regression.heteroscedastic regression.evidence
         regression.batched regression.weighted_grams regression.conjugate_gradients
@@ -55,9 +54,9 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.conditioning_incomplete
         weight_posterior.conditioning_nonconjugate weight_posterior.posterior
         weight_posterior.downdating weight_posterior
-        latent_inference.placement latent_inference.quadratic_forms
+        latent_inference.quadratic_forms latent_inference.placement
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
-        latent_inference.row_patterns latent_inference.infer latent_inference
+        latent_inference.infer latent_inference
         prediction.calibration prediction.decoding prediction.completion
         prediction.density prediction.diagnostics prediction.tempering prediction
         fitting.plan fitting.landmarks fitting.noise_recalibration
@@ -73,10 +72,10 @@ FLOORS: dict[str, str] = {
         feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps
         estimators.docstrings estimators.likelihoods estimators.constraints
-        estimators.rows estimators.saving estimators.training_data estimators.units
-        estimators.view_options estimators.plans estimators.warn estimators.prediction
-        estimators.base estimators.lvm estimators.rflvm estimators.srflvm
-        estimators.annotated estimators.loading estimators
+        estimators.options estimators.plans estimators.rows estimators.prediction
+        estimators.saving estimators.training_data estimators.base estimators.lvm
+        estimators.rflvm estimators.srflvm estimators.annotated estimators.loading
+        estimators
         model_selection.cost model_selection.hiding model_selection.calibrate
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",

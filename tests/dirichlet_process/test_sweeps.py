@@ -26,8 +26,7 @@ from bochner.models.dirichlet_posterior import (
     update_concentration,
     update_sticks,
 )
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.statistics import Block
 from bochner.training.trainer import Options, Trainer

@@ -10,8 +10,7 @@ from bochner.fitting.landmarks import as_if_whole, choose, narrow, rows_of, spre
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.regression.statistics import Block
 from bochner.weight_posterior.posterior import weights_posterior
 

@@ -7,7 +7,7 @@ import torch
 from bochner.datasets import make_s_curve
 from bochner.initialization.folding import SimpleModels, fold
 from bochner.metrics import mean_aligned_r2
-from bochner.models.latent_layout import Layout
+from bochner.models.spec import Layout
 from bochner.regression.batched import batched_evidence
 from bochner.regression.evidence import dense_evidence, evidence
 from bochner.regression.statistics import Block, statistics

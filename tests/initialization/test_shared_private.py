@@ -11,7 +11,7 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import InputError
-from bochner.estimators import view_options
+from bochner.estimators import options
 from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.initialization.shared_private import (
@@ -22,7 +22,7 @@ from bochner.initialization.shared_private import (
 )
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.models.latent_layout import Layout
+from bochner.models.spec import Layout
 from bochner.objectives.elbo import draw, elbo
 from bochner.prediction import diagnostics
 from bochner.random import generator, row_noise
@@ -334,8 +334,6 @@ def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
 
 
 def test_n_components_counts_the_shared_dimensions_that_the_dict_leaves_out():
-    assert view_options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
-    assert view_options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
-        3, (0, 1)
-    )
-    assert view_options.layout("shared", 5, ("a", "b")) == Layout(5, (0, 0))
+    assert options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
+    assert options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(3, (0, 1))
+    assert options.layout("shared", 5, ("a", "b")) == Layout(5, (0, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import distributions
 
-from bochner.models.latents import kl_standard_normal
+from bochner.models.lvm import kl_standard_normal
 
 
 def draw(n: int, d: int) -> tuple[torch.Tensor, torch.Tensor]:

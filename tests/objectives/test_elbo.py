@@ -11,8 +11,7 @@ from torch import Tensor
 
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel
+from bochner.models.lvm import GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.random import ROWS_PER_BLOCK, generator, row_noise
 from bochner.regression.evidence import view_evidence

@@ -9,8 +9,7 @@ from bochner.kernels import SpectralMixture
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models import sites as module
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.models.sites import Sites
 from bochner.objectives.elbo import absorb, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo

@@ -21,8 +21,7 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMix
 from bochner.latent_inference.infer import candidate_scores, reconstructions
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.prediction.decoding import decode
 from bochner.random import generator
 from bochner.regression.evidence import dense_evidence, evidence, view_evidence

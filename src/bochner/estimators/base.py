@@ -22,16 +22,7 @@ from torch import Tensor
 from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
-from bochner.estimators import (
-    constraints,
-    likelihoods,
-    plans,
-    saving,
-    training_data,
-    units,
-    view_options,
-    warn,
-)
+from bochner.estimators import constraints, likelihoods, options, plans, rows, saving, training_data
 from bochner.estimators.prediction import PredictionMixin
 from bochner.fitting import completion_choice
 from bochner.fitting.data import FitData
@@ -153,12 +144,12 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         plans.check_size(values.shape, self.n_components)
         data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
         self._columns, self._scaling = data.columns, data.scaling
-        n_components = view_options.layout(self.latent, self.n_components, data.names).n_components
-        warn.of_rank(values.shape, n_components)
+        n_components = options.layout(self.latent, self.n_components, data.names).n_components
+        options.of_rank(values.shape, n_components)
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         kernels = {view: self._kernel_for(view) for view in data.names}
         plan = plans.make(self, data, seed, kernels, chosen)
-        warn.of_starts(plan.starts)
+        options.of_starts(plan.starts)
         fit_data = training_data.fit_data(data, plan, offsets)
         self._placed = None  # that of an earlier fit
         self._fit = self._infer(fit_data, plan)
@@ -282,7 +273,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             if isinstance(view.likelihood, NegativeBinomial)
         }
         self.kernels_ = {
-            view.name: units.natural(kernel, scales[view.name])
+            view.name: rows.natural(kernel, scales[view.name])
             for view, kernel in zip(fit.posterior, fit.kernels, strict=True)
         }
         if fit.stopped in ("max_iter", "failed"):
@@ -323,7 +314,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
                 self._fit.posterior, placement.mean[index], rows, of_some
             )
             self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
-        warn.of_dispersion(self.dispersion_)
+        options.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:
             warn_user(self.collapse_.advice(), CollapseWarning)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.estimators import view_options
+from bochner.estimators import options
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS
 from bochner.initialization.embeddings import TSNE_DIMENSIONS
@@ -24,8 +24,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
-from bochner.models.latent_layout import Layout
-from bochner.models.spec import ModelSpec, ViewSpec
+from bochner.models.spec import Layout, ModelSpec, ViewSpec
 from bochner.training.trainer import RATES, Options
 
 FloatArray = NDArray[np.floating[Any]]
@@ -127,9 +126,9 @@ def _spec(
         raise InputError(
             message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
         )
-    layout = view_options.layout(estimator.latent, estimator.n_components, data.names)
+    layout = options.layout(estimator.latent, estimator.n_components, data.names)
     widths = {name: len(columns) for name, columns in data.columns.items()}
-    weights = view_options.weights(estimator.view_weight, widths)
+    weights = options.weights(estimator.view_weight, widths)
     views = tuple(
         ViewSpec(name, kernels[name], likelihoods.get(name) or Gaussian(), weights[name])
         for name in data.names

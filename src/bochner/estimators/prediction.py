@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.errors import InputError, message
-from bochner.estimators import likelihoods, warn
+from bochner.estimators import likelihoods, options
 from bochner.estimators.rows import RowsMixin
 from bochner.io.limits import Memory
 from bochner.isolation import undisturbed
@@ -80,7 +80,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         return (mean, placement.std.numpy().astype(values.dtype)) if return_std else mean
 
     def _place(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement:
-        warn.of_empty(values)
+        options.of_empty(values)
         model = (self._fit.posterior, self._candidates)
         parts = [place(*model, rows, own) for rows, own in self._dense_parts(values, offsets)]
         return Placement.joined(parts)
@@ -195,7 +195,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
                 )
             )
         values = self._validate(X, reset=False)
-        warn.of_empty(values)
+        options.of_empty(values)
         rows, missing, offsets = (
             self._split(values),
             np.isnan(values),
@@ -254,7 +254,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         """
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
-        warn.of_empty(values)
+        options.of_empty(values)
         count = (
             _SCORE_SAMPLES
             if all(view.local is None for view in self._fit.posterior)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from bochner.errors import InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.fitting.plan import Fit
+from bochner.kernels.base import SpectralKernel
 from bochner.memory import chunks
 from bochner.prediction.completion import offsets_of
 
@@ -151,3 +152,13 @@ def _from_torch(X: Any) -> Any:
         return X
     X = X.detach().cpu()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+
+
+def natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float64]]:
+    """Parameters of a kernel by name; variances and weights in original units squared."""
+    values: Mapping[str, Tensor] = kernel.values()
+    square = scale**2
+    return {
+        name: value.numpy() * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
+        for name, value in values.items()
+    }

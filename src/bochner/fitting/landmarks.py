@@ -16,8 +16,7 @@ from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel
+from bochner.models.lvm import GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import Data, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression.statistics import Block

@@ -18,8 +18,7 @@ from bochner.errors import InputError, message
 from bochner.initialization import embeddings
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.latents import GaussianLatents
-from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.models.spec import ModelSpec, ViewSpec
 from bochner.objectives.elbo import Data

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner.models.latent_layout import Layout
-from bochner.models.latents import kl_standard_normal
+from bochner.models.lvm import kl_standard_normal
+from bochner.models.spec import Layout
 from bochner.objectives.elbo import Data
 from bochner.regression.batched import batched_evidence
 from bochner.training.trainer import Options, Trainer

@@ -14,9 +14,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.placement import Placement, groups_of_rows, rows_at_once
 from bochner.latent_inference.row_bound import Target, target_for
-from bochner.latent_inference.row_patterns import groups_of_rows, rows_at_once
 from bochner.linalg import cholesky
 from bochner.weight_posterior.posterior import ViewPosterior
 

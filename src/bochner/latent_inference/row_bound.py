@@ -21,8 +21,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.features.derivatives import jet
-from bochner.features.fourier import evaluate
+from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.quadratic_forms import Quadratic, Shared, quadratic_of
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from bochner.estimators import plans, view_options
+from bochner.estimators import options, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
 from bochner.initialization.folding import STEPS as FOLD_STEPS
@@ -66,7 +66,7 @@ def estimate(
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
-    layout = view_options.layout(estimator.latent, estimator.n_components, list(columns))
+    layout = options.layout(estimator.latent, estimator.n_components, list(columns))
     race = plans._starts(estimator, layout, n_rows)
     before = each * (
         RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race)
@@ -97,7 +97,7 @@ def operations(estimator: Any, n_rows: int, columns: dict[str, NDArray[np.intp]]
     n_mixtures = (
         estimator._auto_mixtures if estimator.n_mixtures == "auto" else estimator.n_mixtures
     )
-    layout = view_options.layout(estimator.latent, estimator.n_components, list(columns))
+    layout = options.layout(estimator.latent, estimator.n_components, list(columns))
     gaussian = estimator.likelihood == "gaussian"
     K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, gaussian, layout.n_components)
     widths = (min(own.size, _TRUNCATED_COLUMNS) for own in columns.values())

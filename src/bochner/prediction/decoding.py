@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.features.derivatives import expected_features, jet
+from bochner.features.fourier import expected_features, jet
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.placement import Placement
 from bochner.likelihoods.categorical import Categorical

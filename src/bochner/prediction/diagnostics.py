@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.features.derivatives import expected_features, jet
+from bochner.features.fourier import expected_features, jet
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
 from bochner.weight_posterior.posterior import ViewPosterior

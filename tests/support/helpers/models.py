@@ -8,9 +8,8 @@ import torch
 from bochner.initialization.build import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods import Gaussian
-from bochner.models.latent_layout import Layout
 from bochner.models.lvm import LatentVariableModel
-from bochner.models.spec import ModelSpec, ViewSpec
+from bochner.models.spec import Layout, ModelSpec, ViewSpec
 from bochner.regression.statistics import Block
 
 
