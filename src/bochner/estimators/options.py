@@ -1,4 +1,6 @@
-"""From the `latent` and `view_weight` of an estimator to what every view gets of them."""
+"""What an estimator's `latent` and `view_weight` ask of every view, and warnings about what was
+asked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The posterior of the latents."""
+"""A latent variable model is the list of its parts: latents and views."""
 
 from __future__ import annotations
 

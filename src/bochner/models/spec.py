@@ -1,4 +1,4 @@
-"""Which view sees which latent dimensions: some are shared by all, others are a view's own."""
+"""What a model is asked to be, before anything is trained."""
 
 from __future__ import annotations
 
