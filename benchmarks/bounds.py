@@ -22,8 +22,8 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.random import generator
 from bochner.regression.nonconjugate import nonconjugate_evidence
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import Entries, entry_pass
-from bochner.regression.statistics import Block
 
 N_ROWS, N_COLUMNS, N_PAIRS = 20, 4, 4
 COLUMNS = {
@@ -86,12 +86,10 @@ def measure(
     f = Frequencies(w, None, torch.full((N_PAIRS,), N_PAIRS**-0.5, dtype=torch.float64))
     phi = torch.cat([(x @ w.T).cos(), (x @ w.T).sin()], dim=1) * N_PAIRS**-0.5
     truth = torch.randn(phi.shape[1], N_COLUMNS, generator=source, dtype=torch.float64)
-    block = Block.encoded(likelihood.draw(phi @ truth, source))
+    block = EncodedBlock.of(likelihood.draw(phi @ truth, source))
     found: dict[str, float] = {}
     for name, groups in (("own", None), ("grouped", 1)):
-        sites = Sites(
-            likelihood, block.Y, torch.ones_like(block.Y), torch.zeros(N_ROWS).double(), groups
-        )
+        sites = Sites(likelihood, block.Y, block.mask, torch.zeros(N_ROWS).double(), groups)
         sites.intercept.zero_()
         sites.centre.zero_()
         with torch.no_grad():

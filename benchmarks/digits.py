@@ -29,7 +29,7 @@ from bochner.data.views import Views
 from bochner.initialization.build import components, folded, start
 from bochner.initialization.folding import fold
 from bochner.models.spec import Layout
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 
 Array = NDArray[np.float64]
 
@@ -142,7 +142,7 @@ def start_of(init: str, views: list[Array], seed: int) -> Array:
     if init != "fold":
         return start(init, filled, 2, seed)
     wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
-    data = tuple((Block.of(torch.tensor(view, dtype=torch.float32)),) for view in views)
+    data = tuple((CompleteBlock.of(torch.tensor(view, dtype=torch.float32)),) for view in views)
     shared = (0,) * len(views)
     narrow = fold(wide, Layout(2, shared), Layout(5, shared), data, seed)
     return folded(narrow.double().numpy(), seed)

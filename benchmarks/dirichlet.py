@@ -36,7 +36,7 @@ from bochner.models.dirichlet_posterior import kernel_kl, sticks_of
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.evidence import view_evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, CompleteBlock
 from bochner.training.trainer import Options, Trainer
 
 PRIOR = (1.0, 0.1)
@@ -182,7 +182,7 @@ def known_latents(seed: int, setting: Setting, gains: Gains) -> dict[str, Value]
     kernel = kernel.initial(setting.truncation, 2, random.generator(seed, "kernel"))
     latents = GaussianLatents(X.float(), torch.full((len(X), 2), -12.0))
     model = LatentVariableModel(latents, [View("x", kernel, Gaussian(0.3))])
-    data = ((Block.of(Y.float()),),)
+    data = ((CompleteBlock.of(Y.float()),),)
 
     def bound(purpose: str, step: int) -> Tensor:
         return elbo(model, data, draw(model, setting.n_points, "sobol", seed, purpose, step)).total

@@ -30,7 +30,8 @@ from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import Plan, evaluate
 from bochner.initialization.build import model_from, start
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data, draw, elbo
+from bochner.objectives.elbo import draw, elbo
+from bochner.regression.observations import Data
 from bochner.training.trainer import Options, Trainer
 
 H, STEPS = 100, 300

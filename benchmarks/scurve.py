@@ -34,7 +34,7 @@ from bochner.data.views import Views
 from bochner.initialization.build import components, folded, start
 from bochner.initialization.folding import SimpleModels, fold
 from bochner.models.spec import Layout
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 
 Array = NDArray[np.float64]
 
@@ -232,7 +232,7 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
     """
     data, (Ys, _) = data_of("RBF+Gibbs", seed, setting), scaled_of("RBF+Gibbs", seed, setting)
     filled = np.hstack(Ys)
-    blocks = tuple((Block.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
+    blocks = tuple((CompleteBlock.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
     wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
     narrow = fold(wide, Layout(2, (0, 0)), Layout(5, (0, 0)), blocks, seed)
     found = [data.latent, folded(narrow.double().numpy(), seed)]

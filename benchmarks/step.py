@@ -24,12 +24,13 @@ from harness import Job, Store, Value, arguments, machine, table, timed
 from torch import Tensor
 
 from bochner import random
+from bochner.data.rows import AllRows
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression import evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 
 Q, H, D = 2, 50, 2
 P = Q * H
@@ -54,13 +55,15 @@ def model_of(n_rows: int) -> LatentVariableModel:
     return LatentVariableModel(latents, [View("view", kernel, Gaussian(0.3))])
 
 
-def block_of(n_rows: int, n_columns: int) -> Block:
+def block_of(n_rows: int, n_columns: int) -> CompleteBlock:
     """Draw data in place: temporary copies would hide in the peak memory what a step needs."""
     Y = torch.empty(n_rows, n_columns).normal_(generator=random.generator(0, "data"))
-    return Block(Y, None, torch.arange(n_columns), float(Y.numel()))
+    return CompleteBlock(Y, AllRows(), torch.arange(n_columns), float(Y.numel()))
 
 
-def step_of(model: LatentVariableModel, block: Block, n_frequencies: int = H) -> Callable[[], None]:
+def step_of(
+    model: LatentVariableModel, block: CompleteBlock, n_frequencies: int = H
+) -> Callable[[], None]:
     """Return a function that takes the value and the gradient at fresh draws."""
     count = iter(range(10**9))
 

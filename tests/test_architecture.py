@@ -20,7 +20,8 @@ FLOORS: dict[str, str] = {
     "F0 foundations": """
         _typing errors random linalg quadrature memory isolation""",
     "F1 data, files, metrics": """
-        data.columns data.sparse data.scaling data.outliers data.support data.validation
+        data.columns data.masks data.rows data.sparse data.scaling data.outliers
+        data.support data.validation
         data.views data.missing data
         io.dense io.extensions io.extras io.headers io.limits io.outputs io.csv_write
         io.files io.request io.table io.array_files io.join io.annotated io.frames io.containers
@@ -41,7 +42,7 @@ FLOORS: dict[str, str] = {
         models.sites models.lvm models.spec models.sticks models.dirichlet_posterior
         models""",
     "F6 regression, objectives": """
-        regression.statistics regression.heteroscedastic regression.evidence
+        regression.observations regression.statistics regression.heteroscedastic regression.evidence
         regression.batched regression.weighted_grams regression.conjugate_gradients
         regression.site_entries regression.nonconjugate regression.incomplete regression
         objectives.elbo objectives.subset_sites objectives""",

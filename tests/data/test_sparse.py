@@ -18,7 +18,7 @@ from bochner.data.support import guess
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError
 from bochner.fitting.svd_compression import rotate
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock, EncodedBlock
 
 COMMON = {"n_mixtures": 1, "n_frequencies": 8, "max_iter": 20, "init": "pca", "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -64,17 +64,17 @@ def test_an_empty_sparse_matrix_is_all_centre():
 def test_a_block_is_taken_by_rows_whether_sparse_or_not():
     X, index = _counts(), torch.tensor([1, 4, 30])
     offset = torch.arange(40.0).double()
-    dense, sparse = (Block.encoded(Y, None, offset) for Y in (torch.tensor(X), _matrix(X)))
+    dense, sparse = (EncodedBlock.of(Y, None, offset) for Y in (torch.tensor(X), _matrix(X)))
     assert torch.equal(dense.take(index).Y, sparse.take(index).Y[:])
     assert torch.equal(sparse.take(index).offset, offset[index])
-    assert Block.of(_matrix(X)).square == pytest.approx(float(np.square(X).sum()))
+    assert CompleteBlock.of(_matrix(X)).square == pytest.approx(float(np.square(X).sum()))
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (12, 300)])
 def test_rotation_of_sparse_columns_keeps_the_gram_of_the_rows(shape):
     X = _counts(*shape)
     centre = X.mean(0)
-    data = ((Block.of(_matrix(X, centre)),),)
+    data = ((CompleteBlock.of(_matrix(X, centre)),),)
     rotated, _ = rotate(data, 0.0, 0)
     found, wanted = rotated[0][0].Y[:], torch.tensor(X - centre)
     assert torch.allclose(found @ found.T, wanted @ wanted.T, atol=1e-8)

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from bochner.data.masks import FullMask
 from bochner.dirichlet_process.local_expectations import replacement_gains, site_gains
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli
 from bochner.models.sites import Sites
 from bochner.regression.evidence import view_evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock, EncodedBlock
 
 NOISE = torch.tensor(0.3, dtype=torch.float64)
 
@@ -44,7 +45,7 @@ def joined(f: Frequencies, g: Frequencies) -> Frequencies:
 def test_gains_are_differences_of_the_evidence(d, n_points):
     x, Y = rows(d)
     some = torch.arange(20)
-    blocks = (Block.of(Y[:, :3]), Block.of(Y[:20, 3:], some, torch.tensor([3, 4])))
+    blocks = (CompleteBlock.of(Y[:, :3]), CompleteBlock.of(Y[:20, 3:], some, torch.tensor([3, 4])))
     current, candidates = points(n_points, d, 0), points(3, d, 1)
     gains = replacement_gains(x, current, candidates, NOISE, blocks, chunk_rows=7)
     for left_out in (0, n_points - 1):
@@ -59,7 +60,7 @@ def test_gains_are_differences_of_the_evidence(d, n_points):
 
 def test_a_point_put_back_in_its_own_place_changes_nothing():
     x, Y = rows(2)
-    current, blocks = points(6, 2, 0), (Block.of(Y),)
+    current, blocks = points(6, 2, 0), (CompleteBlock.of(Y),)
     gains = replacement_gains(x, current, current, NOISE, blocks)
     value = view_evidence(x, current, NOISE, blocks)
     for i in range(6):
@@ -72,7 +73,7 @@ def test_they_are_the_gradient_of_the_expected_evidence_in_q():
     assignments.
     """
     x, Y = rows(2)
-    blocks, book = (Block.of(Y),), points(3, 2, 5)
+    blocks, book = (CompleteBlock.of(Y),), points(3, 2, 5)
     book = Frequencies(book.first, None, torch.full((3,), math.sqrt(0.5), dtype=torch.float64))
     phi = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]], dtype=torch.float64, requires_grad=True)
     every = list(itertools.product(range(3), repeat=2))
@@ -98,9 +99,7 @@ def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
     x, Y = rows(d)
     likelihood = Bernoulli()
     y = (Y > 0).double()
-    sites = Sites(
-        likelihood, y, torch.ones_like(y), torch.zeros(30, dtype=torch.float64), n_groups=2
-    )
+    sites = Sites(likelihood, y, FullMask(), torch.zeros(30, dtype=torch.float64), n_groups=2)
     source = torch.Generator().manual_seed(2)
     weight = 0.1 + torch.rand(30, 2, generator=source, dtype=torch.float64)
     sites.precision.copy_(weight[:, sites.group_of])
@@ -115,7 +114,7 @@ def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
             total = total + 0.5 * c @ torch.linalg.solve(B, c) - 0.5 * torch.logdet(B)
         return total
 
-    gains = site_gains(x, current, candidates, sites, Block.of(y), chunk_rows=11)
+    gains = site_gains(x, current, candidates, sites, EncodedBlock.of(y), chunk_rows=11)
     for left_out in range(4):
         others = taken(current, [i for i in range(4) if i != left_out])
         for c in range(3):

@@ -12,7 +12,7 @@ from bochner.fitting.data import FitData, TrainingData
 from bochner.fitting.multistart import Race
 from bochner.fitting.plan import Plan
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, CompleteBlock
 from bochner.training.trainer import Options
 from helpers.models import spec_of
 
@@ -47,7 +47,7 @@ def matched(
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_the_kernel_of_the_data_is_found(dim: int) -> None:
     X, Y, K = drawn(TRUTH[dim])
-    kernel = matched(X, (Block.of(Y),))
+    kernel = matched(X, (CompleteBlock.of(Y),))
     start = DirichletProcessMixture(n_points=40).initial(8, dim, torch.Generator().manual_seed(1))
     with torch.no_grad():
         error, before = (float((own(X) - K).norm() / K.norm()) for own in (kernel, start))
@@ -59,7 +59,7 @@ def test_the_kernel_of_the_data_is_found(dim: int) -> None:
 
 def test_q_of_z_is_a_distribution_and_nearly_sure() -> None:
     X, Y, _ = drawn(TRUTH[2])
-    phi = matched(X, (Block.of(Y),)).phi
+    phi = matched(X, (CompleteBlock.of(Y),)).phi
     torch.testing.assert_close(phi.sum(1), torch.ones(40, dtype=torch.float64))
     assert float(phi.max(1).values.min()) > 0.9
 
@@ -70,9 +70,9 @@ def test_it_is_the_same_from_blocks_of_columns_and_from_rotated_columns() -> Non
         torch.randn(200, 200, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     )[0]
     with torch.no_grad():
-        whole = matched(X, (Block.of(Y),))(X)
-        halves = matched(X, (Block.of(Y[:, :80]), Block.of(Y[:, 80:])))(X)
-        turned = matched(X, (Block.of(Y @ turn),))(X)
+        whole = matched(X, (CompleteBlock.of(Y),))(X)
+        halves = matched(X, (CompleteBlock.of(Y[:, :80]), CompleteBlock.of(Y[:, 80:])))(X)
+        turned = matched(X, (CompleteBlock.of(Y @ turn),))(X)
     torch.testing.assert_close(halves, whole, atol=1e-6, rtol=0.0)
     torch.testing.assert_close(turned, whole, atol=1e-6, rtol=0.0)
 
@@ -84,7 +84,7 @@ def test_data_without_covariance_leave_the_kernel_as_it_was() -> None:
     match_spectrum(
         kernel,
         X,
-        (Block.of(torch.zeros(30, 3, dtype=torch.float64)),),
+        (CompleteBlock.of(torch.zeros(30, 3, dtype=torch.float64)),),
         torch.Generator().manual_seed(2),
     )
     for name, value in kernel.state_dict().items():
@@ -94,7 +94,7 @@ def test_data_without_covariance_leave_the_kernel_as_it_was() -> None:
 @pytest.mark.parametrize("rows", [2, 3])
 def test_few_rows_stay_finite(rows: int) -> None:
     X = torch.randn(rows, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    kernel = matched(X, (Block.of(X @ torch.ones(2, 5, dtype=torch.float64)),))
+    kernel = matched(X, (CompleteBlock.of(X @ torch.ones(2, 5, dtype=torch.float64)),))
     assert all(bool(torch.isfinite(value).all()) for value in kernel.state_dict().values())
 
 
@@ -112,7 +112,7 @@ def test_a_kernel_whose_points_have_given_proportions_trains() -> None:
 
 def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_are_given() -> None:
     X, Y, _ = drawn(TRUTH[2], n=100, m=30)
-    data = ((Block.of(Y.float()),),)
+    data = ((CompleteBlock.of(Y.float()),),)
     given = DirichletProcessMixture([[0.5, 0.5]], [[0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0]] * 2)
     for kernel, tried in ((DirichletProcessMixture(), True), (given, False)):
         spec = spec_of([kernel], "x", n_mixtures=8, n_frequencies=40)

@@ -28,7 +28,7 @@ from bochner.models.dirichlet_posterior import (
 )
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 from bochner.training.trainer import Options, Trainer
 
 pytestmark = [
@@ -61,7 +61,7 @@ def toy(seed: int = 0):
     Y = Y + 0.3 * torch.randn(40, 8, generator=source, dtype=torch.float64)
     latents = GaussianLatents(x, torch.full_like(x, math.log(0.05)))
     model = LatentVariableModel(latents, [View("x", kernel_of(seed), Gaussian(0.2))])
-    return model, ((Block.of(Y.float()),),)
+    return model, ((CompleteBlock.of(Y.float()),),)
 
 
 # The kernel
@@ -263,7 +263,7 @@ def test_a_peak_that_no_component_begins_near_is_found():
     truth = SpectralMixture([0.5, 0.5], [[0.0], [5.0]], [[0.4], [0.3]])
     K = truth(x.double()).detach() + 1e-8 * torch.eye(60, dtype=torch.float64)
     Y = torch.linalg.cholesky(K) @ torch.randn(60, 20, generator=source, dtype=torch.float64)
-    data = ((Block.of((Y + 0.2 * torch.randn(60, 20, generator=source)).float()),),)
+    data = ((CompleteBlock.of((Y + 0.2 * torch.randn(60, 20, generator=source)).float()),),)
     phi = torch.full((20, 20), 0.2 / 19, dtype=torch.float64)
     phi[:, 0] = 0.8
     kernel = DirichletProcessMixture(phi, 0.02 * torch.arange(20.0)[:, None], [[0.3]] * 20)

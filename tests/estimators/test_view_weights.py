@@ -16,7 +16,7 @@ from bochner.latent_inference.infer import candidate_scores, place, reconstructi
 from bochner.latent_inference.row_bound import target_for
 from bochner.objectives.elbo import draw, elbo
 from bochner.random import generator, row_noise
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 from bochner.weight_posterior.posterior import weights_posterior
 from helpers.models import build
 
@@ -55,8 +55,8 @@ def test_twice_the_weight_is_the_bound_of_twice_the_columns(dim):
     a, b = _columns()
     weighted, plain = _model(dim, (2.0, 1.0)), _model(dim)
     draws = draw(plain, 3, "iid", 0, "train", 0)
-    one = elbo(weighted, ((Block.of(a),), (Block.of(b),)), draws)
-    two = elbo(plain, ((Block.of(torch.cat([a, a], 1)),), (Block.of(b),)), draws)
+    one = elbo(weighted, ((CompleteBlock.of(a),), (CompleteBlock.of(b),)), draws)
+    two = elbo(plain, ((CompleteBlock.of(torch.cat([a, a], 1)),), (CompleteBlock.of(b),)), draws)
     torch.testing.assert_close(one.total, two.total)
     torch.testing.assert_close(one.unweighted, two.total - one.views[0])
     own = torch.autograd.grad(one.total, weighted.latents.mean)[0]
@@ -69,8 +69,12 @@ def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
     a, b = _columns()
     twice = torch.cat([a, a], 1)
     options = {"n_frequencies": 4, "n_draws": 2, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
-    one = weights_posterior(_model(dim, (2.0, 1.0)), ((Block.of(a),), (Block.of(b),)), **options)
-    two = weights_posterior(_model(dim), ((Block.of(twice),), (Block.of(b),)), **options)
+    one = weights_posterior(
+        _model(dim, (2.0, 1.0)), ((CompleteBlock.of(a),), (CompleteBlock.of(b),)), **options
+    )
+    two = weights_posterior(
+        _model(dim), ((CompleteBlock.of(twice),), (CompleteBlock.of(b),)), **options
+    )
     x, rows = torch.randn(5, dim, generator=generator(2, "x"), dtype=torch.float64), torch.arange(5)
     single, double = (
         target_for(one, [a[:5], b[:5]], dim, shared),

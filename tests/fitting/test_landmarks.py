@@ -5,13 +5,14 @@ import pytest
 import torch
 
 from bochner import NGMVLVM, datasets
+from bochner.data.rows import AllRows
 from bochner.errors import InputError
 from bochner.fitting.landmarks import as_if_whole, choose, narrow, rows_of, spread, take
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 from bochner.weight_posterior.posterior import weights_posterior
 
 
@@ -22,9 +23,9 @@ def _data(n: int = 30):
     columns = [torch.tensor([0, 1]), torch.tensor([2]), torch.tensor([3, 4])]
     return Y, (
         (
-            Block.of(Y[:, :2], None, columns[0]),
-            Block.of(Y[few, 2:3], few, columns[1]),
-            Block.of(Y[half][:, 3:], half, columns[2]),
+            CompleteBlock.of(Y[:, :2], None, columns[0]),
+            CompleteBlock.of(Y[few, 2:3], few, columns[1]),
+            CompleteBlock.of(Y[half][:, 3:], half, columns[2]),
         ),
     )
 
@@ -49,9 +50,9 @@ def test_rows_keep_their_entries_and_their_holes():
     expected[:2, 3:] = torch.nan
     torch.testing.assert_close(y, expected, equal_nan=True)
     complete, few, half = take(data, index, 30)[0]
-    assert complete.rows is None
-    assert few.rows.tolist() == [1]
-    assert half.rows.tolist() == [2, 3]
+    assert complete.rows == AllRows()
+    assert few.rows.index.tolist() == [1]
+    assert half.rows.index.tolist() == [2, 3]
     assert complete.square == pytest.approx(float(Y[index, :2].square().sum()))
 
 
@@ -157,7 +158,7 @@ def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
     x = torch.randn(60, dim, generator=source)
     Y = (x @ torch.randn(dim, 4, generator=source)).sin() @ torch.randn(4, 40, generator=source)
     Y += 0.05 * torch.randn(60, 4, generator=source) @ torch.randn(4, 40, generator=source)
-    index, whole = torch.arange(0, 60, 2), ((Block.of(Y),),)
+    index, whole = torch.arange(0, 60, 2), ((CompleteBlock.of(Y),),)
     some = take(whole, index, 60)
     turned, rotation = rotate(some, 0.0, seed=0)
     assert rotation.ranks[0] <= 8

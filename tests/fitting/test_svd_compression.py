@@ -11,7 +11,7 @@ from bochner.fitting.svd_compression import Limits, rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 
 
 def _problem(dim: int, n: int, m: int, rank: int, noise: float = 0.0):
@@ -23,7 +23,7 @@ def _problem(dim: int, n: int, m: int, rank: int, noise: float = 0.0):
         torch.randn(size, rank, generator=source, dtype=torch.float64) for size in (n, m)
     )
     Y = left @ right.T + noise * torch.randn(n, m, generator=source, dtype=torch.float64)
-    return x, f, torch.tensor(0.3, dtype=torch.float64, requires_grad=True), Block.of(Y)
+    return x, f, torch.tensor(0.3, dtype=torch.float64, requires_grad=True), CompleteBlock.of(Y)
 
 
 def _value(x, f, s2, block):
@@ -68,10 +68,10 @@ def test_gradients_of_a_truncated_view_are_those_of_its_value(n):
 
 def test_views_with_holes_of_few_columns_or_of_full_rank_stay_as_they_are():
     holes = (
-        Block.of(torch.randn(20, 300), torch.arange(20)),
-        Block.of(torch.randn(30, 20), torch.arange(30), torch.arange(300, 320)),
+        CompleteBlock.of(torch.randn(20, 300), torch.arange(20)),
+        CompleteBlock.of(torch.randn(30, 20), torch.arange(30), torch.arange(300, 320)),
     )
-    narrow, full = Block.of(torch.randn(50, 40)), Block.of(torch.eye(300))
+    narrow, full = CompleteBlock.of(torch.randn(50, 40)), CompleteBlock.of(torch.eye(300))
     data, report = rotate((holes, (narrow,), (full,)), 0.01, seed=0)
     assert data[0] == holes
     assert data[1][0] is narrow
@@ -81,7 +81,7 @@ def test_views_with_holes_of_few_columns_or_of_full_rank_stay_as_they_are():
 
 def test_both_sides_of_the_singular_value_decomposition_agree():
     x, f, s2, block = _problem(2, 280, 300, rank=20, noise=0.05)
-    wide, tall = Block.of(block.Y), Block.of(torch.cat([block.Y, block.Y.flip(0)]))
+    wide, tall = CompleteBlock.of(block.Y), CompleteBlock.of(torch.cat([block.Y, block.Y.flip(0)]))
     for b in (wide, tall):
         ((less,),), report = rotate(((b,),), 0.05, seed=0)
         singular = torch.linalg.svdvals(b.Y).square()
@@ -94,7 +94,7 @@ def test_both_sides_of_the_singular_value_decomposition_agree():
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_the_basis_of_some_rows_gives_a_bound_for_others(dim):
     x, f, s2, block = _problem(dim, 60, 300, rank=8, noise=0.2)
-    some = Block.of(block.Y[:20], None, block.columns)
+    some = CompleteBlock.of(block.Y[:20], None, block.columns)
     _, rotation = rotate(((some,),), 0.1, seed=0)
     ((less,),) = rotation.apply(((block,),))
     assert less.Y.shape == (60, rotation.ranks[0])
@@ -106,7 +106,7 @@ def test_the_basis_of_some_rows_gives_a_bound_for_others(dim):
 
 @pytest.mark.parametrize(("n", "m"), [(3, 8), (8, 3)])
 def test_a_constant_view_stays_as_it_is(n, m):
-    block = Block.of(torch.zeros(n, m, dtype=torch.float64))
+    block = CompleteBlock.of(torch.zeros(n, m, dtype=torch.float64))
     assert rotate(((block,),), 0.05, 0)[0][0][0] is block
 
 
@@ -117,7 +117,7 @@ SMALL = Limits(narrow=10, exact=20, directions=15)
 @pytest.mark.parametrize("share", [0.0, 0.05])
 def test_a_flat_spectrum_beyond_the_exact_size_stays_as_it_is(share):
     Y = torch.eye(60, 100, dtype=torch.float64)
-    block = Block.of(Y)
+    block = CompleteBlock.of(Y)
     ((same,),), report = rotate(((block,),), share, seed=0, limits=SMALL)
     assert same is block
     assert report.ranks == (100,)
@@ -133,7 +133,7 @@ def test_whatever_the_shape_the_bound_falls_by_at_most_the_squares_dropped(
 ):
     n, m = shape
     x, f, s2, whole = _problem(2, n, m, rank=6, noise=1.0)
-    block = Block.of(whole.Y.to(dtype).clone())
+    block = CompleteBlock.of(whole.Y.to(dtype).clone())
     ((less,),), report = rotate(((block,),), share, seed=0, limits=limits)
     kept = float(less.Y.double().square().sum()) / block.square
     rounding = 10.0 * torch.finfo(dtype).eps
@@ -147,7 +147,7 @@ def test_whatever_the_shape_the_bound_falls_by_at_most_the_squares_dropped(
 @pytest.mark.parametrize("seed", range(2))
 def test_wide_float64_data_of_full_rank_rotate_to_as_many_columns_as_rows(seed):
     Y = torch.randn(50, 300, generator=generator(seed, "wide"), dtype=torch.float64)
-    ((less,),), report = rotate(((Block.of(Y),),), 0.0, seed=0)
+    ((less,),), report = rotate(((CompleteBlock.of(Y),),), 0.0, seed=0)
     assert less.Y.shape == (50, 50)
     torch.testing.assert_close(less.Y @ less.Y.T, Y @ Y.T, rtol=1e-12, atol=1e-11)
     assert report.dropped[0] < 1e-13

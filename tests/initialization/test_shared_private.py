@@ -26,7 +26,7 @@ from bochner.models.spec import Layout
 from bochner.objectives.elbo import draw, elbo
 from bochner.prediction import diagnostics
 from bochner.random import generator, row_noise
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 from bochner.weight_posterior.posterior import weights_posterior
 from helpers.models import build
 
@@ -94,7 +94,7 @@ def _blocks(n=20, widths=(4, 3), seed=1):
         torch.randn(n, m, generator=generator(seed, "y", i), dtype=torch.float64)
         for i, m in enumerate(widths)
     ]
-    return tuple((Block.of(part),) for part in parts)
+    return tuple((CompleteBlock.of(part),) for part in parts)
 
 
 @pytest.mark.parametrize("shared", [1, 2, 3])

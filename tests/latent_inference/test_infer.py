@@ -15,7 +15,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.prediction.decoding import complete, decode, draw_latents, log_density, sample_at
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 
@@ -118,7 +118,7 @@ def test_placing_a_training_row_does_not_move_it():
     view, x, Y = _view(2, n=60)
     f, s2 = view.draws[0].frequencies, torch.tensor(view.noise_variance, dtype=torch.float64)
     x.requires_grad_()
-    collapsed = view_evidence(x, f, s2, (Block.of(Y),)) - 0.5 * x.square().sum()
+    collapsed = view_evidence(x, f, s2, (CompleteBlock.of(Y),)) - 0.5 * x.square().sum()
     (expected,) = torch.autograd.grad(collapsed, x)
     _, gradient, _ = target_for([view], [Y], 2, True).evaluate(x.detach(), torch.arange(len(x)))
     torch.testing.assert_close(gradient, expected, rtol=1e-8, atol=1e-8)

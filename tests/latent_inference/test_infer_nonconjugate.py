@@ -34,8 +34,7 @@ def _settled(name: str, dim: int, groups: int | None = None):
         mean[:, order] = found.mean
     draw = Draw(f, mean, found.covariance)
     view = ViewPosterior("a", (draw,), sites.group_of, likelihood, sites.intercept)
-    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
-    rows = torch.where(seen > 0, block.Y, torch.full_like(block.Y, torch.nan))
+    rows = block.values()
     return view, x, rows, block, sites
 
 

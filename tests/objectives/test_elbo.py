@@ -15,7 +15,7 @@ from bochner.models.lvm import GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.random import ROWS_PER_BLOCK, generator, row_noise
 from bochner.regression.evidence import view_evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 from helpers.dense import features_of_draws
 from helpers.models import build
 
@@ -94,7 +94,9 @@ def test_the_mean_bound_lies_below_the_log_evidence(dim, kernel):
     with torch.no_grad():
         values = torch.stack(
             [
-                elbo(model, ((Block.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)).total
+                elbo(
+                    model, ((CompleteBlock.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)
+                ).total
                 for i in range(700)
             ]
         )
@@ -114,7 +116,9 @@ def test_at_the_prior_the_bound_is_the_mean_log_density_and_jensens_gap_is_its_d
         assert float(model.latents.kl()) == pytest.approx(0.0, abs=1e-12)
         values = torch.stack(
             [
-                elbo(model, ((Block.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)).total
+                elbo(
+                    model, ((CompleteBlock.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)
+                ).total
                 for i in range(1500)
             ]
         )
@@ -144,11 +148,14 @@ def test_the_divergence_is_that_of_torch(dim):
 def test_the_bound_is_the_sum_over_views_minus_the_divergence(dim):
     model, Ya, Yb = _model(dim, 9, ("a", "b")), _data(9, 3), _data(9, 4, seed=2)
     draws = draw(model, 4, "sobol", 0, "train", 3)
-    bound = elbo(model, ((Block.of(Ya),), (Block.of(Yb),)), draws)
+    bound = elbo(model, ((CompleteBlock.of(Ya),), (CompleteBlock.of(Yb),)), draws)
     x = model.latents.mean + model.latents.log_std.exp() * draws.latents
     parts = [
         view_evidence(
-            x, view.kernel.frequencies(noise), view.likelihood.noise_variance, (Block.of(Y),)
+            x,
+            view.kernel.frequencies(noise),
+            view.likelihood.noise_variance,
+            (CompleteBlock.of(Y),),
         )
         for view, noise, Y in zip(model.views, draws.spectra, (Ya, Yb), strict=True)
     ]
@@ -173,7 +180,9 @@ def test_the_order_of_views_does_not_matter(dim):
     for names in ("abc", "cab", "bca"):
         model = _model(dim, 9, tuple(names))
         bound = elbo(
-            model, tuple((Block.of(Y[v]),) for v in names), draw(model, 4, "sobol", 0, "train", 3)
+            model,
+            tuple((CompleteBlock.of(Y[v]),) for v in names),
+            draw(model, 4, "sobol", 0, "train", 3),
         )
         (bound.total).backward()
         values.append((bound.total.detach(), model.latents.mean.grad))
@@ -190,18 +199,20 @@ def test_the_order_of_rows_with_their_draws_does_not_matter(dim):
         torch.randperm(9, generator=generator(0, "order")),
     )
     draws = draw(model, 4, "iid", 0, "train", 0)
-    before = elbo(model, ((Block.of(Y),),), draws).total
+    before = elbo(model, ((CompleteBlock.of(Y),),), draws).total
     with torch.no_grad():
         model.latents.mean.copy_(model.latents.mean[order].clone())
-    after = elbo(model, ((Block.of(Y[order]),),), Draws(draws.latents[order], draws.spectra)).total
+    after = elbo(
+        model, ((CompleteBlock.of(Y[order]),),), Draws(draws.latents[order], draws.spectra)
+    ).total
     torch.testing.assert_close(after, before, rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_a_fully_masked_view_changes_nothing(dim):
     Y, one, two = _data(9, 3), _model(dim, 9, ("a",)), _model(dim, 9, ("a", "hidden"))
-    alone = elbo(one, ((Block.of(Y),),), draw(one, 4, "iid", 0, "train", 0))
-    beside = elbo(two, ((Block.of(Y),), ()), draw(two, 4, "iid", 0, "train", 0))
+    alone = elbo(one, ((CompleteBlock.of(Y),),), draw(one, 4, "iid", 0, "train", 0))
+    beside = elbo(two, ((CompleteBlock.of(Y),), ()), draw(two, 4, "iid", 0, "train", 0))
     alone.total.backward()
     beside.total.backward()
     assert torch.equal(alone.total, beside.total)
@@ -216,14 +227,16 @@ def test_a_fully_masked_view_changes_nothing(dim):
 def test_a_row_whose_view_is_masked_is_dropped_from_that_view_only(dim):
     model, Ya, Yb = _model(dim, 9, ("a", "b")), _data(9, 3), _data(9, 4, seed=2)
     rows, draws = torch.tensor([0, 2, 3, 7]), draw(model, 4, "iid", 0, "train", 0)
-    bound = elbo(model, ((Block.of(Ya),), (Block.of(Yb[rows], rows),)), draws)
+    bound = elbo(model, ((CompleteBlock.of(Ya),), (CompleteBlock.of(Yb[rows], rows),)), draws)
     x = model.latents.sample(draws.latents)
     f, s2 = (
         model.views[1].kernel.frequencies(draws.spectra[1]),
         model.views[1].likelihood.noise_variance,
     )
-    torch.testing.assert_close(bound.views[1], view_evidence(x[rows], f, s2, (Block.of(Yb[rows]),)))
-    full = elbo(model, ((Block.of(Ya),), (Block.of(Yb),)), draws)
+    torch.testing.assert_close(
+        bound.views[1], view_evidence(x[rows], f, s2, (CompleteBlock.of(Yb[rows]),))
+    )
+    full = elbo(model, ((CompleteBlock.of(Ya),), (CompleteBlock.of(Yb),)), draws)
     assert torch.equal(bound.views[0], full.views[0])
 
 
@@ -272,8 +285,8 @@ def test_noise_of_a_row_does_not_depend_on_how_rows_are_cut_nor_on_how_many_ther
 def test_the_bound_does_not_depend_on_chunks(chunk_rows):
     model, Y = _model(2, 40), _data(40, 3)
     draws = draw(model, 3, "iid", 0, "train", 0)  # K = 12 < N: the chunked form
-    whole = elbo(model, ((Block.of(Y),),), draws).total
-    cut = elbo(model, ((Block.of(Y),),), draws, chunk_rows=chunk_rows).total
+    whole = elbo(model, ((CompleteBlock.of(Y),),), draws).total
+    cut = elbo(model, ((CompleteBlock.of(Y),),), draws, chunk_rows=chunk_rows).total
     torch.testing.assert_close(cut, whole, rtol=1e-12, atol=1e-10)
 
 
@@ -287,7 +300,7 @@ def test_the_bound_does_not_depend_on_chunks(chunk_rows):
 def test_the_gradient_is_that_of_finite_differences(dim, kernel, n_frequencies):
     model = _model(dim, 11, ("a", "b"), kernel)
     rows = torch.tensor([0, 1, 4, 5, 6, 8, 9, 10])
-    data = ((Block.of(_data(11, 3)),), (Block.of(_data(8, 2, seed=2), rows),))
+    data = ((CompleteBlock.of(_data(11, 3)),), (CompleteBlock.of(_data(8, 2, seed=2), rows),))
     draws = draw(model, n_frequencies, "iid", 0, "train", 0)
     elbo(model, data, draws).total.backward()
     source = generator(4, "directions")

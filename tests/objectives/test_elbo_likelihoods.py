@@ -15,7 +15,7 @@ from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods import Bernoulli, Poisson
 from bochner.objectives.elbo import absorb, draw, elbo, levelled, regroup
 from bochner.random import generator, row_noise
-from bochner.regression.statistics import Block
+from bochner.regression.observations import EncodedBlock
 from helpers.dense import features_of_draws
 from helpers.models import build
 from helpers.nonconjugate import MAKERS
@@ -34,7 +34,7 @@ def _model(names: tuple[str, ...], dim: int):
             Y = torch.randint(3, (N, 3), generator=source).double()
         else:
             Y = likelihood.draw(torch.randn(N, 2, generator=source, dtype=torch.float64), source)
-        data.append((Block.encoded(likelihood.encode(Y)),))
+        data.append((EncodedBlock.of(likelihood.encode(Y)),))
     start = row_noise(N, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture() for _ in names]
     model = build(start, kernels, names, likelihoods=likelihoods, data=tuple(data))
@@ -43,7 +43,9 @@ def _model(names: tuple[str, ...], dim: int):
     return model, tuple(data)
 
 
-def _evidence(model, block: Block, n_frequencies: int, n_samples: int) -> tuple[float, float]:
+def _evidence(
+    model, block: EncodedBlock, n_frequencies: int, n_samples: int
+) -> tuple[float, float]:
     """log E p(Y | X, W, A) over the prior of X, W and A, and its standard error, by plain
     sampling.
     """
@@ -70,7 +72,7 @@ def _evidence(model, block: Block, n_frequencies: int, n_samples: int) -> tuple[
         )
         psi = phi @ a + view.sites.intercept
         entries = view.likelihood.log_prob(block.Y.expand_as(psi), psi)
-        log_p = (entries if block.seen is None else entries * block.seen).sum((1, 2))
+        log_p = block.mask.apply(entries).sum((1, 2))
     ratios = (log_p - log_p.max()).exp()
     return float(log_p.max() + ratios.mean().log()), float(
         ratios.std() / ratios.mean() / math.sqrt(n_samples)
@@ -109,7 +111,7 @@ def test_column_budgets_are_keyed_and_unbiased_in_the_long_run():
     source = generator(4, "wide")
     Y = (torch.rand(N, 40, generator=source) < 0.5).double()
     likelihood = Bernoulli()
-    data = ((Block.encoded(Y),),)
+    data = ((EncodedBlock.of(Y),),)
     start = model.latents.mean.detach().numpy()
     kernels = [SpectralMixture()]
     model = build(start, kernels, n_mixtures=1, likelihoods=[likelihood], data=data)
@@ -135,7 +137,7 @@ def test_levelling_is_0_on_average_and_takes_the_columns_out_of_the_noise():
     source = generator(5, "uneven")
     # columns worth very different amounts: mostly zeros, or large counts
     rates = torch.logspace(-2.0, 2.0, 30, dtype=torch.float64)
-    data = ((Block.encoded(torch.poisson(rates.expand(N, -1), generator=source)),),)
+    data = ((EncodedBlock.of(torch.poisson(rates.expand(N, -1), generator=source)),),)
     start = row_noise(N, 2, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture()]
     model = build(start, kernels, n_mixtures=1, likelihoods=[Poisson()], data=data)

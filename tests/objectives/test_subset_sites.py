@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from bochner.data.rows import AllRows
 from bochner.kernels import SpectralMixture
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.gaussian import Gaussian
@@ -14,7 +15,7 @@ from bochner.models.sites import Sites
 from bochner.objectives.elbo import absorb, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock, EncodedBlock
 from bochner.weight_posterior.posterior import weights_posterior
 
 N, M, H = 40, 9, 6
@@ -30,9 +31,9 @@ def _model(likelihood, index, dim=2, private=0):
         else torch.poisson(f.clamp(max=2).exp(), generator=source)
     )
     offset = 0.1 * torch.randn(N, generator=source, dtype=torch.float64)
-    counts, real = Block.encoded(Y, None, offset), Block.of(f)
-    few = counts.take(index)
-    sites = Sites(likelihood, few.Y, None, few.offset, 2)
+    counts, real = EncodedBlock.of(Y, None, offset), CompleteBlock.of(f)
+    few = counts.take(index, AllRows())
+    sites = Sites(likelihood, few.Y, few.mask, few.offset, 2)
     kernels = [
         SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)
     ]
@@ -50,7 +51,7 @@ def _model(likelihood, index, dim=2, private=0):
     ]
     x = torch.cat([x, own], dim=1)
     model = LatentVariableModel(GaussianLatents(x, torch.full_like(x, -2.0)), views)
-    return model, ((counts,), (real,)), Anchors(index, ((few,), (real.take(index),)))
+    return model, ((counts,), (real,)), Anchors(index, ((few,), (real.take(index, AllRows()),)))
 
 
 def _draws(model, step=0):

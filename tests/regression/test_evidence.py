@@ -12,7 +12,8 @@ from bochner.kernels.base import Frequencies
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.random import generator
 from bochner.regression.evidence import dense_evidence, evidence, view_evidence
-from bochner.regression.statistics import Block, statistics
+from bochner.regression.observations import CompleteBlock
+from bochner.regression.statistics import statistics
 
 
 def _problem(
@@ -48,7 +49,7 @@ def test_woodbury_and_dense_forms_are_the_normal_density(dim, paired):
         evidence(statistics(phi, Y), s2).value, expected, rtol=1e-12, atol=1e-10
     )
     torch.testing.assert_close(
-        dense_evidence(phi, Block.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10
+        dense_evidence(phi, CompleteBlock.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10
     )
 
 
@@ -59,7 +60,7 @@ def test_closed_form_gradient_is_that_of_plain_autograd(dim, paired, n_frequenci
     x, f, Y, s2 = _problem(dim, paired, n_frequencies=n_frequencies)
     leaves = _leaves(x, f, s2)
     slow = torch.autograd.grad(_naive(x, f, Y, s2), leaves)
-    fast = torch.autograd.grad(view_evidence(x, f, s2, (Block.of(Y),)), leaves)
+    fast = torch.autograd.grad(view_evidence(x, f, s2, (CompleteBlock.of(Y),)), leaves)
     for a, b in zip(fast, slow, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-9)
 
@@ -69,7 +70,7 @@ def test_chunked_gradient_is_the_full_gradient_with_missing_rows(chunk_rows):
     x, f, Y, s2 = _problem(2, True, n=31)
     leaves = _leaves(x, f, s2)
     rows = torch.tensor([i for i in range(31) if i % 5])
-    blocks = (Block.of(Y[rows], rows),)
+    blocks = (CompleteBlock.of(Y[rows], rows),)
     slow_value = _naive(x[rows], f, Y[rows], s2)
     fast_value = view_evidence(x, f, s2, blocks, chunk_rows=chunk_rows)
     torch.testing.assert_close(fast_value, slow_value, rtol=1e-12, atol=1e-9)
@@ -87,7 +88,7 @@ def test_scattered_holes_are_integrated_out_exactly():
     blocks, expected = [], torch.zeros((), dtype=torch.float64)
     for m in range(Y.shape[1]):
         rows = seen[:, m].nonzero()[:, 0]
-        blocks.append(Block.of(Y[rows][:, [m]], rows, torch.tensor([m])))
+        blocks.append(CompleteBlock.of(Y[rows][:, [m]], rows, torch.tensor([m])))
         expected = expected + _naive(x[rows], f, Y[rows][:, [m]], s2)
     torch.testing.assert_close(
         view_evidence(x, f, s2, tuple(blocks)), expected, rtol=1e-12, atol=1e-9
@@ -107,14 +108,14 @@ def test_statistics_add():
 def test_adding_statistics_over_processes_gives_the_same_value_and_gradient():
     x, f, Y, s2 = _problem(2, True)
     leaves = _leaves(x, f, s2)
-    whole = view_evidence(x, f, s2, (Block.of(Y),), chunk_rows=6)
+    whole = view_evidence(x, f, s2, (CompleteBlock.of(Y),), chunk_rows=6)
     halves = [torch.arange(10), torch.arange(10, len(x))]
     parts = [statistics(fourier_features(x[r].detach(), f), Y[r]) for r in halves]
     gradients = []
     for mine, other in ((0, 1), (1, 0)):
         rows = halves[mine]
         value = view_evidence(
-            x, f, s2, (Block.of(Y[rows], rows),), reduce=lambda s, o=other: s + parts[o]
+            x, f, s2, (CompleteBlock.of(Y[rows], rows),), reduce=lambda s, o=other: s + parts[o]
         )
         torch.testing.assert_close(value, whole)
         gradients.append(torch.autograd.grad(value, leaves))
@@ -133,7 +134,7 @@ def test_adding_statistics_over_processes_gives_the_same_value_and_gradient():
 
 def test_float32_products_agree_with_float64():
     x, f, Y, s2 = _problem(2, True, n=400, n_frequencies=10)
-    exact = view_evidence(x, f, s2, (Block.of(Y),))
-    single = view_evidence(x.float(), f, s2, (Block.of(Y.float()),))
+    exact = view_evidence(x, f, s2, (CompleteBlock.of(Y),))
+    single = view_evidence(x.float(), f, s2, (CompleteBlock.of(Y.float()),))
     assert single.dtype == torch.float64
     assert abs(float(single - exact)) < 1e-5 * abs(float(exact))

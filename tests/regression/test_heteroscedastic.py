@@ -26,7 +26,8 @@ from bochner.prediction.decoding import decode
 from bochner.random import generator
 from bochner.regression.evidence import dense_evidence, evidence, view_evidence
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
-from bochner.regression.statistics import Block, statistics
+from bochner.regression.observations import CompleteBlock
+from bochner.regression.statistics import statistics
 from bochner.weight_posterior.posterior import Draw, ViewPosterior, weights_posterior
 
 pytestmark = [
@@ -69,7 +70,7 @@ def _naive(x, f, Y, noise):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_both_forms_are_the_normal_density(dim, paired):
     x, f, Y, noise = _problem(dim, paired)
-    phi, expected, block = fourier_features(x, f), _naive(x, f, Y, noise), Block.of(Y)
+    phi, expected, block = fourier_features(x, f), _naive(x, f, Y, noise), CompleteBlock.of(Y)
     own = column_evidence(statistics(phi, Y, block.squares), noise)
     torch.testing.assert_close(own[0], expected, rtol=1e-12, atol=1e-10)
     torch.testing.assert_close(
@@ -80,7 +81,11 @@ def test_both_forms_are_the_normal_density(dim, paired):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_equal_noises_are_the_noise_of_a_view(dim):
     x, f, Y, _ = _problem(dim)
-    one, phi, block = torch.tensor(0.3, dtype=torch.float64), fourier_features(x, f), Block.of(Y)
+    one, phi, block = (
+        torch.tensor(0.3, dtype=torch.float64),
+        fourier_features(x, f),
+        CompleteBlock.of(Y),
+    )
     single, many = (
         evidence(statistics(phi, Y), one),
         evidence(statistics(phi, Y, block.squares), one.expand(5)),
@@ -104,7 +109,7 @@ def test_closed_form_gradient_is_that_of_plain_autograd(dim, n_frequencies):
     slow = torch.autograd.grad(_naive(x, f, Y, noise), leaves)
     for chunk in (7, 100):
         fast = torch.autograd.grad(
-            view_evidence(x, f, noise, (Block.of(Y),), chunk_rows=chunk), leaves
+            view_evidence(x, f, noise, (CompleteBlock.of(Y),), chunk_rows=chunk), leaves
         )
         for a, b in zip(fast, slow, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-8)
@@ -118,7 +123,9 @@ def test_columns_that_miss_different_rows_have_their_own_noise_and_gradient():
         ([1], torch.arange(5, 40)),
         ([2, 4], torch.arange(0, 40, 2)),
     ]
-    blocks = tuple(Block.of(Y[rows][:, own], rows, torch.tensor(own)) for own, rows in parts)
+    blocks = tuple(
+        CompleteBlock.of(Y[rows][:, own], rows, torch.tensor(own)) for own, rows in parts
+    )
     expected = sum(_naive(x[rows], f, Y[rows][:, own], noise[own]) for own, rows in parts)
     value = view_evidence(x, f, noise, blocks)
     torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-9)
@@ -128,7 +135,7 @@ def test_columns_that_miss_different_rows_have_their_own_noise_and_gradient():
 
 def test_statistics_of_processes_add_with_the_squares_of_columns():
     x, f, Y, noise = _problem(2)
-    phi, block = fourier_features(x, f), Block.of(Y)
+    phi, block = fourier_features(x, f), CompleteBlock.of(Y)
     parts = [
         statistics(phi[:, rows], Y[rows], Y[rows].square().sum(0))
         for rows in (slice(0, 9), slice(9, None))
@@ -139,8 +146,8 @@ def test_statistics_of_processes_add_with_the_squares_of_columns():
 
 def test_single_precision_agrees():
     x, f, Y, noise = _problem(2, n=400, n_frequencies=10)
-    exact = view_evidence(x, f, noise, (Block.of(Y),))
-    single = view_evidence(x.float(), f, noise, (Block.of(Y.float()),))
+    exact = view_evidence(x, f, noise, (CompleteBlock.of(Y),))
+    single = view_evidence(x.float(), f, noise, (CompleteBlock.of(Y.float()),))
     assert abs(float(single - exact)) < 1e-5 * abs(float(exact))
 
 
@@ -199,7 +206,7 @@ def test_the_posterior_of_the_weights_is_that_of_each_column():
     kernel = NextGenSpectralMixture().initial(2, 2, generator(0, "k"))
     model = LatentVariableModel(latents, [View("a", kernel, view.likelihood)])
     options = {"n_frequencies": 3, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
-    (found,) = weights_posterior(model, ((Block.of(Y),),), **options)
+    (found,) = weights_posterior(model, ((CompleteBlock.of(Y),),), **options)
     phi, noise = found.draws[0].features(x), view.likelihood.noise_variance
     new = found.draws[0].features(
         torch.randn(6, 2, generator=generator(3, "new"), dtype=torch.float64)
@@ -253,7 +260,7 @@ def test_rotation_leaves_views_with_noise_per_column_alone():
     Y = torch.randn(200, 2, dtype=torch.float64, generator=generator(0, "y")) @ torch.ones(
         2, 50, dtype=torch.float64
     )
-    data = ((Block.of(Y),),)
+    data = ((CompleteBlock.of(Y),),)
     assert rotate(data, 0.0, 0, [Gaussian()])[0][0][0].Y.shape[1] < 50
     assert rotate(data, 0.0, 0, [Gaussian([0.3] * 50)])[0][0][0] is data[0][0]
 

@@ -11,7 +11,7 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMix
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
 from bochner.regression.incomplete import Sample, gaussian_evidence, masked_evidence
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock, IncompleteBlock
 
 TIGHT = 1e-18
 
@@ -49,7 +49,7 @@ def _naive(x, f, Y, rows, s2):
 
 
 def _block(Y, rows, sizes=(4, 5)):
-    return Block.holed(Y, rows, torch.arange(Y.shape[1]), sizes)
+    return IncompleteBlock.of(Y, rows, torch.arange(Y.shape[1]), sizes)
 
 
 @pytest.mark.parametrize("sizes", [(9,), (4, 5), (1,) * 9, (1, 8)])
@@ -71,7 +71,7 @@ def test_the_value_and_its_gradient_are_those_of_dense_densities(dim, paired, si
 def test_it_is_the_sum_over_blocks_of_equal_patterns(dim):
     x, f, Y, rows, s2 = _problem(dim)
     blocks = tuple(
-        Block.of(Y[seen, m][:, None], rows[seen], torch.tensor([m]))
+        CompleteBlock.of(Y[seen, m][:, None], rows[seen], torch.tensor([m]))
         for m, seen in enumerate((~Y.isnan()).T)
     )
     old = view_evidence(x, f, s2, blocks)
@@ -79,7 +79,7 @@ def test_it_is_the_sum_over_blocks_of_equal_patterns(dim):
         gaussian_evidence(x, f, s2, (_block(Y, rows),)), old, rtol=1e-4, atol=0.0
     )
     mixed = gaussian_evidence(
-        x, f, s2, (*blocks[:3], Block.holed(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6))
+        x, f, s2, (*blocks[:3], IncompleteBlock.of(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6))
     )
     torch.testing.assert_close(mixed, old, rtol=1e-10, atol=1e-9)
 
@@ -144,4 +144,3 @@ def test_a_holed_block_counts_observed_entries():
     _, _, Y, rows, _ = _problem(1)
     block = _block(Y, rows)
     assert block.n_entries == int((~Y.isnan()).sum())
-    assert block.square == pytest.approx(float(Y.nan_to_num().square().sum()))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bochner.data.masks import FullMask
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
@@ -18,8 +19,8 @@ from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
 from bochner.models.sites import INTERCEPT_STD, Sites
 from bochner.random import generator
 from bochner.regression.nonconjugate import nonconjugate_evidence
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import RowSample
-from bochner.regression.statistics import Block
 from helpers.nonconjugate import MAKERS, small_view
 
 
@@ -28,7 +29,7 @@ def _value(
     f: Frequencies,
     likelihood: NonConjugateLikelihood,
     sites: Sites,
-    block: Block,
+    block: EncodedBlock,
     n_sweeps: int,
 ) -> Tensor:
     return nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13).value
@@ -117,7 +118,7 @@ def _log_evidence(
     phi: Tensor,
     likelihood: NonConjugateLikelihood,
     sites: Sites,
-    block: Block,
+    block: EncodedBlock,
     source: torch.Generator,
 ):
     """log of the integral of p(Y | A, intercepts) p(A), by sampling from the prior, and its
@@ -128,7 +129,7 @@ def _log_evidence(
     for m in range(block.Y.shape[1]):
         psi = samples @ phi.T + (sites.intercept[m] + block.offset)  # type: ignore[operator]
         entries = likelihood.log_prob(block.Y[:, m].expand_as(psi), psi).detach()
-        log_p = (entries if block.seen is None else entries * block.seen[:, m]).sum(1)
+        log_p = block.mask.columns(slice(m, m + 1)).apply(entries[..., None])[..., 0].sum(1)
         ratio = (log_p - log_p.max()).exp()
         total += float(log_p.max() + ratio.mean().log())
         variance += float(ratio.var() / ratio.mean().square() / len(ratio))
@@ -205,11 +206,10 @@ def test_missing_entries_and_absent_rows_tell_nothing():
     empty = torch.cat([block.Y, torch.full((2, 3), torch.nan, dtype=torch.float64)])
     offset = torch.cat([block.offset, torch.zeros(2).double()])  # type: ignore[list-item]
     more = torch.cat([x, torch.ones(2, 2, dtype=torch.float64)])
-    masked = Block.encoded(empty, offset=offset)
-    assert masked.seen is not None
-    sites = Sites(likelihood, masked.Y, masked.seen, offset, None)
-    few = Block.encoded(block.Y, rows=torch.arange(9), offset=block.offset)
-    alone = Sites(likelihood, block.Y, torch.ones_like(block.Y), block.offset, None)  # type: ignore[arg-type]
+    masked = EncodedBlock.of(empty, offset=offset)
+    sites = Sites(likelihood, masked.Y, masked.mask, offset, None)
+    few = EncodedBlock.of(block.Y, rows=torch.arange(9), offset=block.offset)
+    alone = Sites(likelihood, block.Y, FullMask(), block.offset, None)  # type: ignore[arg-type]
     with torch.no_grad():
         one = _value(more, f, likelihood, sites, masked, 10)
         two = _value(more, f, likelihood, alone, few, 10)
@@ -222,8 +222,8 @@ def test_separable_and_empty_columns_keep_finite_intercepts():
     Y[:, 1] = 1.0
     Y[:, 2] = (x[:, 0] > 0).double()
     for likelihood in (Bernoulli(), Bernoulli(bound="bohning"), NegativeBinomial(1.0), Poisson()):
-        sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9).double(), None)
-        own = Block.encoded(Y)
+        sites = Sites(likelihood, Y, FullMask(), torch.zeros(9).double(), None)
+        own = EncodedBlock.of(Y)
         with torch.no_grad():
             for _ in range(200):
                 found = nonconjugate_evidence(x, f, likelihood, sites, own)
@@ -237,11 +237,11 @@ def test_counts_of_a_million_stay_finite_in_single_precision():
     Y = torch.tensor([1e6, 0.0, 3.0]).repeat(9, 1)
     Y[4, 0] = 0.0
     for likelihood in (Poisson(), NegativeBinomial(1.0)):
-        sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9), None)
+        sites = Sites(likelihood, Y, FullMask(), torch.zeros(9), None)
         for _ in range(20):
             inputs = x.float().requires_grad_()
             found = nonconjugate_evidence(
-                inputs, f.to(torch.float32), likelihood, sites, Block.encoded(Y)
+                inputs, f.to(torch.float32), likelihood, sites, EncodedBlock.of(Y)
             )
             (gradient,) = torch.autograd.grad(found.value, inputs)
             assert bool(torch.isfinite(found.value))
@@ -252,7 +252,7 @@ def test_counts_of_a_million_stay_finite_in_single_precision():
 def test_groups_follow_precision_and_are_even():
     _, _, likelihood, block, _ = small_view("bernoulli", n=9)
     Y = torch.zeros(9, 12, dtype=torch.float64)
-    sites = Sites(likelihood, Y, torch.ones_like(Y), torch.zeros(9).double(), 3)
+    sites = Sites(likelihood, Y, FullMask(), torch.zeros(9).double(), 3)
     sites.precision.copy_(torch.arange(12.0).double().flip(0).expand(9, -1))
     sites.regroup()
     assert sites.group_of.tolist() == [2] * 4 + [1] * 4 + [0] * 4

@@ -28,7 +28,8 @@ from bochner.memory import chunks
 from bochner.models.sites import Sites
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.incomplete import completed
-from bochner.regression.statistics import Block, Statistics, statistics, total
+from bochner.regression.observations import Block, CompleteBlock, EncodedBlock
+from bochner.regression.statistics import Statistics, statistics, total
 
 
 @torch.no_grad()
@@ -64,8 +65,8 @@ def replacement_gains(
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
     for held in blocks:
-        block = held if held.seen is None else completed(x, current, noise_variance, held)
-        seen = x if block.rows is None else x[block.rows]
+        block = completed(x, current, noise_variance, held)
+        seen = block.rows.take(x)
         found = partial(_statistics, seen, both, block, chunk_rows)
         exact = cache(partial(found, products=torch.float64))
         gains += _block_gains(found(), n_points, noise_variance.double(), exact)
@@ -78,7 +79,7 @@ def site_gains(
     current: Frequencies,
     candidates: Frequencies,
     sites: Sites,
-    block: Block,
+    block: EncodedBlock,
     *,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Tensor:
@@ -91,7 +92,7 @@ def site_gains(
         As in ``replacement_gains``.
     sites : Sites
         Each group of columns is taken to have its mean precision: one weighted Gram per group.
-    block : Block
+    block : EncodedBlock
         Says which rows have data.
 
     Returns
@@ -104,7 +105,7 @@ def site_gains(
     unit noise: the same algebra with G = sum_n w_n phi_n phi_n^T, C = Phi shift and sigma^2 = 1.
     """
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
-    seen = x if block.rows is None else x[block.rows]
+    seen = block.rows.take(x)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
     one = gains.new_ones(())
     for group in range(int(sites.group_of.max()) + 1):
@@ -153,7 +154,7 @@ def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
 def _statistics(
     seen: Tensor,
     both: Frequencies,
-    block: Block,
+    block: CompleteBlock,
     chunk_rows: int,
     products: torch.dtype | None = None,
 ) -> Statistics:

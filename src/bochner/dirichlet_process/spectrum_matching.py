@@ -18,7 +18,7 @@ from bochner import random
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import set_assignments
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, complete_blocks
 
 # Frequencies of the cloud, and its deviations in radians per unit of latents of deviation 1 (for
 # one dimension or two; more dimensions share what two have).
@@ -79,8 +79,8 @@ def _normal_equations(x: Tensor, w: Tensor, blocks: tuple[Block, ...]) -> tuple[
         torch.zeros(n_points + 1, *rest, dtype=torch.float64, device=x.device)
         for rest in ((n_points + 1,), ())
     )
-    for block in blocks:
-        seen = x if block.rows is None else x[block.rows]
+    for block in complete_blocks(blocks):
+        seen = block.rows.take(x)
         gram, cross = torch.zeros((), device=x.device), torch.zeros((), device=x.device)
         for rows in chunks(seen.shape[0], _ROWS):
             angle = seen[rows] @ w.T

@@ -30,8 +30,8 @@ from bochner.models.dirichlet_posterior import (
     update_sticks,
 )
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.elbo import Data, Draws, draw, elbo
-from bochner.regression.statistics import Block
+from bochner.objectives.elbo import Draws, draw, elbo
+from bochner.regression.observations import Block, Data, encoded_block
 from bochner.training.trainer import State
 
 # view, its kernel, latents, base noise of its spectrum, data, generator -> (H, T)
@@ -248,7 +248,7 @@ def local_gains(
     if view.sites is None:
         gains = replacement_gains(x, current, candidates, view.noise_variance, blocks)
     else:
-        gains = site_gains(x, current, candidates, view.sites, blocks[0])
+        gains = site_gains(x, current, candidates, view.sites, encoded_block(blocks))
     return gains.reshape(kernel.truncation, _CANDIDATES, -1).mean(1).T
 
 

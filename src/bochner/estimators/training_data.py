@@ -23,8 +23,13 @@ from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.spec import ViewSpec
-from bochner.objectives.elbo import Data
-from bochner.regression.statistics import Block
+from bochner.regression.observations import (
+    Block,
+    CompleteBlock,
+    Data,
+    EncodedBlock,
+    IncompleteBlock,
+)
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -108,16 +113,16 @@ class _DenseViews:
         observed = ~np.isnan(values)
         per_column = isinstance(spec.likelihood, Gaussian) and spec.likelihood.per_column
         whole, groups = (by_pattern(observed), []) if per_column else split(observed)
-        out = []
+        out: list[Block] = []
         for rows, columns in whole:
             Y, index = _part(values, rows, columns, self.plan)
-            out.append(Block.of(Y, index, torch.tensor(columns)))
+            out.append(CompleteBlock.of(Y, index, torch.tensor(columns)))
         if groups:
             columns = np.concatenate(groups)
             rows = np.flatnonzero(~np.isnan(values[:, columns]).all(axis=1))
             Y, index = _part(values, rows, columns, self.plan)
             sizes = tuple(map(len, groups))
-            out.append(Block.holed(Y, index, torch.tensor(columns), sizes))
+            out.append(IncompleteBlock.of(Y, index, torch.tensor(columns), sizes))
         return tuple(out)
 
 
@@ -168,12 +173,12 @@ class _SparseViews:
         offset = self.offsets.get(spec.name)
         # unscaled views have a centre of 0
         Y = SparseMatrix.of(values, centre, plan.dtype, plan.device)
-        return Block.encoded(
+        return EncodedBlock.of(
             Y, None, None if offset is None else offset.to(plan.device, plan.dtype)
         )
 
     def _block(self, values: Any, centre: FloatArray) -> Block:
-        return Block.of(SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device))
+        return CompleteBlock.of(SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device))
 
 
 def _raw(
@@ -207,14 +212,11 @@ def _encoded(
     Y = likelihood.encode(data).to(plan.device, plan.dtype)
     if offset is not None:
         offset = offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
-    return Block.encoded(Y, rows, offset)
+    return EncodedBlock.of(Y, rows, offset)
 
 
 def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
-    if rows.all():
-        return Block.of(Y)
-    index = torch.tensor(np.flatnonzero(rows), device=plan.device)
-    return Block.of(Y[index], index)
+    return CompleteBlock.present(Y, torch.tensor(rows, device=plan.device))
 
 
 def side_by_side(

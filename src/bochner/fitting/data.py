@@ -18,8 +18,7 @@ from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.build import FloatArray
 from bochner.models.spec import ModelSpec
-from bochner.objectives.elbo import Data
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, CompleteBlock, Data, has_holes
 
 Stacked = Callable[[NDArray[np.intp] | None], FloatArray]
 
@@ -87,7 +86,7 @@ class TrainingData:
         self.n_rows = rows.n_rows
         self._stacked = rows.stacked
         self._seed = plan.seed
-        scattered = _scattered(rows.blocks)
+        scattered = has_holes(rows.blocks)
         conjugate = rows.surrogates is None
         self.withheld = withhold(
             rows.blocks, rows.n_rows, plan.seed, none=not (scattered and conjugate)
@@ -129,7 +128,7 @@ class TrainingData:
         for blocks in self.complete:
             begin = end
             end += sum(block.n_columns for block in blocks)
-            if any(block.sizes for block in blocks):
+            if has_holes((blocks,)):
                 values = self.filled[:, begin:end]
                 Y = torch.tensor(values, dtype=plan.dtype, device=plan.device)
                 out.append((_present(Y, blocks),))
@@ -138,19 +137,12 @@ class TrainingData:
         return tuple(out)
 
 
-def _present(Y: Tensor, blocks: tuple[Block, ...]) -> Block:
+def _present(Y: Tensor, blocks: tuple[Block, ...]) -> CompleteBlock:
     """Return the rows of Y that any of the blocks has."""
     present = torch.zeros(Y.shape[0], dtype=torch.bool, device=Y.device)
     for block in blocks:
-        present[slice(None) if block.rows is None else block.rows] = True
-    if bool(present.all()):
-        return Block.of(Y)
-    rows = present.nonzero()[:, 0]
-    return Block.of(Y[rows], rows)
-
-
-def _scattered(data: Data) -> bool:
-    return any(block.sizes for blocks in data for block in blocks)
+        block.rows.mark(present)
+    return CompleteBlock.present(Y, present)
 
 
 def _rotated(data: Data, plan: Plan, spec: ModelSpec) -> tuple[Data, Rotation]:

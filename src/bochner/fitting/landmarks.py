@@ -17,9 +17,9 @@ from bochner.latent_inference.placement import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents, LatentVariableModel
-from bochner.objectives.elbo import Data, elbo
+from bochner.objectives.elbo import elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Data
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -47,13 +47,7 @@ def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
     chosen[torch.randperm(n_rows, generator=source)[:n_landmarks]] = True
     for blocks in data:
         for block in blocks:
-            rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
-            if block.seen is not None:
-                seen = block.seen.cpu() > 0
-                unseen = ~seen[chosen[rows]].any(dim=0)
-                chosen[rows[seen[:, unseen].int().argmax(dim=0)]] = True
-            elif not bool(chosen[rows].any()):
-                chosen[int(rows[0])] = True
+            chosen[block.rows_to_add(chosen)] = True
     return chosen.nonzero()[:, 0]
 
 
@@ -61,17 +55,7 @@ def take(data: Data, index: Tensor, n_rows: int) -> Data:
     """Return the data of some rows, renumbered."""
     where = torch.full((n_rows,), -1, dtype=torch.int64)
     where[index] = torch.arange(index.shape[0])
-    return tuple(tuple(_take(block, index, where) for block in blocks) for blocks in data)
-
-
-def _take(block: Block, index: Tensor, where: Tensor) -> Block:
-    device = block.Y.device
-    if block.rows is None:
-        return block.take(index.to(device))
-    new = where[block.rows.cpu()]
-    kept = (new >= 0).nonzero()[:, 0]
-    rows = None if kept.shape[0] == index.shape[0] else new[kept].to(device)
-    return block.take(kept.to(device), rows)
+    return tuple(tuple(block.subset(index, where) for block in blocks) for blocks in data)
 
 
 def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
@@ -86,7 +70,7 @@ def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
             dtype=torch.float64,
         )
         for block in blocks:
-            rows = torch.arange(index.shape[0]) if block.rows is None else block.rows.cpu()
+            rows = block.rows.numbers(index.shape[0])
             y[rows[:, None], block.columns[None]] = block.values().double().cpu()
         out.append(y)
     return out
@@ -158,14 +142,7 @@ def _offsets(data: Data, rows: Tensor, n_rows: int) -> list[Tensor | None]:
     """Return the offsets of some rows by view, (n,) float64; 0 where a row has no data in the
     view.
     """
-    out: list[Tensor | None] = []
-    for blocks in data:
-        given = None if blocks[0].offset is None else blocks[0].offset.double().cpu()
-        if given is not None:
-            own = torch.arange(n_rows) if blocks[0].rows is None else blocks[0].rows.cpu()
-            given = torch.zeros(n_rows, dtype=torch.float64).index_copy_(0, own, given)[rows]
-        out.append(given)
-    return out
+    return [blocks[0].offsets(n_rows)[rows] for blocks in data]
 
 
 def evaluate_anchored(

@@ -23,10 +23,9 @@ from bochner import random
 from bochner.fitting.landmarks import rows_of
 from bochner.initialization.build import FloatArray
 from bochner.latent_inference.infer import place
-from bochner.objectives.elbo import Data
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Data, IncompleteBlock, has_holes
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The share of the rows that lose some entries, the most of them, and the share of their entries.
@@ -123,7 +122,7 @@ def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld
         Take none.
     """
     nothing = Withheld(data, torch.empty(0, dtype=torch.int64), (), n_rows)
-    if none or not any(block.sizes for blocks in data for block in blocks):
+    if none or not has_holes(data):
         return nothing
     source = random.generator(seed, "withheld")
     some = (
@@ -137,7 +136,7 @@ def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld
         drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE
         own, hidden = list(blocks), torch.zeros_like(drawn)
         for b, block in enumerate(blocks):
-            if block.sizes:
+            if isinstance(block, IncompleteBlock):
                 hidden[:, block.columns] = drawn[:, block.columns] & _able(
                     block, ~y[:, block.columns].isnan()
                 )
@@ -150,17 +149,13 @@ def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld
     return Withheld(tuple(kept), some, truth, n_rows)
 
 
-def _able(block: Block, shown: Tensor) -> Tensor:
+def _able(block: IncompleteBlock, shown: Tensor) -> Tensor:
     """Mark the observed entries (n, m) that lie in rows and columns which have many."""
-    of_column = (~block.values().isnan()).sum(0).cpu()
+    of_column = block.observed.sum(0).cpu()
     return shown & (shown.sum(1, keepdim=True) >= _MANY) & (of_column >= _MANY)
 
 
-def _without(block: Block, some: Tensor, hidden: Tensor, n_rows: int) -> Block:
+def _without(block: IncompleteBlock, some: Tensor, hidden: Tensor, n_rows: int) -> IncompleteBlock:
     gone = torch.zeros(n_rows, hidden.shape[1], dtype=torch.bool)
     gone[some] = hidden
-    own = gone if block.rows is None else gone[block.rows.cpu()]
-    values = block.values()
-    return Block.holed(
-        values.masked_fill(own.to(values.device), torch.nan), block.rows, block.columns, block.sizes
-    )
+    return block.without(gone)

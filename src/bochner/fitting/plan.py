@@ -9,15 +9,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bochner.data.sparse import SparseMatrix
 from bochner.initialization.build import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Likelihood
 from bochner.models.lvm import LatentVariableModel
 from bochner.models.spec import ModelSpec
-from bochner.objectives.elbo import Data, Draws, draw, elbo
+from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.objectives.subset_sites import Anchors
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Data, has_holes
 from bochner.training.checkpoint import fingerprint
 from bochner.training.trainer import Options
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
@@ -103,8 +102,8 @@ class Plan:
         arrays = [s for s in self.starts if not isinstance(s, str)]
         # which entries are observed is part of the data: the same values in other rows are another
         # fit
-        parts = [part for blocks in data for block in blocks for part in _parts(block)]
-        return fingerprint([*arrays, *(part for part in parts if part is not None)], settings)
+        parts = [part for blocks in data for block in blocks for part in block.tensors()]
+        return fingerprint([*arrays, *parts], settings)
 
 
 def _described(part: Likelihood | SpectralKernel) -> list[object]:
@@ -163,11 +162,6 @@ class Fit:
     latent_draws: Tensor | None = None
 
 
-def _parts(block: Block) -> tuple[Tensor | None, ...]:
-    values = block.Y.parts if isinstance(block.Y, SparseMatrix) else (block.Y,)
-    return (*values, block.rows, block.columns, block.seen, block.offset)
-
-
 def evaluate(
     model: LatentVariableModel,
     data: Data,
@@ -185,9 +179,7 @@ def evaluate(
     maximised decides between starts; the bound that is stated is not ``weighted``.
     """
     if n_draws is None:
-        dear = any(view.sites is not None for view in model.views) or any(
-            b.sizes for blocks in data for b in blocks
-        )
+        dear = any(view.sites is not None for view in model.views) or has_holes(data)
         n_draws = LOCAL_EVALUATION_DRAWS if dear else EVALUATION_DRAWS
     with torch.no_grad():
         draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))

@@ -13,8 +13,8 @@ from bochner.fitting import landmarks
 from bochner.fitting.data import FitData, TrainingData
 from bochner.fitting.plan import MANY_ROWS, Plan, condition, evaluate
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import Data
 from bochner.objectives.subset_sites import Anchors
+from bochner.regression.observations import Data
 
 _JOINT_DRAWS = 4
 # Draws of the final bound of many rows: its standard error falls with the rows, too.

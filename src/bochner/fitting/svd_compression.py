@@ -19,8 +19,7 @@ from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import chunks
-from bochner.objectives.elbo import Data
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, CompleteBlock, Data, complete_blocks
 
 _CHUNK = 8192
 # Share of the squares below which a Gram matrix of float64 holds rounding alone.
@@ -76,10 +75,7 @@ class Rotation:
         """Rotate other rows of the same views: whatever the basis, the bound can only fall by
         it.
         """
-        return tuple(
-            blocks if basis is None else (_turned(blocks[0], basis),)
-            for blocks, basis in zip(data, self.bases, strict=True)
-        )
+        return tuple(_turned(blocks, basis) for blocks, basis in zip(data, self.bases, strict=True))
 
 
 def rotate(
@@ -110,11 +106,12 @@ def rotate(
     out, ranks, dropped, bases = [], [], [], []
     for v, blocks in enumerate(data):
         one = likelihoods is None or _one_noise(likelihoods[v])
-        whole = one and len(blocks) == 1 and blocks[0].seen is None
-        basis = _basis(blocks[0], share, seed, limits) if whole else None
-        out.append(blocks if basis is None else (_turned(blocks[0], basis),))
+        complete = complete_blocks(blocks)
+        whole = one and len(blocks) == len(complete) == 1
+        basis = _basis(complete[0], share, seed, limits) if whole else None
+        out.append(_turned(blocks, basis))
         ranks.append(sum(block.Y.shape[1] for block in out[-1]))
-        dropped.append(0.0 if basis is None else _dropped(out[-1][0]))
+        dropped.append(0.0 if basis is None else _dropped(out[-1]))
         bases.append(basis)
     return tuple(out), Rotation(tuple(ranks), tuple(dropped), tuple(bases))
 
@@ -124,18 +121,24 @@ def _one_noise(likelihood: Likelihood) -> bool:
     return isinstance(likelihood, Gaussian) and not likelihood.per_column
 
 
-def _turned(block: Block, basis: Tensor) -> Block:
-    turned = torch.cat([block.Y[rows] @ basis for rows in chunks(block.Y.shape[0], _CHUNK)])
-    return Block(turned, block.rows, block.columns, block.square)
+def _turned(blocks: tuple[Block, ...], basis: Tensor | None) -> tuple[Block, ...]:
+    if basis is None:
+        return blocks
+    out = []
+    for block in complete_blocks(blocks):
+        turned = torch.cat([block.Y[rows] @ basis for rows in chunks(block.n_rows, _CHUNK)])
+        out.append(CompleteBlock(turned, block.rows, block.columns, block.square))
+    return tuple(out)
 
 
-def _dropped(turned: Block) -> float:
+def _dropped(rotated: tuple[Block, ...]) -> float:
     """Return the share of a view's squares that its rotated block lacks."""
-    kept = Block.of(turned.Y).square
-    return max(0.0, 1.0 - kept / turned.square)
+    (block,) = complete_blocks(rotated)
+    kept = CompleteBlock.of(block.Y).square
+    return max(0.0, 1.0 - kept / block.square)
 
 
-def _basis(block: Block, share: float, seed: int, limits: Limits) -> Tensor | None:
+def _basis(block: CompleteBlock, share: float, seed: int, limits: Limits) -> Tensor | None:
     """Return the leading right singular vectors, None if rotation gains nothing."""
     if block.square == 0.0:
         return None  # constant columns have no direction

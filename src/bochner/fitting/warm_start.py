@@ -18,7 +18,8 @@ from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.plan import Plan
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.elbo import Data, elbo
+from bochner.objectives.elbo import elbo
+from bochner.regression.observations import Data
 from bochner.training.trainer import RATES, Trainer
 
 STEPS = 100

@@ -21,8 +21,7 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.models.spec import ModelSpec, ViewSpec
-from bochner.objectives.elbo import Data
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 
 FloatArray = NDArray[np.float64]
 
@@ -132,26 +131,23 @@ def model_from(
         n_dims = mean.shape[1] if dims is None else len(dims)
         source = random.generator(seed, f"kernel/{view.name}")
         kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
-        likelihood, sites = _likelihood(view, blocks[0], device)
+        likelihood, sites = _likelihood(view, blocks, device)
         views.append(View(view.name, kernel, likelihood, sites, dims, view.weight))
     return LatentVariableModel(posterior, views).to(device)
 
 
 def _likelihood(
-    view: ViewSpec, block: Block, device: torch.device
+    view: ViewSpec, blocks: tuple[Block, ...], device: torch.device
 ) -> tuple[Likelihood, Sites | None]:
     """Return the likelihood to train and, of a non-conjugate view, its sites."""
     likelihood = view.likelihood
     if isinstance(likelihood, NonConjugateLikelihood):
         learned = copy.deepcopy(likelihood).to(device)
-        return learned, _sites(learned, block)
+        return learned, _sites(learned, encoded_block(blocks))
     per_column = isinstance(likelihood, Gaussian) and likelihood.per_column
     return (copy.deepcopy(likelihood) if per_column else Gaussian(_INITIAL_NOISE)), None
 
 
-def _sites(likelihood: NonConjugateLikelihood, block: Block) -> Sites:
-    zero = torch.zeros(block.Y.shape[0], dtype=block.Y.dtype, device=block.Y.device)
-    offset = zero if block.offset is None else block.offset
-    return Sites(
-        likelihood, block.Y, block.seen, offset, 1 if likelihood.shares_curvature else N_GROUPS
-    )
+def _sites(likelihood: NonConjugateLikelihood, block: EncodedBlock) -> Sites:
+    n_groups = 1 if likelihood.shares_curvature else N_GROUPS
+    return Sites(likelihood, block.Y, block.mask, block.offset, n_groups)

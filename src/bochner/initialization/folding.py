@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from bochner import random
 from bochner.models.lvm import kl_standard_normal
 from bochner.models.spec import Layout
-from bochner.objectives.elbo import Data
 from bochner.regression.batched import batched_evidence
+from bochner.regression.observations import Data
 from bochner.training.trainer import Options, Trainer
 
 # Few in training: what they leave to chance from step to step shakes layouts out of poor optima.

@@ -25,7 +25,7 @@ from bochner.mcmc.mixture import Components, draw_assignments, draw_components
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.views import ViewData, ViewModel, ViewState
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block
 from bochner.weight_posterior.posterior import ViewPosterior
 
 Common = tuple[str, ViewData, tuple[int, ...], int, Priors]
@@ -116,10 +116,9 @@ def dense(blocks: Sequence[Block], n_rows: int) -> ViewData:
     Y = torch.full((n_rows, n_columns), torch.nan, dtype=torch.float64)
     offset = torch.zeros(n_rows, dtype=torch.float64)
     for block in blocks:
-        rows = torch.arange(n_rows) if block.rows is None else block.rows.cpu()
+        rows = block.rows.numbers(n_rows)
         Y[rows[:, None], block.columns.cpu()] = block.values().double().cpu()
-        if block.offset is not None:
-            offset[rows] = block.offset.double().cpu()
+        offset += block.offsets(n_rows)
     return ViewData.of(Y.numpy(), offset.numpy())
 
 

@@ -28,7 +28,7 @@ from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles, run
 from bochner.mcmc.views import ViewModel, WeightMoments
-from bochner.objectives.elbo import Data
+from bochner.regression.observations import Data
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
 # Numbers in the covariances of a view's columns, over all draws: beyond it, columns share the

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bochner.data.masks import Mask
 from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
@@ -58,8 +59,7 @@ class Sites(nn.Module):
     likelihood : NonConjugateLikelihood
     y : Tensor or SparseMatrix of shape (n, m)
         Encoded data, 0 where missing.
-    seen : Tensor of shape (n, m), or None
-        1 where observed; None: everywhere.
+    mask : Mask
     offset : Tensor of shape (n,)
     n_groups : int or None
         Covariances of weights; None gives every column its own.
@@ -76,7 +76,7 @@ class Sites(nn.Module):
         self,
         likelihood: NonConjugateLikelihood,
         y: Tensor | SparseMatrix,
-        seen: Tensor | None,
+        mask: Mask,
         offset: Tensor,
         n_groups: int | None = N_GROUPS,
     ) -> None:
@@ -87,7 +87,7 @@ class Sites(nn.Module):
         centre = torch.empty(y.shape[1], dtype=y.dtype, device=y.device)
         for part in chunks(y.shape[1], _COLUMNS):
             columns = torch.arange(part.start, part.stop, device=y.device)
-            own = None if seen is None else seen[:, part]
+            own = mask.columns(part)
             laid = _lay(likelihood, y.index_select(1, columns), own, offset, columns)
             precision[:, part], shift[:, part], centre[part] = laid
         self.n_groups = n_groups
@@ -159,19 +159,17 @@ class Sites(nn.Module):
 def _lay(
     likelihood: NonConjugateLikelihood,
     y: Tensor,
-    seen: Tensor | None,
+    mask: Mask,
     offset: Tensor,
     columns: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return precision, shift and intercept with which some columns start."""
-    observed = y if seen is None else torch.where(seen > 0, y, torch.full_like(y, torch.nan))
-    centre = likelihood.intercept(observed.double(), offset.double(), columns).to(y.dtype)
+    centre = likelihood.intercept(mask.hide(y).double(), offset.double(), columns).to(y.dtype)
     total = offset[:, None] + centre
     psi = likelihood.first(y, total)
     slopes = likelihood.slopes(y, psi, torch.full_like(psi, 0.1), columns)
-    precision, shift = -2.0 * slopes.d_variance, slopes.d_mean
-    if seen is not None:
-        precision, shift = seen * precision, seen * shift
+    precision = mask.apply(-2.0 * slopes.d_variance)
+    shift = mask.apply(slopes.d_mean)
     return precision, shift + precision * (psi - total), centre
 
 

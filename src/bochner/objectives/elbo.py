@@ -17,10 +17,8 @@ from bochner.models.sites import SiteUpdate, column_batch
 from bochner.regression.evidence import CHUNK_ROWS, Reduce
 from bochner.regression.incomplete import N_DETERMINANTS, Sample, gaussian_evidence
 from bochner.regression.nonconjugate import nonconjugate_evidence
+from bochner.regression.observations import Data, encoded_block
 from bochner.regression.site_entries import RowSample
-from bochner.regression.statistics import Block
-
-Data = tuple[tuple[Block, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ def elbo(
                 f,
                 likelihood,
                 view.sites,
-                blocks[0],
+                encoded_block(blocks),
                 columns=columns,
                 n_sweeps=times,
                 sample=rows,

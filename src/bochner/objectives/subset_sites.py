@@ -22,11 +22,17 @@ from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import Sites
-from bochner.objectives.elbo import Data, Draws
+from bochner.objectives.elbo import Draws
 from bochner.regression.evidence import view_evidence
 from bochner.regression.nonconjugate import gap_of
+from bochner.regression.observations import (
+    Block,
+    Data,
+    EncodedBlock,
+    complete_blocks,
+    encoded_block,
+)
 from bochner.regression.site_entries import Entries, entry_pass
-from bochner.regression.statistics import Block
 
 _TOLERANCE = 1e-3
 
@@ -51,8 +57,8 @@ def anchored_entries(
     own: Tensor,
     features: Tensor,
     view: View,
-    anchors: Block,
-    block: Block,
+    anchors: EncodedBlock,
+    block: EncodedBlock,
     columns: Tensor,
     n_sweeps: int,
 ) -> Entries:
@@ -65,7 +71,7 @@ def anchored_entries(
     features : Tensor of shape (K, n)
         Of all rows that have data in the view.
     view : View
-    anchors, block : Block
+    anchors, block : EncodedBlock
         Encoded data of the anchors and of all rows.
     columns : Tensor of shape (m,), int64
     n_sweeps : int
@@ -81,13 +87,11 @@ def anchored_entries(
         found = entry_pass(own, likelihood, entries, _TOLERANCE)
         precision, shift = found.sites(entries, likelihood)
         entries = replace(entries, precision=precision, shift=shift)
-    total = sites.intercept[entries.columns].expand(block.Y.shape[0], -1)
-    if block.offset is not None:
-        total = total + block.offset[:, None]
+    total = sites.intercept[entries.columns] + block.offset[:, None]
     every = replace(
         entries,
         y=block.Y.index_select(1, entries.columns),
-        seen=None if block.seen is None else block.seen.index_select(1, entries.columns),
+        mask=block.mask.columns(entries.columns),
         total=total,
         scale=1.0,
     )
@@ -116,16 +120,21 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
         total = total - kernel_kl(view.kernel).to(x.device)
         f, seen = view.kernel.frequencies(noise), view.see(x)
         if view.sites is None:
-            total = total + view_evidence(seen, f, view.noise_variance, data[v])
+            total = total + view_evidence(seen, f, view.noise_variance, complete_blocks(data[v]))
         else:
             total = total + _view_value(
-                seen, f.to(x.dtype), view, data[v][0], anchors.data[v][0], anchors.index
+                seen,
+                f.to(x.dtype),
+                view,
+                encoded_block(data[v]),
+                encoded_block(anchors.data[v]),
+                anchors.index,
             )
     return total
 
 
 def _view_value(
-    x: Tensor, f: Frequencies, view: View, block: Block, own: Block, index: Tensor
+    x: Tensor, f: Frequencies, view: View, block: EncodedBlock, own: EncodedBlock, index: Tensor
 ) -> Tensor:
     likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
     features = features_of(x, f, block)
@@ -136,7 +145,7 @@ def _view_value(
         found = entry_pass(features, likelihood, entries, _TOLERANCE)
         value = (
             value
-            + entries.masked(found.slopes.value).sum(dtype=torch.float64)
+            + entries.mask.apply(found.slopes.value).sum(dtype=torch.float64)
             - found.weights.kl().sum()
         )
         value = value + gap_of(likelihood, found, entries, None).sum()
@@ -145,6 +154,6 @@ def _view_value(
 
 def features_of(x: Tensor, f: Frequencies, block: Block) -> Tensor:
     """Return the features of the rows of a block, (K, n), in chunks: phases are twice as large."""
-    seen = x if block.rows is None else x[block.rows]
+    seen = block.rows.take(x)
     parts = [evaluate(seen[rows], f).features for rows in chunks(seen.shape[0], 8192)]
     return torch.cat(parts, dim=1)

@@ -16,14 +16,14 @@ from torch import Tensor
 from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.statistics import Block
+from bochner.regression.observations import Block, CompleteBlock, complete_blocks
 
 
 class _BatchedEvidence(torch.autograd.Function):
     """The value computes its own gradient: the backward pass only scales it."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, s2: Tensor, block: Block) -> Tensor:
+    def forward(ctx: Any, features: Tensor, s2: Tensor, block: CompleteBlock) -> Tensor:
         (s, k, n), m_cols = features.shape, block.n_columns
         noise = s2[:, None, None]
         cuts, cross = (
@@ -76,7 +76,7 @@ def batched_evidence(features: Tensor, noise_variance: Tensor, blocks: tuple[Blo
         In nats, differentiable once in features and noise.
     """
     values = []
-    for block in blocks:
-        own = features if block.rows is None else features[:, :, block.rows]
+    for block in complete_blocks(blocks):
+        own = block.rows.take(features, dim=2)
         values.append(_BatchedEvidence.apply(own, noise_variance, block))  # type: ignore[no-untyped-call]
     return torch.stack(values).sum(0)

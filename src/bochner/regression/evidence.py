@@ -17,12 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bochner.data.rows import Rows
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import Scratch, chunks
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
-from bochner.regression.statistics import Block, Statistics, statistics, total
+from bochner.regression.observations import CompleteBlock
+from bochner.regression.statistics import Statistics, statistics, total
 
 Reduce = Callable[[Statistics], Statistics]
 
@@ -93,14 +95,14 @@ def evidence(
 
 
 def dense_evidence(
-    features: Tensor, block: Block, noise_variance: Tensor
+    features: Tensor, block: CompleteBlock, noise_variance: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
 
     Parameters
     ----------
     features : Tensor of shape (K, n)
-    block : Block
+    block : CompleteBlock
     noise_variance : Tensor, scalar, or of shape (m,) for one per column
 
     Returns
@@ -147,20 +149,17 @@ class _Gradient:
             noise,
         )
 
-    def add_noise(self, d_noise: Tensor, block: Block) -> None:
+    def add_noise(self, d_noise: Tensor, block: CompleteBlock) -> None:
         """Add the gradient in sigma^2, or in those of a block's columns."""
         if self.noise.ndim:
             self.noise[block.columns.to(self.noise.device)] += d_noise
         else:
             self.noise += d_noise
 
-    def add(self, rows: Tensor | slice, trace: Trace, f: Frequencies, upstream: Tensor) -> None:
+    def add(self, rows: Rows, trace: Trace, f: Frequencies, upstream: Tensor) -> None:
         """Carry the features' gradient of some rows back and add it."""
         d_x, d_first, d_second, d_amplitude = pull_back(trace, f, upstream)
-        if isinstance(rows, slice):
-            self.x[rows] += d_x
-        else:
-            self.x.index_add_(0, rows, d_x)
+        rows.add_to(self.x, d_x)
         self.first += d_first
         if self.second is not None and d_second is not None:
             self.second += d_second
@@ -171,7 +170,7 @@ def _two_passes(
     x: Tensor,
     f: Frequencies,
     s2: Tensor,
-    block: Block,
+    block: CompleteBlock,
     chunk_rows: int,
     reduce: Reduce,
     into: _Gradient | None,
@@ -180,7 +179,7 @@ def _two_passes(
     chunk.
     """
     cuts = list(chunks(block.Y.shape[0], chunk_rows))
-    indices: list[Tensor | slice] = [c if block.rows is None else block.rows[c] for c in cuts]
+    parts = [block.rows.part(cut) for cut in cuts]
     last: Trace | None = None
     scratch = Scratch(x)
 
@@ -189,7 +188,7 @@ def _two_passes(
 
     def part(i: int, dtype: torch.dtype) -> Statistics:
         nonlocal last
-        last = evaluate(x[indices[i]], f, scratch)
+        last = evaluate(parts[i].take(x), f, scratch)
         square = block.squares if s2.ndim else block.square
         return statistics(
             last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns, dtype
@@ -200,8 +199,8 @@ def _two_passes(
         into.add_noise(result.d_noise, block)
         d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
         # backwards, because the features of the last chunk are still there
-        for cut, rows in zip(reversed(cuts), reversed(indices), strict=True):
-            trace, last = last or evaluate(x[rows], f, scratch), None
+        for cut, rows in zip(reversed(cuts), reversed(parts), strict=True):
+            trace, last = last or evaluate(rows.take(x), f, scratch), None
             upstream = torch.mm(
                 d_gram, trace.features, out=scratch.take("upstream", *trace.features.shape)
             )
@@ -209,13 +208,14 @@ def _two_passes(
     return result.value
 
 
-def _dense(x: Tensor, f: Frequencies, s2: Tensor, block: Block, into: _Gradient | None) -> Tensor:
-    rows: Tensor | slice = slice(None) if block.rows is None else block.rows
-    trace = evaluate(x[rows], f)
+def _dense(
+    x: Tensor, f: Frequencies, s2: Tensor, block: CompleteBlock, into: _Gradient | None
+) -> Tensor:
+    trace = evaluate(block.rows.take(x), f)
     value, upstream, d_noise = dense_evidence(trace.features, block, s2)
     if into is not None:
         into.add_noise(d_noise, block)
-        into.add(rows, trace, f, upstream)
+        into.add(block.rows, trace, f, upstream)
     return value
 
 
@@ -230,7 +230,7 @@ class _ViewEvidence(torch.autograd.Function):
         second: Tensor | None,
         amplitude: Tensor,
         s2: Tensor,
-        blocks: tuple[Block, ...],
+        blocks: tuple[CompleteBlock, ...],
         chunk_rows: int,
         reduce: Reduce | None,
     ) -> Tensor:
@@ -253,7 +253,7 @@ class _ViewEvidence(torch.autograd.Function):
         return (*grads, None, None, None)
 
 
-def _own_noise(s2: Tensor, block: Block) -> Tensor:
+def _own_noise(s2: Tensor, block: CompleteBlock) -> Tensor:
     """Return the noise of a block's columns; a single column needs no eigendecomposition."""
     own = s2[block.columns.to(s2.device)] if s2.ndim else s2
     return own[0] if own.numel() == 1 and own.ndim else own
@@ -267,7 +267,7 @@ def view_evidence(
     x: Tensor,
     frequencies: Frequencies,
     noise_variance: Tensor,
-    blocks: tuple[Block, ...],
+    blocks: tuple[CompleteBlock, ...],
     *,
     chunk_rows: int = CHUNK_ROWS,
     reduce: Reduce | None = None,
@@ -281,7 +281,7 @@ def view_evidence(
         Latents of all rows; its precision is that of the products.
     frequencies : Frequencies
     noise_variance : Tensor, scalar, or of shape (M,) for one per column, float64
-    blocks : tuple of Block
+    blocks : tuple of CompleteBlock
     chunk_rows : int
         Rows per chunk; the result does not depend on it beyond rounding.
     reduce : callable, optional

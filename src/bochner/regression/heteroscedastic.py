@@ -11,7 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from bochner.regression.statistics import Block, Statistics
+from bochner.regression.observations import CompleteBlock
+from bochner.regression.statistics import Statistics
 
 
 def spectrum(gram: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,14 +57,14 @@ def column_evidence(stats: Statistics, noise: Tensor) -> tuple[Tensor, Tensor, T
 
 
 def column_dense_evidence(
-    features: Tensor, block: Block, noise: Tensor
+    features: Tensor, block: CompleteBlock, noise: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
 
     Parameters
     ----------
     features : Tensor of shape (K, n)
-    block : Block
+    block : CompleteBlock
     noise : Tensor of shape (m,), float64
 
     Returns

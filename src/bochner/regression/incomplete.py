@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +33,13 @@ from bochner.memory import chunks
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.evidence import CHUNK_ROWS, Reduce, view_evidence
 from bochner.regression.nonconjugate import carried_back
-from bochner.regression.statistics import Block
+from bochner.regression.observations import (
+    Block,
+    CompleteBlock,
+    IncompleteBlock,
+    complete_blocks,
+    incomplete_blocks,
+)
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
 
 # Nats per observed entry that the bound may lose because means are not solved to the end.
@@ -81,17 +87,16 @@ def gaussian_evidence(
     """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
     ``masked_evidence``.
     """
-    if reduce is not None and any(block.seen is not None for block in blocks):
+    whole, holed = complete_blocks(blocks), incomplete_blocks(blocks)
+    if reduce is not None and holed:
         got, do = (
             "reduce= for one with scattered holes",
             "leave reduce=None and keep all rows in one process",
         )
         raise InputError(message("views without scattered holes in several processes", got, do))
-    whole = tuple(block for block in blocks if block.seen is None)
     parts = [
         masked_evidence(x, frequencies, noise_variance, block, sample=sample, chunk_rows=chunk_rows)
-        for block in blocks
-        if block.seen is not None
+        for block in holed
     ]
     if whole or not parts:
         parts.append(
@@ -106,7 +111,7 @@ def masked_evidence(
     x: Tensor,
     frequencies: Frequencies,
     noise_variance: Tensor,
-    block: Block,
+    block: IncompleteBlock,
     *,
     sample: Sample | None = None,
     chunk_rows: int = CHUNK_ROWS,
@@ -121,8 +126,7 @@ def masked_evidence(
         Latents of all rows.
     frequencies : Frequencies
     noise_variance : Tensor, scalar float64
-    block : Block
-        With ``seen`` and ``sizes``.
+    block : IncompleteBlock
     sample : Sample, optional
         Columns whose determinants are exact; None: all of them, and so is the value.
     chunk_rows : int
@@ -153,13 +157,13 @@ class _MaskedEvidence(torch.autograd.Function):
         second: Tensor | None,
         amplitude: Tensor,
         s2: Tensor,
-        block: Block,
+        block: IncompleteBlock,
         sample: Sample | None,
         chunk_rows: int,
         tol: float,
     ) -> Tensor:
         f = Frequencies(first, second, amplitude)
-        rows = x if block.rows is None else x[block.rows]
+        rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], chunk_rows)]
         features = (
             torch.cat([trace.features for trace in traces], dim=1)
@@ -182,7 +186,7 @@ class _MaskedEvidence(torch.autograd.Function):
 
 def _solve(
     features: Tensor,
-    block: Block,
+    block: IncompleteBlock,
     s2: float,
     sample: Sample | None,
     tol: float,
@@ -192,11 +196,11 @@ def _solve(
     """Return the value and its gradients in the features, (K, n), and in sigma^2; zeros unless
     wanted.
     """
-    seen, sizes = _mask(block), block.sizes
+    observed, sizes = block.observed, block.sizes
     found = _weights(features, block, s2, tol)
     squares, upstream = _fit(features, block, found, chunk_rows, wanted)
     upstream /= s2
-    counts = torch.tensor(sizes, dtype=torch.float64, device=seen.device)
+    counts = torch.tensor(sizes, dtype=torch.float64, device=observed.device)
     k, n_entries = features.shape[0], block.n_entries
     value = (
         -0.5
@@ -208,7 +212,7 @@ def _solve(
         - 0.5 * (counts * found.logdet).sum()
     )
     d_noise = 0.5 * (squares / s2 - n_entries + (counts * (k - found.trace)).sum()) / s2
-    weights = -found.gather(seen) / s2  # of S_g in the gradient
+    weights = -found.gather(observed) / s2  # of S_g in the gradient
     if max(sizes) > 1:
         lack = _lack(features, block, found, sample, s2, wanted)
         value, d_noise, weights = value + lack.value, d_noise + lack.d_noise, weights + lack.weights
@@ -218,32 +222,23 @@ def _solve(
     return value, upstream, d_noise
 
 
-def _weights(features: Tensor, block: Block, s2: float, tol: float) -> Weights:
-    seen = _mask(block)
-    return weights_from(
-        features, seen / s2, _values(block) / s2, block.sizes, 2.0 * tol * seen.sum(0)
-    )
-
-
-def _values(block: Block) -> Tensor:
-    """Data with holes are dense."""
-    return cast(Tensor, block.Y)
-
-
-def _mask(block: Block) -> Tensor:
-    return torch.ones_like(_values(block)) if block.seen is None else block.seen
+def _weights(features: Tensor, block: IncompleteBlock, s2: float, tol: float) -> Weights:
+    observed = block.observed
+    goal = 2.0 * tol * observed.sum(0)
+    return weights_from(features, observed / s2, block.Y / s2, block.sizes, goal)
 
 
 def _fit(
-    features: Tensor, block: Block, found: Weights, chunk_rows: int, wanted: bool
+    features: Tensor, block: IncompleteBlock, found: Weights, chunk_rows: int, wanted: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the squared residuals of the observed entries, and the residuals times the means, (K,
     n).
     """
-    seen, upstream = _mask(block), torch.zeros_like(features)
+    upstream = torch.zeros_like(features)
     squares = torch.zeros((), dtype=torch.float64, device=features.device)
     for part in chunks(features.shape[1], chunk_rows):
-        residual = (_values(block)[part] - features[:, part].T @ found.mean).mul_(seen[part])
+        residual = block.Y[part] - features[:, part].T @ found.mean
+        residual.mul_(block.observed[part])
         squares += residual.square().sum(dtype=torch.float64)
         if wanted:
             upstream[:, part] = found.mean @ residual.T
@@ -269,10 +264,15 @@ class _Lack:
 
 
 def _lack(
-    features: Tensor, block: Block, found: Weights, sample: Sample | None, s2: float, wanted: bool
+    features: Tensor,
+    block: IncompleteBlock,
+    found: Weights,
+    sample: Sample | None,
+    s2: float,
+    wanted: bool,
 ) -> _Lack:
     """Factor some columns; sums over them stand for sums over all."""
-    seen, k = _mask(block), features.shape[0]
+    seen, k = block.observed, features.shape[0]
     m = seen.shape[1]
     chosen, share = (sample or Sample(m, 0.0)).of(m, seen.device)
     groups = found.spread(torch.arange(len(block.sizes), device=seen.device))[chosen]
@@ -312,7 +312,9 @@ def _lack(
 
 
 @torch.no_grad()
-def completed(x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block: Block) -> Block:
+def completed(
+    x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block: Block
+) -> CompleteBlock:
     """Return a block whose holes are filled by their posterior means given latents and features.
 
     Parameters
@@ -320,13 +322,12 @@ def completed(x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block
     x : Tensor of shape (N, D)
     frequencies : Frequencies
     noise_variance : Tensor, scalar
-    block : Block
-        With ``seen`` and ``sizes``.
+    block : CompleteBlock or IncompleteBlock
     """
-    features = evaluate(
-        x if block.rows is None else x[block.rows], frequencies.to(x.dtype)
-    ).features
+    if isinstance(block, CompleteBlock):
+        return block
+    if not isinstance(block, IncompleteBlock):
+        raise TypeError(f"expected a Gaussian block, got a {type(block).__name__}")
+    features = evaluate(block.rows.take(x), frequencies.to(x.dtype)).features
     mean = _weights(features, block, float(noise_variance), TOLERANCE).mean
-    return Block.of(
-        torch.where(_mask(block) > 0, _values(block), features.T @ mean), block.rows, block.columns
-    )
+    return block.filled(features.T @ mean)

@@ -19,14 +19,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bochner.data.rows import Rows
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
-from bochner.regression.statistics import Block
 from bochner.regression.weighted_grams import weighted_products
 
 _TOLERANCE = 1e-3
@@ -58,7 +59,7 @@ def nonconjugate_evidence(
     frequencies: Frequencies,
     likelihood: NonConjugateLikelihood,
     sites: Sites,
-    block: Block,
+    block: EncodedBlock,
     *,
     columns: Tensor | None = None,
     n_sweeps: int = 1,
@@ -76,7 +77,7 @@ def nonconjugate_evidence(
     likelihood : NonConjugateLikelihood
     sites : Sites
         Left alone; the update is returned.
-    block : Block
+    block : EncodedBlock
         Encoded data of the rows that have any, 0 where an entry is missing.
     columns : Tensor of shape (m,), int64, optional
         A mini-batch; the value is then scaled to all columns.
@@ -190,7 +191,7 @@ class _NonConjugateEvidence(torch.autograd.Function):
         second: Tensor | None,
         amplitude: Tensor,
         likelihood: NonConjugateLikelihood,
-        rows: Tensor | None,
+        rows: Rows,
         entries: Entries,
         n_sweeps: int,
         tol: float,
@@ -199,7 +200,7 @@ class _NonConjugateEvidence(torch.autograd.Function):
         *parameters: Tensor,
     ) -> Tensor:
         f = Frequencies(first, second, amplitude)
-        seen = x if rows is None else x[rows]
+        seen = rows.take(x)
         traces = [evaluate(seen[part], f) for part in chunks(seen.shape[0], CHUNK_ROWS)]
         features = (
             torch.cat([trace.features for trace in traces], dim=1)
@@ -210,10 +211,12 @@ class _NonConjugateEvidence(torch.autograd.Function):
             found = entry_pass(features, likelihood, entries, tol)
             precision, shift = found.sites(entries, likelihood)
             entries = replace(entries, precision=precision, shift=shift)
-        value = entries.masked(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
+        value = (
+            entries.mask.apply(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
+        )
         gap = gap_of(likelihood, found, entries, sample)
         holder.append(
-            _Touch(precision, shift, entries.masked(found.slopes.d_mean).sum(0), value, gap)
+            _Touch(precision, shift, entries.mask.apply(found.slopes.d_mean).sum(0), value, gap)
         )
         wanted = any(ctx.needs_input_grad)
         ctx.n_parameters = len(parameters)
@@ -235,9 +238,9 @@ def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor
     and variance.
     """
     weights = found.weights
-    on_variance = 2.0 * weights.gather(entries.masked(found.slopes.d_variance))
+    on_variance = 2.0 * weights.gather(entries.mask.apply(found.slopes.d_variance))
     through = weighted_products(features, weights.covariance, on_variance)
-    return torch.addmm(through, weights.mean, entries.masked(found.slopes.d_mean).T)
+    return torch.addmm(through, weights.mean, entries.mask.apply(found.slopes.d_mean).T)
 
 
 def _parameter_gradients(
@@ -255,8 +258,7 @@ def _parameter_gradients(
         value = likelihood.parameter_value(
             entries.y[rows], mean, found.variance[rows], entries.columns
         )
-        seen = value if entries.seen is None else value * entries.seen[rows]
-        total = seen.sum() * k
+        total = entries.mask.rows(rows).apply(value).sum() * k
         return list(torch.autograd.grad(total, parameters))
 
 
@@ -270,8 +272,7 @@ def gap_of(
     gap = likelihood.gap(entries.y[rows], mean, found.variance[rows], entries.columns)
     if gap is None:
         return mean.new_zeros(mean.shape[1], dtype=torch.float64)
-    seen = gap if entries.seen is None else gap * entries.seen[rows]
-    return seen.sum(0, dtype=torch.float64) * k
+    return entries.mask.rows(rows).apply(gap).sum(0, dtype=torch.float64) * k
 
 
 def _rows(entries: Entries, sample: RowSample | None) -> tuple[slice, int]:
@@ -280,7 +281,7 @@ def _rows(entries: Entries, sample: RowSample | None) -> tuple[slice, int]:
 
 
 def carried_back(
-    x: Tensor, rows: Tensor | None, traces: list[Trace], f: Frequencies, upstream: Tensor
+    x: Tensor, rows: Rows, traces: list[Trace], f: Frequencies, upstream: Tensor
 ) -> list[Tensor | None]:
     """Carry the features' gradient back to the latents and the spectral points."""
     sizes = [trace.features.shape[1] for trace in traces]
@@ -289,7 +290,7 @@ def carried_back(
         for trace, up in zip(traces, torch.split(upstream, sizes, dim=1), strict=True)
     ]
     d_rows = torch.cat([part[0] for part in parts])
-    d_x = d_rows if rows is None else torch.zeros_like(x).index_add_(0, rows, d_rows)
+    d_x = rows.scatter(d_rows, x)
     first = torch.stack([part[1] for part in parts]).sum(0)
     seconds = [part[2] for part in parts if part[2] is not None]
     second = torch.stack(seconds).sum(0) if seconds else None

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.data.masks import Mask
 from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood, Slopes
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, weights_from
-from bochner.regression.statistics import Block
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.weighted_grams import quadratic_forms
 
 
@@ -48,7 +49,8 @@ class Entries:
     Attributes
     ----------
     columns : Tensor of shape (m,), int64
-    y, seen, precision, shift : Tensor of shape (n, m)
+    mask : Mask
+    y, precision, shift : Tensor of shape (n, m)
     total : Tensor of shape (n, m)
         Intercept plus offset.
     sizes : tuple of int
@@ -59,7 +61,7 @@ class Entries:
 
     columns: Tensor
     y: Tensor
-    seen: Tensor | None
+    mask: Mask
     precision: Tensor
     shift: Tensor
     total: Tensor
@@ -67,7 +69,7 @@ class Entries:
     scale: float
 
     @classmethod
-    def of(cls, sites: Sites, block: Block, columns: Tensor | None) -> Entries:
+    def of(cls, sites: Sites, block: EncodedBlock, columns: Tensor | None) -> Entries:
         """Gather columns (None = all)."""
         m = sites.n_columns
         chosen = torch.arange(m, device=sites.shift.device) if columns is None else columns
@@ -77,23 +79,17 @@ class Entries:
         def take(part: Tensor | SparseMatrix) -> Tensor:
             return part.index_select(1, chosen)
 
-        total = sites.intercept[chosen].expand(block.Y.shape[0], -1)
-        if block.offset is not None:
-            total = total + block.offset[:, None]
+        total = sites.intercept[chosen] + block.offset[:, None]
         return cls(
             chosen,
             take(block.Y),
-            None if block.seen is None else take(block.seen),
+            block.mask.columns(chosen),
             take(sites.precision),
             take(sites.shift),
             total,
             tuple(c for c in counts if c),
             m / len(chosen),
         )
-
-    def masked(self, part: Tensor) -> Tensor:
-        """Set what belongs to missing entries to 0."""
-        return part if self.seen is None else part * self.seen
 
 
 @dataclass(frozen=True)
@@ -109,8 +105,8 @@ class Pass:
         """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset."""
         mean = entries.total + self.latent
         precision, slope = likelihood.site(entries.y, mean, self.variance, self.slopes)
-        precision = entries.masked(precision)
-        return precision, entries.masked(slope) + precision * self.latent
+        precision = entries.mask.apply(precision)
+        return precision, entries.mask.apply(slope) + precision * self.latent
 
 
 def entry_pass(

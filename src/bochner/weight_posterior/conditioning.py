@@ -12,18 +12,19 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import Cholesky, cholesky, plus_diagonal
 from bochner.memory import chunks
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.statistics import Block, Statistics, statistics
+from bochner.regression.observations import CompleteBlock
+from bochner.regression.statistics import Statistics, statistics
 
 
 def expected_statistics(
-    f: Frequencies, block: Block, latents: list[Tensor], products: torch.dtype | None = None
+    f: Frequencies, block: CompleteBlock, latents: list[Tensor], products: torch.dtype | None = None
 ) -> Statistics:
     """Sum the statistics of a complete block over draws of X, chunk by chunk.
 
     Parameters
     ----------
     f : Frequencies
-    block : Block
+    block : CompleteBlock
     latents : list of Tensor of shape (N, D)
         At least one.
     products : torch.dtype, optional
@@ -32,7 +33,7 @@ def expected_statistics(
     sums: Statistics | None = None
     working = f.to(latents[0].dtype)
     for x in latents:
-        seen = x if block.rows is None else x[block.rows]
+        seen = block.rows.take(x)
         for rows in chunks(seen.shape[0], CHUNK_ROWS):
             part = statistics(
                 evaluate(seen[rows], working).features, block.Y[rows], 0.0, products=products
@@ -44,7 +45,11 @@ def expected_statistics(
 
 
 def precision(
-    f: Frequencies, block: Block, latents: list[Tensor], stats: Statistics, noise_variance: Tensor
+    f: Frequencies,
+    block: CompleteBlock,
+    latents: list[Tensor],
+    stats: Statistics,
+    noise_variance: Tensor,
 ) -> Cholesky:
     """Factor B = E[G] + sigma^2 I, (K, K), from products in float64 where those of the statistics
     are too rough.

@@ -17,7 +17,7 @@ from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.incomplete import Sample
-from bochner.regression.statistics import Block
+from bochner.regression.observations import IncompleteBlock
 from bochner.regression.weighted_grams import weighted_grams
 
 # Numbers in the covariances of a draw up to which every column has its own; columns averaged by a
@@ -31,7 +31,7 @@ _AT_ONCE = 16
 _TOLERANCE = 1e-10
 
 
-def groups_of(block: Block, n_features: int) -> Tensor:
+def groups_of(block: IncompleteBlock, n_features: int) -> Tensor:
     """Return the number of the covariance of every column, (m,), int64: its own or its group's."""
     m = block.n_columns
     if m * n_features**2 <= _OWN_NUMBERS:
@@ -40,15 +40,14 @@ def groups_of(block: Block, n_features: int) -> Tensor:
 
 
 def condition_holed(
-    f: Frequencies, block: Block, latents: list[Tensor], noise_variance: float
+    f: Frequencies, block: IncompleteBlock, latents: list[Tensor], noise_variance: float
 ) -> tuple[Tensor, Tensor]:
     """Return means and covariances of the weights, averaged over draws of X as the bound is.
 
     Parameters
     ----------
     f : Frequencies
-    block : Block
-        With ``seen`` and ``sizes``.
+    block : IncompleteBlock
     latents : list of Tensor of shape (N, D)
     noise_variance : float
 
@@ -58,13 +57,13 @@ def condition_holed(
     covariance : Tensor of shape (groups, K, K), float64
         B^-1 = cov A / sigma^2, in the order of `groups_of`.
     """
-    seen = [x if block.rows is None else x[block.rows] for x in latents]
+    seen = [block.rows.take(x) for x in latents]
     features = evaluate(torch.cat(seen), f.to(latents[0].dtype)).features
     mean = _means(features.double(), block, len(latents), noise_variance)
     return mean.cpu(), _covariances(features, block, len(latents), noise_variance).cpu()
 
 
-def _means(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
+def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float) -> Tensor:
     """Every row once per draw of X, each with its share of the weight; some columns at a time."""
     out = features.new_empty(features.shape[0], block.n_columns)
     share, ends = 1.0 / (times * s2), torch.tensor(block.sizes).cumsum(0).tolist()
@@ -81,9 +80,9 @@ def _means(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
     return out
 
 
-def _covariances(features: Tensor, block: Block, times: int, s2: float) -> Tensor:
+def _covariances(features: Tensor, block: IncompleteBlock, times: int, s2: float) -> Tensor:
     k, groups = features.shape[0], groups_of(block, features.shape[0])
-    mask, n_groups = (~block.values().isnan()).to(features.dtype), int(groups.max()) + 1
+    mask, n_groups = block.observed.to(features.dtype), int(groups.max()) + 1
     out = torch.zeros(n_groups, k, k, dtype=torch.float64, device=features.device)
     for g in range(n_groups):
         members = (groups == g).nonzero()[:, 0]

@@ -10,13 +10,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from bochner.data.masks import PartialMask
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
 from bochner.objectives.subset_sites import anchored_entries, features_of
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import Entries, entry_pass
-from bochner.regression.statistics import Block
 
 _SWEEPS = 5
 # Sites that were laid at a posterior of many rows are near their place.
@@ -27,9 +28,9 @@ _TOLERANCE = 1e-4
 def condition(
     view: View,
     f: Frequencies,
-    block: Block,
+    block: EncodedBlock,
     latents: list[Tensor],
-    anchors: tuple[Tensor, Block] | None = None,
+    anchors: tuple[Tensor, EncodedBlock] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return means and covariances of q(A), averaged over draws of X as the bound is.
 
@@ -37,7 +38,7 @@ def condition(
     ----------
     view : View
     f : Frequencies
-    block : Block
+    block : EncodedBlock
     latents : list of Tensor of shape (N, D)
     anchors : (Tensor of shape (L,), Block), optional
         The rows that the view's sites belong to, and their data; None: all.
@@ -87,11 +88,11 @@ def column_groups(sites: Sites, n_rows: int, n_latents: int) -> Tensor:
 
 def _repeated(entries: Entries, times: int) -> Entries:
     """Every row once per draw of X, each with its share of the weight."""
-    share = torch.ones_like(entries.y) if entries.seen is None else entries.seen
+    share = entries.mask.weights(entries.y).repeat(times, 1) / times
     return replace(
         entries,
         y=entries.y.repeat(times, 1),
-        seen=share.repeat(times, 1) / times,
+        mask=PartialMask(share),
         precision=entries.precision.repeat(times, 1) / times,
         shift=entries.shift.repeat(times, 1) / times,
         total=entries.total.repeat(times, 1),

@@ -22,7 +22,15 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.regression.heteroscedastic import spectrum
-from bochner.regression.statistics import Block
+from bochner.regression.observations import (
+    Block,
+    Data,
+    EncodedBlock,
+    IncompleteBlock,
+    complete_blocks,
+    encoded_block,
+    incomplete_blocks,
+)
 from bochner.weight_posterior.conditioning import expected_statistics, precision
 from bochner.weight_posterior.conditioning_incomplete import condition_holed, groups_of
 from bochner.weight_posterior.conditioning_nonconjugate import column_groups, condition
@@ -177,7 +185,7 @@ class ViewPosterior:
 
 def weights_posterior(
     model: LatentVariableModel,
-    data: tuple[tuple[Block, ...], ...],
+    data: Data,
     *,
     n_frequencies: int,
     n_draws: int,
@@ -220,7 +228,7 @@ def weights_posterior(
                 seed,
                 None
                 if anchors is None or view.sites is None
-                else (anchors.index, anchors.data[v][0]),
+                else (anchors.index, encoded_block(anchors.data[v])),
             )
             for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
         )
@@ -234,7 +242,7 @@ def _view_posterior(
     n_draws: int,
     sampling: Sampling,
     seed: int,
-    anchors: tuple[Tensor, Block] | None,
+    anchors: tuple[Tensor, EncodedBlock] | None,
 ) -> ViewPosterior:
     n_columns = sum(block.Y.shape[1] for block in blocks)
     draws: list[Draw] = []
@@ -248,7 +256,7 @@ def _view_posterior(
         if view.sites is None:
             found = _draw(f, blocks, latents, view.noise_variance, n_columns)
         else:
-            found = Draw(_to_cpu(f), *condition(view, f, blocks[0], latents, anchors))
+            found = Draw(_to_cpu(f), *condition(view, f, encoded_block(blocks), latents, anchors))
         draws.append(replace(found, frequencies=found.frequencies.widened(view.dims, n_components)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
@@ -268,12 +276,10 @@ def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
     holes.
     """
     out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
-    for block in blocks:
-        own = (
-            torch.zeros(1, dtype=torch.int64)
-            if block.seen is None
-            else groups_of(block, f.n_features)
-        )
+    for block in (*complete_blocks(blocks), *incomplete_blocks(blocks)):
+        own = torch.zeros(1, dtype=torch.int64)
+        if isinstance(block, IncompleteBlock):
+            own = groups_of(block, f.n_features)
         out[block.columns] = own + n_groups
         n_groups += int(own.max()) + 1
     return out
@@ -292,11 +298,7 @@ def _draw(
     scales = (
         torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
     )
-    for block in blocks:
-        if block.seen is not None:
-            mean[:, block.columns], own = condition_holed(f, block, latents, float(noise_variance))
-            covariances.append(own)
-            continue
+    for block in complete_blocks(blocks):
         stats = expected_statistics(f, block, latents)
         if scales is not None:
             values, vectors = spectrum(stats.gram / len(latents))
@@ -310,6 +312,9 @@ def _draw(
         factor = precision(f, block, latents, stats, noise_variance.double())
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariances.append(factor.inverse()[None].cpu())
+    for holed in incomplete_blocks(blocks):
+        mean[:, holed.columns], own = condition_holed(f, holed, latents, float(noise_variance))
+        covariances.append(own)
     # row by row, as a file would hold them: products of another layout differ in the last bit
     return Draw(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
 

@@ -10,7 +10,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods import Gaussian
 from bochner.models.lvm import LatentVariableModel
 from bochner.models.spec import Layout, ModelSpec, ViewSpec
-from bochner.regression.statistics import Block
+from bochner.regression.observations import CompleteBlock
 
 
 def spec_of(
@@ -45,5 +45,5 @@ def build(
 ) -> LatentVariableModel:
     """Return a model at given latents; only non-conjugate views need data."""
     spec = spec_of(kernels, names, dim=latents.shape[1], **given)
-    blocks = data or ((Block.of(torch.zeros(1, 1)),),) * len(kernels)
+    blocks = data or ((CompleteBlock.of(torch.zeros(1, 1)),),) * len(kernels)
     return model_from(latents, spec, blocks, seed, dtype, torch.device("cpu"))

@@ -9,7 +9,7 @@ from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomi
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.random import generator
-from bochner.regression.statistics import Block
+from bochner.regression.observations import EncodedBlock
 
 MAKERS = {
     "bernoulli": Bernoulli,
@@ -45,6 +45,5 @@ def small_view(
         Y[2, 1] = torch.nan
     offset = 0.3 * torch.randn(n, generator=source, dtype=torch.float64)
     likelihood: NonConjugateLikelihood = MAKERS[name]()
-    block = Block.encoded(likelihood.encode(Y), offset=offset)
-    seen = torch.ones_like(block.Y) if block.seen is None else block.seen
-    return x, f, likelihood, block, Sites(likelihood, block.Y, seen, offset, groups)
+    block = EncodedBlock.of(likelihood.encode(Y), offset=offset)
+    return x, f, likelihood, block, Sites(likelihood, block.Y, block.mask, offset, groups)

@@ -1,0 +1,298 @@
+"""The data of a view as the regression takes them: blocks of columns that are observed alike.
+
+A view is a tuple of blocks. Gaussian columns that are observed in the same rows make a complete
+block, those with scattered holes an incomplete one; a view whose likelihood is not conjugate to the
+weights is one encoded block.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bochner.data.masks import FullMask, Mask
+from bochner.data.rows import Rows
+from bochner.data.sparse import SparseMatrix
+from bochner.memory import chunks
+
+_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Block:
+    """What all blocks have.
+
+    Attributes
+    ----------
+    Y : Tensor or SparseMatrix of shape (n, m), or (n, r) when it was rotated to fewer columns
+        Scaled or encoded values, 0 where missing. A sparse one gives dense rows or columns when
+        asked, never all at once.
+    rows : Rows
+        Which rows of the data set have data here.
+    columns : Tensor of shape (m,), int64
+        Positions within the view.
+    """
+
+    Y: Tensor | SparseMatrix
+    rows: Rows
+    columns: Tensor
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that have data here."""
+        return int(self.Y.shape[0])
+
+    @property
+    def n_columns(self) -> int:
+        """M: what multiplies every row of the bound, whatever Y was rotated to."""
+        return int(self.columns.shape[0])
+
+    @property
+    def n_entries(self) -> int:
+        """Entries that the bound sums over."""
+        return self.n_rows * self.n_columns
+
+    def values(self) -> Tensor:
+        """Return Y with NaN where missing, dense, (n, m)."""
+        return self.Y[:] if isinstance(self.Y, SparseMatrix) else self.Y
+
+    def take(self, index: Tensor, rows: Rows) -> Block:
+        """Return rows by their positions in the block, (l,); ``rows`` of the new data set."""
+        raise NotImplementedError
+
+    def subset(self, index: Tensor, where: Tensor) -> Block:
+        """Return the block of some rows of the data set; parameters as in ``Rows.among``."""
+        position, rows = self.rows.among(index, where)
+        return self.take(position.to(self.Y.device), rows)
+
+    def rows_to_add(self, chosen: Tensor) -> Tensor:
+        """Return rows without which some column has no entry among the chosen ones, (l,), int64.
+
+        Parameters
+        ----------
+        chosen : Tensor of shape (N,), bool
+        """
+        rows = self.rows.numbers(chosen.shape[0])
+        return rows[:0] if bool(chosen[rows].any()) else rows[:1]
+
+    def offsets(self, n_rows: int) -> Tensor:
+        """Return what is added to psi in all rows of the data set, (N,), float64: 0 without any."""
+        return torch.zeros(n_rows, dtype=torch.float64)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return what tells two blocks apart."""
+        parts = self.Y.parts if isinstance(self.Y, SparseMatrix) else (self.Y,)
+        return (*parts, *self.rows.tensors(), self.columns)
+
+
+@dataclass(frozen=True)
+class CompleteBlock(Block):
+    """Gaussian columns that are observed in the same rows.
+
+    Attributes
+    ----------
+    square : float
+        ||Y||^2 of all m columns, summed in float64.
+    """
+
+    square: float
+
+    @classmethod
+    def of(
+        cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None
+    ) -> CompleteBlock:
+        """Build a block and its square.
+
+        Parameters
+        ----------
+        Y : Tensor or SparseMatrix of shape (n, m)
+        rows : Tensor of shape (n,), int64, optional
+            Of the data set; None: all.
+        columns : Tensor of shape (m,), int64, optional
+            Of the view; None: all.
+        """
+        return cls._with_square(Y, Rows.of(rows), _columns(Y, columns))
+
+    @classmethod
+    def _with_square(cls, Y: Tensor | SparseMatrix, rows: Rows, columns: Tensor) -> CompleteBlock:
+        square = Y.square() if isinstance(Y, SparseMatrix) else _square(Y)
+        return cls(Y, rows, columns, square)
+
+    @classmethod
+    def present(cls, Y: Tensor, present: Tensor) -> CompleteBlock:
+        """Build a block of the rows that are marked, (N,), bool, of data with all rows."""
+        rows = Rows.where(present)
+        return cls._with_square(rows.take(Y), rows, _columns(Y, None))
+
+    @functools.cached_property
+    def squares(self) -> Tensor:
+        """||y_m||^2 of every column, (m,), float64; of a block that was not rotated."""
+        return self.Y.double().square().sum(0)
+
+    def take(self, index: Tensor, rows: Rows) -> CompleteBlock:
+        """Return some rows."""
+        return self._with_square(_rows_of(self.Y, index), rows, self.columns)
+
+
+@dataclass(frozen=True)
+class IncompleteBlock(Block):
+    """Gaussian columns with scattered holes, which stand group after group.
+
+    Attributes
+    ----------
+    observed : Tensor of shape (n, m)
+        1 where observed, 0 where missing (Y is 0 there).
+    sizes : tuple of int
+        Columns of each group: those of similar holes are together.
+    """
+
+    Y: Tensor
+    observed: Tensor
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, Y: Tensor, rows: Tensor | None, columns: Tensor, sizes: tuple[int, ...]
+    ) -> IncompleteBlock:
+        """Build a block from values with NaN where missing, as ``CompleteBlock.of`` does."""
+        observed = (~Y.isnan()).to(Y.dtype)
+        return cls(torch.nan_to_num(Y), Rows.of(rows), columns, observed, sizes)
+
+    @property
+    def n_entries(self) -> int:
+        """Observed entries."""
+        return int(self.observed.sum(dtype=torch.float64))
+
+    def values(self) -> Tensor:
+        """Return Y with NaN where missing, (n, m)."""
+        return self.Y.masked_fill(self.observed == 0, torch.nan)
+
+    def take(self, index: Tensor, rows: Rows) -> IncompleteBlock:
+        """Return some rows."""
+        return replace(self, Y=self.Y[index], rows=rows, observed=self.observed[index])
+
+    def filled(self, values: Tensor) -> CompleteBlock:
+        """Return a complete block with the given values, (n, m), in the holes."""
+        Y = torch.where(self.observed > 0, self.Y, values)
+        return CompleteBlock(Y, self.rows, self.columns, _square(Y))
+
+    def without(self, hidden: Tensor) -> IncompleteBlock:
+        """Return the block without further entries.
+
+        Parameters
+        ----------
+        hidden : Tensor of shape (N, m), bool
+            Of all rows of the data set.
+        """
+        gone = self.rows.take(hidden).to(self.Y.device)
+        Y = self.values().masked_fill(gone, torch.nan)
+        observed = (~Y.isnan()).to(Y.dtype)
+        return replace(self, Y=torch.nan_to_num(Y), observed=observed)
+
+    def rows_to_add(self, chosen: Tensor) -> Tensor:
+        """Return the first row of every column that none of the chosen rows observes."""
+        rows, observed = self.rows.numbers(chosen.shape[0]), self.observed.cpu() > 0
+        lacking = ~observed[chosen[rows]].any(dim=0)
+        return rows[observed[:, lacking].int().argmax(dim=0)]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return what tells two blocks apart."""
+        return (*super().tensors(), self.observed)
+
+
+@dataclass(frozen=True)
+class EncodedBlock(Block):
+    """A view whose likelihood is not conjugate to the weights, as that likelihood encodes it.
+
+    Attributes
+    ----------
+    mask : Mask
+    offset : Tensor of shape (n,)
+        Added to psi of every entry of a row: the logarithm of its size factor, 0 without one.
+    """
+
+    mask: Mask
+    offset: Tensor
+
+    @classmethod
+    def of(
+        cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, offset: Tensor | None = None
+    ) -> EncodedBlock:
+        """Build a block from encoded values with NaN where missing.
+
+        Parameters
+        ----------
+        Y : Tensor or SparseMatrix of shape (n, m)
+        rows : Tensor of shape (n,), int64, optional
+            Of the data set; None: all.
+        offset : Tensor of shape (n,), optional
+            None: 0.
+        """
+        zero = torch.zeros(Y.shape[0], dtype=Y.dtype, device=Y.device)
+        offset = zero if offset is None else offset
+        mask: Mask = FullMask()
+        if isinstance(Y, Tensor):
+            mask, Y = Mask.of(Y), torch.nan_to_num(Y)
+        return cls(Y, Rows.of(rows), _columns(Y, None), mask, offset)
+
+    def values(self) -> Tensor:
+        """Return Y with NaN where missing, dense, (n, m)."""
+        return self.mask.hide(super().values())
+
+    def take(self, index: Tensor, rows: Rows) -> EncodedBlock:
+        """Return some rows."""
+        Y, mask = _rows_of(self.Y, index), self.mask.rows(index)
+        return replace(self, Y=Y, rows=rows, mask=mask, offset=self.offset[index])
+
+    def offsets(self, n_rows: int) -> Tensor:
+        """Return the offsets of all rows of the data set, (N,), float64; 0 without data here."""
+        offset = self.offset.double().cpu()
+        return super().offsets(n_rows).index_copy_(0, self.rows.numbers(n_rows), offset)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return what tells two blocks apart."""
+        return (*super().tensors(), *self.mask.tensors(), self.offset)
+
+
+Data = tuple[tuple[Block, ...], ...]
+
+
+def has_holes(data: Iterable[Iterable[Block]]) -> bool:
+    """Return whether any Gaussian view has scattered holes."""
+    return any(isinstance(block, IncompleteBlock) for blocks in data for block in blocks)
+
+
+def complete_blocks(blocks: Iterable[Block]) -> tuple[CompleteBlock, ...]:
+    """Return the complete blocks of a view."""
+    return tuple(block for block in blocks if isinstance(block, CompleteBlock))
+
+
+def incomplete_blocks(blocks: Iterable[Block]) -> tuple[IncompleteBlock, ...]:
+    """Return the incomplete blocks of a view."""
+    return tuple(block for block in blocks if isinstance(block, IncompleteBlock))
+
+
+def encoded_block(blocks: tuple[Block, ...]) -> EncodedBlock:
+    """Return the single block of a view whose likelihood is not conjugate to the weights."""
+    (block,) = blocks
+    if not isinstance(block, EncodedBlock):
+        raise TypeError(f"expected an encoded block, got a {type(block).__name__}")
+    return block
+
+
+def _columns(Y: Tensor | SparseMatrix, columns: Tensor | None) -> Tensor:
+    return torch.arange(Y.shape[1]) if columns is None else columns
+
+
+def _rows_of(Y: Tensor | SparseMatrix, index: Tensor) -> Tensor | SparseMatrix:
+    return Y.rows(index) if isinstance(Y, SparseMatrix) else Y[index]
+
+
+def _square(Y: Tensor) -> float:
+    # in parts: a whole copy in float64 is twice the data
+    parts = (Y[part].double().square().sum() for part in chunks(Y.shape[0], _ROWS))
+    return sum((float(part) for part in parts), 0.0)
