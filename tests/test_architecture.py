@@ -73,7 +73,8 @@ FLOORS: dict[str, str] = {
         feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps
         estimators.docstrings estimators.likelihoods estimators.constraints
-        estimators.options estimators.plans estimators.rows estimators.prediction
+        estimators.options estimators.origin estimators.plans estimators.rows
+        estimators.prediction
         estimators.saving estimators.training_data estimators.base estimators.lvm
         estimators.rflvm estimators.srflvm estimators.annotated estimators.loading
         estimators

@@ -21,6 +21,10 @@ class ModelFileError(InputError):
     """A model or checkpoint file cannot be read."""
 
 
+class StorageError(BochnerError, OSError):
+    """A file could not be written: the disk is full or fails. The file that was there is whole."""
+
+
 class NumericalError(BochnerError, ArithmeticError):
     """A factorisation or a bound stayed non-finite after every remedy."""
 
@@ -31,6 +35,10 @@ class DataWarning(UserWarning):
 
 class NumericalWarning(RuntimeWarning):
     """A computation needed a remedy (jitter, roll back); the result is finite."""
+
+
+class StorageWarning(UserWarning):
+    """A checkpoint could not be written; training goes on without it."""
 
 
 class CollapseWarning(UserWarning):

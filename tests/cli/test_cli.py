@@ -385,7 +385,7 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
         assert "is cut short" in refused("info", tmp_path / name)
     from bochner.io import files
 
-    tensors, header = files.read(fitted[0] / "model.bochner", "model", 99)
+    tensors, header = files.read(fitted[0] / "model.bochner", "model", 1)
     files.write(tmp_path / "new.bochner", tensors, {**header, "schema": 99})
     assert "schema 99 in new.bochner. Upgrade bochner" in refused("info", tmp_path / "new.bochner")
     files.write(tmp_path / "other.bochner", tensors, {**header, "kind": "checkpoint"})

@@ -1,17 +1,12 @@
 """Checkpoints: a fit that was stopped and continued is the fit that never stopped, bit for bit."""
 
-import json
-import os
-
 import numpy as np
 import pytest
-import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
 from bochner.errors import InputError, ModelFileError
-from bochner.fitting import plan
+from bochner.fitting import landmarks, plan
+from bochner.fitting import multistart as race
 from bochner.io import files
 from bochner.training import checkpoint as checkpoint_module
 
@@ -32,23 +27,25 @@ def _data(n: int = 30, m: int = 6, seed: int = 0):
     return np.sin(x @ rng.normal(size=(2, m))) + 0.1 * rng.normal(size=(n, m))
 
 
-def _interrupt_at(monkeypatch, step: int):
-    """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would; returns how to
-    undo it.
+def _interrupt_at(monkeypatch, step: int, after: int = 0):
+    """Make the objective of step ``step`` raise KeyboardInterrupt, as Ctrl-C would, when it was
+    taken so often before; returns how to undo it.
     """
-    original = plan.draw
+    original, taken = plan.draw, []
 
     def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
         if purpose == "train" and at == step:
-            raise KeyboardInterrupt
+            taken.append(step)
+            if len(taken) > after:
+                raise KeyboardInterrupt
         return original(model, n_frequencies, sampling, seed, purpose, at, budget)
 
     monkeypatch.setattr(plan, "draw", draw)
     return lambda: monkeypatch.setattr(plan, "draw", original)
 
 
-def _interrupted(path, monkeypatch, step: int = 15, X=None, **settings):
-    undo = _interrupt_at(monkeypatch, step)
+def _interrupted(path, monkeypatch, step: int = 15, X=None, after: int = 0, **settings):
+    undo = _interrupt_at(monkeypatch, step, after)
     model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
     with pytest.warns(UserWarning, match="Interrupted: the best state, of step"):
         model.fit(_data() if X is None else X)
@@ -132,12 +129,90 @@ def test_a_run_killed_without_warning_continues_from_its_last_file(tmp_path, mon
     np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
 
 
-def test_an_interrupt_in_the_race_writes_no_checkpoint_and_keeps_a_model(tmp_path, monkeypatch):
-    path = tmp_path / "fit.ckpt"
-    model = _interrupted(path, monkeypatch, step=2)
-    assert not path.exists()
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_an_interrupt_in_the_race_is_continued_to_the_same_bits(tmp_path, monkeypatch, start):
+    path, X = tmp_path / "fit.ckpt", _data()
+    settings = {**SETTINGS, "init": ["pca", "random", "laplacian"]}
+    whole = NGMVLVM(**settings).fit(X)
+    model = _interrupted(path, monkeypatch, step=2, after=start, **settings)
+    assert path.exists()
     assert np.isfinite(model.embedding_).all()
     assert len(model.elbo_history_) == model.n_iter_
+    continued = NGMVLVM(**settings, checkpoint=path).fit(X)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+    np.testing.assert_array_equal(continued.elbo_history_, whole.elbo_history_)
+    assert continued.starts_ == whole.starts_
+    assert not path.exists()
+
+
+def test_starts_that_were_raced_are_not_raced_again(tmp_path, monkeypatch):
+    path, begun = tmp_path / "fit.ckpt", []
+    _interrupted(path, monkeypatch, step=2, after=1)
+    original = race.Race.trainer
+
+    def trainer(self, index, latents):
+        begun.append(index)
+        return original(self, index, latents)
+
+    monkeypatch.setattr(race.Race, "trainer", trainer)
+    NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+    assert begun == [0, 1]  # the first is rebuilt from the file
+
+
+def test_counts_are_continued_from_the_race_too(tmp_path, monkeypatch):
+    path, X = tmp_path / "fit.ckpt", np.floor(np.exp(1.0 + _data()))
+    settings = {**SETTINGS, "likelihood": "poisson", "max_iter": 40}
+    whole = NGMVLVM(**settings).fit(X)
+    for step in (2, 25):  # in the race of the second start, and in training
+        after = 1 if step == 2 else 0
+        _interrupted(path, monkeypatch, step, X, after, **settings)
+        continued = NGMVLVM(**settings, checkpoint=path).fit(X)
+        np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+        assert continued.elbo_ == whole.elbo_
+
+
+def test_an_interrupt_before_any_start_leaves_a_checkpoint_of_nothing(tmp_path, monkeypatch):
+    path, X = tmp_path / "fit.ckpt", _data()
+    whole = NGMVLVM(**SETTINGS).fit(X)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(race.Race, "trainer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            NGMVLVM(**SETTINGS, checkpoint=path).fit(X)
+    assert path.exists()
+    continued = NGMVLVM(**SETTINGS, checkpoint=path).fit(X)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+
+
+def test_a_fit_that_fails_at_once_leaves_no_checkpoint(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise InputError("of no use")
+
+    monkeypatch.setattr(race.Race, "trainer", fail)
+    with pytest.raises(InputError, match="of no use"):
+        NGMVLVM(**SETTINGS, checkpoint=tmp_path / "fit.ckpt").fit(_data())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_of_the_steps_over_all_rows_is_continued(tmp_path, monkeypatch):
+    path, X = tmp_path / "fit.ckpt", _data(60)
+    settings = {**SETTINGS, "landmarks": 30}
+    whole = NGMVLVM(**settings).fit(X)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(landmarks, "train_jointly", interrupt)
+        with pytest.warns(UserWarning, match="steps over all rows were cut short"):
+            stopped = NGMVLVM(**settings, checkpoint=path).fit(X)
+    assert stopped.interrupted_
+    assert path.exists()
+    continued = NGMVLVM(**settings, checkpoint=path).fit(X)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
 
 
 OTHERS = {
@@ -150,6 +225,9 @@ OTHERS = {
     "starts": (lambda X: X, {"init": ["pca", "laplacian"]}),
     "views": (lambda X: X, {"views": {"a": slice(0, 3), "b": slice(3, 6)}}),
     "precision": (lambda X: X, {"dtype": "float64"}),
+    "units": (lambda X: 2.0 * X, {}),
+    "origin": (lambda X: X + 1.0, {}),
+    "likelihood": (lambda X: X, {"likelihood": {"x": "gaussian"}}),
 }
 
 
@@ -214,37 +292,12 @@ def test_a_model_is_no_checkpoint(tmp_path):
 def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "fit.ckpt"
     _interrupted(path, monkeypatch)
-    with safe_open(path, framework="pt") as file:
-        header = json.loads(file.metadata()["bochner"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    header["schema"] += 1
-    save_file(tensors, path, metadata={"bochner": json.dumps(header)})
+    tensors, header = files.read(path, "checkpoint", 1)
+    files.write(path, tensors, {**header, "schema": 2})
     with pytest.raises(
-        ModelFileError, match=r"schema 1 or older, got schema 2 in fit\.ckpt.*pgrade"
+        ModelFileError, match=r"Expected schema 1, got schema 2 in fit\.ckpt\. Upgrade"
     ):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
-
-
-@pytest.mark.parametrize("function", ["save_file", "replace"])
-def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch, function):
-    path = tmp_path / "file"
-    files.write(path, {"a": torch.ones(3)}, {"kind": "checkpoint", "schema": 1})
-
-    def crash(tensors_or_source, target, **_):
-        if function == "save_file":
-            with open(target, "wb") as half:
-                half.write(b"half of it")
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files if function == "save_file" else os, function, crash)
-        with pytest.raises(
-            InputError, match=r"Expected a place to write to, got .*No space left on device"
-        ):
-            files.write(path, {"a": torch.zeros(3)}, {"kind": "checkpoint", "schema": 1})
-    tensors, _ = files.read(path, "checkpoint", 1)
-    assert torch.equal(tensors["a"], torch.ones(3))
-    assert list(tmp_path.iterdir()) == [path]  # and no half-written one beside it
 
 
 def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatch):

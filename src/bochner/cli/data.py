@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +67,13 @@ def check_writable(folder: Path) -> None:
         )
 
 
+class _Stream:
+    """A file that NumPy writes through Python: past it, it would not say why a write failed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
+
+
 def write_matrices(
     path: Path,
     arrays: Mapping[str, FloatArray],
@@ -85,7 +92,7 @@ def write_matrices(
         return
     with replacing(path) as part, part.open("wb") as file:
         if kind == ".npy":
-            np.save(file, np.hstack(list(arrays.values())))
+            np.save(_Stream(file), np.hstack(list(arrays.values())))
         else:
             named: dict[str, Any] = {**arrays}
             if row_names is not None:

@@ -16,10 +16,12 @@ import numpy as np
 from bochner.cli.data import MODEL_FILE, check_writable, frame, write_embedding
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
-from bochner.errors import InputError, message
+from bochner.errors import InputError, StorageError, message
+from bochner.io.outputs import replacing
 from bochner.io.readers import read
 from bochner.io.table import Table
 from bochner.page.report import report
+from bochner.training.checkpoint import LastingPath
 
 CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
 
@@ -67,7 +69,9 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         if options.force:
             (options.out / CHECKPOINT).unlink(missing_ok=True)
         seed = _seed(options)
-        estimator.set_params(random_state=seed, checkpoint=str(options.out / CHECKPOINT), verbose=1)
+        estimator.set_params(
+            random_state=seed, checkpoint=LastingPath(options.out / CHECKPOINT), verbose=1
+        )
         with warnings.catch_warnings():
             warnings.filterwarnings(
                 "ignore", message="Interrupted", category=UserWarning
@@ -80,10 +84,9 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         estimator.feature_names_in_ = np.array(
             table.column_names, dtype=object
         )  # without pandas they are not there
-    files = _write(options.out, estimator, table)
-    if options.report:
-        files.append(_page(options, estimator, table))
-    if not estimator.interrupted_:
+    files = _write_all(options, estimator, table)
+    if not estimator.interrupted_:  # only now: all that the run found is on the disk
+        (options.out / CHECKPOINT).unlink(missing_ok=True)
         (options.out / SEED_FILE).unlink(missing_ok=True)
     result = {
         "model": options.model,
@@ -167,8 +170,20 @@ def _seed(options: FitOptions) -> int:
             ) from error
     else:
         seed = secrets.randbelow(2**31)
-    path.write_text(json.dumps({"seed": seed}) + "\n")
+    with replacing(path) as part:
+        part.write_text(json.dumps({"seed": seed}) + "\n")
     return seed
+
+
+def _write_all(options: FitOptions, estimator: Any, table: Table) -> list[Path]:
+    try:
+        files = _write(options.out, estimator, table)
+        return [*files, _page(options, estimator, table)] if options.report else files
+    except StorageError as error:
+        if not (options.out / CHECKPOINT).exists():
+            raise
+        do = "The checkpoint is kept: free some space and run the command again with --resume."
+        raise StorageError(f"{error} {do}") from error
 
 
 def _write(out: Path, estimator: Any, table: Table) -> list[Path]:

@@ -32,8 +32,8 @@ app = typer.Typer(
     name="bochner",
     help="Random-feature latent variable models: one representation of several views, with "
     "completion and uncertainty.",
-    epilog="Exit codes: 0 done, 2 bad input (the message says what to change), 1 a fault of "
-    "bochner, 130 interrupted.",
+    epilog="Exit codes: 0 done, 2 bad input (the message says what to change), 3 a file could not "
+    "be written (the disk is full), 1 a fault of bochner, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

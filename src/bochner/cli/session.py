@@ -4,6 +4,7 @@ asked for.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -22,9 +23,9 @@ from typing import Any
 
 import typer
 
-from bochner.errors import InputError, NumericalError, printable
+from bochner.errors import InputError, NumericalError, StorageError, printable
 
-FAULT, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAULT, BAD_INPUT, NOT_WRITTEN, INTERRUPTED = 1, 2, 3, 130
 
 Show = Callable[[dict[str, Any]], None]
 
@@ -77,15 +78,15 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
     Raises
     ------
     typer.Exit
-        With 1 (a fault of ours), 2 (bad input) or 130 (interrupted), where the body did not end
-        well.
+        With 1 (a fault of ours), 2 (bad input), 3 (a file could not be written) or 130
+        (interrupted), where the body did not end well.
     """
     reply = Reply()
     with warnings.catch_warnings(), _sigterm_interrupts(), ExitStack() as kept:
         warnings.showwarning = _show_warning
         try:
             if log is not None:
-                kept.enter_context(_logged(log))
+                written = kept.enter_context(_logged(log))
             yield reply
             _LOG.info(
                 "done: %s",
@@ -95,6 +96,8 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
                     if not isinstance(value, dict)
                 },
             )
+            if log is not None and written.failed:
+                reply.code = reply.code or NOT_WRITTEN
         except typer.Exit:
             raise
         except KeyboardInterrupt:
@@ -123,6 +126,8 @@ def is_bad_input(error: Exception) -> bool:
 
 
 def _fail_with(error: Exception, as_json: bool) -> None:
+    if isinstance(error, StorageError):
+        _fail(f"Error: {error}", NOT_WRITTEN, as_json)
     if is_bad_input(error):
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         _fail(f"Error: {reason}", BAD_INPUT, as_json)
@@ -161,21 +166,36 @@ def _show_warning(
     say(f"Warning: {' '.join(str(message).split())}")
 
 
+class _LogFile(logging.FileHandler):
+    """A log that says once when it cannot be written, and lets the run go on without it."""
+
+    failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say what is wrong on standard error alone: the log is what fails."""
+        del record
+        reason = sys.exc_info()[1]
+        if not self.failed:
+            self.failed = True
+            typer.echo(f"Warning: {self.baseFilename} is not written on: {reason}.", err=True)
+
+
 @contextmanager
-def _logged(path: Path) -> Iterator[None]:
+def _logged(path: Path) -> Iterator[_LogFile]:
     """Append the package's messages to a file; what was set before is set again afterwards."""
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = _LOG.level
     _LOG.addHandler(handler)
     _LOG.setLevel(logging.INFO)
     _LOG.info("bochner %s", shlex.join(sys.argv[1:]))
     try:
-        yield
+        yield handler
     finally:
         _LOG.setLevel(level)
         _LOG.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is lost, and was said
+            handler.close()
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
+from bochner.training.checkpoint import discard
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -163,9 +164,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:
-            plan.checkpoint.unlink(
-                missing_ok=True
-            )  # only now: a crash before here must not cost the run
+            discard(self.checkpoint)  # only now: a crash before here must not cost the run
         return self
 
     def _infer(self, data: FitData, plan: Plan) -> Fit:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.estimators import options
+from bochner.estimators import options, origin
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS
 from bochner.initialization.embeddings import TSNE_DIMENSIONS
@@ -111,6 +111,7 @@ def make(
         landmarks=_landmarks(estimator.landmarks, n_rows),
         shown=bool(estimator.verbose),
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
+        origin=origin.digest(estimator, data),
     )
 
 

@@ -27,7 +27,7 @@ from bochner.serialization.fitted import (
     refusal,
 )
 
-SCHEMA = 2
+SCHEMA = 1
 
 _ARRAYS = ("embedding_", "embedding_std_", "elbo_history_", "relevance_", "variance_explained_")
 _PLAIN = (

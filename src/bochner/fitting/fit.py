@@ -16,7 +16,7 @@ from bochner.fitting.noise_recalibration import noisier
 from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
 from bochner.fitting.row_selection import select
 from bochner.models.lvm import LatentVariableModel
-from bochner.training.checkpoint import Checkpoint
+from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier, NoCheckpoint
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import State, Trainer
 
@@ -39,13 +39,22 @@ def fit(data: FitData, plan: Plan) -> Fit:
     so, and the checkpoint, if there is one, holds where training was. It is the caller's to remove
     when all is done.
     """
+    checkpoint = _checkpoint(data, plan)
+    with checkpoint.begun() as earlier:
+        return _fit(data, plan, checkpoint, earlier)
+
+
+def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
+    if plan.checkpoint is None:
+        return NoCheckpoint()
+    return Checkpoint(plan.checkpoint, plan.digest(data.blocks))
+
+
+def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier | None) -> Fit:
     selection = select(data, plan)
     training = TrainingData(selection.rows, plan)
     race = Race(training, selection.plan)
-    checkpoint = None
-    if plan.checkpoint is not None:
-        checkpoint = Checkpoint(plan.checkpoint, plan.digest(data.blocks))
-    trainer, stopped = _train(race, checkpoint, plan)
+    trainer, stopped = _train(race, checkpoint, earlier, plan)
     excess = training.withheld.excess(
         functools.partial(condition, trainer.module, training.complete, plan, n_draws=1),
         _means(trainer.module),
@@ -62,7 +71,7 @@ def fit(data: FitData, plan: Plan) -> Fit:
         elbo=done.elbo,
         elbo_se=done.elbo_se,
         history=list(trainer.state.history),
-        stopped=stopped,
+        stopped="interrupted" if done.interrupted else stopped,
         starts=list(race.results),
         blocks=list(trainer.state.blocks),
         landmarks=done.landmarks,
@@ -72,33 +81,33 @@ def fit(data: FitData, plan: Plan) -> Fit:
 
 
 def _train(
-    race: Race, checkpoint: Checkpoint | None, plan: Plan
+    race: Race, checkpoint: AnyCheckpoint, earlier: Earlier | None, plan: Plan
 ) -> tuple[Trainer[LatentVariableModel], Stopped]:
     """Race and train until the end or an interrupt."""
     try:
-        trainer = _run(race, checkpoint, plan)
+        trainer = _run(race, checkpoint, earlier, plan)
         return trainer, _reason(trainer, plan)
     except KeyboardInterrupt:
         trainer = race.best()
-        if checkpoint is not None and race.decided:
+        if race.decided:  # before, the checkpoint is that of the last start
             trainer.rewind()
-            checkpoint.write(trainer, {"starts": race.results})
+            checkpoint.write(trainer, race.progress())
         trainer.restore_best()
         step = trainer.state.step
         warn_user(f"Interrupted: the best state, of step {step}, is kept.", UserWarning)
         return trainer, "interrupted"
 
 
-def _run(race: Race, checkpoint: Checkpoint | None, plan: Plan) -> Trainer[LatentVariableModel]:
+def _run(
+    race: Race, checkpoint: AnyCheckpoint, earlier: Earlier | None, plan: Plan
+) -> Trainer[LatentVariableModel]:
     """Race, or continue from a checkpoint, and train until the end."""
-    earlier = None if checkpoint is None else checkpoint.read()
-    trainer = race.run() if earlier is None else race.resume(*earlier)
+    trainer = race.run(checkpoint) if earlier is None else race.resume(*earlier, checkpoint)
     with progress_bar("training", plan.training.max_iter, plan.shown) as bar:
 
         def on_step(state: State) -> None:
             bar(state)
-            if checkpoint is not None:
-                checkpoint.maybe(trainer, {"starts": race.results})
+            checkpoint.maybe(trainer, race.progress())
 
         trainer.run(on_step=on_step)
     return trainer

@@ -21,7 +21,7 @@ from bochner.initialization.shared_private import split_start, wide_start
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import absorb, elbo, levelled, regroup
-from bochner.training.checkpoint import restore
+from bochner.training.checkpoint import AnyCheckpoint, restore
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
 
@@ -128,12 +128,16 @@ class Race:
         trainer.restart()
         return trainer
 
-    def run(self) -> Trainer[LatentVariableModel]:
-        """Race all starts; a single one needs no race."""
-        plan, best = self.plan, -torch.inf
+    def run(self, checkpoint: AnyCheckpoint) -> Trainer[LatentVariableModel]:
+        """Race all starts that were not yet; a single one needs no race.
+
+        What the checkpoint holds after each start is enough to go on with the next.
+        """
+        plan = self.plan
+        best = max((float(result["elbo"]) for result in self.results), default=-torch.inf)
         steps = RACE_STEPS if self.data.surrogates is None else LOCAL_RACE_STEPS
         length = min(steps, plan.training.max_iter // 4)
-        for index, origin in enumerate(plan.starts):
+        for index, origin in list(enumerate(plan.starts))[len(self.results) :]:
             name, latents = self._latents(index, origin)
             trainer = self._warm(self.trainer(index, latents), index)
             if self._best is None:
@@ -149,10 +153,17 @@ class Race:
             self.results.append(result)
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
+            checkpoint.write(self.best(), self.progress())
+        self._best = self._with_matched_spectra(self.best(), self._winner(), length)
         self.decided = True
-        index = int(max(self.results, key=lambda result: float(result["elbo"]))["index"])
-        self._best = self._with_matched_spectra(self.best(), index, length)
         return self.best()
+
+    def progress(self) -> dict[str, Any]:
+        """Return what a checkpoint says about the race."""
+        return {"starts": self.results, "decided": self.decided}
+
+    def _winner(self) -> int:
+        return int(max(self.results, key=lambda result: float(result["elbo"]))["index"])
 
     def _bound(self, trainer: Trainer[LatentVariableModel]) -> tuple[float, float]:
         """Return the bound of a start, with as many features as the race has, and its standard
@@ -168,19 +179,20 @@ class Race:
         return self._best
 
     def resume(
-        self, tensors: dict[str, Tensor], header: dict[str, Any]
+        self, tensors: dict[str, Tensor], header: dict[str, Any], checkpoint: AnyCheckpoint
     ) -> Trainer[LatentVariableModel]:
-        """Rebuild the trainer of a checkpoint: no race is run again."""
-        results = header["extra"]["starts"]
-        winner = max(results, key=lambda result: float(result["elbo"]))
+        """Continue from a checkpoint: no start that was raced is raced again."""
+        if not tensors:  # nothing was done yet
+            return self.run(checkpoint)
+        extra = header["extra"]
+        self.results = extra["starts"]
         shape = tensors["module.latents.mean"].shape
-        trainer = self.trainer(
-            int(winner["index"]), torch.zeros(shape, dtype=torch.float64).numpy()
-        )
+        start = torch.zeros(shape, dtype=torch.float64).numpy()
+        trainer = self.trainer(self._winner(), start)
         restore(trainer, tensors, header)
         # last, so that an interrupt before here leaves the file alone
-        self.results, self._best, self.decided = results, trainer, True
-        return trainer
+        self._best, self.decided = trainer, bool(extra["decided"])
+        return trainer if self.decided else self.run(checkpoint)
 
     def _latents(self, index: int, origin: Start) -> tuple[str, FloatArray]:
         """Return the name of a start and its latents."""

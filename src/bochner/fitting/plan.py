@@ -59,6 +59,9 @@ class Plan:
     checkpoint : Path or None
     column_budget : float
         Multiplications of one product of features and columns in a step, for non-conjugate views.
+    origin : str
+        Digest of what the data do not show here: their units, the names of columns, the caller's
+        parameters.
     """
 
     spec: ModelSpec
@@ -72,6 +75,7 @@ class Plan:
     shown: bool = False
     checkpoint: Path | None = None
     column_budget: float = COLUMN_BUDGET
+    origin: str = ""
 
     @property
     def early(self) -> Plan:

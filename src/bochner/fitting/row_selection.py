@@ -34,6 +34,8 @@ class Finished:
         Their number, and the bound of all rows before and after the joint steps.
     anchors : Anchors or None
         The rows that sites belong to; None: all.
+    interrupted : bool
+        Whether the joint steps were cut short.
     """
 
     model: LatentVariableModel
@@ -41,6 +43,7 @@ class Finished:
     elbo_se: float
     landmarks: dict[str, float] | None = None
     anchors: Anchors | None = None
+    interrupted: bool = False
 
 
 class RowSelection(Protocol):
@@ -105,13 +108,15 @@ class ConjugateLandmarks(_Landmarks):
         before, _ = evaluate(placed, every, self.plan, "joint", n_draws=_JOINT_DRAWS)
         report = {"n": self.index.shape[0], "elbo_placed": before, "elbo_joint": before}
         best = placed
+        cut = False
         if not interrupted:
-            trained = self._jointly_trained(placed, every)
+            trained, cut = self._jointly_trained(placed, every)
             after, _ = evaluate(trained, every, self.plan, "joint", n_draws=_JOINT_DRAWS)
             if after > before:
                 best = trained
                 report["elbo_joint"] = after
-        return Finished(best, *_final_bound(best, self.data, self.plan), report)
+        bound = _final_bound(best, self.data, self.plan)
+        return Finished(best, *bound, report, interrupted=cut)
 
     def _placed(self, model: LatentVariableModel, every: Data, chosen: Data) -> LatentVariableModel:
         """Return the model of all rows; the columns are the rotated ones of training."""
@@ -119,13 +124,17 @@ class ConjugateLandmarks(_Landmarks):
         whole = landmarks.as_if_whole(posterior, chosen)
         return landmarks.spread(model, whole, landmarks.narrow(every), self.index, self.data.n_rows)
 
-    def _jointly_trained(self, placed: LatentVariableModel, every: Data) -> LatentVariableModel:
+    def _jointly_trained(
+        self, placed: LatentVariableModel, every: Data
+    ) -> tuple[LatentVariableModel, bool]:
+        """Return the model after the joint steps, and whether they were interrupted."""
         trained = copy.deepcopy(placed)
         try:
             landmarks.train_jointly(trained, every, self.plan)
         except KeyboardInterrupt:
             warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
-        return trained
+            return trained, True
+        return trained, False
 
 
 class SiteLandmarks(_Landmarks):

@@ -1,22 +1,24 @@
-"""Safe files: tensors in safetensors, everything else as JSON in its header; written whole or not
-at all.
+"""Safe files: tensors in safetensors, everything else as JSON in its header; whole or not at all,
+with a checksum.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from bochner.errors import InputError, ModelFileError, message
 from bochner.io.outputs import replacing
 
-_KEY = "bochner"
+_KEY, _CHECKSUM = "bochner", "blake2b"
 
 
 def check_place(path: str | Path) -> None:
@@ -33,29 +35,49 @@ def check_place(path: str | Path) -> None:
         raise InputError(message("a place to write to", got, "choose another path"))
 
 
-def write(path: str | Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+def write(path: str | Path, tensors: Mapping[str, Tensor], header: dict[str, Any]) -> None:
     """Write atomically: a reader sees the old file or the new one, never half of it.
 
     Raises
     ------
     InputError
         The folder does not exist or cannot be written.
+    StorageError
+        The disk is full, or fails.
     """
-    path = Path(path)
     contiguous = {
         name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
     }
-    metadata = {_KEY: json.dumps(header, allow_nan=False)}
-    try:
-        with replacing(path) as part:
-            save_file(contiguous, part, metadata=metadata)
-    except OSError as error:
-        raise InputError(
-            message("a place to write to", f"{path} ({error.strerror})", "choose another path")
-        ) from error
+    text = json.dumps(header, allow_nan=False)
+    metadata = {_KEY: text, _CHECKSUM: checksum(contiguous, text)}
+    # as bytes, because writing them ourselves fails as all files do: with an OSError
+    content = save(contiguous, metadata)
+    with replacing(path) as part:
+        part.write_bytes(content)
 
 
-def read(path: str | Path, kind: str, newest: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def checksum(tensors: Mapping[str, Tensor], header: str) -> str:
+    """Return a digest of the header's text and of every tensor's name, type, shape and values.
+
+    Parameters
+    ----------
+    tensors : mapping of str to Tensor
+        Contiguous, on the CPU.
+    header : str
+
+    Returns
+    -------
+    str
+    """
+    digest = hashlib.blake2b(header.encode(), digest_size=32)
+    for name in sorted(tensors):
+        values = tensors[name].numpy()
+        digest.update(repr((name, values.dtype.str, values.shape)).encode())
+        digest.update(values.reshape(-1).data)
+    return digest.hexdigest()
+
+
+def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what ``write`` wrote.
 
     Parameters
@@ -63,32 +85,43 @@ def read(path: str | Path, kind: str, newest: int) -> tuple[dict[str, Tensor], d
     path : str or Path
     kind : str
         What the header must call itself, ``"model"`` or ``"checkpoint"``.
-    newest : int
-        Newest schema version this release reads.
+    schema : int
+        Schema version that this release reads.
 
     Raises
     ------
     ModelFileError
-        The file is missing, not one of ours, cut short, of another kind, or of a newer schema.
+        The file is missing, not one of ours, damaged, of another kind, or of another schema.
     """
     path = Path(path)
     if not path.is_file():
         raise ModelFileError(message(f"a {kind} file", f"no file at {path}", "check the path"))
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})[_KEY])
+            metadata = file.metadata() or {}
+            text, stated = metadata[_KEY], metadata[_CHECKSUM]
             # copied, because products of memory that is not aligned may round another way
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        found = checksum(tensors, text)
+        header = json.loads(text)
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
         got = f"{path.name}, which is not one or is cut short ({error})"
         raise ModelFileError(message(f"a bochner {kind} file", got, "save it again")) from error
-    if header.get("kind") != kind:
-        raise ModelFileError(
-            message(f"a bochner {kind} file", f"a {header.get('kind')} file", "pass the other file")
-        )
-    if int(header.get("schema", 0)) > newest:
-        got = f"schema {header['schema']} in {path.name}"
-        raise ModelFileError(
-            message(f"schema {newest} or older", got, "upgrade bochner to read it")
-        )
+    if found != stated:
+        got = f"{path.name}, whose checksum differs from its content: it is damaged"
+        do = "copy it again from where it was whole, or save it again"
+        raise ModelFileError(message(f"a bochner {kind} file", got, do))
+    _check_kind(path, header, kind, schema)
     return tensors, header
+
+
+def _check_kind(path: Path, header: Any, kind: str, schema: int) -> None:
+    own = header if isinstance(header, dict) else {}
+    if own.get("kind") != kind:
+        raise ModelFileError(
+            message(f"a bochner {kind} file", f"a {own.get('kind')} file", "pass the other file")
+        )
+    if own.get("schema") != schema:
+        got = f"schema {own.get('schema')!r} in {path.name}"
+        do = "upgrade bochner to read it, or save it again with this release"
+        raise ModelFileError(message(f"schema {schema}", got, do))

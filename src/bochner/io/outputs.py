@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from bochner.errors import InputError, StorageError, message
+
+_SUFFIX = ".part"
+# The path is wrong, not the disk: another one helps.
+_PLACE = frozenset(
+    {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS}
+    | {errno.ENAMETOOLONG, errno.EINVAL, errno.EEXIST}
+)
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary file that takes the place of `path` where the block ends well.
+
+    What an earlier process left half written for the same path, because it was killed, is removed.
 
     Parameters
     ----------
@@ -29,21 +42,96 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Raises
     ------
-    OSError
-        The target is a folder, or the file system refuses.
+    InputError
+        The target is a folder, or its folder does not exist or cannot be written.
+    StorageError
+        The disk is full, or fails.
     """
     target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-    if target.exists() and not target.is_file():
-        yield target
-        return
-    part = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
-        mode = stat.S_IMODE((target if target.exists() else part).stat().st_mode)
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+        if target.exists() and not target.is_file():
+            yield target
+            return
+        sweep(target)
+        with _part(target) as part:
+            mode = stat.S_IMODE((target if target.exists() else part).stat().st_mode)
+            yield part
+            part.chmod(mode)  # some writers put a file of their own there
+            _sync(part)
+            part.replace(target)
+        _sync(target.parent)
+    except OSError as error:
+        raise _refusal(path, error) from error
+
+
+def sweep(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left half written for a path; files of living ones stay."""
+    target = Path(os.path.realpath(path))
+    for name in os.listdir(target.parent):
+        if name.startswith(f".{target.name}.") and name.endswith(_SUFFIX):
+            _remove_if_abandoned(target.parent / name)
+
+
+def _refusal(path: str | os.PathLike[str], error: OSError) -> InputError | StorageError:
+    reason = error.strerror or str(error)
+    if error.errno in _PLACE:
+        got = f"{os.fspath(path)} ({reason})"
+        return InputError(message("a place to write to", got, "choose another path"))
+    do = "nothing half written is left: free some space, or choose another path"
+    return StorageError(message(f"{os.fspath(path)} to be written", reason, do))
+
+
+@contextmanager
+def _part(target: Path) -> Iterator[Path]:
+    """Make an empty hidden file, locked for as long as this process may write to it."""
+    while True:
+        part = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+        handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        if _lock(handle) and os.fstat(handle).st_nlink:
+            break
+        os.close(handle)  # swept in the moment before it was locked
+    try:
         yield part
-        part.chmod(mode)  # some writers put a file of their own there
-        part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _remove_if_abandoned(part: Path) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(part, os.O_RDONLY)
+        try:
+            if _lock(handle):
+                part.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    if sys.platform == "win32":
+        return True  # open files cannot be removed there, which is lock enough
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk."""
+    if sys.platform == "win32":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot
+            raise
+    finally:
+        os.close(handle)

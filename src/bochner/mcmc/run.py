@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bochner.errors import InputError, message, warn_user
+from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
 from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
 from bochner.mcmc.model import Model, State
@@ -53,7 +53,10 @@ class ChainFiles:
         """Write a chain, whole or not at all."""
         tensors, header = chain_to_tensors(chain)
         own = {"kind": "chain", "schema": SCHEMA, "fingerprint": self.fingerprint}
-        files.write(self._of(chain.number), tensors, {**header, **own})
+        try:
+            files.write(self._of(chain.number), tensors, {**header, **own})
+        except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
+            warn_user(f"No checkpoint: {error} Sampling goes on.", StorageWarning)
 
     def read(self, number: int) -> Chain | None:
         """Return a chain of an earlier run, None when there is none.

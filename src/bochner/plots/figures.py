@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bochner.io.outputs import replacing
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -39,8 +41,12 @@ def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
     -------
     Path
     """
-    figure(ax).savefig(path, dpi=dpi)
-    return Path(path)
+    target = Path(path)
+    # matplotlib takes the format from the name, which the file does not have yet
+    kind = target.suffix.lstrip(".").lower() or "png"
+    with replacing(target) as part:
+        figure(ax).savefig(part, dpi=dpi, format=kind)
+    return target
 
 
 def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.errors import InputError, message
+from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
 from bochner.training.trainer import State, Trainer
 
 SCHEMA = 1
+Earlier = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def fingerprint(arrays: Iterable[Tensor | NDArray[Any]], settings: dict[str, Any]) -> str:
@@ -35,6 +38,28 @@ def fingerprint(arrays: Iterable[Tensor | NDArray[Any]], settings: dict[str, Any
         digest.update(str(values.shape).encode())
         digest.update(np.ascontiguousarray(values).data)
     return digest.hexdigest()
+
+
+class LastingPath(os.PathLike[str]):
+    """The path of a checkpoint that stays when the fit is done: its caller has yet to write what
+    the fit found, and removes it then.
+
+    Parameters
+    ----------
+    path : str or Path
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = str(path)
+
+    def __fspath__(self) -> str:
+        return self._path
+
+
+def discard(path: str | os.PathLike[str]) -> None:
+    """Remove the checkpoint of a fit that is done, if it is not to last."""
+    if not isinstance(path, LastingPath):
+        Path(path).unlink(missing_ok=True)
 
 
 @dataclass
@@ -54,10 +79,37 @@ class Checkpoint:
     fingerprint: str
     seconds: float = 20.0
     _last: float = field(default_factory=time.monotonic)
+    _warned: bool = False
+    _empty: bool = False
+
+    @contextmanager
+    def begun(self) -> Iterator[Earlier | None]:
+        """Read an earlier run, or write the checkpoint of a run that has done nothing yet: it can
+        be continued from the first moment.
+
+        A run that fails before it has done anything leaves no checkpoint.
+
+        Yields
+        ------
+        (tensors, header), or None
+            As `read` returns them.
+        """
+        earlier = self.read()
+        if earlier is None:
+            self._write({}, None, {})
+            self._empty = True
+        try:
+            yield earlier
+        except Exception:
+            if self._empty:
+                self.path.unlink(missing_ok=True)
+            raise
 
     def maybe(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
-        """Write when enough time has passed."""
-        if time.monotonic() - self._last >= self.seconds:
+        """Write when enough time has passed, at steps to which a trainer rolls back: a continued
+        run rolls back to the same ones.
+        """
+        if trainer.is_at_snapshot and time.monotonic() - self._last >= self.seconds:
             self.write(trainer, extra)
 
     def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
@@ -68,17 +120,25 @@ class Checkpoint:
             tensors |= {
                 f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in slots.items()
             }
-        header = {
-            "kind": "checkpoint",
-            "schema": SCHEMA,
-            "fingerprint": self.fingerprint,
-            "state": trainer.state.to_dict(),
-            "extra": extra,
-        }
-        files.write(self.path, tensors, header)
+        self._write(tensors, trainer.state.to_dict(), extra)
+        self._empty = False
+
+    def _write(
+        self, tensors: dict[str, Tensor], state: dict[str, Any] | None, extra: dict[str, Any]
+    ) -> None:
+        own = {"kind": "checkpoint", "schema": SCHEMA, "fingerprint": self.fingerprint}
+        try:
+            files.write(self.path, tensors, {**own, "state": state, "extra": extra})
+        except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
+            self._warn(error)
         self._last = time.monotonic()
 
-    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def _warn(self, error: StorageError) -> None:
+        if not self._warned:
+            warn_user(f"No checkpoint: {error} Training goes on.", StorageWarning)
+        self._warned = True
+
+    def read(self) -> Earlier | None:
         """Return the tensors and the header of an earlier run, None when there is no file.
 
         Raises
@@ -100,6 +160,24 @@ class Checkpoint:
                 )
             )
         return tensors, header
+
+
+class NoCheckpoint:
+    """Of a run that keeps nothing."""
+
+    @contextmanager
+    def begun(self) -> Iterator[Earlier | None]:
+        """Yield None: there is no earlier run."""
+        yield None
+
+    def maybe(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+        """Write nothing."""
+
+    def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+        """Write nothing."""
+
+
+AnyCheckpoint = Checkpoint | NoCheckpoint
 
 
 def restore(trainer: Trainer[Any], tensors: dict[str, Tensor], header: dict[str, Any]) -> None:

@@ -172,6 +172,11 @@ class Trainer(Generic[Module]):
         start = self.state.decay_from
         return start is not None and self.state.step >= start + self._decay_length(start)
 
+    @property
+    def is_at_snapshot(self) -> bool:
+        """Whether a step that is not finite would roll back to this very state."""
+        return self.state.step % _SNAPSHOT_EVERY == 0
+
     def restart(self) -> None:
         """Forget the optimiser's moments: the parameters were changed by others."""
         self.optimiser = Adam(self.module, self.options.learning_rate, self.options.factors)

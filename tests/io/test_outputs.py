@@ -1,0 +1,127 @@
+"""Files are whole or not there: full disks, killed processes, links, permissions."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from bochner import plots
+from bochner.cli.data import write_matrices
+from bochner.errors import InputError, ModelFileError, StorageError
+from bochner.io import files
+from bochner.io.csv_write import write_csv
+from bochner.io.outputs import replacing
+from bochner.plots.figures import axes
+from helpers.faults import fill, room_for, small_disk
+
+HEADER = {"kind": "checkpoint", "schema": 1}
+
+
+def _picture(path):
+    plots.save(axes(2.0, 2.0)[0], path)
+
+
+WRITERS = {
+    "file.ckpt": lambda path, n: files.write(path, {"a": torch.ones(n)}, HEADER),
+    "file.csv": lambda path, n: write_csv(path, np.full((n, 1), 1.25)),
+    "file.npy": lambda path, n: write_matrices(path, {"X": np.ones((n, 1))}, None, None),
+    "file.npz": lambda path, n: write_matrices(path, {"X": np.ones((n, 1))}, None, None),
+    "file.png": lambda path, n: _picture(path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_leaves_the_old_file_and_no_half_of_the_new_one(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"old")
+    with (
+        room_for(512),
+        pytest.raises(StorageError, match=rf"Expected .*{name} to be written, got File too large"),
+    ):
+        WRITERS[name](path, 10_000)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_without_room_is_said_with_the_systems_words(tmp_path, name):
+    with small_disk(tmp_path, 2**20) as disk:
+        fill(disk)
+        with pytest.raises(StorageError, match=r"got No space left on device. Nothing half"):
+            WRITERS[name](disk / name, 10_000)
+        assert [path.name for path in disk.iterdir()] == ["filling"]
+
+
+KILLED = """
+import os, signal, sys
+from bochner.io.outputs import replacing
+with replacing(sys.argv[1]) as part:
+    part.write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_is_swept_by_the_next_and_others_stay(tmp_path):
+    path, other = tmp_path / "file", tmp_path / ".other.1.part"
+    other.write_bytes(b"of another file")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = (p for p in tmp_path.iterdir() if p != other)
+    assert left.read_bytes() == b"half"
+    with replacing(path) as part:
+        part.write_bytes(b"first")
+        with replacing(path) as second:  # a living writer's file is no leftover
+            second.write_bytes(b"second")
+    assert path.read_bytes() == b"first"
+    assert sorted(tmp_path.iterdir()) == [other, path]
+
+
+def test_a_link_is_followed_and_the_mode_is_that_of_any_new_file(tmp_path):
+    path, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to(path)
+    with replacing(link) as part:
+        part.write_bytes(b"through the link")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"through the link"
+    (tmp_path / "plain").touch()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+def test_a_place_that_is_none_is_bad_input(tmp_path):
+    with pytest.raises(InputError, match=r"Expected a place to write to, got .*No such file"):
+        files.write(tmp_path / "no" / "file", {"a": torch.ones(1)}, HEADER)
+    with pytest.raises(InputError, match=r"Expected a place to write to, got .*directory"):
+        files.write(tmp_path, {"a": torch.ones(1)}, HEADER)
+
+
+def test_every_changed_byte_is_noticed(tmp_path):
+    path = tmp_path / "file"
+    tensors = {"a": torch.arange(3.0), "b": torch.tensor(2.5), "c": torch.zeros(0, 2)}
+    files.write(path, tensors, HEADER)
+    read, _ = files.read(path, "checkpoint", 1)
+    assert all(torch.equal(read[name], tensors[name]) for name in tensors)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ModelFileError, match="Expected a bochner checkpoint file, got file"):
+            files.read(path, "checkpoint", 1)
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelFileError, match="Expected a bochner checkpoint file, got file"):
+            files.read(path, "checkpoint", 1)
+
+
+def test_a_file_without_a_checksum_is_refused(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.ones(1)}, tmp_path / "file", metadata={"bochner": "{}"})
+    with pytest.raises(ModelFileError, match="blake2b"):
+        files.read(tmp_path / "file", "checkpoint", 1)
+    assert os.listdir(tmp_path) == ["file"]
