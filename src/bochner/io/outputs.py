@@ -46,6 +46,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         The target is a folder, or its folder does not exist or cannot be written.
     StorageError
         The disk is full, or fails.
+    OSError
+        The block failed at another file.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -63,6 +65,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             part.replace(target)
         _sync(target.parent)
     except OSError as error:
+        if _is_about_another_file(error, target):
+            raise
         raise _refusal(path, error) from error
 
 
@@ -72,6 +76,15 @@ def sweep(path: str | os.PathLike[str]) -> None:
     for name in os.listdir(target.parent):
         if name.startswith(f".{target.name}.") and name.endswith(_SUFFIX):
             _remove_if_abandoned(target.parent / name)
+
+
+def _is_about_another_file(error: OSError, target: Path) -> bool:
+    """Return whether the block failed at a file that it read."""
+    if error.filename is None:
+        return False
+    place = Path(os.fsdecode(error.filename))
+    is_part = place.name.startswith(f".{target.name}.") and place.parent == target.parent
+    return not (is_part or place in (target, target.parent))
 
 
 def _refusal(path: str | os.PathLike[str], error: OSError) -> InputError | StorageError:
