@@ -262,3 +262,14 @@ def test_alignment_undoes_a_rotation_and_a_reflection():
     for sign in (1.0, -1.0):
         turned = x @ turn * np.array([sign, 1.0, 1.0])
         np.testing.assert_allclose(turned @ latents.align(turned, x), x, atol=1e-12)
+
+
+def test_moves_of_the_coordinates_change_no_psi():
+    m = model()
+    state = m.prior_state(source(12, "state"))
+    moved = m.sweep(state, 0, 0, 0, ["coordinates"])
+    assert np.abs(moved.x - state.x).max() > 1e-2
+    for view, before, after in zip(m.views, state.views, moved.views, strict=True):
+        assert np.abs(before.points - after.points).max() > 1e-3
+        psi = view.psi(before, state.x)
+        np.testing.assert_allclose(view.psi(after, moved.x), psi, rtol=1e-9, atol=1e-10)

@@ -110,7 +110,7 @@ def check(model, n, order):
 
 
 @pytest.mark.parametrize("n_components", [1, 2])
-@pytest.mark.parametrize("block", ["mixture", "concentration"])
+@pytest.mark.parametrize("block", ["mixture", "concentration", "coordinates"])
 def test_blocks_that_see_no_data(block, n_components):
     check(make("gaussian", n_components), 800, [block])
 

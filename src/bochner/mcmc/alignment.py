@@ -18,14 +18,6 @@ from bochner.mcmc.mixture import Components
 from bochner.mcmc.model import Model, State
 
 
-def free_blocks(model: Model) -> list[list[int]]:
-    """Return the dimensions that may be mixed by a rotation: those that the same views see."""
-    blocks: dict[tuple[bool, ...], list[int]] = {}
-    for d in range(model.n_components):
-        blocks.setdefault(tuple(d in view.dims for view in model.views), []).append(d)
-    return list(blocks.values())
-
-
 def rotation(x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int]]) -> FloatArray:
     """Return the orthogonal matrix, (D, D), that brings x nearest to the reference without mixing
     blocks.
@@ -62,7 +54,7 @@ def aligned(model: Model, chains: Sequence[Chain]) -> tuple[Chain, ...]:
     -------
     tuple of Chain
     """
-    blocks, reference = free_blocks(model), chains[0].traces["latents"][0]
+    blocks, reference = model.free_blocks, chains[0].traces["latents"][0]
     return tuple(_aligned(model, chain, reference, blocks) for chain in chains)
 
 

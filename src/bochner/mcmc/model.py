@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
-from bochner.mcmc import latents
+from bochner.mcmc import coordinates, latents
 from bochner.mcmc.draws import FloatArray, IntArray, source
 from bochner.mcmc.frequencies import KERNELS, update_frequencies
 from bochner.mcmc.views import ViewModel, ViewState
 
 LatentKernel = Literal["sample", "map"]
-BLOCKS = ("mixture", "concentration", "frequencies", "weights", "latents")
+BLOCKS = ("mixture", "concentration", "frequencies", "weights", "coordinates", "latents")
 # Acceptance that the step size of Hamiltonian trajectories is adapted to.
 _TARGET = 0.8
 
@@ -73,6 +73,14 @@ class Model:
     def n_rows(self) -> int:
         """N."""
         return int(self.views[0].data.values.shape[0])
+
+    @property
+    def free_blocks(self) -> list[list[int]]:
+        """The dimensions that linear maps may mix: those that the same views see."""
+        blocks: dict[tuple[bool, ...], list[int]] = {}
+        for d in range(self.n_components):
+            blocks.setdefault(tuple(d in view.dims for view in self.views), []).append(d)
+        return list(blocks.values())
 
     def prior_state(self, rng: Generator) -> State:
         """Draw everything but the data from the prior."""
@@ -133,6 +141,14 @@ class Model:
             state = state.with_view(v, view.update_weights(state.views[v], state.x, rng))
         return state
 
+    def update_coordinates(self, state: State, keys: Keys) -> State:
+        """Move latents and frequencies together so that no psi changes."""
+        rng = keys("coordinates", 0)
+        x, views = coordinates.translated(state.x, state.views, self.views, rng)
+        for block in self.free_blocks:
+            x, views = coordinates.stretched(x, views, self.views, block, rng)
+        return replace(state, x=x, views=views)
+
     def update_latents(self, state: State, keys: Keys) -> State:
         """Draw the latents, or set them to their mode."""
         rng = keys("latents", 0)
@@ -184,6 +200,7 @@ class Model:
             "concentration": self.update_concentration,
             "frequencies": self.update_frequencies,
             "weights": self.update_weights,
+            "coordinates": self.update_coordinates,
             "latents": self.update_latents,
         }
         keys = Keys(seed, chain, index)

@@ -246,8 +246,13 @@ class ViewModel(ABC):
         labels = mixture.draw_assignments(
             state.points, state.labels, state.concentration, self.component_prior, rng
         )
-        components = mixture.draw_components(state.points, labels, self.component_prior, rng)
-        return replace(state, labels=labels, components=components)
+        return self.update_components(replace(state, labels=labels), rng)
+
+    def update_components(self, state: ViewState, rng: Generator) -> ViewState:
+        """Draw means and covariances of the components."""
+        prior = self.component_prior
+        components = mixture.draw_components(state.points, state.labels, prior, rng)
+        return replace(state, components=components)
 
     def update_concentration(self, state: ViewState, rng: Generator) -> ViewState:
         """Draw the concentration."""
