@@ -137,12 +137,12 @@ def test_the_metropolis_kernel_of_the_frequencies():
 
 
 def test_the_joint_test_finds_a_wrong_conditional(monkeypatch):
-    """Weights that are drawn a tenth too small: a test that cannot fail is none."""
+    """Weights that are drawn a fifth too small: a test that cannot fail is none."""
     right = GaussianView.update_weights
 
     def wrong(self, state, x, rng):
         drawn = right(self, state, x, rng)
-        return replace(drawn, weights=0.9 * drawn.weights)
+        return replace(drawn, weights=0.8 * drawn.weights)
 
     monkeypatch.setattr(GaussianView, "update_weights", wrong)
     assert np.abs(changes(make("gaussian", 1), 400, ["weights"])).max() > 5.0
