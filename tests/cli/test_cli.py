@@ -577,3 +577,33 @@ def test_help_and_usage():
     )
     assert run("fit").exit_code == 2
     assert run("fit", "x.csv", "--out", "o", "--model", "pca").exit_code == 2
+
+
+def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
+    """Ctrl-C between rounds of sweeps; --resume draws what would have been drawn."""
+    from bochner.mcmc import run as runs
+
+    np.save(tmp_path / "X.npy", matrix[:20, :4])
+    settings = ["n_warmup=2", "n_draws=4", "thin=1", "n_frequencies=4", "max_iter=3", "init=pca"]
+    fit = ["fit", tmp_path / "X.npy", "--model", "rflvm", "--chains", 2, "--seed", 0]
+    fit += [part for own in settings for part in ("--set", own)]
+    whole = replied(*fit, "--out", tmp_path / "whole")
+    assert whole["n_iter"] == 6
+    advance, calls = runs._advance, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return advance(*arguments)
+
+    monkeypatch.setattr(runs, "_ROUND", 4)
+    monkeypatch.setattr(runs, "_advance", interrupted)
+    out = tmp_path / "killed"
+    assert run(*fit, "--out", out).exit_code == 130
+    assert (out / "checkpoint.ckpt.chain1").exists()
+    assert "add --resume to continue it" in refused(*fit, "--out", out)
+    replied(*fit, "--out", out, "--resume")
+    first, second = (tmp_path / name / "embedding.csv" for name in ("killed", "whole"))
+    assert first.read_bytes() == second.read_bytes()
+    assert not list(out.glob("checkpoint*"))

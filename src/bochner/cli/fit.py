@@ -67,7 +67,8 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
     created = _prepare(options.out)
     try:
         if options.force:
-            (options.out / CHECKPOINT).unlink(missing_ok=True)
+            for path in checkpoints(options.out):
+                path.unlink()
         seed = _seed(options)
         estimator.set_params(
             random_state=seed, checkpoint=LastingPath(options.out / CHECKPOINT), verbose=1
@@ -101,6 +102,11 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
     return result, estimator.interrupted_
 
 
+def checkpoints(out: Path) -> list[Path]:
+    """Return what an interrupted run left in a folder: of chains there is a file each."""
+    return sorted(out.glob(f"{CHECKPOINT}*"))
+
+
 def estimator_of(options: FitOptions, table: Table) -> Any:
     """Build the estimator that the options describe, not fitted."""
     from bochner.estimators.annotated import MODELS
@@ -126,7 +132,7 @@ def _prepare(out: Path) -> bool:
 
 def _clean(out: Path, created: bool) -> None:
     """Leave no trace of a fit that did not begin."""
-    if not (out / CHECKPOINT).exists():
+    if not checkpoints(out):
         (out / SEED_FILE).unlink(missing_ok=True)
     if created and not any(out.iterdir()):
         out.rmdir()
@@ -136,7 +142,7 @@ def _check_earlier_run(options: FitOptions) -> None:
     """Refuse to replace results, or a run that can be continued, unless asked to."""
     if options.force:
         return
-    if (options.out / CHECKPOINT).exists():
+    if checkpoints(options.out):
         if not options.resume:
             raise InputError(
                 f"An interrupted run is in {options.out}: add --resume to continue it, or --force "

@@ -97,6 +97,9 @@ def fit(
     likelihood: LikelihoodNames = None,
     index: Index = None,
     settings: Settings = None,
+    chains: Annotated[
+        int | None, typer.Option(min=1, help="Markov chains of rflvm (n_chains).")
+    ] = None,
     seed: Seed = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run of the same command.")
@@ -129,7 +132,7 @@ def fit(
             model.value,
             view or (),
             likelihood or (),
-            settings or (),
+            [*(settings or ()), *([] if chains is None else [f"n_chains={chains}"])],
             index,
             seed,
             resume,
@@ -140,13 +143,13 @@ def fit(
         try:
             reply.values, interrupted = logic.run(options)
         except KeyboardInterrupt:  # before training, or after it while the rows are placed
-            _say_how_to_resume((out / logic.CHECKPOINT).exists())
+            _say_how_to_resume(bool(logic.checkpoints(out)))
             raise
         reply.show = show
         if interrupted:
             reply.values["interrupted"], reply.code = True, INTERRUPTED
             say("Interrupted: the files hold the best state until then.")
-            _say_how_to_resume((out / logic.CHECKPOINT).exists())
+            _say_how_to_resume(bool(logic.checkpoints(out)))
 
 
 def _say_how_to_resume(checkpoint: bool) -> None:
