@@ -64,8 +64,8 @@ FLOORS: dict[str, str] = {
         fitting.svd_compression fitting.data fitting.row_selection fitting.warm_start
         fitting.multistart fitting.fit fitting.completion_choice fitting
         mcmc.draws mcmc.features mcmc.mixture mcmc.priors mcmc.slices mcmc.latents
-        mcmc.weights mcmc.frequencies mcmc.views mcmc.coordinates mcmc.gaussian mcmc.logistic mcmc.model
-        mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc
+        mcmc.weights mcmc.frequencies mcmc.views mcmc.coordinates mcmc.gaussian mcmc.logistic
+        mcmc.model mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc
         serialization.fitted serialization
         krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
         krein.frequencies krein.radial krein.taylor krein""",
