@@ -291,3 +291,18 @@ def test_running_in_pieces_is_running_at_once():
         pieces.run(until=until)
     assert _same(_state(whole), _state(pieces))
     assert whole.state == pieces.state
+
+
+def test_what_a_step_asks_for_is_applied_only_where_it_was_finite():
+    point, evaluated, accepted = Point(), [], []
+
+    def objective(step: int) -> Tensor:
+        evaluated.append(step)
+        broken = len(evaluated) == 4
+        return _bound(point, step, 0.0) * (math.nan if broken else 1.0)
+
+    trainer = Trainer(point, objective, 1, Options(max_iter=6), accept=accepted.append)
+    with pytest.warns(NumericalWarning, match="Step 3 was undone"):
+        trainer.run()
+    assert evaluated == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
+    assert accepted == [0, 1, 2, 0, 1, 2, 3, 4, 5]

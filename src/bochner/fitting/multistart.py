@@ -20,7 +20,8 @@ from bochner.initialization.folding import fold
 from bochner.initialization.shared_private import split_start, wide_start
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
-from bochner.objectives.elbo import absorb, elbo, levelled, regroup
+from bochner.models.sites import SiteUpdate
+from bochner.objectives.elbo import elbo
 from bochner.training.checkpoint import AnyCheckpoint, restore
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
@@ -57,15 +58,20 @@ class Race:
         plan = replace(self.plan, seed=self.plan.seed + index)
         model = model_from(latents, plan.spec, self.data.blocks, plan.seed, plan.dtype, plan.device)
 
+        updates: tuple[SiteUpdate | None, ...] = ()
+
         def objective(step: int) -> Tensor:
+            nonlocal updates
             stage = plan.early if trainer.state.decay_from is None else plan
             draws = stage.draws(model, "train", step, plan.column_budget)
             bound = elbo(model, self.data.blocks, draws, n_sweeps=SWEEPS)
-            value = bound.with_gap + levelled(model, bound)
-            absorb(model, bound)
+            updates = bound.updates
+            return bound.comparable
+
+        def accept(step: int) -> None:
+            model.update_sites(updates)
             if step % REGROUP_STEPS == 0:
-                regroup(model)
-            return value
+                model.regroup()
 
         between = sweeps(
             model,
@@ -75,7 +81,14 @@ class Race:
             plan.seed,
             plan.column_budget,
         )
-        trainer = Trainer(model, objective, self.data.n_entries, plan.training, between=between)
+        trainer = Trainer(
+            model,
+            objective,
+            self.data.n_entries,
+            plan.training,
+            between=between,
+            accept=accept,
+        )
         return trainer  # the objective asks it whether the decay has begun
 
     def _with_matched_spectra(
@@ -123,8 +136,10 @@ class Race:
         for step in range(SETTLE_STEPS if has_sites else 0):
             with torch.no_grad():
                 draws = plan.draws(model, "settle", step)
-                absorb(model, elbo(model, self.data.blocks, draws))
-            regroup(model)
+                bound = elbo(model, self.data.blocks, draws)
+            if bool(bound.total.isfinite()):
+                model.update_sites(bound.updates)
+            model.regroup()
         trainer.restart()
         return trainer
 

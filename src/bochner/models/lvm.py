@@ -11,7 +11,7 @@ from bochner import random
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
-from bochner.models.sites import Sites
+from bochner.models.sites import Sites, SiteUpdate
 
 
 class GaussianLatents(nn.Module):
@@ -115,6 +115,18 @@ class LatentVariableModel(nn.Module):
     def views(self) -> list[View]:
         """The views, in the order of the data."""
         return [cast(View, view) for view in self._views]
+
+    def update_sites(self, updates: Sequence[SiteUpdate | None]) -> None:
+        """Put the sites of the non-conjugate views in place that a bound asks for."""
+        for view, update in zip(self.views, updates, strict=True):
+            if view.sites is not None and update is not None:
+                view.sites.absorb(update)
+
+    def regroup(self) -> None:
+        """Group the columns of non-conjugate views anew."""
+        for view in self.views:
+            if view.sites is not None:
+                view.sites.regroup()
 
     @property
     def n_components(self) -> int:

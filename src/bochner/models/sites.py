@@ -132,13 +132,15 @@ class Sites(nn.Module):
         self.intercept[update.columns] = update.intercept
         self.worth[update.columns] = update.worth
 
-    def levelled(self, columns: Tensor) -> Tensor:
+    def control_variate(self, columns: Tensor) -> Tensor:
         """Return what makes the scaled value of some columns depend less on which they are: 0 on
-        average over draws.
+        average over draws, and 0 of all columns.
 
         By what columns were worth when they were last drawn, those never drawn as much as the
         others.
         """
+        if len(columns) == self.n_columns:
+            return self.worth.new_zeros(())
         known = self.worth.isfinite()
         worth = (
             torch.where(known, self.worth, self.worth[known].mean())

@@ -63,6 +63,9 @@ class Bound:
         that measures progress and compares starts.
     weights : tuple of float
         Of the views, in the total.
+    control : Tensor or float
+        The control variate of drawn columns, 0 on average over draws and 0 where all count: it
+        makes the bounds of different draws comparable.
     """
 
     total: Tensor
@@ -71,11 +74,17 @@ class Bound:
     updates: tuple[SiteUpdate | None, ...] = ()
     gaps: tuple[Tensor | float, ...] = ()
     weights: tuple[float, ...] = ()
+    control: Tensor | float = 0.0
 
     @property
     def with_gap(self) -> Tensor:
         """The total with its gaps, and the gradient of the total."""
         return self.total + sum(w * gap for w, gap in zip(self.weights, self.gaps, strict=True))
+
+    @property
+    def comparable(self) -> Tensor:
+        """The total with its gaps and its control variate: what steps of training compare."""
+        return self.with_gap + self.control
 
     @property
     def unweighted(self) -> Tensor:
@@ -182,6 +191,7 @@ def elbo(
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
     gaps: list[Tensor | float] = []
+    control = x.new_zeros((), dtype=torch.float64)
     chosen = draws.columns or (None,) * len(model.views)
     for v, (view, noise, blocks, columns) in enumerate(
         zip(model.views, draws.spectra, data, chosen, strict=True)
@@ -216,6 +226,7 @@ def elbo(
             values.append(local.value)
             updates.append(local.update)
             gaps.append(local.gap)
+            control = control + view.weight * view.sites.control_variate(local.update.columns)
     kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
     weighted = (
         torch.stack(
@@ -230,35 +241,5 @@ def elbo(
         tuple(updates),
         tuple(gaps),
         tuple(view.weight for view in model.views),
+        control,
     )
-
-
-def regroup(model: LatentVariableModel) -> None:
-    """Group the columns of views that are not Gaussian anew."""
-    for view in model.views:
-        if view.sites is not None:
-            view.sites.regroup()
-
-
-def levelled(model: LatentVariableModel, bound: Bound) -> Tensor:
-    """Return what to add to a bound of drawn columns, 0 on average, so that steps can be compared;
-    before `absorb`.
-    """
-    total = bound.total.new_zeros(())
-    for view, update in zip(model.views, bound.updates, strict=True):
-        if (
-            view.sites is not None
-            and update is not None
-            and len(update.columns) < view.sites.n_columns
-        ):
-            total = total + view.weight * view.sites.levelled(update.columns)
-    return total
-
-
-def absorb(model: LatentVariableModel, bound: Bound) -> None:
-    """Put the sites that a finite bound asks for in place."""
-    if not bool(torch.isfinite(bound.total)):
-        return
-    for view, update in zip(model.views, bound.updates, strict=True):
-        if view.sites is not None and update is not None:
-            view.sites.absorb(update)

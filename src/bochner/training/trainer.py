@@ -107,6 +107,9 @@ class Trainer(Generic[Module]):
     options : Options
     state : State, optional
         Of a run to continue.
+    accept : callable, optional
+        Called with the step when its bound and gradient are finite, before the parameters move: it
+        applies what else the evaluation asks for, so that the objective itself changes nothing.
     between : callable, optional
         Called after every step with the state: updates of blocks that gradients do not reach.
     """
@@ -119,6 +122,7 @@ class Trainer(Generic[Module]):
         options: Options,
         state: State | None = None,
         between: OnStep | None = None,
+        accept: Callable[[int], None] | None = None,
     ) -> None:
         self.module, self.objective, self.n_entries, self.options = (
             module,
@@ -127,6 +131,7 @@ class Trainer(Generic[Module]):
             options,
         )
         self.between = between
+        self.accept = accept
         self.state = state or State()
         self.optimiser = Adam(module, options.learning_rate, options.factors)
         self._good = self._best = self._snapshot()
@@ -244,6 +249,8 @@ class Trainer(Generic[Module]):
         name = self.optimiser.not_finite()
         if name is not None:
             return f"the gradient of {name} was not finite"
+        if self.accept is not None:
+            self.accept(self.state.step)
         self.optimiser.learning_rate = self.options.learning_rate * self._factor()
         self.optimiser.step()
         self.state.history.append(value)
