@@ -79,11 +79,20 @@ def _heading(text: str, line: str) -> str:
     return f"{text}\n{line * len(text)}\n"
 
 
+def _forget(folder: Path) -> None:
+    """Delete pages of names that are gone: an earlier build wrote them, this one would warn."""
+    current = set(names())
+    for page in folder.glob("*.rst"):
+        if page.stem not in current:
+            page.unlink()
+
+
 def write_api(folder: Path) -> None:
     """Write the pages of the reference: one for the top level and one per module, each with a table
     of its names.
     """
     folder.mkdir(exist_ok=True)
+    _forget(folder / "generated")
     left = {
         n: getattr(bochner, n) for n in bochner.__all__ if not inspect.ismodule(getattr(bochner, n))
     }

@@ -105,6 +105,17 @@ def test_parts_of_ones_own_are_shown_from_the_files_that_the_laws_test():
 # ---------------------------------------------------------------------------
 
 
+def test_pages_of_names_that_are_gone_are_deleted(tmp_path):
+    (tmp_path / "generated").mkdir()
+    kept = tmp_path / "generated" / "bochner.load.rst"
+    gone = tmp_path / "generated" / "bochner.unload.rst"
+    kept.touch()
+    gone.touch()
+    reference.write_api(tmp_path)
+    assert kept.exists()
+    assert not gone.exists()
+
+
 def test_every_public_name_is_in_the_reference(tmp_path):
     reference.write_api(tmp_path)
     listed = set()
