@@ -82,7 +82,7 @@ FLOORS: dict[str, str] = {
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
-        cli.data cli.align cli.parse cli.options cli.session cli.bench cli.show
+        cli.parse cli.data cli.align cli.options cli.session cli.bench cli.show
         cli.sources
         page.encode page.labels page.layouts page.planes page.shapes plots.figures
         plots.decodings page.views page.content plots.kernels page.charts plots.latents

@@ -1,5 +1,6 @@
 """What reaches a terminal: no control characters, and no end of a run when it is closed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -104,3 +105,27 @@ def test_the_words_are_those_of_the_models():
     assert set(LIKELIHOODS) == {"auto", *NAMES}
     for name, cls in MODELS.items():
         assert parameters(name) == sorted(cls().get_params(deep=False))
+
+
+def test_a_table_with_text_is_fitted_without_it(tmp_path):
+    data = tmp_path / "d.csv"
+    rows = [f"r{i},{i % 5},tissue{i % 2},{i * i % 7}" for i in range(20)]
+    data.write_text("\n".join(["id,a,tissue,b", *rows]))
+    small = [f"--set={name}" for name in ("n_components=1", "n_init=1", "max_iter=3")]
+    small.append("--set=n_frequencies=8")
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    assert "--drop tissue" in run("fit", data, "--out", tmp_path / "no", *small).stderr
+    for name, chosen in {"drop": ["--drop", "tissue"], "view": ["--view", "v=b,a"]}.items():
+        out = tmp_path / name
+        assert run("fit", data, "--out", out, *chosen, *small).exit_code == 0
+        # the model knows its columns
+        done = run("transform", out, data, "--out", tmp_path / f"{name}.csv")
+        assert done.exit_code == 0, done.stderr
+    done = run("info", data, "--columns", "a, b", "--json")
+    assert json.loads(done.stdout)["columns"] == 2
+    assert "got no 'x'" in run("info", data, "--columns", "x").stderr
+    done = run("info", data, "--columns", "a,b", "--memory", "0.0000001")
+    assert "--memory 1" in done.stderr

@@ -10,16 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.cli.data import column_names
+from bochner.cli.data import Reading, column_names
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
-from bochner.io.readers import read
 from bochner.io.table import Table
 
 Columns = dict[str, NDArray[np.intp]]
 
 
-def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> Table:
+def read_rows(
+    model: Any,
+    path: Path,
+    index: str | None,
+    layer: Sequence[str] = (),
+    reading: Reading | None = None,
+) -> Table:
     """Read rows and lay them out as the model's training data were.
 
     Parameters
@@ -31,8 +36,9 @@ def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> T
         columns of a view.
     index : str or None
         Column of csv and parquet files that names the rows.
-    layer : str or dict of modality to str, optional
-        Of h5ad and h5mu files.
+    layer : sequence of str
+        As typed: of h5ad and h5mu files.
+    reading : Reading, optional
 
     Returns
     -------
@@ -44,8 +50,8 @@ def read_rows(model: Any, path: Path, index: str | None, layer: Any = None) -> T
     InputError
         Unreadable data, unknown views, or columns that are not those of the fit.
     """
-    table = read(path, index, layer)
     known = column_names(model)
+    table = (reading or Reading()).read(path, index, layer, known)
     views = table.views or _only_array(path, table)
     if views is not None and set(views) & set(model._columns):
         X = _by_view(table, views, model._columns, known)

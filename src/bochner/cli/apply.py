@@ -5,19 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bochner.cli.align import read_rows
 from bochner.cli.data import (
+    Reading,
     check_output,
     column_names,
     load_model,
     write_embedding,
     write_matrices,
 )
-from bochner.cli.parse import parse_by_view
 from bochner.errors import InputError, message
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
@@ -33,13 +33,14 @@ class Rows:
     index: str | None = None
     layer: Sequence[str] = ()
     force: bool = False
+    reading: Reading = field(default_factory=Reading)
 
 
 def transform(rows: Rows) -> int:
     """Write latents and their deviations; return the number of rows."""
     check_output(rows.out, rows.force)
     model = load_model(rows.model)
-    table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
+    table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
     with names_are_checked():
         mean, std = model.transform(table.X, return_std=True)
     write_embedding(rows.out, mean, std, table)
@@ -56,7 +57,7 @@ def impute(rows: Rows, std_out: Path | None) -> int:
                 message("two files", f"{rows.out} for both --out and --std", "rename one")
             )
     model = load_model(rows.model)
-    table = read_rows(model, rows.data, rows.index, parse_by_view(rows.layer, "--layer"))
+    table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
     with names_are_checked():
         full, std = model.impute(table.X, return_std=True)
     write_matrices(rows.out, {"X": full}, table.column_names, table)
@@ -88,6 +89,7 @@ class CalibrateOptions:
     index: str | None = None
     layer: Sequence[str] = ()
     force: bool = False
+    reading: Reading = field(default_factory=Reading)
 
 
 def calibrate(options: CalibrateOptions) -> CalibrationReport:
@@ -96,7 +98,7 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     if out is not None:
         check_output(out, options.force, (".png",))
     model = load_model(options.model)
-    table = read_rows(model, options.data, options.index, parse_by_view(options.layer, "--layer"))
+    table = read_rows(model, options.data, options.index, options.layer, options.reading)
     how: dict[str, Any] = {
         "hide": options.hide,
         "fraction": options.fraction,

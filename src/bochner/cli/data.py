@@ -4,21 +4,67 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.cli.parse import parse_by_view
 from bochner.errors import InputError, message
 from bochner.io.csv_write import write_csv
+from bochner.io.limits import memory_of
 from bochner.io.outputs import replacing
+from bochner.io.readers import read_source
+from bochner.io.request import KnownColumns, Request, selection_of
 from bochner.io.table import Table
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 FloatArray = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: the options that all commands with data share."""
+
+    columns: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    header: bool | None = None
+    memory: float | None = None
+
+    def read(
+        self,
+        path: Path,
+        index: str | None,
+        layer: Sequence[str],
+        known: Sequence[str] | None = None,
+    ) -> Table:
+        """Read data; see `bochner.io.readers.read`.
+
+        Of files that have all columns that are `known` to a model only those are read, unless
+        others were asked for.
+        """
+        selection = selection_of(_names(self.columns) or None, _names(self.drop))
+        if known is not None and not (self.columns or self.drop):
+            selection = KnownColumns(known)
+        memory, by_view = memory_of(self.memory), parse_by_view(layer, "--layer")
+        return read_source(path, Request(index, by_view, self.header, selection, memory))
+
+
+def names_of_views(specs: Sequence[str]) -> list[str] | None:
+    """Return the names of the columns of views; None where any view counts its columns."""
+    chosen = [spec.partition("=")[2] for spec in specs]
+    if not all(chosen) or any(":" in own or own[:1].isdigit() for own in chosen):
+        return None
+    return _names(chosen) or None
+
+
+def _names(specs: Sequence[str]) -> list[str]:
+    return [name.strip() for spec in specs for name in spec.split(",") if name.strip()]
+
 
 MODEL_FILE = "model.bochner"
 OUTPUTS = (".csv", ".npy", ".npz")

@@ -7,18 +7,24 @@ import secrets
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bochner.cli.data import MODEL_FILE, check_writable, frame, write_embedding
+from bochner.cli.data import (
+    MODEL_FILE,
+    Reading,
+    check_writable,
+    frame,
+    names_of_views,
+    write_embedding,
+)
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
 from bochner.errors import InputError, StorageError, message
 from bochner.io.outputs import replacing
-from bochner.io.readers import read
 from bochner.io.table import Table
 from bochner.page.report import report
 from bochner.training.checkpoint import LastingPath
@@ -42,6 +48,12 @@ class FitOptions:
     force: bool = False
     layer: Sequence[str] = ()
     report: bool = False
+    reading: Reading = field(default_factory=Reading)
+
+    def read(self) -> Table:
+        """Read the data: of views by name only their columns."""
+        known = names_of_views(self.views)
+        return self.reading.read(self.data, self.index, self.layer, known)
 
 
 def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
@@ -62,7 +74,7 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
     """
     started = time.perf_counter()
     _check_earlier_run(options)
-    table = read(options.data, options.index, parse_by_view(options.layer, "--layer"))
+    table = options.read()
     estimator = estimator_of(options, table)
     created = _prepare(options.out)
     try:

@@ -8,12 +8,11 @@ import numpy as np
 
 from bochner.cli.data import MODEL_FILE, load_model
 from bochner.cli.fit import FitOptions, estimator_of
-from bochner.cli.parse import parse_by_view
 from bochner.data.columns import describe_column
 from bochner.data.sparse import extremes
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
-from bochner.io.readers import EXTENSIONS, extension_of, read
+from bochner.io.readers import EXTENSIONS, extension_of
 from bochner.io.table import Table
 from bochner.summary import describe_model
 
@@ -26,7 +25,7 @@ def describe(options: FitOptions) -> dict[str, Any]:
     is_model = (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
     if is_model or (path.is_file() and extension_of(path) not in EXTENSIONS):
         return describe_model(load_model(path))
-    table = read(path, options.index, parse_by_view(options.layer, "--layer"))
+    table = options.read()
     estimator = estimator_of(options, table)
     return {**describe_data(table), "estimate": _estimate(estimator, table)}
 

@@ -13,12 +13,16 @@ import typer
 
 from bochner.cli import rows, sources
 from bochner.cli.options import (
+    Columns,
     Data,
+    Drop,
+    Header,
     Index,
     Json,
     Layer,
     LikelihoodNames,
     Log,
+    MemoryLimit,
     Model,
     ModelName,
     Seed,
@@ -112,6 +116,10 @@ def fit(
         ),
     ] = False,
     layer: Layer = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    header: Header = None,
+    memory: MemoryLimit = None,
     page: Annotated[
         bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")
     ] = False,
@@ -124,8 +132,10 @@ def fit(
     with session(as_json, log) as reply:
         check_words(data, model.value, likelihood or (), settings or ())
         from bochner.cli import fit as logic
+        from bochner.cli.data import Reading
         from bochner.cli.show import show
 
+        reading = Reading(columns or (), drop or (), header, memory)
         options = logic.FitOptions(
             data,
             out,
@@ -139,6 +149,7 @@ def fit(
             force,
             layer or (),
             page,
+            reading,
         )
         try:
             reply.values, interrupted = logic.run(options)
@@ -172,6 +183,10 @@ def info(
     index: Index = None,
     settings: Settings = None,
     layer: Layer = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    header: Header = None,
+    memory: MemoryLimit = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -180,11 +195,15 @@ def info(
     """
     with session(as_json, log) as reply:
         from bochner.cli import info as logic
+        from bochner.cli.data import Reading
         from bochner.cli.fit import FitOptions
         from bochner.cli.show import show
 
         repeated = (view or (), likelihood or (), settings or ())
-        options = FitOptions(path, Path(), model.value, *repeated, index, layer=layer or ())
+        reading = Reading(columns or (), drop or (), header, memory)
+        options = FitOptions(
+            path, Path(), model.value, *repeated, index, layer=layer or (), reading=reading
+        )
         reply.values, reply.show = logic.describe(options), show
 
 

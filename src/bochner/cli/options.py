@@ -45,6 +45,26 @@ Index = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of csv and parquet files that names the rows."),
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAMES", help="Columns of csv and parquet files to read, as a,b."),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAMES", help="Columns of csv and parquet files to leave out."),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="Whether the first line of csv files names the columns."
+    ),
+]
+MemoryLimit = Annotated[
+    float | None,
+    typer.Option(
+        "--memory", metavar="GIB", help="Most memory that data may take; 8 when left out."
+    ),
+]
 Layer = Annotated[
     list[str] | None,
     typer.Option(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bochner.cli.align import read_rows
 from bochner.cli.apply import names_are_checked
-from bochner.cli.data import frame, load_model
+from bochner.cli.data import Reading, frame, load_model
 from bochner.cli.fit import PAGE
-from bochner.cli.parse import parse_by_view
 from bochner.errors import InputError, message
 from bochner.io.csv_files import read_csv
 from bochner.io.request import Request
@@ -41,6 +40,7 @@ class ReportOptions:
     embedding: Path | None = None
     out: Path | None = None
     force: bool = False
+    reading: Reading = field(default_factory=Reading)
 
 
 def run(options: ReportOptions) -> dict[str, Any]:
@@ -89,15 +89,13 @@ def run(options: ReportOptions) -> dict[str, Any]:
 def _rows(model: Any, options: ReportOptions) -> Table | None:
     if options.data is None:
         return None
-    return read_rows(model, options.data, options.index, parse_by_view(options.layer, "--layer"))
+    return read_rows(model, options.data, options.index, options.layer, options.reading)
 
 
 def _calibration(model: Any, options: ReportOptions) -> CalibrationReport | None:
     if options.held_out is None:
         return None
-    table = read_rows(
-        model, options.held_out, options.index, parse_by_view(options.layer, "--layer")
-    )
+    table = read_rows(model, options.held_out, options.index, options.layer, options.reading)
     with names_are_checked():
         return calibration(model, table.X, random_state=0)
 

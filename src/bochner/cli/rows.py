@@ -10,7 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from bochner.cli.options import Data, Force, Index, Json, Layer, Log, ModelFile, Output, Seed
+from bochner.cli.options import (
+    Columns,
+    Data,
+    Drop,
+    Force,
+    Header,
+    Index,
+    Json,
+    Layer,
+    Log,
+    MemoryLimit,
+    ModelFile,
+    Output,
+    Seed,
+)
 from bochner.cli.session import session
 
 
@@ -20,6 +34,10 @@ def transform(
     out: Output,
     index: Index = None,
     layer: Layer = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    header: Header = None,
+    memory: MemoryLimit = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
@@ -29,10 +47,12 @@ def transform(
     """
     with session(as_json, log) as reply:
         from bochner.cli import apply as logic
+        from bochner.cli.data import Reading
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        rows = logic.transform(logic.Rows(model, data, out, index, layer or (), force))
+        reading = Reading(columns or (), drop or (), header, memory)
+        rows = logic.transform(logic.Rows(model, data, out, index, layer or (), force, reading))
         reply.values, reply.show = _done(rows, started, out), show
 
 
@@ -51,6 +71,10 @@ def impute(
     ] = None,
     index: Index = None,
     layer: Layer = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    header: Header = None,
+    memory: MemoryLimit = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
@@ -58,10 +82,12 @@ def impute(
     """Fill in what is missing: single entries, or whole views that DATA lacks."""
     with session(as_json, log) as reply:
         from bochner.cli import apply as logic
+        from bochner.cli.data import Reading
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        rows = logic.impute(logic.Rows(model, data, out, index, layer or (), force), std)
+        reading = Reading(columns or (), drop or (), header, memory)
+        rows = logic.impute(logic.Rows(model, data, out, index, layer or (), force, reading), std)
         reply.values, reply.show = _done(rows, started, out), show
         if std is not None:
             reply.values["std_file"] = str(std)
@@ -103,6 +129,10 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(metavar="PNG", help="A file for the picture.")] = None,
     index: Index = None,
     layer: Layer = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    header: Header = None,
+    memory: MemoryLimit = None,
     seed: Seed = None,
     force: Force = False,
     log: Log = None,
@@ -113,9 +143,11 @@ def calibrate(
     """
     with session(as_json, log) as reply:
         from bochner.cli import apply as logic
+        from bochner.cli.data import Reading
 
+        reading = Reading(columns or (), drop or (), header, memory)
         options = logic.CalibrateOptions(
-            model, data, hide, fraction, n_draws, seed, out, index, layer or (), force
+            model, data, hide, fraction, n_draws, seed, out, index, layer or (), force, reading
         )
         report = logic.calibrate(options)
         reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
@@ -137,6 +169,10 @@ def report(
     ] = None,
     index: Index = None,
     layer: Layer = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    header: Header = None,
+    memory: MemoryLimit = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -166,8 +202,10 @@ def report(
     """
     with session(as_json, log) as reply:
         from bochner.cli import report as logic
+        from bochner.cli.data import Reading
         from bochner.cli.show import show
 
+        reading = Reading(columns or (), drop or (), header, memory)
         options = logic.ReportOptions(
             model,
             data,
@@ -179,6 +217,7 @@ def report(
             embedding,
             out,
             force,
+            reading,
         )
         reply.values, reply.show = logic.run(options), show
 

@@ -77,6 +77,24 @@ class NamedColumns(Selection):
         raise InputError(f"Expected columns of {place}, got {got}: {do}")
 
 
+class KnownColumns(Selection):
+    """The columns that a model or views name, of files that have all of them; else all columns.
+
+    Parameters
+    ----------
+    known : sequence of str
+    """
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = set(known)
+
+    def kept(self, names: Sequence[str]) -> list[int]:
+        """Return the positions of the columns to read, among those of one file."""
+        if not self._known <= set(names):
+            return super().kept(names)
+        return [j for j, name in enumerate(names) if name in self._known]
+
+
 def selection_of(columns: Sequence[str] | None, drop: Sequence[str]) -> Selection:
     """Return all columns, or those with the names given."""
     return NamedColumns(columns, drop) if columns is not None or drop else Selection()
