@@ -42,7 +42,8 @@ FLOORS: dict[str, str] = {
         models.sites models.lvm models.spec models.sticks models.dirichlet_posterior
         models""",
     "F6 regression, objectives": """
-        regression.observations regression.statistics regression.heteroscedastic regression.evidence
+        regression.autograd regression.observations
+        regression.statistics regression.heteroscedastic regression.evidence
         regression.batched regression.weighted_grams regression.conjugate_gradients
         regression.site_entries regression.nonconjugate regression.incomplete regression
         objectives.elbo objectives.subset_sites objectives""",

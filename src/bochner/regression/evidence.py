@@ -10,9 +10,8 @@ sigma^2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +21,7 @@ from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import Scratch, chunks
+from bochner.regression.autograd import closed_form
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import Statistics, statistics, total
@@ -149,6 +149,10 @@ class _Gradient:
             noise,
         )
 
+    def parts(self) -> tuple[Tensor | None, ...]:
+        """Return the gradients in latents, spectral points, amplitude and noise."""
+        return self.x, self.first, self.second, self.amplitude, self.noise
+
     def add_noise(self, d_noise: Tensor, block: CompleteBlock) -> None:
         """Add the gradient in sigma^2, or in those of a block's columns."""
         if self.noise.ndim:
@@ -219,40 +223,6 @@ def _dense(
     return value
 
 
-class _ViewEvidence(torch.autograd.Function):
-    """The value computes its own gradient: the backward pass only scales it."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        first: Tensor,
-        second: Tensor | None,
-        amplitude: Tensor,
-        s2: Tensor,
-        blocks: tuple[CompleteBlock, ...],
-        chunk_rows: int,
-        reduce: Reduce | None,
-    ) -> Tensor:
-        f = Frequencies(first, second, amplitude)
-        into = _Gradient.zeros(x, f, s2) if any(ctx.needs_input_grad) else None
-        value = torch.zeros((), dtype=torch.float64, device=x.device)
-        for block in blocks:
-            own = _own_noise(s2, block)
-            if f.n_features > block.Y.shape[0] and reduce is None:
-                value += _dense(x, f, own, block, into)
-            else:
-                value += _two_passes(x, f, own, block, chunk_rows, reduce or _alone, into)
-        if into is not None:
-            ctx.save_for_backward(into.x, into.first, into.second, into.amplitude, into.noise)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
-        return (*grads, None, None, None)
-
-
 def _own_noise(s2: Tensor, block: CompleteBlock) -> Tensor:
     """Return the noise of a block's columns; a single column needs no eigendecomposition."""
     own = s2[block.columns.to(s2.device)] if s2.ndim else s2
@@ -293,7 +263,16 @@ def view_evidence(
         In nats. Memory grows with chunk_rows K + K^2 + K M, not with N K.
     """
     f = frequencies.to(x.dtype)
-    value: Tensor = _ViewEvidence.apply(  # type: ignore[no-untyped-call]
-        x, f.first, f.second, f.amplitude, noise_variance, blocks, chunk_rows, reduce
-    )
-    return value
+
+    def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
+        into = _Gradient.zeros(x, f, noise_variance) if wanted else None
+        value = torch.zeros((), dtype=torch.float64, device=x.device)
+        for block in blocks:
+            s2 = _own_noise(noise_variance, block)
+            if f.n_features > block.n_rows and reduce is None:
+                value += _dense(x, f, s2, block, into)
+            else:
+                value += _two_passes(x, f, s2, block, chunk_rows, reduce or _alone, into)
+        return value, () if into is None else into.parts()
+
+    return closed_form(compute, x, f.first, f.second, f.amplitude, noise_variance)

@@ -19,8 +19,8 @@ log det S_m - log det S_g + tr(S_g S_m^-1) - K, whose last two terms add up to 0
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,9 +30,10 @@ from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
 from bochner.memory import chunks
+from bochner.regression.autograd import closed_form
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.evidence import CHUNK_ROWS, Reduce, view_evidence
-from bochner.regression.nonconjugate import carried_back
+from bochner.regression.nonconjugate import carried_back, joined_features
 from bochner.regression.observations import (
     Block,
     CompleteBlock,
@@ -140,48 +141,18 @@ def masked_evidence(
         In nats. Unbiased over the sample's start.
     """
     f = frequencies.to(x.dtype)
-    value: Tensor = _MaskedEvidence.apply(  # type: ignore[no-untyped-call]
-        x, f.first, f.second, f.amplitude, noise_variance, block, sample, chunk_rows, tol
-    )
-    return value
 
-
-class _MaskedEvidence(torch.autograd.Function):
-    """The value computes its own gradient: the backward pass only scales it."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        first: Tensor,
-        second: Tensor | None,
-        amplitude: Tensor,
-        s2: Tensor,
-        block: IncompleteBlock,
-        sample: Sample | None,
-        chunk_rows: int,
-        tol: float,
-    ) -> Tensor:
-        f = Frequencies(first, second, amplitude)
+    def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], chunk_rows)]
-        features = (
-            torch.cat([trace.features for trace in traces], dim=1)
-            if len(traces) > 1
-            else traces[0].features
-        )
-        wanted = any(ctx.needs_input_grad)
-        value, upstream, d_noise = _solve(
-            features, block, float(s2), sample, tol, chunk_rows, wanted
-        )
-        if wanted:
-            ctx.save_for_backward(*carried_back(x, block.rows, traces, f, upstream), d_noise)
-        return value
+        features = joined_features(traces)
+        s2 = float(noise_variance)
+        value, upstream, d_noise = _solve(features, block, s2, sample, tol, chunk_rows, wanted)
+        if not wanted:
+            return value, ()
+        return value, (*carried_back(x, block.rows, traces, f, upstream), d_noise)
 
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
-        return (*grads, None, None, None, None)
+    return closed_form(compute, x, f.first, f.second, f.amplitude, noise_variance)
 
 
 def _solve(

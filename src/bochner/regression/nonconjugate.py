@@ -13,8 +13,8 @@ section 3. By the envelope theorem the gradient takes q(A) as given.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
+from bochner.regression.autograd import closed_form
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
@@ -111,20 +112,29 @@ def nonconjugate_evidence(
     entries = Entries.of(sites, block, columns)
     parameters = [p for p in likelihood.parameters() if p.requires_grad]
     holder: list[_Touch] = []
-    value: Tensor = _NonConjugateEvidence.apply(  # type: ignore[no-untyped-call]
-        x,
-        f.first,
-        f.second,
-        f.amplitude,
-        likelihood,
-        block.rows,
-        entries,
-        n_sweeps,
-        tol,
-        sample,
-        holder,
-        *parameters,
-    )
+
+    def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
+        rows = block.rows.take(x)
+        traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], CHUNK_ROWS)]
+        features = joined_features(traces)
+        current = entries
+        for _ in range(n_sweeps):
+            found = entry_pass(features, likelihood, current, tol)
+            precision, shift = found.sites(current, likelihood)
+            current = replace(current, precision=precision, shift=shift)
+        mask, slopes, scale = current.mask, found.slopes, current.scale
+        bound = mask.apply(slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
+        gap = gap_of(likelihood, found, current, sample)
+        slope = mask.apply(slopes.d_mean).sum(0)
+        holder.append(_Touch(precision, shift, slope, bound, gap))
+        if not wanted:
+            return scale * bound.sum(), ()
+        own = _parameter_gradients(likelihood, found, current, parameters, sample)
+        upstream = scale * _feature_gradient(features, found, current)
+        carried = carried_back(x, block.rows, traces, f, upstream)
+        return scale * bound.sum(), (*carried, *(scale * gradient for gradient in own))
+
+    value = closed_form(compute, x, f.first, f.second, f.amplitude, *parameters)
     prior = entries.scale * sites.log_prior(entries.columns).sum()
     return NonConjugateValue(
         value + prior,
@@ -180,57 +190,10 @@ def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
     )
 
 
-class _NonConjugateEvidence(torch.autograd.Function):
-    """The value computes its own gradient: the backward pass only scales it."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        first: Tensor,
-        second: Tensor | None,
-        amplitude: Tensor,
-        likelihood: NonConjugateLikelihood,
-        rows: Rows,
-        entries: Entries,
-        n_sweeps: int,
-        tol: float,
-        sample: RowSample | None,
-        holder: list[_Touch],
-        *parameters: Tensor,
-    ) -> Tensor:
-        f = Frequencies(first, second, amplitude)
-        seen = rows.take(x)
-        traces = [evaluate(seen[part], f) for part in chunks(seen.shape[0], CHUNK_ROWS)]
-        features = (
-            torch.cat([trace.features for trace in traces], dim=1)
-            if len(traces) > 1
-            else traces[0].features
-        )
-        for _ in range(n_sweeps):
-            found = entry_pass(features, likelihood, entries, tol)
-            precision, shift = found.sites(entries, likelihood)
-            entries = replace(entries, precision=precision, shift=shift)
-        value = (
-            entries.mask.apply(found.slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
-        )
-        gap = gap_of(likelihood, found, entries, sample)
-        holder.append(
-            _Touch(precision, shift, entries.mask.apply(found.slopes.d_mean).sum(0), value, gap)
-        )
-        wanted = any(ctx.needs_input_grad)
-        ctx.n_parameters = len(parameters)
-        if wanted:
-            own = _parameter_gradients(likelihood, found, entries, parameters, sample)
-            upstream = entries.scale * _feature_gradient(features, found, entries)
-            grads = [*carried_back(x, rows, traces, f, upstream), *(entries.scale * g for g in own)]
-            ctx.save_for_backward(*grads)
-        return entries.scale * value.sum()
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        grads = [None if g is None else upstream.to(g.dtype) * g for g in ctx.saved_tensors]
-        return (*grads[:4], *[None] * 7, *grads[4:])
+def joined_features(traces: list[Trace]) -> Tensor:
+    """Put the features of consecutive rows together, (K, n)."""
+    parts = [trace.features for trace in traces]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
 def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor:
@@ -247,7 +210,7 @@ def _parameter_gradients(
     likelihood: NonConjugateLikelihood,
     found: Pass,
     entries: Entries,
-    parameters: tuple[Tensor, ...],
+    parameters: Sequence[Tensor],
     sample: RowSample | None,
 ) -> list[Tensor]:
     if not parameters:
