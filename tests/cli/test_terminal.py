@@ -129,3 +129,14 @@ def test_a_table_with_text_is_fitted_without_it(tmp_path):
     assert "got no 'x'" in run("info", data, "--columns", "x").stderr
     done = run("info", data, "--columns", "a,b", "--memory", "0.0000001")
     assert "--memory 1" in done.stderr
+
+
+def test_views_that_share_no_row_are_refused(tmp_path):
+    folder = tmp_path / "views"
+    folder.mkdir()
+    for view, start in {"a": 0, "b": 10}.items():
+        lines = [f"{start + i},{i}" for i in range(5)]
+        (folder / f"{view}.csv").write_text("\n".join([f"id,{view}", *lines]))
+    done = CliRunner().invoke(app, ["fit", str(folder), "--out", str(tmp_path / "o")])
+    assert done.exit_code == 2
+    assert "Expected rows that views share, got none in view 'a' ('0'; 'b' has '10')" in done.stderr

@@ -24,6 +24,7 @@ from bochner.cli.data import (
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
 from bochner.errors import InputError, StorageError, message
+from bochner.io.join import check_shared_rows
 from bochner.io.outputs import replacing
 from bochner.io.table import Table
 from bochner.page.report import report
@@ -53,7 +54,9 @@ class FitOptions:
     def read(self) -> Table:
         """Read the data: of views by name only their columns."""
         known = names_of_views(self.views)
-        return self.reading.read(self.data, self.index, self.layer, known)
+        table = self.reading.read(self.data, self.index, self.layer, known)
+        check_shared_rows(table)
+        return table
 
 
 def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
