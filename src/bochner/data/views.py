@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -136,3 +138,15 @@ def blocks(observed: BoolArray) -> list[Block]:
         for own in groups.values()
     ]
     return [(rows, own) for rows, own in found if rows.size]
+
+
+def fingerprint(arrays: Iterable[Any], settings: dict[str, Any]) -> str:
+    """Return a digest of the data and the settings that a run must share to continue another."""
+    digest = hashlib.blake2b(
+        json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16
+    )
+    for array in arrays:
+        values = array.detach().cpu().numpy() if hasattr(array, "detach") else array
+        digest.update(str(values.shape).encode())
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()

@@ -172,8 +172,7 @@ class NGMVLVM(LatentVariableEstimator):
     (3, 2)
     """
 
-    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
-        return NextGenSpectralMixture()
+    _kernel: ClassVar[type[SpectralKernel]] = NextGenSpectralMixture
 
 
 @described_by(NGMVLVM)
@@ -188,8 +187,7 @@ class AdvisedRFLVM(LatentVariableEstimator):
     Li et al. (2024a); docs/math.md, sections 2 and 6.
     """
 
-    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
-        return SpectralMixture()
+    _kernel: ClassVar[type[SpectralKernel]] = SpectralMixture
 
 
 @described_by(NGMVLVM)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bochner.data.views import Views
-from bochner.training.checkpoint import fingerprint
+from bochner.data.views import Views, fingerprint
 
 # What may differ between the two.
 _TRANSIENT = ("checkpoint", "verbose", "device", "random_state")

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner import random
+from bochner.data.views import fingerprint
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, options
 from bochner.estimators.rows import RowsMixin
@@ -22,7 +23,6 @@ from bochner.isolation import undisturbed
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
 from bochner.prediction import completion, decoding
-from bochner.training.checkpoint import fingerprint
 
 FloatArray = NDArray[np.floating[Any]]
 

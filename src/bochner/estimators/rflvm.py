@@ -179,8 +179,7 @@ class RFLVM(LatentVariableEstimator):
         self.frequency_kernel = frequency_kernel
         self.n_jobs = n_jobs
 
-    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
-        return DirichletProcessMixture()
+    _kernel: ClassVar[type[SpectralKernel]] = DirichletProcessMixture
 
     def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:
         """Fit the model: a variational fit first, then the chains.

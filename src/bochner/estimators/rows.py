@@ -22,8 +22,8 @@ from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
+from bochner.latent_inference.placement import offsets_of
 from bochner.memory import chunks
-from bochner.prediction.completion import offsets_of
 
 FloatArray = NDArray[np.floating[Any]]
 

@@ -64,8 +64,7 @@ class SRFLVM(LatentVariableEstimator):
     _fewer_frequencies: ClassVar[int] = 100
     _local_frequencies: ClassVar[int] = 64
 
-    def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
-        return DirichletProcessMixture()
+    _kernel: ClassVar[type[SpectralKernel]] = DirichletProcessMixture
 
     @property
     def n_active_mixtures_(self) -> dict[str, int]:

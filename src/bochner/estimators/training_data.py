@@ -112,7 +112,8 @@ class _DenseViews:
             return (_encoded(values, spec.likelihood, self.offsets.get(spec.name), self.plan),)
         observed = ~np.isnan(values)
         per_column = isinstance(spec.likelihood, Gaussian) and spec.likelihood.per_column
-        whole, groups = (by_pattern(observed), []) if per_column else split(observed)
+        blockwise = per_column or bool(observed.all())
+        whole, groups = (by_pattern(observed), []) if blockwise else split(observed)
         out: list[Block] = []
         for rows, columns in whole:
             Y, index = _part(values, rows, columns, self.plan)

@@ -18,8 +18,9 @@ from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit
 from bochner.fitting.landmarks import choose
 from bochner.fitting.plan import Fit, Plan
+from bochner.latent_inference.placement import offsets_of
 from bochner.prediction import tempering
-from bochner.prediction.completion import Mixture, complete, offsets_of, view_columns
+from bochner.prediction.completion import Mixture, complete, view_columns
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The short fit: rows it may have, how many of them for each one held out, steps.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.fitting import landmarks
-from bochner.fitting.noise_recalibration import withhold
+from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import Plan
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.build import FloatArray
 from bochner.models.spec import ModelSpec
 from bochner.regression.observations import Block, CompleteBlock, Data, has_holes
+from bochner.weight_posterior.posterior import ViewPosterior
 
 Stacked = Callable[[NDArray[np.intp] | None], FloatArray]
 
@@ -57,6 +58,25 @@ class FitData:
         )
 
 
+@dataclass(frozen=True)
+class NothingWithheld:
+    """Training sees all of the data."""
+
+    data: Data
+
+    def hide(self, values: FloatArray) -> FloatArray:
+        """Return the values as they are."""
+        return values
+
+    def excess(
+        self,
+        without: Callable[[], Sequence[ViewPosterior]],  # noqa: ARG002 - see Withheld
+        latents: Tensor,  # noqa: ARG002
+    ) -> list[float]:
+        """Return 0 for every view: nothing says that the noise should be larger."""
+        return [0.0] * len(self.data)
+
+
 class TrainingData:
     """What training and starts see of rows.
 
@@ -79,7 +99,7 @@ class TrainingData:
         expensive; None: it is not.
     rotation : Rotation
         What training on fewer columns leaves out.
-    withheld : Withheld
+    withheld : Withheld or NothingWithheld
     """
 
     def __init__(self, rows: FitData, plan: Plan) -> None:
@@ -88,9 +108,9 @@ class TrainingData:
         self._seed = plan.seed
         scattered = has_holes(rows.blocks)
         conjugate = rows.surrogates is None
-        self.withheld = withhold(
-            rows.blocks, rows.n_rows, plan.seed, none=not (scattered and conjugate)
-        )
+        self.withheld: Withheld | NothingWithheld = NothingWithheld(rows.blocks)
+        if scattered and conjugate:
+            self.withheld = withhold(rows.blocks, rows.n_rows, plan.seed)
         self.complete = self.withheld.data
         self.blocks, self.rotation = _rotated(self.complete, plan, plan.spec)
         self.surrogates = rows.surrogates
@@ -103,7 +123,8 @@ class TrainingData:
     @functools.cached_property
     def filled(self) -> FloatArray:
         """All views side by side, missing and withheld entries filled: what starts are made of."""
-        return iterative_pca.fill(self.withheld.hide(self._stacked(None)), self._seed)
+        values = self.withheld.hide(self._stacked(None))
+        return iterative_pca.fill(values, self._seed) if np.isnan(values).any() else values
 
     @property
     def by_view(self) -> list[FloatArray]:

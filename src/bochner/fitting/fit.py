@@ -65,7 +65,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     kernels = tuple(view.kernel.cpu() for view in done.model.views)
     posterior = condition(done.model, data.blocks, plan, done.anchors)
     return Fit(
-        posterior=noisier(posterior, excess),
+        posterior=noisier(posterior, excess) if any(excess) else posterior,
         latents=latents,
         kernels=kernels,
         elbo=done.elbo,

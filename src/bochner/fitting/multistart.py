@@ -73,14 +73,10 @@ class Race:
             if step % REGROUP_STEPS == 0:
                 model.regroup()
 
-        between = sweeps(
-            model,
-            self.data.blocks,
-            plan.spec.n_frequencies,
-            plan.spec.sampling,
-            plan.seed,
-            plan.column_budget,
-        )
+        between = None
+        if plan.spec.has_sweeps:
+            settings = (plan.spec.n_frequencies, plan.spec.sampling, plan.seed)
+            between = sweeps(model, self.data.blocks, *settings, plan.column_budget)
         trainer = Trainer(
             model,
             objective,

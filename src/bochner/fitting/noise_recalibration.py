@@ -25,7 +25,7 @@ from bochner.initialization.build import FloatArray
 from bochner.latent_inference.infer import place
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete
-from bochner.regression.observations import Data, IncompleteBlock, has_holes
+from bochner.regression.observations import Data, IncompleteBlock
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The share of the rows that lose some entries, the most of them, and the share of their entries.
@@ -107,23 +107,19 @@ def noisier(
     )
 
 
-def withhold(data: Data, n_rows: int, seed: int, none: bool = False) -> Withheld:
+def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
     """Take a few entries out of the Gaussian views with scattered holes, where they are enough to
     tell anything.
 
     Parameters
     ----------
     data : tuple over views of tuples of Block
-        All Gaussian, unless ``none``.
+        All Gaussian, some with scattered holes.
     n_rows : int
         N.
     seed : int
-    none : bool
-        Take none.
     """
     nothing = Withheld(data, torch.empty(0, dtype=torch.int64), (), n_rows)
-    if none or not has_holes(data):
-        return nothing
     source = random.generator(seed, "withheld")
     some = (
         torch.randperm(n_rows, generator=source)[: min(_MOST_ROWS, int(_ROW_SHARE * n_rows))]

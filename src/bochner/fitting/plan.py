@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from bochner.data.views import fingerprint
 from bochner.initialization.build import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Likelihood
@@ -17,7 +18,6 @@ from bochner.models.spec import ModelSpec
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.objectives.subset_sites import Anchors
 from bochner.regression.observations import Data, has_holes
-from bochner.training.checkpoint import fingerprint
 from bochner.training.trainer import Options
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 

@@ -50,8 +50,10 @@ def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
     def objective(step: int) -> Tensor:
         return elbo(gaussian, surrogates, plan.draws(gaussian, "warm", step)).total
 
-    spec = plan.spec
-    between = sweeps(gaussian, surrogates, spec.n_frequencies, spec.sampling, plan.seed)
+    between = None
+    if plan.spec.has_sweeps:
+        settings = (plan.spec.n_frequencies, plan.spec.sampling, plan.seed)
+        between = sweeps(gaussian, surrogates, *settings)
     # slower than Gaussian data are trained: what fits the surrogates too well has far to go back
     options = replace(RATES, max_iter=n_steps, tol=-math.inf, decay=1.0, learning_rate=0.05)
     Trainer(gaussian, objective, n_entries, options, between=between).run()

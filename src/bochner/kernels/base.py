@@ -239,6 +239,11 @@ class SpectralKernel(Kernel, ABC):
         """
 
     @property
+    def has_posterior(self) -> bool:
+        """Whether the kernel has a posterior of its own, which block updates move between steps."""
+        return False
+
+    @property
     def has_own_points(self) -> bool:
         """Whether a model's points are told apart, so that each of its steps needs all of them."""
         return False

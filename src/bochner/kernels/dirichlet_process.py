@@ -216,6 +216,11 @@ class DirichletProcessMixture(SpectralKernel):
         return torch.searchsorted(steps, quantile)[:, 0].clamp(max=self.truncation - 1)
 
     @property
+    def has_posterior(self) -> bool:
+        """Always: q of assignments, sticks and concentration."""
+        return True
+
+    @property
     def has_own_points(self) -> bool:
         """Whether each point has a q(z) of its own; given proportions of one row are those of all
         points.

@@ -108,3 +108,8 @@ def groups_of_rows(
             (chunk, False)
             for chunk in torch.split(torch.cat(own), min(size, max(most, _OWN_CHUNK)))
         )
+
+
+def offsets_of(offsets: Sequence[Tensor | None], index: Tensor | slice) -> list[Tensor | None]:
+    """Return the offsets of some rows."""
+    return [None if offset is None else offset[index] for offset in offsets]

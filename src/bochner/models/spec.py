@@ -136,6 +136,11 @@ class ModelSpec:
         return all(view.conjugate for view in self.views)
 
     @property
+    def has_sweeps(self) -> bool:
+        """Whether a kernel has block updates between the steps of training."""
+        return any(view.kernel.has_posterior for view in self.views)
+
+    @property
     def surrogate(self) -> ModelSpec:
         """The same model with Gaussian likelihoods in place of non-conjugate ones."""
         gaussian = (v if v.conjugate else replace(v, likelihood=Gaussian()) for v in self.views)

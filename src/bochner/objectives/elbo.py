@@ -227,7 +227,9 @@ def elbo(
             updates.append(local.update)
             gaps.append(local.gap)
             control = control + view.weight * view.sites.control_variate(local.update.columns)
-    kl = model.latents.kl() + sum(kernel_kl(view.kernel).to(x.device) for view in model.views)
+    kl = model.latents.kl() + sum(
+        kernel_kl(view.kernel).to(x.device) for view in model.views if view.kernel.has_posterior
+    )
     weighted = (
         torch.stack(
             [view.weight * value for view, value in zip(model.views, values, strict=True)]

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.placement import Placement, offsets_of
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode, sample_at
 from bochner.prediction.decoding import draw_latents as latents_by_modes
@@ -205,11 +205,6 @@ def _weights(
         encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
         scores = candidate_scores(book, views, encoded, offsets_of(offsets, part))
         yield part, (exponents[part, None] * scores).softmax(1)
-
-
-def offsets_of(offsets: Offsets, index: Tensor | slice) -> list[Tensor | None]:
-    """Return the offsets of some rows."""
-    return [None if offset is None else offset[index] for offset in offsets]
 
 
 def mixed_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
+from bochner.latent_inference.placement import offsets_of
 from bochner.likelihoods.categorical import Categorical
-from bochner.prediction.completion import mixed_moments, offsets_of, view_columns
+from bochner.prediction.completion import mixed_moments, view_columns
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
 from bochner.weight_posterior.downdating import leave_out

@@ -5,19 +5,15 @@ Noise is keyed by the step, so a continued run takes the very steps of one that 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
@@ -26,18 +22,6 @@ from bochner.training.trainer import State, Trainer
 
 SCHEMA = 1
 Earlier = tuple[dict[str, Tensor], dict[str, Any]]
-
-
-def fingerprint(arrays: Iterable[Tensor | NDArray[Any]], settings: dict[str, Any]) -> str:
-    """Return a digest of the data and the settings that a run must share to continue another."""
-    digest = hashlib.blake2b(
-        json.dumps(settings, sort_keys=True, default=str).encode(), digest_size=16
-    )
-    for array in arrays:
-        values = array.detach().cpu().numpy() if isinstance(array, Tensor) else array
-        digest.update(str(values.shape).encode())
-        digest.update(np.ascontiguousarray(values).data)
-    return digest.hexdigest()
 
 
 class LastingPath(os.PathLike[str]):
