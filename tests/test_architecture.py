@@ -24,8 +24,8 @@ FLOORS: dict[str, str] = {
         data.support data.validation
         data.views data.missing data
         io.dense io.extensions io.extras io.headers io.limits io.outputs io.csv_write
-        io.files io.request io.table io.array_files io.join io.annotated io.frames io.containers
-        io.text io.csv_files io.readers io
+        io.files io.request io.table io.array_files io.join io.annotated io.frames
+        io.containers io.text io.csv_files io.readers io
         metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function
@@ -83,12 +83,11 @@ FLOORS: dict[str, str] = {
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
-        cli.parse cli.data cli.align cli.options cli.session cli.bench cli.show
-        cli.sources
-        page.encode page.labels page.layouts page.planes page.shapes plots.figures
-        plots.decodings page.views page.content plots.kernels page.charts plots.latents
-        plots.uncertainty page plots cli.apply summary page.report cli.fit cli.info
-        cli.report cli.rows __init__ demo cli.main cli __main__""",
+        cli.options cli.parse cli.data cli.align cli.session cli.bench cli.show
+        cli.sources page.encode page.labels page.layouts page.planes page.shapes
+        plots.figures plots.decodings page.views page.content plots.kernels page.charts
+        plots.latents plots.uncertainty page plots cli.apply summary page.report cli.fit
+        cli.info cli.report cli.rows __init__ demo cli.main cli __main__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 400, 100
