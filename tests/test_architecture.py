@@ -21,8 +21,7 @@ FLOORS: dict[str, str] = {
         _typing errors random linalg quadrature memory isolation""",
     "F1 data, files, metrics": """
         data.columns data.masks data.rows data.sparse data.scaling data.outliers
-        data.support data.validation
-        data.views data.missing data
+        data.support data.validation data.views data.missing data
         io.dense io.extensions io.extras io.headers io.limits io.outputs io.csv_write
         io.files io.request io.table io.array_files io.join io.annotated io.frames
         io.containers io.text io.csv_files io.readers io
@@ -42,10 +41,10 @@ FLOORS: dict[str, str] = {
         models.sites models.lvm models.spec models.sticks models.dirichlet_posterior
         models""",
     "F6 regression, objectives": """
-        regression.autograd regression.observations
-        regression.statistics regression.heteroscedastic regression.evidence
-        regression.batched regression.weighted_grams regression.conjugate_gradients
-        regression.site_entries regression.nonconjugate regression.incomplete regression
+        regression.autograd regression.observations regression.statistics
+        regression.heteroscedastic regression.evidence regression.batched
+        regression.weighted_grams regression.conjugate_gradients regression.site_entries
+        regression.nonconjugate regression.incomplete regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
         training.adam training.trainer training.checkpoint training.progress training
@@ -65,8 +64,9 @@ FLOORS: dict[str, str] = {
         fitting.svd_compression fitting.data fitting.row_selection fitting.warm_start
         fitting.multistart fitting.fit fitting.completion_choice fitting
         mcmc.draws mcmc.features mcmc.mixture mcmc.priors mcmc.slices mcmc.latents
-        mcmc.weights mcmc.frequencies mcmc.views mcmc.coordinates mcmc.gaussian mcmc.logistic
-        mcmc.model mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc
+        mcmc.weights mcmc.frequencies mcmc.views mcmc.coordinates mcmc.gaussian
+        mcmc.logistic mcmc.model mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics
+        mcmc.run mcmc.sampled mcmc
         serialization.fitted serialization
         krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
         krein.frequencies krein.radial krein.taylor krein""",
@@ -75,10 +75,9 @@ FLOORS: dict[str, str] = {
         feature_maps.comparators feature_maps
         estimators.docstrings estimators.likelihoods estimators.constraints
         estimators.options estimators.origin estimators.plans estimators.rows
-        estimators.prediction
-        estimators.saving estimators.training_data estimators.base estimators.lvm
-        estimators.rflvm estimators.srflvm estimators.annotated estimators.loading
-        estimators
+        estimators.prediction estimators.saving estimators.training_data estimators.base
+        estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
+        estimators.loading estimators
         model_selection.cost model_selection.hiding model_selection.calibrate
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
