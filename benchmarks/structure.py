@@ -1,0 +1,115 @@
+"""The house in figures: ``python benchmarks/structure.py [FOLDER]``.
+
+Modules and calls between them that a plain Gaussian fit enters, modules a package, places outside
+the classes concerned that ask which kind of thing they hold, uses of Any, characters a code line.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+SOURCE = Path(__file__).parents[1] / "src" / "bochner"
+# Questions about a kind: fields that are sometimes None, and classes asked for by name.
+KINDS = (
+    r"\.?offsets? is (not )?None",
+    r"\.rows is (not )?None",
+    r"\.seen is (not )?None",
+    r"\.sites is (not )?None",
+    r"\.local is (not )?None",
+    r"\.scales is (not )?None",
+    r"isinstance\([^)]*(NonConjugateLikelihood|LocalLikelihood|DirichletProcessMixture|SparseMatrix)",
+    r"\.per_column",
+    r"noise(_variance)?\.ndim",
+    r"\.sizes\b(?= |\)|:|$)(?=.*\bif\b)|\bif .*\.sizes\b",
+)
+
+
+def trees(folder: Path) -> Iterator[tuple[Path, str, ast.Module]]:
+    """Yield path, text and syntax tree of every module."""
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text()
+        yield path, text, ast.parse(text)
+
+
+def code_lines(text: str, tree: ast.Module) -> list[str]:
+    """Return the lines that are neither blank nor comment nor docstring, without their indent."""
+    texts = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    skipped = {line for node in texts for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    lines = enumerate(text.splitlines(), 1)
+    stripped = [line.strip() for number, line in lines if number not in skipped]
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+def entered() -> tuple[set[str], set[tuple[str, str]]]:
+    """Return the modules that a plain Gaussian fit enters, and the calls between them."""
+    import bochner as bo
+
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    settings: dict[str, Any] = {"max_iter": 100, "tol": 1.0, "random_state": 0}
+    bo.NGMVLVM(**settings).fit(X)  # imports are not part of it
+    modules: set[str] = set()
+    calls: set[tuple[str, str]] = set()
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if event != "call" or not name.startswith("bochner"):
+            return
+        modules.add(name)
+        caller = frame.f_back
+        while caller and not caller.f_globals.get("__name__", "").startswith("bochner"):
+            caller = caller.f_back
+        if caller and caller.f_globals["__name__"] != name:
+            calls.add((caller.f_globals["__name__"], name))
+
+    model = bo.NGMVLVM(**settings)
+    sys.setprofile(watch)
+    model.fit(X)
+    sys.setprofile(None)
+    return modules, calls
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
+    lengths: list[int] = []
+    questions = 0
+    unknown = 0
+    packages: dict[str, int] = {}
+    for path, text, tree in trees(folder):
+        lines = code_lines(text, tree)
+        lengths += map(len, lines)
+        questions += sum(bool(re.search("|".join(KINDS), line)) for line in lines)
+        names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+        unknown += sum(node.id == "Any" for node in names)
+        package = path.parent.relative_to(folder).as_posix()
+        packages[package] = packages.get(package, 0) + 1
+    largest = sorted(packages.items(), key=lambda item: -item[1])[:3]
+    print(f"lines of code                 {len(lengths)}")
+    print(f"characters a code line, mean  {statistics.fmean(lengths):.1f}")
+    print(f"uses of Any                   {unknown}")
+    print(f"questions about a kind        {questions}")
+    print(f"largest packages              {', '.join(f'{name} {n}' for name, n in largest)}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        modules, calls = entered()
+    print(f"modules a plain fit enters    {len(modules)}")
+    print(f"calls between them            {len(calls)}")
+
+
+if __name__ == "__main__":
+    main()
