@@ -2,11 +2,11 @@
 benchmarks/dirichlet.py``.
 
 Data from a Gaussian process whose spectrum has three components (N = 500, M = 100, D = 2, noise
-deviation 0.3), fitted with T = 20 and H = 100 and the prior Gamma(1, 0.1) of the concentration,
-mean 10. First with the latents known, by every way to estimate what a spectral point gains from a
-component, each scored by the bound with hard draws z ~ q(z), w | z on the same fresh draws; then
-with the latents learned. Last, S-curves (RBF, RBF + periodic): R² of SRFLVM with its defaults, from
-single starts and from the true latents.
+standard deviation 0.3), fitted with T = 20 and H = 100 and the prior Gamma(1, 0.1) of the
+concentration, mean 10. First with the latents known, by every way to estimate what a spectral point
+gains from a component, each scored by the bound with hard draws z ~ q(z), w | z on the same fresh
+draws; then with the latents learned. Last, S-curves (RBF, RBF + periodic): R² of SRFLVM with its
+defaults, from single starts and from the true latents.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ def by_peer(method: str, Y: Array, seed: int) -> Array:
 def by_ours(
     method: str, Y: Array, seed: int, max_iter: int | None
 ) -> tuple[Array, Array, Array, int]:
-    """Impute with our model; return what is restored, its deviations, reconstructions of all
-    entries, and D.
+    """Impute with our model; return what is restored, its standard deviations, reconstructions of
+    all entries, and D.
     """
     options = dict(PLANE if method.startswith("D = 2") else SPACE)
     options["max_iter"] = max_iter or options["max_iter"]

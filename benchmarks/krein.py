@@ -224,7 +224,7 @@ def on_domain(method: str, X: Array) -> Array:
 
 def errors(model: Any, method: str, kernel: str, X: Array) -> dict[str, Value]:
     """Return the error over pairs of rows, relative to the kernel's root mean square and to its
-    deviation.
+    standard deviation.
     """
     F = model.transform(on_domain(method, X))
     signs = np.asarray(getattr(model, "signs_", np.ones(F.shape[1])))

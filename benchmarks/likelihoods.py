@@ -2,12 +2,12 @@
 benchmarks/likelihoods.py``.
 
 Views drawn from the model over an S-curve (N = 500, M = 100 each), kernels RBF and RBF + periodic.
-The noise-free values f have the kernel's variance; Gaussian noise has deviation 0.5, log odds are 3
-f of ones and f of successes in 5 trials, log means are 1 + f, the negative binomial has r = 3.
-Tables: R² of the latents by likelihood, alone and with three kinds of views at once (advisedRFLVM
-on RBF, SRFLVM on RBF + periodic), the bound, the ceiling of both from the true latents, and the
-learned dispersion. "weak bernoulli": ones with log odds f, of 100 and of 400 columns: what a start
-at the truth keeps is what the data can tell.
+The noise-free values f have the kernel's variance; Gaussian noise has standard deviation 0.5, log
+odds are 3 f of ones and f of successes in 5 trials, log means are 1 + f, the negative binomial has
+r = 3. Tables: R² of the latents by likelihood, alone and with three kinds of views at once
+(advisedRFLVM on RBF, SRFLVM on RBF + periodic), the bound, the ceiling of both from the true
+latents, and the learned dispersion. "weak bernoulli": ones with log odds f, of 100 and of 400
+columns: what a start at the truth keeps is what the data can tell.
 """
 
 from __future__ import annotations

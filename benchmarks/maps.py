@@ -4,11 +4,11 @@ benchmarks/maps.py``.
 As ``digits.py``, of bridges (214 days × 4 counts, and their logarithms; weekday or weekend), oil
 (1,000 × 12 measurements; three flows), 20 words of 2,752 newsgroup documents (three groups) and
 2,000 handwritten digits in six sets of features, which are six views for our model. Peers see the
-columns as they are; of the six views, each divided by its deviation, side by side. "all columns" is
-no map but those. ``paper_knn1`` is the best that the papers print for their own models of one view.
-The documents, which stand group by group and of which half have a twin, are shuffled: t-SNE and
-UMAP keep twins in the order of the rows, and so next to their group. No label is used for any
-choice. BOCHNER_DATA names the folder with the files.
+columns as they are; of the six views, each divided by its standard deviation, side by side. "all
+columns" is no map but those. ``paper_knn1`` is the best that the papers print for their own models
+of one view. The documents, which stand group by group and of which half have a twin, are shuffled:
+t-SNE and UMAP keep twins in the order of the rows, and so next to their group. No label is used for
+any choice. BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations

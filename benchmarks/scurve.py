@@ -1,12 +1,13 @@
 """Does the model find a known latent curve, and how fast: ``python benchmarks/scurve.py``.
 
-Two views drawn from Gaussian processes over an S-curve (N = 500, M = 100 each, noise deviation
-0.5). Tables: latents, bound and kernels per method, the bound from the true latents being the
-ceiling; R² against time, by fits of growing length; seconds to equal bound beside ``reference.py``,
-from the same start on the same scaled data in the same run. From principal components models have Q
-= 2 and H = 50; with the defaults and from the true latents H = 100. ``--part fits`` makes the first
-table alone, ``--part layouts`` another of RBF + Gibbs: the bounds that training reaches from the
-true latents and from each start, beside those of one RBF kernel per view, a line per seed.
+Two views drawn from Gaussian processes over an S-curve (N = 500, M = 100 each, noise standard
+deviation 0.5). Tables: latents, bound and kernels per method, the bound from the true latents being
+the ceiling; R² against time, by fits of growing length; seconds to equal bound beside
+``reference.py``, from the same start on the same scaled data in the same run. From principal
+components models have Q = 2 and H = 50; with the defaults and from the true latents H = 100.
+``--part fits`` makes the first table alone, ``--part layouts`` another of RBF + Gibbs: the bounds
+that training reaches from the true latents and from each start, beside those of one RBF kernel per
+view, a line per seed.
 """
 
 from __future__ import annotations

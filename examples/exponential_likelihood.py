@@ -37,7 +37,7 @@ class Exponential(NonConjugateLikelihood):
     ) -> Tensor:  # the first Newton steps start near the data
         return torch.maximum(y.log(), mean - 4.0)
 
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         return Y.log()
 
     def slopes(

@@ -4,7 +4,7 @@ Rows that lack a view
 
 Thirty measurements of 569 tumours come in three groups: the mean, the error and the worst value of
 ten properties of the cells. They are three views here, and a third of the rows lacks one of them,
-in training too. The model fits what there is and predicts the rest, with deviations.
+in training too. The model fits what there is and predicts the rest, with standard deviations.
 """
 
 import matplotlib.pyplot as plt

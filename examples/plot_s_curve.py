@@ -15,7 +15,8 @@ N_SAMPLES = 300
 STEPS = 200
 
 # %%
-# 300 rows, two views of 100 columns each, noise of deviation 0.5 on signals of deviation 1.
+# 300 rows, two views of 100 columns each, noise of standard deviation 0.5 on signals of standard
+# deviation 1.
 
 curve = bo.datasets.make_s_curve(N_SAMPLES, 100, kernels=("rbf", "rbf"), noise=0.5, random_state=0)
 model = bo.NGMVLVM(

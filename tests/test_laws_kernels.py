@@ -250,9 +250,9 @@ def test_approximation_bound_holds_where_it_says_something(bound, kernel, weight
         epsilon = epsilon_at(bound, probability, **setting)
         assert bound(epsilon, **setting) < 0.5
         assert epsilon < setting["spectral_norm"]
-        slack = 4 * math.sqrt(probability * (1 - probability) / len(deviations))
-        assert (deviations >= epsilon).double().mean() <= probability + slack
-    # Not vacuous the other way: a quarter of the deviation is exceeded.
+        gap = 4 * math.sqrt(probability * (1 - probability) / len(deviations))
+        assert (deviations >= epsilon).double().mean() <= probability + gap
+    # Not vacuous the other way: a quarter of the standard deviation is exceeded.
     assert (deviations >= 0.25 * epsilon_at(sharper_bound, 0.45, **setting)).any()
 
 

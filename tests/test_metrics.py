@@ -99,7 +99,10 @@ def test_relative_error():
         ),
         (lambda: metrics.coverage([1.0], [1.0], [-1.0]), "deviations of at least 0, got -1.0"),
         (lambda: metrics.coverage([], [], []), "deviations of at least 0, got none"),
-        (lambda: metrics.pit([1.0], [1.0], [0.0]), "positive deviations, got a deviation of 0"),
+        (
+            lambda: metrics.pit([1.0], [1.0], [0.0]),
+            "positive standard deviations, got a standard deviation of 0",
+        ),
         (lambda: metrics.relative_error([[1.0]], [[0.0]]), "a reference B that is not zero"),
     ],
 )

@@ -21,7 +21,7 @@ from bochner.page.report import report
 FloatArray = NDArray[np.float64]
 
 # A short fit: on splits of their own (seeds 100 to 102) completion was best early, long before the
-# bound was level.
+# bound had converged.
 N_COMPONENTS = 8
 MAX_ITER = 60
 _SHOWN_VIEW, _HIDDEN_VIEW = "upper", "lower"

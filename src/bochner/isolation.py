@@ -39,7 +39,7 @@ def _warn_of_fork() -> None:
             )
 
 
-def undisturbed(method: Callable[P, R]) -> Callable[P, R]:
+def isolated(method: Callable[P, R]) -> Callable[P, R]:
     """Let a method run as it would in a program that sets nothing; the program's settings stand
     again afterwards.
     """

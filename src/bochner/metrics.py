@@ -189,8 +189,8 @@ def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.
     Raises
     ------
     InputError
-        Shapes differ, a value is not finite, a deviation is negative, or the level is outside (0,
-        1).
+        Shapes differ, a value is not finite, a standard deviation is negative, or the level is
+        outside (0, 1).
     """
     if not 0 < level < 1:
         raise InputError(
@@ -204,7 +204,8 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     """Probability integral transform: the distribution function of N(mean, std²) at the true
     values.
 
-    Uniform on [0, 1] where the predictive distribution is right; deviations say how it is not.
+    Uniform on [0, 1] where the predictive distribution is right; standard deviations say how it is
+    not.
 
     Parameters
     ----------
@@ -218,12 +219,16 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     Raises
     ------
     InputError
-        Shapes differ, a value is not finite, or a deviation is not positive.
+        Shapes differ, a value is not finite, or a standard deviation is not positive.
     """
     t, m, s = _predictive(true, mean, std)
     if not s.all():
         raise InputError(
-            message("positive deviations", "a deviation of 0", "leave out entries that are known")
+            message(
+                "positive standard deviations",
+                "a standard deviation of 0",
+                "leave out entries that are known",
+            )
         )
     return np.asarray(norm.cdf((t - m) / s))
 
@@ -318,6 +323,8 @@ def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array
     if t.size == 0 or (s < 0).any():
         got = "none" if t.size == 0 else f"{s.min()}"
         raise InputError(
-            message("values with deviations of at least 0", got, "pass standard deviations")
+            message(
+                "values with standard deviations of at least 0", got, "pass standard deviations"
+            )
         )
     return t, m, s

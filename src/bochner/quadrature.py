@@ -167,7 +167,9 @@ class _Shape:
 
 
 def _integrate(log_f: LogDensity, shape: _Shape, n_nodes: int) -> Tensor:
-    """Return log E f by nodes mode + deviation (e^(skew t) - 1) / skew, t those of the normal."""
+    """Return log E f by nodes mode + standard deviation (e^(skew t) - 1) / skew, t those of the
+    normal.
+    """
     mean, variance, deviation = shape.mean, shape.variance, shape.deviation
     from_mean, terms = shape.mode - mean, []
     skew = torch.where(shape.skew.abs() < _FLAT, _FLAT, shape.skew)

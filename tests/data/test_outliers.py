@@ -44,7 +44,7 @@ def test_a_code_is_found_among_many_rows():
     X[11_111, 5] = -9999
     with pytest.warns(
         DataWarning,
-        match=r"1 entry of -9999 \(view 'x', row 11111, column 5\): 1.5e\+04 deviations",
+        match=r"1 entry of -9999 \(view 'x', row 11111, column 5\): 1.5e\+04 standard deviations",
     ):
         check_magnitudes(X, extremes(X), {"x": np.arange(8)})
 
@@ -79,7 +79,8 @@ def test_new_rows_out_of_all_reach_are_refused(model, value, make):
     new = table(1)[:6]
     new[5, 7] = value
     with pytest.raises(
-        InputError, match=r"within 1e\+08 deviations of the training data, got .* row 5, column 7"
+        InputError,
+        match=r"within 1e\+08 standard deviations of the training data, got .* row 5, column 7",
     ):
         model.transform(make(new))
 

@@ -131,7 +131,7 @@ def test_a_sparse_fit_is_the_dense_one(kind, landmarks):
         warnings.simplefilter("ignore")
         dense = bo.NGMVLVM(**settings).fit(X)
         sparse = bo.NGMVLVM(**settings).fit(sp.csc_matrix(X))
-    # the stand-ins are rounded alike, their sums are not
+    # the surrogates are rounded alike, their sums are not
     assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=1e-6 * abs(dense.elbo_))
     np.testing.assert_allclose(sparse.embedding_, dense.embedding_, atol=1e-4)
     for rows in (sp.csr_array(X), sp.coo_matrix(X)):

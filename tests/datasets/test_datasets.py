@@ -29,7 +29,7 @@ def test_s_curve_shapes_and_seed():
     )
     np.testing.assert_array_equal(one.data, again.data)
     assert not np.array_equal(datasets.make_s_curve(60, 2).data, datasets.make_s_curve(60, 2).data)
-    assert "noise deviation 0.1" in one.DESCR
+    assert "noise standard deviation 0.1" in one.DESCR
 
 
 def test_s_curve_takes_kernel_objects():
@@ -85,7 +85,7 @@ def test_kernels_are_what_they_say(kernel):
         ({"kernels": ("rbf", "cosine")}, r"got \('rbf', 'cosine'\)"),
         ({"kernels": ()}, r"one per view, got \(\)"),
         ({"n_samples": 1}, "n_samples of at least 2, got 1"),
-        ({"noise": -1}, "a noise deviation of at least 0, got -1"),
+        ({"noise": -1}, "a noise standard deviation of at least 0, got -1"),
         ({"n_columns": [3]}, r"one positive number, or one per kernel, got \[3\] for 2 kernels"),
         ({"n_columns": 0}, "got 0 for 2 kernels"),
     ],

@@ -73,7 +73,7 @@ def test_several_plausible_places_are_in_the_deviation_and_in_the_draws(fitted):
     rows = np.flatnonzero(np.abs(X[:, odd][:, -1]) > 0.6)  # far from where the two branches meet
     truth, column = X[rows][:, odd][:, -1], odd.stop - 1
     mean, std = (array[rows, column] for array in model.impute(shown, return_std=True))
-    # half the weight on either side: the mean is nowhere, the deviation is the distance
+    # half the weight on either side: the mean is nowhere, the standard deviation is the distance
     assert np.abs(mean).mean() < 0.35 * np.abs(truth).mean()
     assert np.median(std / np.abs(truth)) == pytest.approx(1.0, abs=0.25)
     draws = model.impute(shown, n_draws=200)[:, rows, column]

@@ -1,4 +1,4 @@
-"""Views that are not Gaussian through the estimators: every method, units, messages, files, size
+"""Non-conjugate views through the estimators: every method, units, messages, files, size
 factors.
 """
 

@@ -346,7 +346,7 @@ def test_draws_and_deviations_exclude_each_other(fitted, call):
 def test_a_row_with_nothing_observed_is_the_prior_and_said_once(fitted):
     X = _data(5, seed=1)
     X[[1, 3]] = np.nan
-    text = r"2 row\(s\) with nothing observed \(first: row 1\).*mean 0 and deviation 1"
+    text = r"2 row\(s\) with nothing observed \(first: row 1\).*mean 0 and standard deviation 1"
     with pytest.warns(DataWarning, match=text) as w:
         Z, std = fitted.transform(X, return_std=True)
     assert len(w) == 1
@@ -475,7 +475,7 @@ def test_relevance_finds_the_dimension_that_a_view_does_not_use():
 def test_too_few_steps_are_said_and_enough_are_not():
     with pytest.warns(
         ConvergenceWarning,
-        match=r"Training stopped after 8 steps before the bound was level\. Raise",
+        match=r"Training stopped after 8 steps before the bound had converged\. Raise",
     ):
         model = NGMVLVM(**QUICK).fit(_data())
     assert model.converged_ is False
@@ -812,7 +812,7 @@ BAD_TOGETHER = {
 
 def test_a_start_on_the_scale_of_other_embeddings_is_named():
     with pytest.warns(
-        DataWarning, match=r"init has a deviation of 30, .* Divide the array by 30\."
+        DataWarning, match=r"init has a standard deviation of 30, .* Divide the array by 30\."
     ) as caught:
         NGMVLVM(**{**QUICK, "init": 30.0 * np.tile([[-1.0], [1.0]], (30, 2))}).fit(_data())
     assert next(w for w in caught if "deviation of 30" in str(w.message)).filename == __file__

@@ -55,7 +55,7 @@ class StudentT(NonConjugateLikelihood):
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
         return y.nanmedian(0).values
 
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         return Y
 
     def slopes(

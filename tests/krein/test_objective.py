@@ -301,7 +301,7 @@ def test_gradient_inference_stops_when_rows_held_out_no_longer_gain():
 
 
 def test_gradient_inference_finds_kernels_that_hardly_vary():
-    """Their error is small against their deviation too: the first noise is a share of the
+    """Their error is small against their standard deviation too: the first noise is a share of the
     variance.
     """
     known, source = sketch(Tanh(0.01), d=3), random.generator(0, "fit")

@@ -107,7 +107,7 @@ def test_rows_drawn_from_the_model_return_to_their_latents(dim):
     view, x, Y = _view(dim)
     placed = place([view], x, [Y])
     error = (placed.mean - x) / placed.std
-    assert float(error.abs().median()) < 1.5  # in posterior deviations
+    assert float(error.abs().median()) < 1.5  # in posterior standard deviations
     assert 0.5 < float(error.square().mean().sqrt()) < 2.0
 
 

@@ -219,7 +219,7 @@ def test_polya_gamma_draws_hold_for_large_counts():
     view = NegativeBinomialView("c", ViewData.of(y), (0,), 4, Priors())
     form = view.form(np.full((3, 2), 2.0), np.array([5.0]), source(7, "form"))
     mean = np.tanh(1.0) / 4.0
-    # relative deviation of omega is of the order of the square root of 1 / b
+    # relative standard deviation of omega is of the order of the square root of 1 / b
     np.testing.assert_allclose(form.precision[:, 0], (y[:, 0] + 5.0) * mean, rtol=1e-2)
     assert form.precision[2, 1] == form.linear[2, 1] == 0.0
 

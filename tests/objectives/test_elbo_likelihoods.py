@@ -1,4 +1,4 @@
-"""Whole models with views that are not Gaussian: below the evidence, indifferent to the order of
+"""Whole models with non-conjugate views: below the evidence, indifferent to the order of
 views, keyed.
 """
 

@@ -237,8 +237,8 @@ def test_deviations_agree_with_the_draws(fitted):
         return
     mean, std = (array[missing] for array in model.impute(X, return_std=True))
     z = (draws.mean(axis=0) - mean) / (std / np.sqrt(n))
-    # 1 of the draws' own noise, and a twentieth of a deviation because means average over few
-    # places
+    # 1 of the draws' own noise, and a twentieth of a standard deviation because means average over
+    # few places
     assert np.sqrt(np.mean(z**2)) < np.sqrt(1.2**2 + n * 0.05**2)
     # of single entries, because counts have tails that 400 draws do not fill
     assert np.median(draws.var(axis=0) / std**2) == pytest.approx(1.0, abs=0.15)

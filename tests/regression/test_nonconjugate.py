@@ -1,4 +1,4 @@
-"""The bound of views that are not Gaussian: below the evidence, monotone, the formula of
+"""The bound of non-conjugate views: below the evidence, monotone, the formula of
 docs/math.md, the right gradient.
 """
 

@@ -37,7 +37,7 @@ class Rows:
 
 
 def transform(rows: Rows) -> int:
-    """Write latents and their deviations; return the number of rows."""
+    """Write latents and their standard deviations; return the number of rows."""
     check_output(rows.out, rows.force)
     model = load_model(rows.model)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
@@ -48,7 +48,9 @@ def transform(rows: Rows) -> int:
 
 
 def impute(rows: Rows, std_out: Path | None) -> int:
-    """Write the completed matrix, and the deviations where asked for; return the number of rows."""
+    """Write the completed matrix, and the standard deviations where asked for; return the
+    number of rows.
+    """
     check_output(rows.out, rows.force)
     if std_out is not None:
         check_output(std_out, rows.force)

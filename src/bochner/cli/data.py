@@ -147,7 +147,7 @@ def write_matrices(
 
 
 def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Table | None) -> None:
-    """Write latents: columns z0, z1, ... and their deviations z0_std, z1_std, ..."""
+    """Write latents: columns z0, z1, ... and their standard deviations z0_std, z1_std, ..."""
     names = [f"z{d}" for d in range(mean.shape[1])]
     write_matrices(
         path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], rows_of

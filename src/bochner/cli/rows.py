@@ -42,8 +42,8 @@ def transform(
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Place rows in the latent space of a model: means and deviations. Views that DATA lacks are
-    missing.
+    """Place rows in the latent space of a model: means and standard deviations. Views that DATA
+    lacks are missing.
     """
     with session(as_json, log) as reply:
         from bochner.cli import apply as logic
@@ -66,7 +66,8 @@ def impute(
     std: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A file for the deviations, 0 where an entry was observed."
+            metavar="FILE",
+            help="A file for the standard deviations, 0 where an entry was observed.",
         ),
     ] = None,
     index: Index = None,

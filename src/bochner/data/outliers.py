@@ -18,8 +18,8 @@ from bochner.memory import chunks
 
 # Beyond this squares overflow, in sums over a view.
 _LARGEST = 1e100
-# A view's extreme value that many deviations of the other entries away from their mean, in few
-# entries, is said.
+# A view's extreme value that many standard deviations of the other entries away from their mean, in
+# few entries, is said.
 _DEVIATIONS, _FEW = 300.0, 0.05
 # Rows in which a view is looked at first, and that are held at once.
 _SAMPLED, _ROWS = 1000, 4096
@@ -94,7 +94,7 @@ def check_reach(
             got = (
                 f"{ends[column]:g} in {_place(X, view, column, float(ends[column]), column_names)}"
             )
-            want = f"entries within {_FARTHEST:g} deviations of the training data"
+            want = f"entries within {_FARTHEST:g} standard deviations of the training data"
             raise InputError(message(want, got, "correct the value, or write NaN if it is missing"))
 
 
@@ -123,8 +123,8 @@ def _code(X: FloatArray, own: IntArray, value: float) -> tuple[int, float] | Non
 
 
 def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
-    """Count the entries of a view with that value and the others; return how many deviations these
-    are away from it.
+    """Count the entries of a view with that value and the others; return how many standard
+    deviations these are away from it.
 
     NaN where all others are equal, or there are none.
     """
@@ -158,7 +158,8 @@ def _warn(said: tuple[int, float], value: float, place: str) -> None:
     count, far = said
     entries = "1 entry" if count == 1 else f"{count:,} entries"
     warn_user(
-        f"{entries} of {value:g} ({place}): {far:.2g} deviations from the rest of the view, which "
+        f"{entries} of {value:g} ({place}): {far:.2g} standard deviations from the rest of the "
+        "view, which "
         "hardly counts "
         "beside it. If that is a code for a missing value, write NaN; if not, clip it or take "
         "logarithms.",

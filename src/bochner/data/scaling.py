@@ -94,7 +94,9 @@ class Scaling:
         return np.add(X, self.centre, out=X, casting="same_kind")
 
     def undo_std(self, std: FloatArray) -> FloatArray:
-        """Map deviations, shape (N, M), back to the units of X: they scale and do not shift."""
+        """Map standard deviations, shape (N, M), back to the units of X: they scale and do not
+        shift.
+        """
         return np.multiply(std, self.scale, out=np.empty_like(std), casting="same_kind")
 
     def log_jacobian(self, observed: BoolArray | IntArray) -> NDArray[np.float64]:

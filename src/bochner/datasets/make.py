@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 PERIOD, PERIODIC_LENGTHSCALE = (
     2.0,
     1.0,
-)  # a coordinate spans about 3.5 deviations: not quite two periods
+)  # a coordinate spans about 3.5 standard deviations: not quite two periods
 JITTER = 1e-8  # relative to the mean of the diagonal; far below any noise worth fitting
 
 
@@ -123,7 +123,8 @@ def make_s_curve(
         latent=X,
         kernel_matrices=matrices,
         feature_names=[f"view_{v}_{j}" for v, width in enumerate(widths) for j in range(width)],
-        DESCR=f"Gaussian process views of an S-curve: kernels {names}, noise deviation {noise}.",
+        DESCR=f"Gaussian process views of an S-curve: kernels {names}, noise standard deviation "
+        f"{noise}.",
     )
 
 
@@ -159,7 +160,9 @@ def _checked_widths(
     if n_samples < 2:
         raise InputError(message("n_samples of at least 2", str(n_samples), "ask for more rows"))
     if not noise >= 0:
-        raise InputError(message("a noise deviation of at least 0", str(noise), "correct it"))
+        raise InputError(
+            message("a noise standard deviation of at least 0", str(noise), "correct it")
+        )
     widths = [n_columns] * len(kernels) if isinstance(n_columns, int) else list(n_columns)
     if len(widths) != len(kernels) or any(width < 1 for width in widths):
         got = f"{n_columns} for {len(kernels)} kernels"

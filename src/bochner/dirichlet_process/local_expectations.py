@@ -83,7 +83,7 @@ def site_gains(
     *,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Tensor:
-    """Return what the bound of a view that is not Gaussian gains, given its sites, shape (C, H),
+    """Return what the bound of a non-conjugate view gains, given its sites, shape (C, H),
     nats.
 
     Parameters

@@ -20,16 +20,16 @@ from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import set_assignments
 from bochner.regression.observations import Block, complete_blocks
 
-# Frequencies of the cloud, and its deviations in radians per unit of latents of deviation 1 (for
-# one dimension or two; more dimensions share what two have).
+# Frequencies of the cloud, and its standard deviations in radians per unit of latents of standard
+# deviation 1 (for one dimension or two; more dimensions share what two have).
 _CANDIDATES = 512
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
 _ROWS = 1024
 _RIDGE = 1e-3
 # Share of the spectrum below which a frequency is not worth a component.
 _LEAST = 1e-4
-# Least deviation of a component: latents some four deviations wide tell frequencies apart no
-# better.
+# Least standard deviation of a component: latents some four standard deviations wide tell
+# frequencies apart no better.
 _RESOLUTION = 0.15
 # What every spectral point leaves to other components than its own.
 _UNDECIDED = 0.05

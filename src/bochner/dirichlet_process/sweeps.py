@@ -71,7 +71,7 @@ class MixtureSweep:
     sampling : {"iid", "orthogonal", "sobol"}
     seed : int
     budget : float, optional
-        As in ``draw``, for views that are not Gaussian.
+        As in ``draw``, for non-conjugate views.
     gains : callable, optional
         Estimates E[log p(Y | X, W) | z_l = k], as `local_gains` does.
     """

@@ -118,8 +118,8 @@ def fit_mudata(
     Parameters
     ----------
     mdata : MuData
-        Rows may be absent from modalities: they are placed by what they have, with the deviation
-        that remains.
+        Rows may be absent from modalities: they are placed by what they have, with the standard
+        deviation that remains.
     estimator : estimator, name or None
         As in `fit_anndata`.
     layer, mask_var : as in `fit_anndata`, or dict of modality to one, optional

@@ -27,7 +27,7 @@ from bochner.fitting import completion_choice
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
-from bochner.isolation import undisturbed
+from bochner.isolation import isolated
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
@@ -111,7 +111,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     # ---------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    @undisturbed
+    @isolated
     def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's
         """Fit the model.
 
@@ -194,7 +194,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
         for view, own in chosen.items():
             if isinstance(own, NonConjugateLikelihood):
-                rows = training_data.telling(values, data.columns[view])
+                rows = training_data.informative_rows(values, data.columns[view])
                 some = dense_rows(values, rows)[:, data.columns[view]].astype(np.float64)
                 part = torch.from_numpy(data.scaling_of(view).apply(some))
                 offset = offsets[view]
@@ -219,7 +219,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """
         return self.fit(X, y, **fit_params).embedding_
 
-    @undisturbed
+    @isolated
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file, whole or not at all: JSON and tensors, never
         rows, never code.
@@ -277,7 +277,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         }
         if fit.stopped in ("max_iter", "failed"):
             warn_user(
-                f"Training stopped after {self.n_iter_} steps before the bound was level. Raise "
+                f"Training stopped after {self.n_iter_} steps before the bound had converged. "
+                "Raise "
                 "max_iter or tol.",
                 ConvergenceWarning,
             )

@@ -8,10 +8,10 @@ from bochner.errors import ModelFileError, message
 from bochner.estimators import lvm, rflvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.io import files
-from bochner.isolation import undisturbed
+from bochner.isolation import isolated
 
 
-@undisturbed
+@isolated
 def load(path: str | Path) -> LatentVariableEstimator:
     """Load an estimator that was saved.
 

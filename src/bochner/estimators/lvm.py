@@ -22,7 +22,7 @@ _KERNELS: dict[str, Callable[[], SpectralKernel]] = {
     "sm": SpectralMixture,
     "rbf": RBF,
     "matern": Matern,
-    # two deviations of the prior: not quite two periods over the rows
+    # two standard deviations of the prior: not quite two periods over the rows
     "periodic": lambda: Periodic(period=2.0),
     "rbf+periodic": lambda: SpectralSum([RBF(), Periodic(period=2.0)]),
 }
@@ -46,7 +46,7 @@ class NGMVLVM(LatentVariableEstimator):
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"
         H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50
-        beyond, 32 with views that are not Gaussian; 1.25 D where that is more.
+        beyond, 32 with non-conjugate views; 1.25 D where that is more.
     sampling : {"auto", "iid", "orthogonal", "sobol"}, default="auto"
         How spectral points are drawn; "auto": "sobol" in up to 10 dimensions, "orthogonal" in more.
     init : str, array of shape (N, D), or list of these, default="auto"
@@ -56,7 +56,7 @@ class NGMVLVM(LatentVariableEstimator):
         kernels, in four tries of which the one with the best bound is kept; "auto" races "pca",
         "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and
         "laplacian"; in more than 12 dimensions "pca" alone. An array is taken as it is: its columns
-        should have a deviation of about 1, as the latents have under their prior.
+        should have a standard deviation of about 1, as the latents have under their prior.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``.
     max_iter : int or "auto", default="auto"
@@ -66,7 +66,7 @@ class NGMVLVM(LatentVariableEstimator):
         steps, beyond its noise.
     learning_rate : float or "auto", default="auto"
         Of Adam. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions: 0.1), and a
-        quarter of it for the means of the latents; 0.06 where a view is not Gaussian.
+        quarter of it for the means of the latents; 0.06 where a view is non-conjugate.
     landmarks : int, "auto" or None, default="auto"
         Train on so many rows, place the others, then take a few steps over all (where every view is
         Gaussian); None trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
@@ -110,11 +110,11 @@ class NGMVLVM(LatentVariableEstimator):
         not Gaussian or has scattered holes) and its standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
         One draw a step. Until the learning rate decays, steps take half of the frequencies, at
-        least 25, and the bound rises when they become H; views that are not Gaussian have H
+        least 25, and the bound rises when they become H; non-conjugate views have H
         throughout.
     n_iter_ : int
     converged_ : bool
-        Whether the bound was level before ``max_iter``.
+        Whether the bound had converged before ``max_iter``.
     interrupted_ : bool
         Whether Ctrl-C ended training; the best state was kept.
     likelihood_ : dict of str to str

@@ -126,8 +126,8 @@ def weights(view_weight: Any, widths: Mapping[str, int]) -> dict[str, float]:
     return {view: float(view_weight.get(view, 1.0)) for view in widths}
 
 
-# Deviations of given latents beyond which maps are as embeddings of other libraries have them, not
-# as the prior does.
+# Standard deviations of given latents beyond which maps are as embeddings of other libraries have
+# them, not as the prior does.
 _FAR = 3.0
 
 
@@ -151,7 +151,8 @@ def of_starts(starts: Iterable[str | NDArray[np.float64]]) -> None:
     ]
     for spread in (own for own in spreads if own > _FAR):
         warn_user(
-            f"init has a deviation of {spread:.3g}, where latents have about 1 under their prior: "
+            f"init has a standard deviation of {spread:.3g}, where latents have about 1 under "
+            "their prior: "
             "training from there "
             f"ends far below what it can reach. Divide the array by {spread:.3g}.",
             DataWarning,
@@ -180,6 +181,6 @@ def of_empty(values: NDArray[Any]) -> None:
     if empty.any():
         warn_user(
             f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
-            "they are placed at the prior, mean 0 and deviation 1.",
+            "they are placed at the prior, mean 0 and standard deviation 1.",
             DataWarning,
         )

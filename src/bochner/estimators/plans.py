@@ -34,7 +34,7 @@ DECAY = 1.0
 # Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up
 # at twice the rate. With other kernels many dimensions end at a higher bound at this one, too.
 CAREFUL_RATES = replace(RATES, learning_rate=0.1)
-# The sites of views that are not Gaussian follow one step behind: steps as large would leave them
+# The sites of non-conjugate views follow one step behind: steps as large would leave them
 # behind.
 LOCAL_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.

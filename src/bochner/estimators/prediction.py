@@ -19,7 +19,7 @@ from bochner.errors import InputError, message
 from bochner.estimators import likelihoods, options
 from bochner.estimators.rows import RowsMixin
 from bochner.io.limits import Memory
-from bochner.isolation import undisturbed
+from bochner.isolation import isolated
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
 from bochner.prediction import completion, decoding
@@ -29,7 +29,7 @@ FloatArray = NDArray[np.floating[Any]]
 # Numbers in the covariances of places that are remembered.
 _REMEMBERED = 2**25
 _SCORE_SAMPLES = 256
-# Views that are not Gaussian need a quadrature at every entry.
+# Non-conjugate views need a quadrature at every entry.
 _LOCAL_SCORE_SAMPLES = 64
 
 
@@ -52,7 +52,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
     # -- latents of rows
     # ---------------------------------------------------------------------------------------
 
-    @undisturbed
+    @isolated
     def transform(self, X: ArrayLike, return_std: bool = False, size_factors: Any = None) -> Any:
         """Place rows in latent space.
 
@@ -68,8 +68,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         Returns
         -------
         Z : ndarray of shape (n, D)
-            The best posterior mode. A row with nothing observed gets 0, with deviation 1 and one
-            warning.
+            The best posterior mode. A row with nothing observed gets 0, with standard deviation 1
+            and one warning.
         std : ndarray of shape (n, D), if ``return_std``
             Root mean square distance of the posterior from Z; large where several places are
             plausible.
@@ -117,7 +117,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             name: likelihoods.plain_noise(own, self._scales[name]) for name, own in found.items()
         }
 
-    @undisturbed
+    @isolated
     def inverse_transform(
         self, Z: ArrayLike, return_std: bool = False, interval: float | None = None
     ) -> Any:
@@ -158,7 +158,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             out += [self._unscale(limit).astype(dtype) for limit in limits]
         return tuple(out) if len(out) > 1 else out[0]
 
-    @undisturbed
+    @isolated
     def impute(
         self, X: Any, return_std: bool = False, n_draws: int | None = None, size_factors: Any = None
     ) -> Any:
@@ -180,7 +180,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         X : ndarray of shape (n, M), or (n_draws, n, M)
             A DataFrame when X is one (and ``n_draws`` is not given).
         std : ndarray of shape (n, M), if ``return_std``
-            Deviation of the imputed entries, noise included; 0 where an entry was observed.
+            Standard deviation of the imputed entries, noise included; 0 where an entry was
+            observed.
         """
         if n_draws is not None and (return_std or n_draws < 1):
             raise InputError(
@@ -238,7 +239,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         """
         return float(self.score_samples(X, size_factors).mean())
 
-    @undisturbed
+    @isolated
     def score_samples(self, X: ArrayLike, size_factors: Any = None) -> NDArray[np.float64]:
         """Return log p(observed entries) of every row, in nats and original units.
 
@@ -269,7 +270,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
         return total
 
-    @undisturbed
+    @isolated
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Draw new rows from the fitted model: latents from the prior, noise included.
 
@@ -298,7 +299,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             self.embedding_.dtype
         )
 
-    @undisturbed
+    @isolated
     def kernel_matrix(
         self, Z: ArrayLike, view: str | None = None, exact: bool = True
     ) -> FloatArray:

@@ -100,7 +100,7 @@ class _DenseViews:
         for spec in self.plan.spec:
             if isinstance(spec.likelihood, NonConjugateLikelihood):
                 values = torch.tensor(self.scaled[spec.name], dtype=torch.float64)
-                raw = spec.likelihood.stand_in(values, self.offsets.get(spec.name)).numpy()
+                raw = spec.likelihood.surrogate(values, self.offsets.get(spec.name)).numpy()
                 centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
                 scale = float(np.sqrt(np.nanmean(np.square(centred))))
                 out[spec.name] = centred / (scale if scale > 0 else 1.0)
@@ -187,7 +187,7 @@ def _raw(
 ) -> FloatArray:
     """Return the surrogate of some rows."""
     some = None if offset is None else offset[rows]
-    values: FloatArray = likelihood.stand_in(torch.from_numpy(part).double(), some).numpy()
+    values: FloatArray = likelihood.surrogate(torch.from_numpy(part).double(), some).numpy()
     return values
 
 
@@ -241,7 +241,7 @@ def fitting(n_rows: int, n_columns: int) -> int:
     return max(1, min(n_rows, DENSE_NUMBERS // n_columns))
 
 
-def telling(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | None:
+def informative_rows(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | None:
     """Return the rows of a sparse X whose data likelihoods start from, the one with the largest
     value among them.
 

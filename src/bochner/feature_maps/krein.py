@@ -16,7 +16,7 @@ from torch import Tensor
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
 from bochner.features.fourier import fourier_features
-from bochner.isolation import undisturbed
+from bochner.isolation import isolated
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
@@ -106,7 +106,7 @@ class KreinFeatures(FeatureMap):
         Rounds of the gradient inference: ``elbo``, ``error``, ``held_out_error``; empty for the
         others.
     n_iter_ : int
-        Iterations or sweeps that were allowed until the fit was level; 1 for "spectral".
+        Iterations or sweeps that were allowed until the fit had converged; 1 for "spectral".
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -160,7 +160,7 @@ class KreinFeatures(FeatureMap):
         self.random_state = random_state
         self.device = device
 
-    @undisturbed
+    @isolated
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Learn the frequencies from a sketch of the rows.
 

@@ -4,8 +4,8 @@ Two functions bound P(||K_hat - K||_2 >= epsilon) for N rows and iid spectral po
 the Q components with weights alpha. They hold for the stationary mixture and for the paired one
 alike, and for RBF and Matern with the single weight ``variance`` (not for the periodic kernel,
 whose features have no fixed norm). Both are often vacuous: they then return 1. Two more solve the
-sharper one for the number of frequencies that a deviation needs, and for the deviation that a
-number of frequencies allows.
+sharper one for the number of frequencies that a standard deviation needs, and for the standard
+deviation that a number of frequencies allows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def published_bound(
     Parameters
     ----------
     epsilon : float
-        The deviation in spectral norm, positive.
+        The standard deviation in spectral norm, positive.
     n_rows : int
         N.
     n_frequencies : int
@@ -101,15 +101,16 @@ def frequencies_needed(
     weights: Sequence[float],
     spectral_norm: float,
 ) -> int:
-    """Return the least H with which a deviation of epsilon has at most the given probability, by
-    ``sharper_bound``.
+    """Return the least H with which a standard deviation of epsilon has at most the given
+    probability, by ``sharper_bound``.
 
     Parameters
     ----------
     epsilon : float
-        The deviation in spectral norm that is too much, positive; 0.1 ``spectral_norm``, say.
+        The standard deviation in spectral norm that is too much, positive; 0.1 ``spectral_norm``,
+        say.
     probability : float, default=0.05
-        Of that deviation or a larger one, in (0, 1).
+        Of that standard deviation or a larger one, in (0, 1).
     n_rows, weights, spectral_norm : number, or sequence of Q floats for the weights
         As in `published_bound`.
 
@@ -147,8 +148,8 @@ def error_allowed(
     weights: Sequence[float],
     spectral_norm: float,
 ) -> float:
-    """Return the deviation in spectral norm that H frequencies exceed with at most the given
-    probability.
+    """Return the standard deviation in spectral norm that H frequencies exceed with at most the
+    given probability.
 
     Parameters
     ----------

@@ -129,8 +129,8 @@ def positive_spectrum(
     waves = direction_mean(distances[:, None] * radii, dim)
     scale = values.abs().max().clamp(min=1e-300)
     goal = values.double() / scale
-    # widths from the whole sphere to a tenth of it; a Gaussian of deviation 1/s has a chi spectrum
-    # of scale s
+    # widths from the whole sphere to a tenth of it; a Gaussian of standard deviation 1/s has a chi
+    # spectrum of scale s
     log_scale = torch.linspace(-1.5, 2.0, n_gaussians, dtype=torch.float64).requires_grad_()
     coefficient = torch.full(
         (n_gaussians,), 1.0 / n_gaussians, dtype=torch.float64

@@ -126,7 +126,7 @@ def _gain(
     """Return by how much modes raise the log density of hidden entries of view v; NaN where no row
     tells.
     """
-    index = tempering.telling(rows, v).nonzero()[:, 0]
+    index = tempering.informative(rows, v).nonzero()[:, 0]
     data, own = [y[index] for y in rows], offsets_of(offsets, index)
     truth, shown = data[v], tempering.hidden(data, v)
     columns, name = view_columns(views)[v], views[v].name

@@ -30,7 +30,7 @@ from bochner.training.trainer import Trainer
 RACE_STEPS = 80
 # A start that was warmed has left it before: a shorter race tells.
 LOCAL_RACE_STEPS = 30
-# Steps without a gradient, in which the sites of views that are not Gaussian find their place.
+# Steps without a gradient, in which the sites of non-conjugate views find their place.
 SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.

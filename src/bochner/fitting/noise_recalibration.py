@@ -33,7 +33,7 @@ _ROW_SHARE, _MOST_ROWS, _ENTRY_SHARE = 0.2, 256, 0.05
 # Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell
 # nothing.
 _MANY, _LEAST = 20, 100
-# What intervals hold, and their half width in deviations.
+# What intervals hold, and their half width in standard deviations.
 _LEVEL = 0.9
 _EDGE = NormalDist().inv_cdf(0.5 + 0.5 * _LEVEL)
 

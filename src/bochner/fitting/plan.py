@@ -22,7 +22,7 @@ from bochner.training.trainer import Options
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 
 EVALUATION_DRAWS = 32
-# An evaluation of views that are not Gaussian, or have scattered holes, costs as much as a step,
+# An evaluation of non-conjugate views, or have scattered holes, costs as much as a step,
 # and candidates share their draws.
 LOCAL_EVALUATION_DRAWS = 8
 COLUMN_BUDGET = 3e7
@@ -178,13 +178,13 @@ def evaluate(
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard
     error.
 
-    With a budget, views that are not Gaussian draw columns as in training; without, every column
+    With a budget, non-conjugate views draw columns as in training; without, every column
     counts. Sites follow each draw: two sweeps of all columns, one of some of them. What training
     maximised decides between starts; the bound that is stated is not ``weighted``.
     """
     if n_draws is None:
-        dear = any(view.sites is not None for view in model.views) or has_holes(data)
-        n_draws = LOCAL_EVALUATION_DRAWS if dear else EVALUATION_DRAWS
+        expensive = any(view.sites is not None for view in model.views) or has_holes(data)
+        n_draws = LOCAL_EVALUATION_DRAWS if expensive else EVALUATION_DRAWS
     with torch.no_grad():
         draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))
         bounds = (elbo(model, data, own, n_sweeps=SWEEPS) for own in draws)

@@ -95,7 +95,7 @@ def rotate(
         columns; else, or with 0, rounding only. Views with missing entries stay.
     seed : int
     likelihoods : sequence over views of Likelihood, optional
-        Views that are not Gaussian stay, and those whose columns have noise of their own; None: no
+        Non-conjugate views stay, and those whose columns have noise of their own; None: no
         view is either.
     limits : Limits
 

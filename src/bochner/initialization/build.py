@@ -54,8 +54,8 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     Returns
     -------
     ndarray of shape (N, D)
-        Columns of mean 0 and deviation 1, the scale of the prior. Dimensions the data cannot fill
-        are small noise.
+        Columns of mean 0 and standard deviation 1, the scale of the prior. Dimensions the data
+        cannot fill are small noise.
     """
     if name == "tsne" and n_components > embeddings.TSNE_DIMENSIONS:
         got, hint = f"n_components={n_components}", "choose another init"
@@ -76,8 +76,8 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
 
 
 def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    """Return principal components in proportion, the first of deviation 1: what the folding start
-    begins with.
+    """Return principal components in proportion, the first of standard deviation 1: what the
+    folding start begins with.
     """
     latents = embeddings.pca(filled, n_components, seed)
     return latents / max(float(latents[:, 0].std()), 1e-300)

@@ -117,7 +117,9 @@ def _tsne_steps(n_rows: int) -> int:
 
 
 def _neighbour_space(filled: FloatArray, seed: int) -> FloatArray:
-    """Rows in few dimensions, of deviation about 1: squares of extreme units would overflow."""
+    """Rows in few dimensions, of standard deviation about 1: squares of extreme units would
+    overflow.
+    """
     scaled = filled / max(float(np.abs(filled).max(initial=0.0)), 1e-300)
     scaled = scaled / max(float(scaled.std()), 1e-3)
     if min(filled.shape) <= _NEIGHBOUR_SPACE:

@@ -39,7 +39,7 @@ def split_start(name: str, views: Sequence[FloatArray], layout: Layout, seed: in
     Returns
     -------
     ndarray of shape (N, D)
-        Columns of mean 0 and deviation 1.
+        Columns of mean 0 and standard deviation 1.
     """
     shared = start(name, np.hstack(common_parts(views, seed)), layout.shared, seed)
     pairs = zip(views, layout.private, strict=True)

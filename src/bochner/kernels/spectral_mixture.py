@@ -152,8 +152,8 @@ class NextGenSpectralMixture(SpectralKernel):
     weights : array-like of shape (Q,), optional
         alpha, positive.
     means1, means2, scales1, scales2 : array-like of shape (Q, D), optional
-        Means and deviations of the two frequencies, radians per unit of latent; deviations
-        positive.
+        Means and standard deviations of the two frequencies, radians per unit of latent; standard
+        deviations positive.
     correlations : array-like of shape (Q,), optional
         rho in (-1, 1). Left at None, all are chosen when a model is built.
 

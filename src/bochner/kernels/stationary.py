@@ -58,7 +58,8 @@ class RBF(SpectralKernel):
 
     Notes
     -----
-    Its spectral density is normal with deviation 1 / lengthscale, radians per unit of latent.
+    Its spectral density is normal with standard deviation 1 / lengthscale, radians per unit of
+    latent.
     """
 
     stationary = True

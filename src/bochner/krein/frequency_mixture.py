@@ -84,7 +84,7 @@ class FrequencyMixture:
         n_mixtures : int
             T.
         prior_width : float
-            Deviation of the frequencies expected beforehand, radians per unit of the rows.
+            Standard deviation of the frequencies expected beforehand, radians per unit of the rows.
         source : torch.Generator
         """
         (n, d), options = (

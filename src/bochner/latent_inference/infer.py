@@ -28,8 +28,8 @@ _MAX_STEPS = 100
 # precision that goes before: Newton's error after it is about its square.
 _TOLERANCE = 1e-5
 _ROUGH = 1e-3
-# Squared distance, in posterior deviations, below which two climbs in single precision have found
-# the same mode.
+# Squared distance, in posterior standard deviations, below which two climbs in single precision
+# have found the same mode.
 _SAME = 0.01
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
 # weighs nothing.
@@ -86,8 +86,8 @@ def place(
     book: list[tuple[Tensor, Tensor]] = []
     near = _near(candidates) if n_modes > 1 else torch.zeros(0, 0, dtype=torch.bool)
     conjugate = all(view.local is None for view in views)
-    # Matrices of many dimensions are dear: single precision, which is good to three digits, has to
-    # do.
+    # Matrices of many dimensions are expensive: single precision, which is good to three digits,
+    # has to do.
     single = conjugate and dim > MANY_DIMENSIONS
     seen_by = (
         [replace(v, draws=tuple(d.to(torch.float32) for d in v.draws)) for v in views]
@@ -283,7 +283,7 @@ def _climb(
     """
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
-    slack = (
+    gap = (
         4.0 * torch.finfo(x.dtype).eps
     )  # rounding of the value must not reject the last, tiny steps
     radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
@@ -300,7 +300,7 @@ def _climb(
             break
         trial = x[active] + step
         new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
-        better = new_value >= value[active] - slack * (1.0 + value[active].abs())
+        better = new_value >= value[active] - gap * (1.0 + value[active].abs())
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]

@@ -59,7 +59,7 @@ _CHUNK = 1024
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
 # smaller chunks; less small ones where the forms stay factored.
 _OWN_CHUNK, _FACTORED_CHUNK = 64, 256
-# Numbers of one dense array of views that are not Gaussian.
+# Numbers of one dense array of non-conjugate views.
 _NUMBERS = 2**21
 
 
@@ -77,7 +77,7 @@ def groups_of_rows(
     """Yield row indices in chunks that share a pattern of observed columns, then those with a
     pattern of their own.
 
-    Views that are not Gaussian treat every entry by itself: of them it matters whether there is
+    Non-conjugate views treat every entry by itself: of them it matters whether there is
     anything at all.
     """
     masks = [~y.isnan() for y in rows]

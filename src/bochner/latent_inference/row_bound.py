@@ -156,7 +156,7 @@ def target_for(
     ----------
     views : sequence of ViewPosterior
     rows : sequence of Tensor of shape (n, M_v), float64
-        Scaled (views that are not Gaussian: encoded) data, NaN where missing.
+        Scaled (non-conjugate views: encoded) data, NaN where missing.
     n_components : int
         D.
     shared : bool

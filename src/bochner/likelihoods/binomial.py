@@ -104,7 +104,7 @@ class _Trials(NonConjugateLikelihood):
         seen = (~y.isnan()).sum(0)
         return torch.logit((y.nansum(0) + 0.5) / (b * seen + 1.0))
 
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
         """Return the share of successes."""
         return Y / self._b(Y)
 

@@ -161,7 +161,7 @@ class Categorical(NonConjugateLikelihood):
         """Return the log odds of the sticks: -log(C - k) when all categories are as frequent."""
         return torch.logit((y.nansum(0) + 0.5) / ((~y.isnan()).sum(0) + 1.0))
 
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
         """Return one column of zeros and ones per category."""
         pairs = [(j, value) for j, own in enumerate(self._known) for value in own]
         columns = [

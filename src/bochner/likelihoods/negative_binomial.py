@@ -196,7 +196,7 @@ class NegativeBinomial(NonConjugateLikelihood):
         """Return log(y + 1/2) for the tilted bound: its steps from there do not overshoot."""
         return (y + 0.5).log() if self.bound == "tilted" else mean
 
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         """Return log(1 + y / size)."""
         return log_normalised(Y, offset)
 

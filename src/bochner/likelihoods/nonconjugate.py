@@ -154,7 +154,7 @@ class NonConjugateLikelihood(Likelihood, ABC):
         return mean
 
     @abstractmethod
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         """Return real numbers that vary as psi does, for starts only; shape (n, M'), NaN = missing.
 
         Parameters

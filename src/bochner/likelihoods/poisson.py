@@ -81,7 +81,7 @@ class Poisson(NonConjugateLikelihood):
         """Return log(y + 1/2): Newton steps from there do not overshoot."""
         return (y + 0.5).log()
 
-    def stand_in(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
         """Return log(1 + y / size)."""
         return log_normalised(Y, offset)
 

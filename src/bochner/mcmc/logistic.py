@@ -56,7 +56,7 @@ class LogisticView(ViewModel):
         a, b = self.exponents(parameter)
         seen = self.data.seen
         precision = np.zeros(psi.shape)
-        draw = require("polyagamma", "views that are not Gaussian").random_polyagamma
+        draw = require("polyagamma", "non-conjugate views").random_polyagamma
         precision[seen] = draw(b[seen], psi[seen], random_state=rng)
         return GaussianForm(seen * (a - 0.5 * b), precision)
 

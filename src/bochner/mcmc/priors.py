@@ -17,11 +17,11 @@ class Priors:
         Components: mean ~ N(0, covariance / kappa), covariance ~ IW(scale I, D + extra_degrees).
     ratio : (float, float)
         Mean and standard deviation of the normal prior of log(variance / noise variance), and of
-        log variance in views that are not Gaussian.
+        log variance in non-conjugate views.
     noise : (float, float)
         Shape and rate of the inverse gamma prior of the noise variance.
     intercept : float
-        Standard deviation of the intercepts of views that are not Gaussian.
+        Standard deviation of the intercepts of non-conjugate views.
     dispersion : (float, float)
         Shape and rate of the gamma prior of the negative binomial's dispersion r.
     """

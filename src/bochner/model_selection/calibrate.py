@@ -13,7 +13,7 @@ from bochner import metrics
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.io.dense import dense
-from bochner.isolation import undisturbed
+from bochner.isolation import isolated
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 _NUMBERS = 2**23
 
 
-@undisturbed
+@isolated
 def calibration(
     model: LatentVariableEstimator,
     X: ArrayLike,

@@ -19,7 +19,7 @@ from bochner.training.trainer import RATES
 # Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the
 # steps between.
 TRIAL_ROWS, FEW_STEPS, MORE_STEPS = 300, 2, 52
-# Steps after the race until the bound is level, as in most fits of benchmarks/README.md.
+# Steps after the race until the bound has converged, as in most fits of benchmarks/README.md.
 TYPICAL_STEPS = 500
 # Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed
 # from and their temporaries in float64, the training copy in float32, masks. Measured; see

@@ -21,7 +21,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.initialization import iterative_pca
 from bochner.io.dense import dense
-from bochner.isolation import undisturbed
+from bochner.isolation import isolated
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.calibration import mean_of_rows
@@ -99,7 +99,7 @@ class ComponentSelection:
         return "\n".join([*lines, f"Use n_components={self.best}."])
 
 
-@undisturbed
+@isolated
 def select_n_components(
     estimator: LatentVariableEstimator,
     X: Any,

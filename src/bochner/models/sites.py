@@ -17,8 +17,8 @@ from bochner.memory import chunks
 # Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of
 # the bound on 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.
 N_GROUPS = 4
-# Deviation of an intercept about where the data put it, in logits or log rates: separable columns
-# stay finite.
+# Standard deviation of an intercept about where the data put it, in logits or log rates: separable
+# columns stay finite.
 INTERCEPT_STD = 2.0
 # Columns that are laid out at once.
 _COLUMNS = 256

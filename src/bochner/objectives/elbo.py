@@ -57,7 +57,7 @@ class Bound:
     kl : Tensor
         KL(q(X) || p(X)), and of the kernels' own posteriors where they have one.
     updates : tuple of SiteUpdate or None
-        What views that are not Gaussian ask of their sites.
+        What non-conjugate views ask of their sites.
     gaps : tuple of Tensor or float
         The variational gap of each view: its value plus the gap is a bound as well, and the one
         that measures progress and compares starts.

@@ -1,4 +1,4 @@
-"""Views that are not Gaussian and hold sites for some rows only: the bound of all rows, a few
+"""Non-conjugate views and hold sites for some rows only: the bound of all rows, a few
 columns at a time.
 
 Sites live at every entry, so that training keeps two numbers for each. Rows that were placed under

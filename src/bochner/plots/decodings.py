@@ -75,8 +75,8 @@ def decoded_grid(
     shape : (int, int), optional
         Height and width of the view's images: an image is drawn at every place.
     column : int or str, optional
-        Without a shape, one column of the view is drawn as colour, with lines of equal deviation:
-        its number within the view or its name; by default the one that varies most.
+        Without a shape, one column of the view is drawn as colour, with lines of equal standard
+        deviation: its number within the view or its name; by default the one that varies most.
     dims : (int, int), default=(0, 1)
         Latent dimensions of the plane; the others stay at their mean.
     n : int, default=12
@@ -115,7 +115,7 @@ def decoded_grid(
             ax.clabel(lines, fontsize=7)
         label = _called(model, j)
         figure(ax).colorbar(image, ax=ax, label=f"decoded {label}")
-        title = f"{label} of view {name!r}; lines: deviation of a new observation"
+        title = f"{label} of view {name!r}; lines: standard deviation of a new observation"
     else:
         _check_shape(shape, own, name)
         images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]

@@ -43,7 +43,7 @@ def latent_map(
         Latent dimensions to draw. A model with one dimension is drawn against the row number.
     ax : Axes, optional
     n_ellipses : int, default=150
-        Rows drawn with their deviation, spread evenly over the data.
+        Rows drawn with their standard deviation, spread evenly over the data.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     ax.ticklabel_format(axis="y", style="plain", useOffset=False)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.legend(frameon=False, loc="lower right")
-    state = "level" if model.converged_ else "not level yet"
+    state = "converged" if model.converged_ else "not converged"
     finish(
         ax,
         f"Evidence lower bound: {state} after {model.n_iter_:,} steps",
@@ -246,7 +246,7 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
     from matplotlib.collections import EllipseCollection
 
     rows = np.unique(np.linspace(0, len(Z) - 1, min(count, len(Z))).round().astype(int))
-    if not std[:, 0].any():  # one latent dimension: the row number has no deviation
+    if not std[:, 0].any():  # one latent dimension: the row number has no standard deviation
         ax.vlines(
             Z[rows, 0],
             Z[rows, 1] - std[rows, 1],

@@ -1,4 +1,4 @@
-"""Do intervals hold what they say? A report on entries that were hidden and predicted."""
+"""Do intervals are calibrated? A report on entries that were hidden and predicted."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ class ViewCalibration:
         return _beyond(self.coverage[level] - level, self.coverage_se[level])
 
     def _tails_beyond_scale(self) -> float:
-        """Return what the widest intervals hold beyond what they would if deviations were wrong by
-        a factor alone.
+        """Return what the widest intervals hold beyond what they would if standard deviations were
+        wrong by a factor alone.
         """
         inner, outer = min(self.coverage), max(self.coverage)
         factor = norm.ppf(0.5 + 0.5 * min(self.coverage[inner], 1 - 1e-9)) / norm.ppf(

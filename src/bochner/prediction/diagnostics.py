@@ -187,7 +187,7 @@ def variance_explained(
     ndarray of shape (V, D)
         (||Y - Y_d||^2 - ||Y - Y_all||^2) / ||Y - mean||^2 over observed entries, where Y_all is the
         prediction at x and Y_d that with dimension d integrated out under its prior N(0, 1), in
-        closed form. 0 where a view does not see the dimension. Of views that are not Gaussian psi
+        closed form. 0 where a view does not see the dimension. Of non-conjugate views psi
         takes the place of the data. Rows need not sum to R^2: what dimensions do together counts
         for each of them.
     """

@@ -91,7 +91,7 @@ def learn(
     for part in _parts(rows, able, candidates.shape[0], seed):
         fold = _Fold.of(views, candidates, latent_draws, rows, part, offsets)
         for v in able:
-            if bool(telling(fold.rows, v).any()):
+            if bool(informative(fold.rows, v).any()):
                 found[v].append(fold.completed(v))
     return {
         view.name: _choice(found[v]) if v in able else Choice(None) for v, view in enumerate(views)
@@ -103,7 +103,7 @@ def _parts(rows: Sequence[Tensor], able: Sequence[int], n: int, seed: int) -> Se
     order = torch.randperm(n, generator=random.generator(seed, "completion"))
     chosen = torch.zeros(n, dtype=torch.bool)
     for v in able:
-        chosen[order[telling(rows, v)[order]][:_ROWS]] = True
+        chosen[order[informative(rows, v)[order]][:_ROWS]] = True
     index = order[chosen[order]]
     return index.chunk(min(_FOLDS, index.shape[0])) if index.shape[0] > 1 else ()
 
@@ -161,7 +161,7 @@ class _Fold:
 
         Only so many of the rows are placed; the others have NaN.
         """
-        index = telling(self.rows, v).nonzero()[:, 0]
+        index = informative(self.rows, v).nonzero()[:, 0]
         data, own = [y[index] for y in self.rows], offsets_of(self.offsets, index)
         truth, shown = data[v], hidden(data, v)
         encoded = [view.encode(y) for view, y in zip(self.views, shown, strict=True)]
@@ -190,7 +190,7 @@ def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: T
     return torch.stack(out)
 
 
-def telling(rows: Sequence[Tensor], v: int) -> Tensor:
+def informative(rows: Sequence[Tensor], v: int) -> Tensor:
     """Return which rows have data in view v and in another one, (n,): they tell how well v is
     completed.
     """

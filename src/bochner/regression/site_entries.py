@@ -1,4 +1,4 @@
-"""The entries of a view that is not Gaussian, and one pass over them: q(A) from their sites, slopes
+"""The entries of a non-conjugate view, and one pass over them: q(A) from their sites, slopes
 under it.
 """
 

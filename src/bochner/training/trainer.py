@@ -53,7 +53,8 @@ class Options:
     factors: Mapping[str, float] = field(default_factory=dict)
 
 
-# Kernels, noise and deviations may move fast; were rows as fast, they would jump past each other.
+# Kernels, noise and standard deviations may move fast; were rows as fast, they would jump past each
+# other.
 RATES = Options(factors={"latents.mean": 0.25})
 
 
@@ -280,7 +281,8 @@ class Trainer(Generic[Module]):
             return False
         last, before = history[-window:], history[-2 * window : -window]
         rise = statistics.fmean(last) - statistics.fmean(before)
-        # of few rows the noise is larger than the tolerance: no window would be level but by chance
+        # of few rows the noise is larger than the tolerance: no window would have converged but by
+        # chance
         error = math.sqrt((statistics.variance(last) + statistics.variance(before)) / window)
         return rise < self.options.tol * self.n_entries + error
 

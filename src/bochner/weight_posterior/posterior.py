@@ -108,7 +108,7 @@ class ViewPosterior:
         The column's group in ``Draw.covariance``.
     likelihood : Likelihood
     intercept : Tensor of shape (M,), float64, or None
-        Of views that are not Gaussian.
+        Of non-conjugate views.
     dims : tuple of int or None
         The latent dimensions that the view sees, None = all: the frequencies of its draws are 0
         along the others.
@@ -161,7 +161,7 @@ class ViewPosterior:
 
     @property
     def noise_variance(self) -> float | Tensor:
-        """sigma^2 of the scaled data, or (M,); 1 for views that are not Gaussian: the unit of their
+        """sigma^2 of the scaled data, or (M,); 1 for non-conjugate views: the unit of their
         covariances.
         """
         if not isinstance(self.likelihood, Gaussian):
