@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 
 import bochner as bo
+from bochner.data.rows import AllRows
 from bochner.data.scaling import Scaling
 from bochner.data.sparse import SparseMatrix, canonical, leading, mapped
 from bochner.data.support import guess
@@ -65,8 +66,9 @@ def test_a_block_is_taken_by_rows_whether_sparse_or_not():
     X, index = _counts(), torch.tensor([1, 4, 30])
     offset = torch.arange(40.0).double()
     dense, sparse = (EncodedBlock.of(Y, None, offset) for Y in (torch.tensor(X), _matrix(X)))
-    assert torch.equal(dense.take(index).Y, sparse.take(index).Y[:])
-    assert torch.equal(sparse.take(index).offset, offset[index])
+    dense, sparse = (block.take(index, AllRows()) for block in (dense, sparse))
+    assert torch.equal(dense.Y, sparse.Y[:])
+    assert torch.equal(sparse.offset, offset[index])
     assert CompleteBlock.of(_matrix(X)).square == pytest.approx(float(np.square(X).sum()))
 
 

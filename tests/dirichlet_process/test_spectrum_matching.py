@@ -13,6 +13,7 @@ from bochner.fitting.multistart import Race
 from bochner.fitting.plan import Plan
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.regression.observations import Block, CompleteBlock
+from bochner.training.checkpoint import NoCheckpoint
 from bochner.training.trainer import Options
 from helpers.models import spec_of
 
@@ -124,7 +125,7 @@ def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_a
         race.trainer = lambda *args, build=build, built=built: (
             built.append(build(*args)) or built[-1]
         )  # type: ignore
-        winner = race.run()
+        winner = race.run(NoCheckpoint())
         assert len(built) == (2 if tried else 1)
         if tried:
             plain, matched = (race._bound(trainer)[0] for trainer in built)
