@@ -8,7 +8,7 @@ import functools
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 
@@ -16,6 +16,7 @@ from bochner.errors import warn_user
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 # The process in which estimators ran first.
@@ -59,3 +60,19 @@ def isolated(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
 
     return alone
+
+
+def transactional(fit: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P], S]:
+    """Let a fit change its estimator at once and at its end: one that fails, or is interrupted,
+    changes nothing.
+    """
+
+    @functools.wraps(fit)
+    def whole(self: S, /, *args: P.args, **kwargs: P.kwargs) -> S:
+        attempt = object.__new__(type(self))
+        vars(attempt).update(vars(self))
+        fit(attempt, *args, **kwargs)
+        self.__dict__ = vars(attempt)  # one assignment: no interrupt falls into the middle
+        return self
+
+    return whole

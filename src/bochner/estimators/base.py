@@ -27,7 +27,7 @@ from bochner.fitting import completion_choice
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
-from bochner.isolation import isolated
+from bochner.isolation import isolated, transactional
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
@@ -111,6 +111,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     # ---------------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    @transactional
     @isolated
     def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's
         """Fit the model.

@@ -22,6 +22,7 @@ from bochner.estimators.docstrings import described_by
 from bochner.estimators.lvm import NGMVLVM
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
+from bochner.isolation import transactional
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.mcmc import diagnostics
@@ -181,6 +182,7 @@ class RFLVM(LatentVariableEstimator):
 
     _kernel: ClassVar[type[SpectralKernel]] = DirichletProcessMixture
 
+    @transactional
     def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:
         """Fit the model: a variational fit first, then the chains.
 

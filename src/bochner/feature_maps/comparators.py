@@ -15,7 +15,7 @@ from bochner.feature_maps.base import FeatureMap
 from bochner.feature_maps.krein import resolve
 from bochner.features.maclaurin import draw, maclaurin_features
 from bochner.features.spherical import directions, positive_spectrum
-from bochner.isolation import isolated
+from bochner.isolation import isolated, transactional
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct
 
@@ -95,6 +95,7 @@ class RandomMaclaurin(_SphereMap):
         self.random_state = random_state
         self.device = device
 
+    @transactional
     @isolated
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Draw the random signs for as many dimensions as X has columns.
@@ -230,6 +231,7 @@ class SphericalFeatures(_SphereMap):
         self.random_state = random_state
         self.device = device
 
+    @transactional
     @isolated
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Fit the spectrum and draw the frequencies for as many dimensions as X has columns.

@@ -15,7 +15,7 @@ from torch import Tensor
 from bochner.errors import InputError
 from bochner.feature_maps.base import FeatureMap
 from bochner.features.fourier import fourier_features
-from bochner.isolation import isolated
+from bochner.isolation import isolated, transactional
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
 
@@ -91,6 +91,7 @@ class FourierFeatures(FeatureMap):
         self.random_state = random_state
         self.device = device
 
+    @transactional
     @isolated
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Draw the spectral points for as many dimensions as X has columns.

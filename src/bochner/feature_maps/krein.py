@@ -16,7 +16,7 @@ from torch import Tensor
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
 from bochner.features.fourier import fourier_features
-from bochner.isolation import isolated
+from bochner.isolation import isolated, transactional
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
@@ -160,6 +160,7 @@ class KreinFeatures(FeatureMap):
         self.random_state = random_state
         self.device = device
 
+    @transactional
     @isolated
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Learn the frequencies from a sketch of the rows.

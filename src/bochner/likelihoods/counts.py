@@ -14,6 +14,11 @@ from bochner.errors import InputError, message
 REACH = 2.0
 _BISECTIONS = 30  # of a range of e^14 or less
 
+# A log mean that is so unsure is known to a factor of e, one standard deviation to either side.
+LARGEST_VARIANCE = 1.0
+# Counts of a log mean beyond this have no integer of 64 bits.
+LARGEST_LOG_RATE = 43.0
+
 SizeFactors = Literal["total"] | None
 
 
@@ -27,6 +32,28 @@ def check_size_factors(value: object) -> None:
     if value is not None and value != "total":
         do = "pass factors of your own to fit(X, size_factors=...) and leave this at None"
         raise InputError(message("size_factors None or 'total'", repr(value), do))
+
+
+def log_normal_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of e^psi and its relative variance, psi normal, as far as data can say them.
+
+    The mean of a log-normal variable is its median times e^(variance/2): where psi is all but
+    unknown, rates that nobody has measured make up all of it, and it overflows. Variances above 1
+    therefore count as 1: the mean is then sqrt(e) times the median.
+
+    Parameters
+    ----------
+    mean, variance : Tensor of shape (n, M)
+        Of psi.
+
+    Returns
+    -------
+    first, relative : Tensor of shape (n, M)
+        E e^psi, and Var e^psi / (E e^psi)^2.
+    """
+    variance = variance.clamp(max=LARGEST_VARIANCE)
+    first = (mean + 0.5 * variance).clamp(max=LARGEST_LOG_RATE).exp()
+    return first, variance.expm1()
 
 
 def log_rate(y: Tensor, offset: Tensor | None) -> Tensor:

@@ -12,9 +12,11 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods import polya_gamma, tilted
 from bochner.likelihoods.counts import (
+    LARGEST_LOG_RATE,
     REACH,
     SizeFactors,
     check_size_factors,
+    log_normal_moments,
     log_normalised,
     log_rate,
     moment_dispersion,
@@ -168,14 +170,18 @@ class NegativeBinomial(NonConjugateLikelihood):
     def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
         """Draw counts: a Poisson of a gamma rate."""
         r = self._r(psi).detach().expand(psi.shape).contiguous()
-        rate = torch._standard_gamma(r, generator=source) / r * psi.exp()
+        mean = psi.clamp(max=LARGEST_LOG_RATE).exp()
+        rate = torch._standard_gamma(r, generator=source) / r * mean
+        rate = rate.clamp(max=math.exp(LARGEST_LOG_RATE))
         return torch.poisson(rate, generator=source)
 
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of counts whose log mean is normal, in closed form."""
-        first = (mean + 0.5 * variance).exp()
-        second = first.square() * variance.exp()
-        return first, first + second * (1.0 + 1.0 / self._r(mean).detach()) - first.square()
+        """Return mean and variance of counts whose log mean is normal, in closed form; see
+        `log_normal_moments` for log means that are hardly known.
+        """
+        first, relative = log_normal_moments(mean, variance)
+        excess = (1.0 + relative) / self._r(mean).detach()
+        return first, first + first.square() * (relative + excess)
 
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log of mean count over mean size."""

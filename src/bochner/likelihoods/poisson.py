@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from bochner.likelihoods.counts import (
+    LARGEST_LOG_RATE,
     REACH,
     SizeFactors,
     check_size_factors,
+    log_normal_moments,
     log_normalised,
     log_rate,
 )
@@ -66,12 +68,14 @@ class Poisson(NonConjugateLikelihood):
 
     def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
         """Draw counts."""
-        return torch.poisson(psi.exp(), generator=source)
+        return torch.poisson(psi.clamp(max=LARGEST_LOG_RATE).exp(), generator=source)
 
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of counts whose log mean is normal, in closed form."""
-        first = (mean + 0.5 * variance).exp()
-        return first, first + first.square() * variance.expm1()
+        """Return mean and variance of counts whose log mean is normal, in closed form; see
+        `log_normal_moments` for log means that are hardly known.
+        """
+        first, relative = log_normal_moments(mean, variance)
+        return first, first + first.square() * relative
 
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Return the log of mean count over mean size."""
