@@ -54,8 +54,8 @@ def test_a_failed_refit_changes_nothing(what):
 
 MAPS = {
     "NGMVLVM": lambda: bo.NGMVLVM(**SMALL),
-    "FourierFeatures": lambda: bo.FourierFeatures(n_frequencies=5, random_state=0),
-    "KreinFeatures": lambda: bo.KreinFeatures(n_features=8, random_state=0),
+    "FourierFeatures": lambda: bo.FourierFeatures(n_components=8, random_state=0),
+    "KreinFeatures": lambda: bo.KreinFeatures(n_components=8, random_state=0),
     "RandomMaclaurin": lambda: bo.RandomMaclaurin(random_state=0),
     "SphericalFeatures": lambda: bo.SphericalFeatures(random_state=0),
 }
