@@ -20,7 +20,8 @@ FLOORS: dict[str, str] = {
     "F0 foundations": """
         _typing errors random linalg quadrature memory isolation""",
     "F1 data, files, metrics": """
-        data.columns data.masks data.rows data.sparse data.scaling data.outliers
+        data.columns data.masks data.row_sources data.rows data.sparse data.scaling
+        data.outliers
         data.support data.validation data.views data.missing data
         io.dense io.extensions io.extras io.headers io.limits io.outputs io.csv_write
         io.files io.request io.table io.array_files io.join io.annotated io.frames
@@ -71,7 +72,7 @@ FLOORS: dict[str, str] = {
         krein.frequency_mixture krein.objective krein.signed_frequencies krein.sketch
         krein.frequencies krein.radial krein.taylor krein""",
     "F8 estimators, datasets": """
-        feature_maps.base feature_maps.fourier feature_maps.krein
+        feature_maps.sections feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps
         estimators.docstrings estimators.likelihoods estimators.constraints
         estimators.options estimators.origin estimators.plans estimators.rows

@@ -120,3 +120,27 @@ def test_unknown_sampling_is_refused():
         ValueError, match="sampling must be 'iid', 'orthogonal' or 'sobol', got 'halton'"
     ):
         random.normal(2, 2, random.generator(0, "x"), "halton")
+
+
+def test_few_numbers_are_those_of_a_permutation():
+    drawn = random.sample(1000, 30, random.generator(3, "some"))
+    permutation = torch.randperm(1000, generator=random.generator(3, "some"))
+    assert torch.equal(drawn, permutation[:30])
+
+
+@pytest.mark.parametrize("n", [2**20 + 1, 10**12])
+def test_a_sample_of_many_numbers_is_different_and_uniform(n):
+    drawn = random.sample(n, 20_000, random.generator(5, "some"))
+    assert len(drawn.unique()) == 20_000
+    assert int(drawn.min()) >= 0
+    assert int(drawn.max()) < n
+    counts = torch.histc(drawn.double() / n, 20, 0.0, 1.0)
+    # chi squared with 19 degrees of freedom exceeds 50 once in 8,000 draws
+    assert float(((counts - 1000.0) ** 2 / 1000.0).sum()) < 50.0
+    # in random order: the first half is no more of the small ones than the second
+    assert abs(float(drawn[:10_000].double().mean() / n) - 0.5) < 0.02
+
+
+def test_a_large_part_of_many_numbers_is_drawn_once_each():
+    n = 2**20 + 8
+    assert len(random.sample(n, n, random.generator(5, "some")).unique()) == n

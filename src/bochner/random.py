@@ -18,6 +18,8 @@ from bochner._typing import Sampling
 
 ROWS_PER_BLOCK = 1024
 _SOBOL_BITS = 30
+# Up to so many numbers are drawn from by permuting them all.
+_PERMUTED = 2**20
 
 
 def generator(
@@ -84,6 +86,44 @@ def row_noise(
     ]
     offset = start - first * ROWS_PER_BLOCK
     return torch.cat(blocks)[offset : offset + n_rows]
+
+
+def sample(n: int, size: int, source: torch.Generator) -> Tensor:
+    """Draw different numbers below n, in random order.
+
+    Parameters
+    ----------
+    n : int
+    size : int
+        At most n.
+    source : torch.Generator
+
+    Returns
+    -------
+    Tensor of shape (size,), int64
+
+    Notes
+    -----
+    Of many numbers few are drawn without a permutation of all of them: memory grows with ``size``
+    alone. Repeated draws are left out, which keeps the others uniform.
+    """
+    device = source.device
+    if n <= _PERMUTED or size > n // 4:
+        return torch.randperm(n, generator=source, device=device)[:size]
+    drawn = torch.empty(0, dtype=torch.int64, device=device)
+    while len(drawn) < size:
+        more = torch.randint(n, (size,), generator=source, device=device)
+        drawn = _first_of_each(torch.cat([drawn, more]))
+    return drawn[:size]
+
+
+def _first_of_each(values: Tensor) -> Tensor:
+    """Return every value once, in the order in which they come."""
+    order = values.argsort(stable=True)
+    ascending = values[order]
+    new = torch.ones_like(ascending, dtype=torch.bool)
+    new[1:] = ascending[1:] != ascending[:-1]
+    return values[order[new].sort().values]
 
 
 def normal(

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, _safe_indexing, check_random_state, gen_batches
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils import Tags, check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
+from bochner.data.row_sources import RowSource, floating, is_stored
 from bochner.data.validation import as_rows
 from bochner.errors import DataWarning, InputError, warn_user
+from bochner.feature_maps.sections import cut, sections
+from bochner.isolation import transactional
 
 # Entries of the largest array that the exact kernel may build at once.
 _EXACT_ENTRIES = 2**24
@@ -59,12 +62,13 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
+        X : array-like, Tensor or row source of shape (n_samples, n_features)
 
         Returns
         -------
-        ndarray or Tensor of shape (n_samples, n_components)
-            In X's precision. A tensor gives a tensor on the same device, differentiable once in X.
+        ndarray, Tensor or Dask array of shape (n_samples, n_components)
+            In X's precision. A tensor gives a tensor on the same device, differentiable once in X;
+            a Dask array gives one, chunk by chunk, computed when it is asked for.
 
         Raises
         ------
@@ -79,6 +83,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             Rows of norm zero, for kernels on the sphere: they become zero features.
         """
         check_is_fitted(self)
+        if is_stored(X) and hasattr(X, "map_blocks"):
+            return self._lazily(X)
+        if isinstance(X, RowSource) or is_stored(X):
+            return np.concatenate(list(self.iter_transform(X)))
         features, n_zero = self._transform(X)
         self._warn(n_zero)
         return features
@@ -89,7 +97,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like, memory map or Tensor of shape (n_samples, n_features)
+        X : array-like, Tensor, row source or iterator
+            Of shape (n_samples, n_features); memory maps and arrays of zarr, HDF5 and Dask are read
+            chunk by chunk. Of an iterator every item is a chunk.
         chunk : int, default=4096
             Rows per chunk.
 
@@ -106,17 +116,27 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         if chunk < 1 or int(chunk) != chunk:
             raise InputError(f"chunk must be a positive number of rows, got {chunk!r}.")
-        return self._chunks(X, gen_batches(_num_samples(X), chunk))
+        return self._features_of(X if isinstance(X, Iterator) else cut(X, int(chunk)))
 
-    def _chunks(self, X: Any, slices: Iterator[slice]) -> Iterator[Any]:
+    def _features_of(self, parts: Iterator[Any]) -> Iterator[Any]:
         total = 0
-        for rows in slices:
-            features, n_zero = self._transform(
-                X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows)
-            )
+        for rows in parts:
+            features, n_zero = self._transform(rows)
             total += n_zero
             yield features
         self._warn(total)
+
+    def _lazily(self, X: Any) -> Any:
+        """Return the features of a Dask array as one: nothing is computed here."""
+        dtype = floating(X.dtype)
+        self._validate(np.zeros((1, *X.shape[1:]), dtype), reset=False)
+        whole = X.rechunk({1: -1})
+        return whole.map_blocks(
+            self.transform,
+            chunks=(whole.chunks[0], (self._n_features_out,)),
+            dtype=dtype,
+            meta=np.empty((0, 0), dtype),
+        )
 
     @torch.no_grad()
     def approximation_error(self, X: Any, relative: bool = False) -> float:
@@ -171,6 +191,18 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
             warn_user(text, DataWarning)
 
+    def _checked_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Iterator[Tensor]:
+        """Check X section by section, and yield its rows."""
+        for number, section in enumerate(sections(X)):
+            first = number == 0
+            least = min_samples if first else 1
+            yield self._validate(section(), reset=reset and first, min_samples=least)
+
+    def _check(self, X: Any, *, reset: bool) -> None:
+        """Check X section by section: no copy of all of it is made."""
+        for _ in self._checked_rows(X, reset=reset):
+            pass
+
     def _source(self, purpose: str) -> torch.Generator:
         """Return a generator that depends on ``random_state`` and the purpose alone."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -210,3 +242,35 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not bool(torch.isfinite(rows).all()):
             raise InputError("Input X contains NaN or infinity.")
         return rows
+
+
+class DrawnMap(FeatureMap):
+    """A feature map that is drawn for a number of columns: the rows of its fit do not matter."""
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Draw the features for as many dimensions as X has columns."""
+
+    @transactional
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to the first rows of a stream, and check the others: the features stay.
+
+        Parameters
+        ----------
+        X : array-like or Tensor of shape (n_samples, n_features)
+            Only its shape matters.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError, ValueError
+            As ``fit``; X has another number of columns than the rows before.
+        """
+        if not hasattr(self, "_n_features_out"):
+            return self.fit(X, y)
+        self._check(X, reset=False)
+        return self

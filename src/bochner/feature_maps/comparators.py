@@ -11,16 +11,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.feature_maps.base import FeatureMap
-from bochner.feature_maps.krein import resolve
+from bochner.feature_maps.base import DrawnMap
 from bochner.features.maclaurin import draw, maclaurin_features
 from bochner.features.spherical import directions, positive_spectrum
 from bochner.isolation import isolated, transactional
 from bochner.kernels.domains import IndefiniteKernel
-from bochner.kernels.indefinite import DotProduct
+from bochner.kernels.indefinite import DotProduct, resolve
 
 
-class _SphereMap(FeatureMap):
+class _SphereMap(DrawnMap):
     """Rows divided by their norms; rows of norm zero become zero features."""
 
     kernel_: IndefiniteKernel
@@ -117,7 +116,7 @@ class RandomMaclaurin(_SphereMap):
             exact low degrees.
         """
         self._validate_params()
-        self._validate(X, reset=True)
+        self._check(X, reset=True)
         self._resolve_device()
         self.kernel_ = resolve(self.kernel)
         coefficients = self._coefficients()
@@ -252,7 +251,7 @@ class SphericalFeatures(_SphereMap):
             The kernel is no function of the distance on the sphere.
         """
         self._validate_params()
-        self._validate(X, reset=True)
+        self._check(X, reset=True)
         self._resolve_device()
         self.kernel_ = resolve(self.kernel)
         if not isinstance(self.kernel_, DotProduct):

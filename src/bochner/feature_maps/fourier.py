@@ -13,14 +13,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner.errors import InputError
-from bochner.feature_maps.base import FeatureMap
+from bochner.feature_maps.base import DrawnMap
 from bochner.features.fourier import fourier_features
 from bochner.isolation import isolated, transactional
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
 
 
-class FourierFeatures(FeatureMap):
+class FourierFeatures(DrawnMap):
     """Map rows to random features whose inner products approximate a kernel.
 
     Parameters
@@ -98,8 +98,8 @@ class FourierFeatures(FeatureMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
-            Only its shape matters.
+        X : array-like, Tensor or row source of shape (n_samples, n_features)
+            Only its shape matters. Memory maps are read block by block, without a copy.
         y : ignored
 
         Returns
@@ -115,7 +115,7 @@ class FourierFeatures(FeatureMap):
             Another parameter or X is not usable (scikit-learn's own messages).
         """
         self._validate_params()
-        self._validate(X, reset=True)
+        self._check(X, reset=True)
         self._resolve_device()
         kernel = _checked(RBF() if isinstance(self.kernel, str) else self.kernel)
         n_frequencies = self._n_frequencies(kernel)

@@ -13,14 +13,15 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
+from bochner import random
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
+from bochner.feature_maps.sections import Survey
 from bochner.features.fourier import fourier_features
 from bochner.isolation import isolated, transactional
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
-from bochner.kernels.function import FunctionKernel
-from bochner.kernels.indefinite import NAMED, TL1
+from bochner.kernels.indefinite import NAMED, TL1, resolve
 from bochner.krein.frequencies import fit_gradient
 from bochner.krein.radial import search_start, spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
@@ -167,8 +168,9 @@ class KreinFeatures(FeatureMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
-            At least two rows.
+        X : array-like, Tensor or row source of shape (n_samples, n_features)
+            At least two rows. Memory maps are read block by block, without a copy; only the sketch
+            is held.
         y : ignored
 
         Returns
@@ -200,11 +202,11 @@ class KreinFeatures(FeatureMap):
                 "an even n_components, a cosine and a sine each", str(self.n_components), do
             )
             warn_user(text, DataWarning)
-        rows = self._validate(X, reset=True, min_samples=2)
-        self._resolve_device()
         self.kernel_ = resolve(self.kernel)
+        survey = self._survey(X)
+        self._resolve_device()
         source = self._source("krein features")
-        sketch = self._sketch(rows, source)
+        sketch = self._sketch(X, survey, source)
         self._n_features_out = self.n_components
         self._infer(sketch, source)
         self.eigenvalue_ratio_ = float(sketch.eigenvalues[0]) / (
@@ -275,22 +277,30 @@ class KreinFeatures(FeatureMap):
         self.history_, self.n_iter_ = fit.history, fit.n_iter
         return fit.frequencies
 
-    def _sketch(self, rows: Tensor, source: torch.Generator) -> Sketch:
+    def _survey(self, X: Any) -> Survey:
+        """Check X and count its rows, section by section."""
+        checked = self._checked_rows(X, reset=True, min_samples=2)
+        return Survey.of((len(rows), int(self._alive(rows).sum())) for rows in checked)
+
+    def _sketch(self, X: Any, survey: Survey, source: torch.Generator) -> Sketch:
         """Draw the rows of the sketch and of the check among those that have a place on the
         kernel's domain.
         """
-        size, held = self._sizes(len(rows))
-        places = self._alive(rows).nonzero().squeeze(1)
-        if len(places) < 2:
+        size, held = self._sizes(survey.n_rows)
+        n_places = int(survey.counts.sum())
+        if n_places < 2:
             raise InputError(
-                message("at least 2 rows of a norm above zero", str(len(places)), "check the data")
+                message("at least 2 rows of a norm above zero", str(n_places), "check the data")
             )
-        chosen = places[
-            torch.randperm(len(places), generator=source)[: size + held].to(rows.device)
-        ]
-        prepared = self._prepared(rows[chosen].detach().double())
+        drawn = random.sample(n_places, min(size + held, n_places), source)
+        prepared = self._prepared(survey.take(X, drawn, self._placed_rows).double())
         size = min(size, max(2, len(prepared) - held))
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
+
+    def _placed_rows(self, section: Any) -> Tensor:
+        """Return the rows of a section that have a place on the kernel's domain."""
+        rows = self._validate(section, reset=False).detach()
+        return rows[self._alive(rows)]
 
     def _sizes(self, n_rows: int) -> tuple[int, int]:
         """Return rows of the sketch and rows held out."""
@@ -365,12 +375,3 @@ class KreinFeatures(FeatureMap):
         return float(
             (error[off].square().sum() / exact[off].square().sum().clamp(min=1e-300)).sqrt()
         )
-
-
-def resolve(kernel: Any) -> IndefiniteKernel:
-    """Return the kernel that a name, an instance or a function stands for."""
-    if isinstance(kernel, IndefiniteKernel):
-        return type(kernel)(**kernel.get_params())
-    if isinstance(kernel, str):
-        return NAMED[kernel]()
-    return FunctionKernel(kernel)

@@ -44,7 +44,7 @@ def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
     """
     source = random.generator(seed, "landmarks")
     chosen = torch.zeros(n_rows, dtype=torch.bool)
-    chosen[torch.randperm(n_rows, generator=source)[:n_landmarks]] = True
+    chosen[random.sample(n_rows, n_landmarks, source)] = True
     for blocks in data:
         for block in blocks:
             chosen[block.rows_to_add(chosen)] = True

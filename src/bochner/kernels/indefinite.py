@@ -7,13 +7,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
 from bochner.kernels.domains import SLACK, Domain, IndefiniteKernel
+from bochner.kernels.function import FunctionKernel
 
 
 class DotProduct(IndefiniteKernel):
@@ -266,3 +267,12 @@ NAMED: dict[str, type[IndefiniteKernel]] = {
     "tanh": Tanh,
     "geodesic_gaussian": GeodesicGaussian,
 }
+
+
+def resolve(kernel: Any) -> IndefiniteKernel:
+    """Return the kernel that a name, an instance or a function stands for."""
+    if isinstance(kernel, IndefiniteKernel):
+        return type(kernel)(**kernel.get_params())
+    if isinstance(kernel, str):
+        return NAMED[kernel]()
+    return FunctionKernel(kernel)

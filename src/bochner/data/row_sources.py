@@ -1,0 +1,172 @@
+"""Rows that need not fit into memory: one contract for arrays on disk, and what refuses the rest.
+
+A source knows its size and gives blocks of rows; whoever reads it holds one block at a time.
+"""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.errors import InputError, message
+from bochner.memory import chunks
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.int64]
+
+# Numbers of a block.
+_NUMBERS = 2**20
+
+
+class RowSource(ABC):
+    """Rows of numbers that are read block by block, as often as somebody asks.
+
+    Attributes
+    ----------
+    n_rows : int
+    n_columns : int
+    columns : list of str, shape (n_columns,), or None
+        Names of the columns.
+    dtype : dtype
+        float32 or float64: that of every block.
+    """
+
+    n_rows: int
+    n_columns: int
+    columns: list[str] | None
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``, (stop - start, n_columns)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.n_rows, self.n_columns
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return max(1, _NUMBERS // max(1, self.n_columns))
+
+    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[FloatArray]:
+        """Yield the rows from ``start`` to before ``stop`` in consecutive blocks.
+
+        Parameters
+        ----------
+        start : int, default=0
+        stop : int, optional
+            None: the number of rows.
+
+        Yields
+        ------
+        ndarray of shape (at most block_rows, n_columns)
+        """
+        end = self.n_rows if stop is None else stop
+        for part in chunks(end - start, self.block_rows):
+            yield self.read(start + part.start, start + part.stop)
+
+    def take(self, index: IntArray) -> FloatArray:
+        """Return rows by their numbers, (l,), in that order: blocks without one are not read."""
+        out = np.empty((len(index), self.n_columns), self.dtype)
+        block = index // self.block_rows
+        for number in np.unique(block):
+            places = np.flatnonzero(block == number)
+            first = int(number) * self.block_rows
+            rows = self.read(first, min(first + self.block_rows, self.n_rows))
+            out[places] = rows[index[places] - first]
+        return out
+
+    def checksum(self) -> int:
+        """Return a number that another content has not, but by chance: one pass over all rows."""
+        value = 0
+        for block in self.blocks():
+            value = zlib.crc32(np.ascontiguousarray(block).data, value)
+        return value
+
+
+class ArraySource(RowSource):
+    """An array that gives rows by slices: NumPy's, memory maps, zarr, HDF5 and Dask arrays.
+
+    Parameters
+    ----------
+    array : array-like of shape (N, M)
+        With ``shape``, ``dtype`` and slices of rows.
+
+    Raises
+    ------
+    InputError
+        It does not have two dimensions of real numbers.
+    """
+
+    columns = None
+
+    def __init__(self, array: Any) -> None:
+        shape = tuple(array.shape)
+        if len(shape) != 2:
+            got = f"{len(shape)} dimensions, shape {shape}"
+            raise InputError(message("a two-dimensional array (rows × columns)", got, "reshape it"))
+        self.array = array
+        self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
+        self.dtype = floating(np.dtype(array.dtype))
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``."""
+        part = np.asarray(self.array[start:stop])
+        if part.shape != (stop - start, self.n_columns):
+            place = f"rows {start} to {stop - 1}"
+            wanted = (stop - start, self.n_columns)
+            raise changed(f"shape {part.shape} for {place}, which had {wanted}")
+        return part.astype(self.dtype, copy=False)
+
+
+def changed(got: str) -> InputError:
+    """Build the error for rows that are others than before."""
+    do = "start again when nothing writes to the data any more"
+    return InputError(message("the same rows from start to end", got, do))
+
+
+def floating(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the precision in which numbers of a type are computed: float32 stays, whole numbers
+    and all others become float64.
+
+    Raises
+    ------
+    InputError
+        The type is none of real numbers.
+    """
+    if dtype.kind not in "biuf":
+        raise InputError(message("real numbers", f"the type {dtype}", "convert them to numbers"))
+    small = dtype.kind == "f" and dtype.itemsize <= 4
+    return np.dtype(np.float32 if small else np.float64)
+
+
+def is_stored(X: Any) -> bool:
+    """Return whether rows of X are read from it by slices, and X is no array in memory: zarr, HDF5
+    and Dask arrays.
+
+    Raises
+    ------
+    InputError
+        X is a zarr or HDF5 group in place of one of its arrays, or a Dask array of unknown size.
+    """
+    kind = type(X).__module__.partition(".")[0]
+    if kind not in ("zarr", "h5py", "dask"):
+        return False
+    if not hasattr(X, "dtype") or not hasattr(X, "shape"):
+        names = [str(name) for name in X] if hasattr(X, "__iter__") else []
+        first = repr(names[0]) if names else "NAME"
+        held = f" that holds {', '.join(map(repr, names[:5]))}" if names else ""
+        do = f"choose one of its arrays: group[{first}]"
+        raise InputError(message("an array of rows", f"a {kind} group{held}", do))
+    if any(size != size for size in X.shape):  # noqa: PLR0124 - Dask writes NaN where unknown
+        got = f"a Dask array of shape {X.shape}"
+        do = "count its rows first: X.compute_chunk_sizes()"
+        raise InputError(message("an array with a known number of rows", got, do))
+    return True

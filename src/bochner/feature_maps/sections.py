@@ -1,0 +1,94 @@
+"""Rows of a feature map's fit, part by part, and the few of them that a fit holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import _safe_indexing, gen_batches
+from sklearn.utils.validation import _num_samples
+from torch import Tensor
+
+from bochner.data.row_sources import ArraySource, RowSource, changed, is_stored
+from bochner.memory import chunks
+
+
+def sections(X: Any) -> list[Callable[[], Any]]:
+    """Cut the rows of arrays into consecutive parts, each read when it is called; what is no array
+    is one part.
+    """
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
+        masked = isinstance(X, np.ma.MaskedArray)
+        X = X if masked or not X.size else ArraySource(X)
+    elif is_stored(X):
+        X = ArraySource(X)
+    if not isinstance(X, RowSource):
+        return [lambda: X]
+    starts = range(0, X.n_rows, X.block_rows)
+    return [partial(X.read, first, min(first + X.block_rows, X.n_rows)) for first in starts]
+
+
+def cut(X: Any, size: int) -> Iterator[Any]:
+    """Yield the rows of X in parts of so many rows."""
+    X = ArraySource(X) if is_stored(X) else X
+    if isinstance(X, RowSource):
+        yield from (X.read(rows.start, rows.stop) for rows in chunks(X.n_rows, size))
+        return
+    for rows in gen_batches(_num_samples(X), size):
+        yield X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a fit knows of rows that it does not hold.
+
+    Attributes
+    ----------
+    n_rows : int
+    counts : Tensor of shape (sections,), int64
+        Rows of every section that may be drawn.
+    """
+
+    n_rows: int
+    counts: Tensor
+
+    @classmethod
+    def of(cls, sizes: Iterable[tuple[int, int]]) -> Survey:
+        """Add up rows, and rows that may be drawn, of every section."""
+        pairs = list(sizes)
+        return cls(sum(n for n, _ in pairs), torch.tensor([count for _, count in pairs]))
+
+    def take(self, X: Any, drawn: Tensor, candidates: Callable[[Any], Tensor]) -> Tensor:
+        """Return rows by their numbers among those that may be drawn; only their sections are read.
+
+        Parameters
+        ----------
+        X : Any
+            As surveyed.
+        drawn : Tensor of shape (l,), int64
+        candidates : callable
+            From a section to its rows that may be drawn.
+
+        Raises
+        ------
+        InputError
+            X has changed since.
+        """
+        ends = self.counts.cumsum(0)
+        holder = torch.searchsorted(ends, drawn, right=True)
+        parts = sections(X)
+        out = []
+        for number in sorted(set(holder.tolist())):
+            rows = candidates(parts[number]())
+            count = int(self.counts[number])
+            if len(rows) != count:
+                raise changed(f"{len(rows)} rows that can be used, which were {count}")
+            own = drawn[holder == number] - (ends[number] - count)
+            out.append(rows[own.to(rows.device)])
+        # sections come in order, rows as they were drawn
+        order = holder.argsort(stable=True).argsort()
+        return torch.cat(out)[order.to(out[0].device)]
