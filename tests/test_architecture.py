@@ -22,7 +22,9 @@ FLOORS: dict[str, str] = {
     "F1 data, files, metrics": """
         data.columns data.masks data.row_sources data.rows data.sparse data.scaling
         data.outliers
-        data.support data.validation data.views data.missing data
+        data.support data.validation data.views data.missing
+        data.kinds
+        data
         io.dense io.extensions io.extras io.headers io.limits io.outputs io.csv_write
         io.files io.request io.table io.array_files io.join io.annotated io.frames
         io.containers io.text io.csv_files io.readers io
@@ -75,10 +77,10 @@ FLOORS: dict[str, str] = {
         feature_maps.sections feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps
         estimators.docstrings estimators.likelihoods estimators.constraints
-        estimators.options estimators.origin estimators.plans estimators.rows
-        estimators.prediction estimators.saving estimators.training_data estimators.base
-        estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
-        estimators.loading estimators
+        estimators.options estimators.origin estimators.plans estimators.tables
+        estimators.rows estimators.prediction estimators.saving
+        estimators.training_data estimators.base estimators.lvm estimators.rflvm
+        estimators.srflvm estimators.annotated estimators.loading estimators
         model_selection.cost model_selection.hiding model_selection.calibrate
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",

@@ -8,5 +8,5 @@ PAGE = Path(__file__).parents[2] / "docs" / "missing.md"
 
 def test_the_examples_run_and_their_assertions_hold():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     exec(compile("\n".join(blocks), str(PAGE), "exec"), {})

@@ -1,4 +1,6 @@
-"""Scaling of the stacked matrix: a centre per column, one scalar per view."""
+"""Scaling of the stacked matrix: a centre per column, one scalar per view, or per column of tables
+whose columns have different units.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ class Scaling:
         Mean of the observed entries of every column, in the units of X.
     scale : ndarray of float64, shape (M,)
         The scalar of the view a column belongs to, repeated over its columns: the root mean square
-        of the centred observed entries of the view, or 1.0 where that is 0. Never per column:
-        ratios between columns are kept.
+        of the centred observed entries of the view, or 1.0 where that is 0: ratios between columns
+        are kept. In tables with columns of several kinds, that of every column of numbers.
     """
 
     centre: NDArray[np.float64]

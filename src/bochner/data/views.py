@@ -74,6 +74,14 @@ class Views:
         centre[plain], scale[plain] = 0.0, 1.0
         return replace(self, scaling=Scaling(centre, scale))
 
+    def scaled_by_column(self, view: str) -> Views:
+        """Return the same data with one scale per column of a view: its standard deviation."""
+        own = self.columns[view]
+        each = {str(j): np.array([j], dtype=np.intp) for j in range(own.size)}
+        scale = self.scaling.scale.copy()
+        scale[own] = Scaling.fit(columns_of(self.X, own), each).scale
+        return replace(self, scaling=Scaling(self.scaling.centre, scale))
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the views, in order."""

@@ -5,6 +5,7 @@ mathematics.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -144,12 +145,13 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         values = self._validate(X, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         plans.check_size(values.shape, self.n_components)
-        data = Views.fit(values, self.views, getattr(self, "feature_names_in_", None))
+        views, names = self._coding.views(self.views), getattr(self, "feature_names_in_", None)
+        data = self._coding.scaled(Views.fit(values, views, names))
         self._columns, self._scaling = data.columns, data.scaling
         n_components = options.layout(self.latent, self.n_components, data.names).n_components
         options.of_rank(values.shape, n_components)
-        data, chosen, offsets = self._set_likelihoods(values, data, size_factors)
         kernels = {view: self._kernel_for(view) for view in data.names}
+        data, chosen, offsets = self._set_likelihoods(values, data, size_factors, kernels)
         plan = plans.make(self, data, seed, kernels, chosen)
         options.of_starts(plan.starts)
         fit_data = training_data.fit_data(data, plan, offsets)
@@ -180,13 +182,15 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """Take back what `_extra_state` returned."""
 
     def _set_likelihoods(
-        self, values: FloatArray, data: Views, given: Any
+        self, values: FloatArray, data: Views, given: Any, kernels: Mapping[str, SpectralKernel]
     ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
         """Choose and check the likelihoods, leave data that do not scale in the caller's units and
         find the size factors.
         """
-        chosen = likelihoods.choose(self.likelihood, data, bool(self.verbose))
-        if self.noise == "column":
+        asked = self._coding.likelihood(self.likelihood, data)
+        likelihoods.announce(self._coding.reasons(), bool(self.verbose))
+        chosen = likelihoods.choose(asked, data, bool(self.verbose))
+        if self._coding.noise(self.noise, plans.takes_column_noise(kernels)) == "column":
             chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
         likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
         data = data.unscaled([view for view, own in chosen.items() if not own.scales_with_data])
@@ -265,7 +269,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
         gaussian = [view for view in fit.posterior if view.local is None]
         self.noise_variance_ = {
-            v.name: likelihoods.plain_noise(v.noise_variance, scales[v.name]) for v in gaussian
+            v.name: self._noise_in_units(v.name, v.noise_variance) for v in gaussian
         }
         self.dispersion_ = {
             view.name: view.likelihood.dispersion.numpy()

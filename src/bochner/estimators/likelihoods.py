@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,10 +75,7 @@ def _one(own: Any, view: str, data: Views, verbose: bool) -> Likelihood:
         return own
     if isinstance(own, str) and own == "auto":
         own, reason = guess(data.X[:, data.columns[view]])
-        text = f"view {view!r}: likelihood {own!r}, because {reason}"
-        _LOG.info(text)
-        if verbose:
-            print(text, file=sys.stderr)
+        announce([f"view {view!r}: likelihood {own!r}, because {reason}"], verbose)
     if not (isinstance(own, str) and own in NAMES):
         expected = f"a likelihood from {[*NAMES, 'auto']} for view {view!r}"
         raise InputError(
@@ -101,10 +98,16 @@ def per_column(
                 f"view {view!r}: noise per column, so that training sees all columns and "
                 "rotates none away"
             )
-            _LOG.info(text)
-            if verbose:
-                print(text, file=sys.stderr)
+            announce([text], verbose)
     return out
+
+
+def announce(texts: Sequence[str], verbose: bool) -> None:
+    """Log what was chosen, and print it if wanted."""
+    for text in texts:
+        _LOG.info(text)
+        if verbose:
+            print(text, file=sys.stderr)
 
 
 def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray[np.float64]:

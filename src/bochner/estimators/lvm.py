@@ -41,7 +41,10 @@ class NGMVLVM(LatentVariableEstimator):
     likelihood : str, Likelihood, or dict of view to one of these, default="gaussian"
         "gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical", or one
         of `bochner.likelihoods` with its own arguments; "auto" chooses by the values of each view,
-        logs why, and prints it when ``verbose``. Views that a dict leaves out are Gaussian.
+        logs why, and prints it when ``verbose``. Views that a dict leaves out are Gaussian. A
+        DataFrame with columns of several kinds (fractions, whole numbers, booleans, categories,
+        texts) is a mixed table to "auto": each kind is a view, "numbers", "binary", "ordered" or
+        "categories", and numbers have a scale and a noise variance per column.
     n_mixtures : int or "auto", default="auto"
         Q, mixture components of a view's kernel.
     n_frequencies : int or "auto", default="auto"

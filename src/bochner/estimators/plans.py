@@ -122,7 +122,7 @@ def _spec(
     likelihoods: Mapping[str, Likelihood],
 ) -> ModelSpec:
     """Return the model that is asked for."""
-    if estimator.noise == "column" and _decided(kernels.values()):
+    if estimator.noise == "column" and not takes_column_noise(kernels):
         hint = "leave noise='view', or fit AdvisedRFLVM"
         raise InputError(
             message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
@@ -149,6 +149,11 @@ def _mixtures(estimator: Any) -> int:
     """Return Q."""
     asked = estimator.n_mixtures
     return int(estimator._auto_mixtures if asked == "auto" else asked)
+
+
+def takes_column_noise(kernels: Mapping[str, SpectralKernel]) -> bool:
+    """Return whether models with these kernels learn a noise variance per column."""
+    return not _decided(kernels.values())
 
 
 def _decided(kernels: Iterable[SpectralKernel]) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 from bochner import random
 from bochner.data.views import fingerprint
 from bochner.errors import InputError, message
-from bochner.estimators import likelihoods, options
+from bochner.estimators import options
 from bochner.estimators.rows import RowsMixin
 from bochner.io.limits import Memory
 from bochner.isolation import isolated
@@ -113,9 +113,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
             v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise
             for v in gaussian
         }
-        return {
-            name: likelihoods.plain_noise(own, self._scales[name]) for name, own in found.items()
-        }
+        return {name: self._noise_in_units(name, own) for name, own in found.items()}
 
     @isolated
     def inverse_transform(
@@ -135,7 +133,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         -------
         X : ndarray of shape (n, M)
             Posterior mean, original units; of categories the most probable one. Views with size
-            factors are predicted for a row of typical size.
+            factors are predicted for a row of typical size. Of a mixed table labels are their
+            positions among the labels of training.
         std : ndarray of shape (n, M), if ``return_std``
             Of a new observation, noise included; of categories the root of the probability of any
             other.
@@ -178,7 +177,9 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         Returns
         -------
         X : ndarray of shape (n, M), or (n_draws, n, M)
-            A DataFrame when X is one (and ``n_draws`` is not given).
+            A DataFrame when X is one, with its columns, index and types: whole numbers are
+            rounded, labels the most probable ones. With ``n_draws`` an array, or of a mixed table
+            (``likelihood="auto"``) a list of DataFrames.
         std : ndarray of shape (n, M), if ``return_std``
             Standard deviation of the imputed entries, noise included; 0 where an entry was
             observed.
@@ -208,16 +209,13 @@ class PredictionMixin(RowsMixin, TransformerMixin):
                 self._fit.posterior, mixture, rows, n_draws, self.seed_, offsets
             )
             drawn = np.stack([self._unscale(row) for row in draws])
-            return np.where(missing, drawn, values).astype(values.dtype)
+            filled = np.where(missing, drawn, values).astype(values.dtype)
+            return self._coding.complete_draws(X, filled, missing)
         mean, variance = completion.complete(
             self._fit.posterior, mixture, rows, offsets, self._recall(values, offsets)
         )
         full = np.where(missing, self._unscale(mean), values).astype(values.dtype)
-        out = (
-            type(X)(full, columns=X.columns, index=X.index)
-            if hasattr(X, "columns") and hasattr(X, "index")
-            else full
-        )
+        out = self._coding.complete(X, full, missing)
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
         return (out, std) if return_std else out
 
@@ -271,7 +269,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         return total
 
     @isolated
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw new rows from the fitted model: latents from the prior, noise included.
 
         Parameters
@@ -282,6 +280,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         Returns
         -------
         ndarray of shape (n_samples, M)
+            A DataFrame of a mixed table.
         """
         check_is_fitted(self)
         if n_samples < 1:
@@ -295,9 +294,8 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         seed = int(check_random_state(random_state).randint(2**31 - 1))
         source = random.generator(seed, "sample")
         x = torch.randn(n_samples, self.embedding_.shape[1], generator=source, dtype=torch.float64)
-        return self._unscale(decoding.sample_at(self._fit.posterior, x, source)).astype(
-            self.embedding_.dtype
-        )
+        drawn = self._unscale(decoding.sample_at(self._fit.posterior, x, source))
+        return self._coding.rows(drawn.astype(self.embedding_.dtype))
 
     @isolated
     def kernel_matrix(
@@ -319,7 +317,7 @@ class PredictionMixin(RowsMixin, TransformerMixin):
         """
         latents, dtype = self._validate_latents(Z)
         index = self._view_index(view)
-        scale = float(self._scaling.scale[list(self._columns.values())[index][0]])
+        scale = list(self._scales.values())[index]
         own = self._fit.posterior[index]
         with torch.no_grad():
             kernel = (

@@ -20,6 +20,7 @@ from bochner.data.views import Scaling, check_finite, check_kind
 from bochner.errors import InputError, message
 from bochner.estimators import likelihoods
 from bochner.estimators.likelihoods import SizeFactors
+from bochner.estimators.tables import Coding, coding_of
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
 from bochner.latent_inference.placement import offsets_of
@@ -38,6 +39,9 @@ class RowsMixin:
     _scaling: Scaling
     _columns: dict[str, NDArray[np.intp]]
     _size_factors: SizeFactors
+    _coding: Coding
+    likelihood: Any
+    views: Any
 
     def _unscale(self, stacked: Tensor) -> FloatArray:
         return self._scaling.undo(self._in_columns_of_X(stacked))
@@ -57,6 +61,9 @@ class RowsMixin:
         if not reset:
             check_is_fitted(self)
         X = as_rows(_from_torch(X))
+        if reset:
+            self._coding = coding_of(X, self.likelihood, self.views)
+        X = self._coding.encode(X)
         check_kind(X)
         values: FloatArray = validate_data(
             self,
@@ -97,8 +104,16 @@ class RowsMixin:
 
     @property
     def _scales(self) -> dict[str, float]:
-        """Original units per scaled unit, by view."""
-        return {view: float(self._scaling.scale[own[0]]) for view, own in self._columns.items()}
+        """Original units per scaled unit, by view; 1 where every column has units of its own."""
+        scales = {view: self._scaling.scale[own] for view, own in self._columns.items()}
+        return {view: float(own[0]) if np.ptp(own) == 0.0 else 1.0 for view, own in scales.items()}
+
+    def _noise_in_units(self, view: str, variance: float | Tensor) -> Any:
+        """Return a noise variance in original units squared: per column where units are."""
+        own = self._scaling.scale[self._columns[view]]
+        if np.ptp(own) == 0.0:
+            return likelihoods.plain_noise(variance, float(own[0]))
+        return np.asarray(likelihoods.plain_noise(variance)) * own**2
 
     def _split(self, values: FloatArray) -> list[Tensor]:
         scaled = self._scaling.apply(values.astype(np.float64, copy=False))

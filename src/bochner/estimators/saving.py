@@ -12,6 +12,7 @@ from torch import Tensor
 from bochner.data.views import Scaling
 from bochner.errors import InputError
 from bochner.estimators.likelihoods import SizeFactors
+from bochner.estimators.tables import coding_from_json
 from bochner.io import files
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
@@ -87,6 +88,7 @@ def save(estimator: Any, path: str | Path) -> None:
         },
         "collapse": {**vars(collapse), "variance_ratio": collapse.variance_ratio.tolist()},
         "size_factors": estimator._size_factors.to_json(),
+        "coding": estimator._coding.to_json(),
         "fit": fit,
         "extra": extra,
     }
@@ -100,6 +102,7 @@ def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) 
     estimator._size_factors = SizeFactors.from_json(
         header.get("size_factors", {"typical": {}, "shares": {}})
     )
+    estimator._coding = coding_from_json(header.get("coding"))
     estimator.likelihood_ = {view.name: view.likelihood.name for view in estimator._fit.posterior}
     estimator.dispersion_ = {
         view.name: view.likelihood.dispersion.numpy()

@@ -253,8 +253,7 @@ def _hidden(
     hidden = hide_some(values, data.columns, hide, fraction, np.random.default_rng(seed))
     # a column needs an entry to be fitted
     hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
-    shown = np.where(hidden, np.nan, values)
-    framed = type(X)(shown, columns=X.columns, index=X.index) if hasattr(X, "columns") else shown
+    framed = model._coding.hide(X, hidden, values)
     model.fit(framed, size_factors=size_factors)
     if all(view.local is None for view in model._fit.posterior):
         mean, std = model.impute(framed, return_std=True)
@@ -268,7 +267,8 @@ def _hidden(
 def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, Views]:
     """Return the checked values of X and its views, before there is a fit."""
     values = model._validate(X, reset=True).astype(np.float64)
-    return values, Views.fit(values, model.views, getattr(model, "feature_names_in_", None))
+    views, names = model._coding.views(model.views), getattr(model, "feature_names_in_", None)
+    return values, Views.fit(values, views, names)
 
 
 def _coarse(

@@ -1,0 +1,340 @@
+"""What rows look like to the caller: plain numbers, or the columns of a mixed table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.columns import describe_column, listing
+from bochner.data.kinds import (
+    VIEWS,
+    Column,
+    Number,
+    Ordered,
+    Whole,
+    column_of,
+    from_json,
+)
+from bochner.data.views import Views
+from bochner.errors import InputError, message
+from bochner.io.extras import require
+from bochner.likelihoods import Binomial
+
+FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
+
+
+class Coding(ABC):
+    """How rows of the caller become numbers, and numbers rows of the caller."""
+
+    @abstractmethod
+    def encode(self, X: Any) -> Any:
+        """Return rows as numbers."""
+
+    @abstractmethod
+    def complete(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+        """Return X with what is missing replaced.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, M)
+        values : ndarray of shape (n, M)
+            Numbers, complete.
+        missing : ndarray of bool, shape (n, M)
+        """
+
+    @abstractmethod
+    def complete_draws(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+        """Return X completed several times, from numbers of shape (n_draws, n, M)."""
+
+    @abstractmethod
+    def hide(self, X: Any, hidden: BoolArray, values: FloatArray) -> Any:
+        """Return X without the entries that are hidden."""
+
+    @abstractmethod
+    def rows(self, values: FloatArray) -> Any:
+        """Return new rows as the caller knows them."""
+
+    @abstractmethod
+    def views(self, asked: Any) -> Any:
+        """Return the columns of every view."""
+
+    @abstractmethod
+    def scaled(self, data: Views) -> Views:
+        """Return data in the units of the fit."""
+
+    @abstractmethod
+    def likelihood(self, asked: Any, data: Views) -> Any:
+        """Return the likelihood of every view."""
+
+    @abstractmethod
+    def reasons(self) -> list[str]:
+        """Say which likelihoods were chosen and why."""
+
+    @abstractmethod
+    def noise(self, asked: str, per_column: bool) -> str:
+        """Return whether noise is per view or per column, which not all kernels take."""
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """Return plain values from which `coding_from_json` builds this anew."""
+
+
+class Plain(Coding):
+    """Numbers as they are."""
+
+    def encode(self, X: Any) -> Any:
+        """Return X."""
+        return X
+
+    def complete(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+        """Return an array, or a DataFrame with the types of X."""
+        if not _is_frame(X):
+            return values
+        kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
+        plain = kinds == {"f"} and all(isinstance(dtype, np.dtype) for dtype in X.dtypes)
+        if plain or not kinds <= set("biuf"):
+            return type(X)(values, columns=X.columns, index=X.index)
+        columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
+        return _filled(columns, X, values, missing)
+
+    def complete_draws(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+        """Return an array."""
+        del X, missing
+        return values
+
+    def hide(self, X: Any, hidden: BoolArray, values: FloatArray) -> Any:
+        """Return numbers with NaN where they are hidden."""
+        shown = np.where(hidden, np.nan, values)
+        return type(X)(shown, columns=X.columns, index=X.index) if _is_frame(X) else shown
+
+    def rows(self, values: FloatArray) -> Any:
+        """Return the numbers."""
+        return values
+
+    def views(self, asked: Any) -> Any:
+        """Return the views as asked for."""
+        return asked
+
+    def scaled(self, data: Views) -> Views:
+        """Return the data: their scale is one per view."""
+        return data
+
+    def likelihood(self, asked: Any, data: Views) -> Any:
+        """Return the likelihood as asked for."""
+        del data
+        return asked
+
+    def reasons(self) -> list[str]:
+        """Return nothing: values decide, view by view."""
+        return []
+
+    def noise(self, asked: str, per_column: bool) -> str:
+        """Return what is asked for."""
+        del per_column
+        return asked
+
+    def to_json(self) -> Any:
+        """Return None."""
+        return None
+
+
+class Mixed(Coding):
+    """Columns of a DataFrame by kind: each kind is a view with a likelihood of its own.
+
+    Numbers stay as they are, labels become their positions among the labels of training. Numbers
+    are fitted in units of their columns' standard deviations, with a noise variance for each.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    names : sequence
+        Of the columns, as X has them.
+    """
+
+    def __init__(self, columns: Sequence[Column], names: Sequence[Any]) -> None:
+        self.columns = list(columns)
+        self.names = list(names)
+
+    def encode(self, X: Any) -> Any:
+        """Return a DataFrame of numbers; arrays hold such numbers already."""
+        if not _is_frame(X):
+            return X
+        if list(X.columns) != self.names:
+            raise self._refusal([str(name) for name in X.columns])
+        values = [own.encode(X.iloc[:, j]) for j, own in enumerate(self.columns)]
+        return type(X)(np.column_stack(values), columns=X.columns, index=X.index)
+
+    def _refusal(self, given: list[str]) -> InputError:
+        """Return the error that names the first column at the wrong place."""
+        known = [str(name) for name in self.names]
+        lacking = [repr(name) for name in known if name not in given]
+        extra = [repr(name) for name in given if name not in known]
+        got = f"without {listing(lacking)}" if lacking else f"with {listing(extra)}"
+        if not (lacking or extra):
+            got = "in another order"
+        do = "write X = X[model.feature_names_in_]"
+        return InputError(message(f"the {len(known)} columns of training", got, do))
+
+    def complete(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+        """Return a DataFrame with the types of X; of an array of numbers an array."""
+        if not _is_frame(X):
+            return values
+        return _filled(self.columns, X, values, missing)
+
+    def complete_draws(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+        """Return a list of DataFrames."""
+        if not _is_frame(X):
+            return values
+        return [self.complete(X, drawn, missing) for drawn in values]
+
+    def hide(self, X: Any, hidden: BoolArray, values: FloatArray) -> Any:
+        """Return X with what is hidden missing."""
+        del values
+        return X.mask(hidden)
+
+    def rows(self, values: FloatArray) -> Any:
+        """Return a DataFrame with the types of training."""
+        pandas = require("pandas", "holds tables")
+        series = [
+            _series(pandas.Series(own.decode(values[:, j])), own, own.dtype)
+            for j, own in enumerate(self.columns)
+        ]
+        return pandas.concat(series, axis=1, keys=self.names)
+
+    def views(self, asked: Any) -> Any:
+        """Return the columns of each kind."""
+        if asked is not None:
+            do = "leave views out, or convert the columns to numbers and name their likelihoods"
+            raise InputError(message("no views for a mixed table", "views", do))
+        places = {view: self._of(view) for view in VIEWS}
+        return {view: own for view, own in places.items() if own}
+
+    def _of(self, view: str) -> list[int]:
+        return [j for j, own in enumerate(self.columns) if own.view == view]
+
+    def scaled(self, data: Views) -> Views:
+        """Return the data with one scale per column of numbers."""
+        return data.scaled_by_column(Number.view) if self._of(Number.view) else data
+
+    def likelihood(self, asked: Any, data: Views) -> Any:
+        """Return the likelihood of each kind."""
+        del asked
+        kinds = {own.view: own.likelihood for own in self.columns}
+        chosen: dict[str, Any] = {view: kinds[view] for view in data.names}
+        grades = [own for own in self.columns if isinstance(own, Ordered)]
+        if grades:
+            chosen[Ordered.view] = Binomial([len(own.labels) - 1 for own in grades])
+        return chosen
+
+    def reasons(self) -> list[str]:
+        """Return a line per view."""
+        return [
+            f"view {own.view!r}: likelihood {own.likelihood!r}, because of {own.reason}"
+            for own in {own.view: own for own in self.columns}.values()
+        ]
+
+    def noise(self, asked: str, per_column: bool) -> str:
+        """Return noise per column: columns of a table were measured in different ways."""
+        return "column" if per_column else asked
+
+    def to_json(self) -> Any:
+        """Return the columns."""
+        names = [name if isinstance(name, str | int) else str(name) for name in self.names]
+        return {"columns": [own.to_json() for own in self.columns], "names": names}
+
+
+def coding_of(X: Any, likelihood: Any, views: Any) -> Coding:
+    """Return how X is to be coded.
+
+    Parameters
+    ----------
+    X : array-like, sparse matrix or DataFrame
+    likelihood, views : parameters of an estimator
+        A DataFrame with columns of several kinds is a mixed table where the likelihood is "auto";
+        with ``views`` only if some of its columns are no numbers.
+    """
+    if not _is_frame(X):
+        return Plain()
+    if not (isinstance(likelihood, str) and likelihood == "auto"):
+        _check_numbers(X)
+        return Plain()
+    columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
+    kinds = {type(own) for own in columns}
+    only_numbers = all(_is_number(X.iloc[:, j].dtype) for j in range(X.shape[1]))
+    if only_numbers and (views is not None or len(kinds & {Number, Whole}) < 2):
+        return Plain()
+    _check_names(X)
+    return Mixed(columns, X.columns)
+
+
+def coding_from_json(plain: Mapping[str, Any] | None) -> Coding:
+    """Rebuild what `Coding.to_json` wrote."""
+    if plain is None:
+        return Plain()
+    return Mixed([from_json(own) for own in plain["columns"]], plain["names"])
+
+
+def _check_numbers(X: Any) -> None:
+    """Refuse a column of text, and say how tables with such columns are fitted."""
+    for j, name in enumerate(X.columns):
+        values = X.iloc[:, j]
+        if getattr(values.dtype, "kind", "O") not in "OU":
+            continue
+        for row, value in enumerate(values):
+            if isinstance(value, str):
+                got = (
+                    f"the text {value!r} in row {row}, {describe_column(j, [str(name)] * (j + 1))}"
+                )
+                do = "drop the column, or fit the mixed table with likelihood='auto'"
+                raise InputError(message("numbers", got, do))
+
+
+def _is_number(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "categories")
+
+
+def _check_names(X: Any) -> None:
+    names = [str(name) for name in X.columns]
+    for j, name in enumerate(names):
+        if name in names[:j]:
+            got = f"{name!r} again at {describe_column(j)}"
+            raise InputError(message("column names that differ", got, "rename one of them"))
+
+
+def _is_frame(X: Any) -> bool:
+    """Whether X is a DataFrame of pandas."""
+    return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
+
+
+def _filled(columns: Sequence[Column], X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    """Return X with predictions in place of what is missing; other entries are left alone."""
+    out = X.copy()
+    for j, own in enumerate(columns):
+        rows = np.flatnonzero(missing[:, j])
+        if not rows.size:
+            continue
+        before = X.iloc[:, j]
+        full = before.astype(object)
+        full.iloc[rows] = own.decode(values[rows, j])
+        out.isetitem(j, _series(full, own, before.dtype))
+    return out
+
+
+def _series(values: Any, own: Column, dtype: Any) -> Any:
+    """Return values of type object as a type of pandas; new labels join the categories."""
+    if hasattr(dtype, "categories") or dtype == "category":
+        pandas = require("pandas", "holds tables")
+        return values.astype(_categories(pandas, values, own, dtype))
+    return values.astype(dtype)
+
+
+def _categories(pandas: Any, values: Any, own: Any, dtype: Any) -> Any:
+    """Return the categories of X, or those of training where X lacks a predicted one."""
+    if hasattr(dtype, "categories") and set(values.dropna()) <= set(dtype.categories):
+        return dtype
+    return pandas.CategoricalDtype(own.labels, ordered=isinstance(own, Ordered))

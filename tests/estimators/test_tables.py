@@ -1,0 +1,177 @@
+"""Mixed tables: a DataFrame with holes in, the completed DataFrame of the same types out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bochner as bo
+from bochner.errors import InputError
+
+SMALL = {"n_frequencies": 8, "n_init": 1, "max_iter": 30, "init": "pca", "random_state": 0}
+
+
+def table(n=60, seed=0):
+    """Columns of every kind, driven by one latent."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(n)
+    frame = pd.DataFrame(
+        {
+            "height": 170 + 10 * x + rng.standard_normal(n),
+            "visits": np.rint(5 + 2 * x).astype("int64"),
+            "smoker": x > 0.3,
+            "grade": pd.cut(x, [-9, -0.5, 0.5, 9], labels=["low", "mid", "high"]),
+            "site": pd.Categorical(np.where(x > 0.8, "north", np.where(x < -0.5, "east", "west"))),
+            "weight": pd.array(70 + 8 * x, dtype="Float64"),
+        },
+        index=[f"p{i}" for i in range(n)],
+    )
+    return frame.astype({"visits": "Int64", "smoker": "boolean"})
+
+
+def with_holes(frame, seed=1):
+    return frame.mask(np.random.default_rng(seed).random(frame.shape) < 0.15)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X = with_holes(table())
+    return X, bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+
+
+def test_the_completed_table_has_columns_index_and_types_of_the_table(fitted):
+    X, model = fitted
+    full, std = model.impute(X, return_std=True)
+    assert full.dtypes.tolist() == X.dtypes.tolist()
+    assert full.columns.equals(X.columns)
+    assert full.index.equals(X.index)
+    assert not full.isna().any().any()
+    shown = X.notna()
+    pd.testing.assert_frame_equal(full.where(shown), X.where(shown), check_dtype=False)
+    np.testing.assert_array_equal(std == 0, shown)
+
+
+def test_kinds_are_views_with_likelihoods(fitted):
+    _, model = fitted
+    assert model.likelihood_ == {
+        "numbers": "gaussian",
+        "binary": "bernoulli",
+        "ordered": "binomial",
+        "categories": "categorical",
+    }
+    assert model._columns["numbers"].tolist() == [0, 1, 5]
+    assert model.noise_variance_["numbers"].shape == (3,)
+    assert model.predictive_noise_variance_["numbers"].shape == (3,)
+
+
+def test_completed_entries_are_near_the_truth(fitted):
+    X, model = fitted
+    truth, full = table(), model.impute(X)
+    for name, most in {"height": 3.0, "weight": 3.0}.items():
+        hidden = X[name].isna()
+        away = (full[name] - truth[name])[hidden].astype(float)
+        assert np.sqrt(np.mean(away**2)) < most
+    for name in ("smoker", "grade", "site"):
+        hidden = X[name].isna()
+        assert (full[name][hidden] == truth[name][hidden]).mean() > 0.7
+
+
+def test_draws_are_tables(fitted):
+    X, model = fitted
+    draws = model.impute(X, n_draws=3)
+    assert len(draws) == 3
+    for drawn in draws:
+        assert drawn.dtypes.tolist() == X.dtypes.tolist()
+        assert drawn.index.equals(X.index)
+        assert not drawn.isna().any().any()
+    hidden = X["height"].isna()
+    assert (draws[0]["height"][hidden] != draws[1]["height"][hidden]).all()
+    assert (draws[0]["height"][~hidden] == X["height"][~hidden]).all()
+
+
+def test_files_keep_the_columns(fitted, tmp_path):
+    X, model = fitted
+    model.save(tmp_path / "table.bochner")
+    again = bo.load(tmp_path / "table.bochner")
+    pd.testing.assert_frame_equal(again.impute(X), model.impute(X))
+    sample = again.sample(4, random_state=0)
+    pd.testing.assert_frame_equal(sample, model.sample(4, random_state=0))
+    assert sample.dtypes.astype(str).tolist() == X.dtypes.astype(str).tolist()
+    assert list(sample["grade"].cat.categories) == ["low", "mid", "high"]
+
+
+def test_arrays_of_labels_positions_are_rows_too(fitted):
+    X, model = fitted
+    coded = model._validate(X, reset=False)
+    assert set(coded[:, 4][~np.isnan(coded[:, 4])]) == {0.0, 1.0, 2.0}
+    with pytest.warns(UserWarning, match="valid feature names"):
+        from_array = model.transform(coded)
+    np.testing.assert_array_equal(from_array, model.transform(X))
+
+
+def test_units_of_a_column_change_nothing_but_units(fitted):
+    """Four is a power of two: the standardised table is the same to the last bit."""
+    X, model = fitted
+    scaled = X.assign(height=4.0 * X["height"])
+    other = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(scaled)
+    np.testing.assert_array_equal(other.embedding_, model.embedding_)
+    noise = model.noise_variance_["numbers"] * [16.0, 1.0, 1.0]
+    np.testing.assert_array_equal(other.noise_variance_["numbers"], noise)
+    observed = X["height"].notna().to_numpy()
+    away = model.score_samples(X) - other.score_samples(scaled)
+    np.testing.assert_allclose(away, np.where(observed, np.log(4.0), 0.0), rtol=0, atol=1e-11)
+
+
+def test_types_may_differ_between_fit_and_use(fitted):
+    X, model = fitted
+    other = X.astype({"site": object, "grade": object, "smoker": object, "visits": "float64"})
+    full = model.impute(other)
+    assert full.dtypes.astype(str).tolist() == other.dtypes.astype(str).tolist()
+    for name in X:
+        assert list(full[name]) == list(model.impute(X)[name])
+    narrow = X.iloc[:5].assign(site=pd.Categorical([None] * 5, categories=["west"]))
+    assert set(model.impute(narrow)["site"]) <= {"north", "east", "west"}
+
+
+def test_calibration_and_choice_of_dimensions_take_tables(fitted):
+    X, model = fitted
+    report = bo.calibration(model, X, random_state=0, n_draws=20)
+    assert set(report.views) == {"numbers", "binary", "ordered", "categories"}
+    brief = bo.NGMVLVM(likelihood="auto", **SMALL | {"max_iter": 3, "tol": 9.0})
+    some = X[["height", "smoker"]].dropna(how="all")[:30]
+    chosen = bo.select_n_components(brief, some, [1], rows="same", n_repeats=1, random_state=0)
+    assert chosen.best == 1
+
+
+def test_what_cannot_be_used_is_said(fitted):
+    X, model = fitted
+    with pytest.raises(InputError, match=r"training in column 'site'.*got 'south' in row 0"):
+        model.transform(X.assign(site="south"))
+    with pytest.raises(InputError, match="the 6 columns of training, got without 'site'"):
+        model.transform(X.drop(columns="site"))
+    with pytest.raises(InputError, match="in another order"):
+        model.transform(X[X.columns[::-1]])
+    with pytest.raises(InputError, match="no views for a mixed table"):
+        bo.NGMVLVM(1, likelihood="auto", views={"a": [0, 1, 2], "b": [3, 4, 5]}).fit(X)
+    with pytest.raises(InputError, match=r"'mid' in row .*mixed table with likelihood='auto'"):
+        bo.NGMVLVM(1).fit(table().assign(grade="mid"))
+    with pytest.raises(InputError, match="column names that differ"):
+        bo.NGMVLVM(1, likelihood="auto").fit(X.rename(columns={"weight": "height"}))
+
+
+def test_numbers_alone_stay_one_view():
+    X = with_holes(table())[["height", "weight"]].dropna(how="all")
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    assert list(model.likelihood_) == ["x"]
+    full = model.impute(X)
+    assert full.dtypes.tolist() == X.dtypes.tolist()
+    counts = with_holes(pd.DataFrame({"a": range(30), "b": range(30)}).astype("Int64"))
+    counts = counts.dropna(how="all")
+    model = bo.NGMVLVM(1, **SMALL).fit(counts)
+    assert model.impute(counts).dtypes.tolist() == counts.dtypes.tolist()
+
+
+def test_kernels_that_take_no_noise_per_column():
+    X = with_holes(table(30))[["height", "visits", "smoker"]]
+    model = bo.SRFLVM(1, likelihood="auto", **SMALL | {"max_iter": 3, "n_mixtures": 2}).fit(X)
+    assert model.impute(X).dtypes.tolist() == X.dtypes.tolist()
+    assert isinstance(model.noise_variance_["numbers"], np.ndarray)
