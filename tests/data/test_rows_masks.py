@@ -32,9 +32,7 @@ def test_rows_take_scatter_and_add(kind):
 def test_rows_among_others_are_renumbered(kind):
     rows, numbers = KINDS[kind]
     index = torch.tensor([0, 1, 5])
-    where = torch.full((6,), -1)
-    where[index] = torch.arange(3)
-    position, new = rows.among(index, where)
+    position, new = rows.among(index)
     stay = [n for n in numbers if n in index.tolist()]
     assert torch.equal(rows.take(VALUES)[position], VALUES[stay])
     assert index[new.numbers(3)].tolist() == stay

@@ -56,6 +56,19 @@ def test_blocks_of_a_sparse_matrix_are_those_of_the_dense_one(centre):
     assert sparse.square() == pytest.approx(float(dense.square().sum()))
 
 
+@pytest.mark.parametrize("width", [1, 3, 40])
+def test_few_columns_are_those_of_many(width):
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(0.3, size=(50, 40)).astype(float)
+    counts[:, 7] = 0.0
+    centre = rng.normal(size=40)
+    sparse = _matrix(counts, centre)
+    columns = torch.from_numpy(rng.permutation(40)[:width])
+    dense = torch.from_numpy(counts - centre)
+    assert torch.equal(sparse.index_select(1, columns), dense[:, columns])
+    assert torch.equal(sparse.rows(slice(5, 9)).index_select(1, columns), dense[5:9, columns])
+
+
 def test_an_empty_sparse_matrix_is_all_centre():
     sparse = _matrix(np.zeros((3, 2)), np.array([1.0, 2.0]))
     assert torch.equal(sparse[:], torch.tensor([[-1.0, -2.0]] * 3).double())

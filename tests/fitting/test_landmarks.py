@@ -7,7 +7,7 @@ import torch
 from bochner import NGMVLVM, datasets
 from bochner.data.rows import AllRows
 from bochner.errors import InputError
-from bochner.fitting.landmarks import as_if_whole, choose, narrow, rows_of, spread, take
+from bochner.fitting.landmarks import as_if_whole, choose, narrow, others, rows_of, spread, take
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
@@ -37,19 +37,26 @@ def test_every_column_is_observed_in_some_landmark(n_landmarks):
         index = choose(data, 30, n_landmarks, seed)
         assert index.shape[0] >= n_landmarks
         assert bool((index[1:] > index[:-1]).all())
-        assert all(block.Y.shape[0] for block in take(data, index, 30)[0])
+        assert all(block.Y.shape[0] for block in take(data, index)[0])
     assert torch.equal(choose(data, 30, n_landmarks, 3), choose(data, 30, n_landmarks, 3))
+
+
+def test_the_rows_that_are_no_landmarks_are_counted_without_a_list_of_them():
+    index = torch.tensor([0, 1, 4, 9, 10, 19])
+    expected = [row for row in range(20) if row not in index.tolist()]
+    assert others(index, slice(0, 14)).tolist() == expected
+    assert others(index, slice(3, 9)).tolist() == expected[3:9]
 
 
 def test_rows_keep_their_entries_and_their_holes():
     Y, data = _data()
     index = torch.tensor([2, 3, 15, 29])
-    (y,) = rows_of(data, index, 30)
+    (y,) = rows_of(data, index)
     expected = Y[index].double()
     expected[[0, 2, 3], 2] = torch.nan
     expected[:2, 3:] = torch.nan
     torch.testing.assert_close(y, expected, equal_nan=True)
-    complete, few, half = take(data, index, 30)[0]
+    complete, few, half = take(data, index)[0]
     assert complete.rows == AllRows()
     assert few.rows.index.tolist() == [1]
     assert half.rows.index.tolist() == [2, 3]
@@ -159,7 +166,7 @@ def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
     Y = (x @ torch.randn(dim, 4, generator=source)).sin() @ torch.randn(4, 40, generator=source)
     Y += 0.05 * torch.randn(60, 4, generator=source) @ torch.randn(4, 40, generator=source)
     index, whole = torch.arange(0, 60, 2), ((CompleteBlock.of(Y),),)
-    some = take(whole, index, 60)
+    some = take(whole, index)
     turned, rotation = rotate(some, 0.0, seed=0)
     assert rotation.ranks[0] <= 8
     latents = GaussianLatents(x[index], torch.full((30, dim), -3.0))

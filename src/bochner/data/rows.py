@@ -39,16 +39,18 @@ class Rows(ABC):
         """Return the row numbers among N, (n,), int64, on the processor."""
 
     @abstractmethod
-    def among(self, index: Tensor, where: Tensor) -> tuple[Tensor, Rows]:
+    def among(self, index: Tensor) -> tuple[Tensor, Rows]:
         """Return the positions of those of these rows that are among the given ones, and those
         rows, renumbered.
 
         Parameters
         ----------
         index : Tensor of shape (l,), int64
-            Row numbers that stay.
-        where : Tensor of shape (N,), int64
-            The new number of every row; -1 where it does not stay.
+            Row numbers that stay, ascending: each gets its position here as its new number.
+
+        Notes
+        -----
+        Time grows with l: large data are subset chunk by chunk.
         """
 
     @abstractmethod
@@ -93,7 +95,7 @@ class AllRows(Rows):
         """Return the row numbers."""
         return torch.arange(n_rows)[self.cut]
 
-    def among(self, index: Tensor, where: Tensor) -> tuple[Tensor, Rows]:  # noqa: ARG002
+    def among(self, index: Tensor) -> tuple[Tensor, Rows]:
         """Return all of the given rows."""
         return index, AllRows()
 
@@ -129,13 +131,16 @@ class SomeRows(Rows):
         """Return the row numbers."""
         return self.index.cpu()
 
-    def among(self, index: Tensor, where: Tensor) -> tuple[Tensor, Rows]:
+    def among(self, index: Tensor) -> tuple[Tensor, Rows]:
         """Return which of these rows stay."""
-        new = where[self.index.cpu()]
-        kept = (new >= 0).nonzero()[:, 0]
-        if kept.shape[0] == index.shape[0]:
-            return kept, AllRows()
-        return kept, SomeRows(new[kept].to(self.index.device))
+        if not len(self.index):
+            return self.index.cpu(), self
+        some = index.to(self.index.device)
+        place = torch.searchsorted(self.index, some).clamp(max=len(self.index) - 1)
+        stays = self.index[place] == some
+        if bool(stays.all()):
+            return place.cpu(), AllRows()
+        return place[stays].cpu(), SomeRows(stays.nonzero()[:, 0])
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return the row numbers."""

@@ -7,6 +7,7 @@ that block.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from bochner.memory import chunks
 Index = slice | Tensor
 # Rows that are dense at once.
 ROWS = 1024
+# One column of so many, or fewer, are read from a copy that is sorted by columns.
+_FEW_COLUMNS = 4
 # Leading principal components that starts see of a sparse view.
 _COMPONENTS = 50
 
@@ -128,6 +131,8 @@ class SparseMatrix:
         if dim != 1:
             return self[index]
         n, width = self.shape[0], index.shape[0]
+        if _FEW_COLUMNS * width <= self.shape[1]:
+            return self._few_columns(index)
         where = torch.full((self.shape[1],), -1, dtype=torch.int64, device=self.device)
         where[index] = torch.arange(width, device=self.device)
         place = where[self.positions]
@@ -137,6 +142,30 @@ class SparseMatrix:
             0, self._row_numbers()[kept] * width + place[kept], self.values[kept]
         )
         return out
+
+    def _few_columns(self, index: Tensor) -> Tensor:
+        """Return some columns without a look at the entries of the others."""
+        ends, rows, values = self._by_column
+        first = ends[index]
+        counts = ends[index + 1] - first
+        column = torch.repeat_interleave(torch.arange(len(index), device=self.device), counts)
+        skipped = first - (counts.cumsum(0) - counts)
+        entry = torch.arange(len(column), device=self.device) + skipped[column]
+        out = (-self.centre[index]).expand(self.shape[0], len(index)).contiguous()
+        out.view(-1).index_add_(0, rows[entry].long() * len(index) + column, values[entry])
+        return out
+
+    @functools.cached_property
+    def _by_column(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Where the entries of every column begin, (m + 1,), and their rows and values, column
+        after column: made once, as whoever reads some columns reads the others next.
+        """
+        counts = torch.bincount(self.positions, minlength=self.shape[1])
+        ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        order = self.positions.argsort(stable=True)
+        few = self.shape[0] < 2**31
+        rows = self._row_numbers().to(torch.int32 if few else torch.int64)
+        return ends, rows[order], self.values[order]
 
     def double(self) -> Tensor:
         """Return all of it, dense, float64: for few rows."""

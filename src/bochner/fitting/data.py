@@ -51,10 +51,10 @@ class FitData:
         rows = index.cpu().numpy()
         some = self.surrogates
         return FitData(
-            landmarks.take(self.blocks, index, self.n_rows),
+            landmarks.take(self.blocks, index),
             index.shape[0],
             lambda chosen: self.stacked(rows if chosen is None else rows[chosen]),
-            some and landmarks.take(some, index, self.n_rows),
+            some and landmarks.take(some, index),
         )
 
 

@@ -5,6 +5,7 @@ rows together.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -19,7 +20,7 @@ from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
-from bochner.regression.observations import Data
+from bochner.regression.observations import Block, Data
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -51,29 +52,26 @@ def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
     return chosen.nonzero()[:, 0]
 
 
-def take(data: Data, index: Tensor, n_rows: int) -> Data:
-    """Return the data of some rows, renumbered."""
-    where = torch.full((n_rows,), -1, dtype=torch.int64)
-    where[index] = torch.arange(index.shape[0])
-    return tuple(tuple(block.subset(index, where) for block in blocks) for blocks in data)
+def take(data: Data, index: Tensor) -> Data:
+    """Return the data of some rows, (l,), int64, ascending, renumbered."""
+    return tuple(tuple(block.subset(index) for block in blocks) for blocks in data)
 
 
-def rows_of(data: Data, index: Tensor, n_rows: int) -> list[Tensor]:
+def rows_of(data: Data, index: Tensor) -> list[Tensor]:
     """Return rows as placement takes them: per view (n, M_v), encoded, float64, NaN where
     missing.
     """
-    out = []
-    for blocks in take(data, index, n_rows):
-        y = torch.full(
-            (index.shape[0], sum(block.n_columns for block in blocks)),
-            torch.nan,
-            dtype=torch.float64,
-        )
-        for block in blocks:
-            rows = block.rows.numbers(index.shape[0])
-            y[rows[:, None], block.columns[None]] = block.values().double().cpu()
-        out.append(y)
-    return out
+    return [_entries(blocks, index.shape[0]) for blocks in take(data, index)]
+
+
+def _entries(blocks: Sequence[Block], n_rows: int) -> Tensor:
+    """Return the entries of all rows of a view, (n, M_v)."""
+    width = sum(block.n_columns for block in blocks)
+    y = torch.full((n_rows, width), torch.nan, dtype=torch.float64)
+    for block in blocks:
+        rows = block.rows.numbers(n_rows)
+        y[rows[:, None], block.columns[None]] = block.values().double().cpu()
+    return y
 
 
 def narrow(data: Data) -> Data:
@@ -125,24 +123,39 @@ def spread(
     mean = model.latents.mean.new_zeros(n_rows, model.n_components)
     log_std = torch.zeros_like(mean)
     mean[index], log_std[index] = model.latents.mean.detach(), model.latents.log_std.detach()
-    others = torch.ones(n_rows, dtype=torch.bool)
-    others[index] = False
     candidates = model.latents.mean.detach().double().cpu()
     width = sum(block.n_columns for blocks in data for block in blocks)
-    for part in chunks(int(others.sum()), max(1, min(_CHUNK, _NUMBERS // width))):
-        rows = others.nonzero()[part, 0]
-        own, offsets = rows_of(data, rows, n_rows), _offsets(data, rows, n_rows)
+    n_others = n_rows - index.shape[0]
+    for part in chunks(n_others, max(1, min(_CHUNK, _NUMBERS // width))):
+        rows = others(index, part)
+        some = take(data, rows)
+        own = [_entries(blocks, rows.shape[0]) for blocks in some]
+        # 0 where a row has no data in the view
+        offsets = [blocks[0].offsets(rows.shape[0]) for blocks in some]
         placed = place(posterior, candidates, own, offsets, n_modes=1, polish=False, encoded=True)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
     return LatentVariableModel(GaussianLatents(mean, log_std), list(model.views))
 
 
-def _offsets(data: Data, rows: Tensor, n_rows: int) -> list[Tensor | None]:
-    """Return the offsets of some rows by view, (n,) float64; 0 where a row has no data in the
-    view.
+def others(index: Tensor, part: slice) -> Tensor:
+    """Return the row numbers of some consecutive ones of the rows that are no landmarks.
+
+    Parameters
+    ----------
+    index : Tensor of shape (L,), int64
+        The landmarks, ascending.
+    part : slice
+        Positions among the other rows.
+
+    Returns
+    -------
+    Tensor of shape (n,), int64
     """
-    return [blocks[0].offsets(n_rows)[rows] for blocks in data]
+    position = torch.arange(part.start, part.stop)
+    # so many other rows come before each landmark
+    before = index - torch.arange(index.shape[0])
+    return position + torch.searchsorted(before, position, right=True)
 
 
 def evaluate_anchored(

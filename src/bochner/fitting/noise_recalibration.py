@@ -87,9 +87,7 @@ class Withheld:
         if not self.rows.numel():
             return [0.0] * len(self.data)
         views = without()
-        mean, variance = complete(
-            views, place(views, latents, rows_of(self.data, self.rows, self.n_rows))
-        )
+        mean, variance = complete(views, place(views, latents, rows_of(self.data, self.rows)))
         # the noise with which an entry, NaN where nothing was withheld, would lie on the edge of
         # its interval
         lacks = ((torch.cat(list(self.truth), dim=1) - mean) / _EDGE).square() - variance
@@ -126,7 +124,7 @@ def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
         .sort()
         .values
     )
-    of_view = rows_of(data, some, n_rows)
+    of_view = rows_of(data, some)
     kept, truth = [], []
     for blocks, y in zip(data, of_view, strict=True):
         drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE

@@ -64,9 +64,9 @@ class Block:
         """Return rows by their positions in the block, (l,); ``rows`` of the new data set."""
         raise NotImplementedError
 
-    def subset(self, index: Tensor, where: Tensor) -> Block:
-        """Return the block of some rows of the data set; parameters as in ``Rows.among``."""
-        position, rows = self.rows.among(index, where)
+    def subset(self, index: Tensor) -> Block:
+        """Return the block of some rows of the data set, (l,), int64, ascending."""
+        position, rows = self.rows.among(index)
         return self.take(position.to(self.Y.device), rows)
 
     def rows_to_add(self, chosen: Tensor) -> Tensor:
@@ -76,8 +76,9 @@ class Block:
         ----------
         chosen : Tensor of shape (N,), bool
         """
-        rows = self.rows.numbers(chosen.shape[0])
-        return rows[:0] if bool(chosen[rows].any()) else rows[:1]
+        if bool(self.rows.take(chosen).any()):
+            return torch.empty(0, dtype=torch.int64)
+        return self.rows.numbers(chosen.shape[0])[:1]
 
     def offsets(self, n_rows: int) -> Tensor:
         """Return what is added to psi in all rows of the data set, (N,), float64: 0 without any."""
