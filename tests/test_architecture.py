@@ -85,7 +85,9 @@ FLOORS: dict[str, str] = {
         model_selection.n_components model_selection
         datasets.load datasets.fetch datasets.make datasets""",
     "F9 doors": """
-        cli.options cli.parse cli.data cli.align cli.session cli.bench cli.show
+        cli.options cli.parse cli.data
+        cli.tables
+        cli.align cli.session cli.bench cli.show
         cli.sources page.encode page.labels page.layouts page.planes page.shapes
         plots.figures plots.decodings page.views page.content plots.kernels page.charts
         plots.latents plots.uncertainty page plots cli.apply summary page.report cli.fit

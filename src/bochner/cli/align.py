@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import Reading, column_names
+from bochner.cli.tables import rows_to_use
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
+from bochner.estimators.tables import Mixed
 from bochner.io.table import Table
 
 Columns = dict[str, NDArray[np.intp]]
@@ -50,6 +52,8 @@ def read_rows(
     InputError
         Unreadable data, unknown views, or columns that are not those of the fit.
     """
+    if isinstance(model._coding, Mixed):
+        return rows_to_use(model, path, index, reading or Reading())
     known = column_names(model)
     table = (reading or Reading()).read(path, index, layer, known)
     views = table.views or _only_array(path, table)

@@ -11,13 +11,16 @@ from typing import Any
 
 from bochner.cli.align import read_rows
 from bochner.cli.data import (
+    FrameTable,
     Reading,
     check_output,
     column_names,
+    frame,
     load_model,
     write_embedding,
     write_matrices,
 )
+from bochner.cli.tables import write_frame
 from bochner.errors import InputError, message
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
@@ -60,9 +63,13 @@ def impute(rows: Rows, std_out: Path | None) -> int:
             )
     model = load_model(rows.model)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
+    mixed = isinstance(table, FrameTable)
     with names_are_checked():
-        full, std = model.impute(table.X, return_std=True)
-    write_matrices(rows.out, {"X": full}, table.column_names, table)
+        full, std = model.impute(frame(table) if mixed else table.X, return_std=True)
+    if isinstance(table, FrameTable):
+        write_frame(rows.out, full, table)
+    else:
+        write_matrices(rows.out, {"X": full}, table.column_names, table)
     if std_out is not None:
         write_matrices(std_out, {"std": std}, table.column_names, table)
     return len(full)

@@ -27,6 +27,19 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
+class FrameTable(Table):
+    """A mixed table: X holds its numbers, with labels as positions.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        With the types of its columns.
+    """
+
+    frame: Any = None
+
+
+@dataclass(frozen=True)
 class Reading:
     """How files are read: the options that all commands with data share."""
 
@@ -47,11 +60,17 @@ class Reading:
         Of files that have all columns that are `known` to a model only those are read, unless
         others were asked for.
         """
+        return read_source(path, self.request(index, layer, known))
+
+    def request(
+        self, index: str | None, layer: Sequence[str] = (), known: Sequence[str] | None = None
+    ) -> Request:
+        """Return what is asked of a reader."""
         selection = selection_of(_names(self.columns) or None, _names(self.drop))
         if known is not None and not (self.columns or self.drop):
             selection = KnownColumns(known)
         memory, by_view = memory_of(self.memory), parse_by_view(layer, "--layer")
-        return read_source(path, Request(index, by_view, self.header, selection, memory))
+        return Request(index, by_view, self.header, selection, memory)
 
 
 def names_of_views(specs: Sequence[str]) -> list[str] | None:
@@ -155,7 +174,11 @@ def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Tabl
 
 
 def frame(table: Table) -> Any:
-    """Return the table's matrix with its column names where pandas can carry them."""
+    """Return the table's matrix with its column names where pandas can carry them; mixed tables
+    with the types of their columns.
+    """
+    if isinstance(table, FrameTable):
+        return table.frame
     if table.column_names is None:
         return table.X
     try:

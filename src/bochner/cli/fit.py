@@ -23,6 +23,7 @@ from bochner.cli.data import (
 )
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
+from bochner.cli.tables import table_to_fit
 from bochner.errors import InputError, StorageError, message
 from bochner.io.join import check_shared_rows
 from bochner.io.outputs import replacing
@@ -54,7 +55,8 @@ class FitOptions:
     def read(self) -> Table:
         """Read the data: of views by name only their columns."""
         known = names_of_views(self.views)
-        table = self.reading.read(self.data, self.index, self.layer, known)
+        auto = not self.views and self.likelihood in (["auto"], ("auto",))
+        table = table_to_fit(self.data, self.index, self.layer, self.reading, known, auto)
         check_shared_rows(table)
         return table
 

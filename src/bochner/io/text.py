@@ -185,6 +185,7 @@ def _no_number(path: Path, line: int, j: int, cell: str, header: list[str] | Non
         do += "; where the first line names the columns, add --header"
     elif name:
         do += f"; for a column of row names add --index {name}, to leave it out --drop {name}"
+        do += ", to fit categories --likelihood auto"
     if cell.count(",") == 1 and all(part.lstrip("+-").isdigit() for part in cell.split(",")):
         do = "write decimal points, and thousands without commas"
     return message("a number", got, do)

@@ -115,7 +115,7 @@ def report(
                 f"a name for each of the {len(Z)} rows", got, "give one per row, in their order"
             )
         )
-    values = None if X is None else _values(X)
+    values = None if X is None else _values(model._coding.encode(X))
     rows = Rows(
         Z,
         std,

@@ -166,7 +166,7 @@ def reconstructions(
     """
     check_is_fitted(model)
     name, own = _columns(model, view)
-    values = np.asarray(X, dtype=float)
+    values = np.asarray(model._coding.encode(X), dtype=float)
     if shape is None:
         ax = ax or axes(5.2, 5.0)[0]
         decoded = model.inverse_transform(model.transform(X))[:, own]

@@ -1,0 +1,38 @@
+"""Tables with text in files, for ``--likelihood auto``."""
+
+import numpy as np
+import pytest
+
+from helpers.cli import refused, replied
+
+
+def test_a_mixed_table_is_fitted_and_completed(tmp_path):
+    """Text and whole numbers go in and come back; rows may be named."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    rows = [f"p{i},{i % 5},{('low', 'high')[i % 2]},{rng.normal():.3f}" for i in range(24)]
+    rows[3], rows[4] = "p3,,high,0.5", "p4,4,,0.25"
+    data = tmp_path / "people.csv"
+    data.write_text("\n".join(["id,visits,risk,weight", *rows]))
+    small = ("n_components=1", "n_init=1", "max_iter=3", "n_frequencies=8", "init=pca")
+    settings = [part for name in small for part in ("--set", name)]
+    folder, full, std = tmp_path / "run", tmp_path / "full.csv", tmp_path / "std.csv"
+    replied(
+        "fit", data, "--likelihood", "auto", "--out", folder, "--seed", 0, *settings, "--report"
+    )
+    assert (folder / "report.html").exists()
+    replied("impute", folder, data, "--out", full, "--std", std)
+    before, after = (pandas.read_csv(path, index_col="id") for path in (data, full))
+    assert after["visits"].dtype.kind == "i"
+    assert after.loc["p4", "risk"] in ("low", "high")
+    assert after.drop(index=["p3", "p4"]).equals(
+        before.drop(index=["p3", "p4"]).astype(after.dtypes)
+    )
+    assert (pandas.read_csv(std, index_col="id").loc[["p3", "p4"]] > 0).sum().sum() == 2
+    replied("transform", folder, data, "--out", tmp_path / "z.csv")
+    replied("calibrate", folder, data, "--seed", 0)
+    text = refused("impute", folder, data, "--out", tmp_path / "full.npy")
+    assert "an output file .csv for a mixed table" in text
+    data.write_text(data.read_text().replace("low", "medium"))
+    text = refused("transform", folder, data, "--out", tmp_path / "z2.csv")
+    assert "values of training in column 'risk' ('high', 'low'), got 'medium'" in text
