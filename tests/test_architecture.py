@@ -62,7 +62,9 @@ FLOORS: dict[str, str] = {
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.infer latent_inference
         prediction.calibration prediction.decoding prediction.completion
-        prediction.density prediction.diagnostics prediction.tempering prediction
+        prediction.density
+        prediction.loadings
+        prediction.diagnostics prediction.tempering prediction
         fitting.plan fitting.landmarks fitting.noise_recalibration
         fitting.svd_compression fitting.data fitting.row_selection fitting.warm_start
         fitting.multistart fitting.fit fitting.completion_choice fitting
@@ -78,7 +80,9 @@ FLOORS: dict[str, str] = {
         feature_maps.comparators feature_maps
         estimators.docstrings estimators.likelihoods estimators.constraints
         estimators.options estimators.origin estimators.plans estimators.tables
-        estimators.rows estimators.prediction estimators.saving
+        estimators.rows
+        estimators.loadings
+        estimators.prediction estimators.saving
         estimators.training_data estimators.base estimators.lvm estimators.rflvm
         estimators.srflvm estimators.annotated estimators.loading estimators
         model_selection.cost model_selection.hiding model_selection.calibrate
@@ -90,7 +94,9 @@ FLOORS: dict[str, str] = {
         cli.align cli.session cli.bench cli.show
         cli.sources page.encode page.labels page.layouts page.planes page.shapes
         plots.figures plots.decodings page.views page.content plots.kernels page.charts
-        plots.latents plots.uncertainty page plots cli.apply summary page.report cli.fit
+        plots.latents
+        plots.loadings
+        plots.uncertainty page plots cli.apply summary page.report cli.fit
         cli.info cli.report cli.rows __init__ demo cli.main cli __main__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there

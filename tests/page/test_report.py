@@ -209,6 +209,9 @@ def test_settings_and_versions(page, model):
     assert about["versions"]["numpy"] == version("numpy")
     assert about["parameters"]["max_iter"] == 8
     np.testing.assert_allclose(about["relevance"], model.relevance_)
+    tops = [[name for name, _ in own] for own in about["loadings"]]
+    shares = model.loadings(as_frame=True)
+    assert tops == [shares[d].sort_values(ascending=False).index.tolist() for d in shares]
     assert about["starts"][0]["init"] == "pca"
 
 

@@ -34,6 +34,7 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
         "bound": plots.bound_trace(model),
         "kernel": plots.learned_kernel(model, "right"),
         "relevance": plots.relevance(model),
+        "loadings": plots.loadings(model),
     }
     for name, ax in drawn.items():
         assert ax.get_title(loc="left")
@@ -43,6 +44,17 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
     assert (
         "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
     )
+
+
+def test_loadings_name_the_leading_columns_of_each_dimension(model):
+    shares = model.loadings()
+    ax = plots.loadings(model, n=2, cmap="Greens", title="Top columns")
+    first = np.argsort(-shares[:, 0])[:2].astype(str).tolist()
+    assert [label.get_text() for label in ax.get_yticklabels()][:2] == first
+    assert ax.images[0].get_cmap().name == "Greens"
+    assert ax.get_title(loc="left") == "Top columns"
+    with pytest.raises(InputError, match="n of at least 1"):
+        plots.loadings(model, n=0)
 
 
 def test_calibration_shows_what_intervals_hold_and_the_histogram(model, tmp_path):
@@ -302,6 +314,7 @@ ARGUMENTS = {
         "kernel_recovery",
         "latent_map",
         "learned_kernel",
+        "loadings",
         "reconstructions",
         "relevance",
         "spectrum",

@@ -17,7 +17,7 @@ from bochner import random
 from bochner.data.views import fingerprint
 from bochner.errors import InputError, message
 from bochner.estimators import options
-from bochner.estimators.rows import RowsMixin
+from bochner.estimators.loadings import LoadingsMixin
 from bochner.io.limits import Memory
 from bochner.isolation import isolated
 from bochner.latent_inference.infer import place
@@ -37,7 +37,7 @@ def _digest(values: FloatArray) -> str:
     return fingerprint([values], {})
 
 
-class PredictionMixin(RowsMixin, TransformerMixin):
+class PredictionMixin(LoadingsMixin, TransformerMixin):
     """Placement, decoding, completion, densities and samples of a fitted latent variable model.
 
     A TransformerMixin itself, because ``set_output`` wraps a method only in the class that defines

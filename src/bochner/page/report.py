@@ -35,6 +35,8 @@ from bochner.summary import describe_model
 FloatArray = NDArray[np.floating[Any]]
 
 _CHECKED = 20  # rows placed again to see whether they are those of the fit
+_TOP = 8  # columns that are named for each dimension
+_NAMELESS = 64  # more columns without names are pixels or the like
 _PACKAGES = ("bochner", "torch", "numpy", "scikit-learn")
 # The script, in the order of its parts.
 _SCRIPTS = (
@@ -220,6 +222,7 @@ def _html(
     about["versions"] = {"python": platform.python_version(), **packages}
     about["relevance"] = model.relevance_
     about["partial"] = _partial(model)
+    about["loadings"] = _loadings(model)
     assets = resources.files("bochner.page") / "assets"
     page = string.Template((assets / "page.html").read_text(encoding="utf-8"))
     style, script = (assets / "page.css").read_text(encoding="utf-8"), _script(assets)
@@ -254,6 +257,21 @@ def _policy(script: str, style: str) -> str:
 def _hash(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _loadings(model: Any) -> list[list[tuple[str, float]]]:
+    """Return the columns that each dimension drives most, with the shares of their variance; none
+    where many columns have no names, as pixels.
+    """
+    names = getattr(model, "feature_names_in_", None)
+    if names is None and model.n_features_in_ > _NAMELESS:
+        return []
+    labels = np.arange(model.n_features_in_) if names is None else names
+    shares = model.loadings()
+    order = np.argsort(-shares, axis=0, kind="stable")[:_TOP]
+    return [
+        [(str(labels[j]), float(shares[j, d])) for j in order[:, d]] for d in range(shares.shape[1])
+    ]
 
 
 def _partial(model: Any) -> str:

@@ -6,6 +6,7 @@ from bochner.plots.decodings import decoded_grid, reconstructions, starts
 from bochner.plots.figures import axes, save
 from bochner.plots.kernels import kernel_recovery, learned_kernel, spectrum
 from bochner.plots.latents import bound_trace, completions, latent_map, relevance
+from bochner.plots.loadings import loadings
 from bochner.plots.uncertainty import calibration, n_components
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "kernel_recovery",
     "latent_map",
     "learned_kernel",
+    "loadings",
     "n_components",
     "reconstructions",
     "relevance",

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.features.fourier import expected_features, jet
+from bochner.features.fourier import jet
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
+from bochner.prediction.loadings import predicted
 from bochner.weight_posterior.posterior import ViewPosterior
 
 FloatArray = NDArray[np.float64]
@@ -195,29 +196,17 @@ def variance_explained(
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         centre, total = torch.nan_to_num(y.nanmean(0)), torch.zeros((), dtype=torch.float64)
         if view.local is not None:
-            centre = torch.cat([_predicted(view, part) for part in torch.split(x, _CHUNK)]).mean(0)
+            centre = torch.cat([predicted(view, part) for part in torch.split(x, _CHUNK)]).mean(0)
         for part, own in zip(torch.split(x, _CHUNK), torch.split(y, _CHUNK), strict=True):
-            fitted = _predicted(view, part)
+            fitted = predicted(view, part)
             truth = own if view.local is None else fitted
             total += (truth - centre).square().nansum()
             for d in view.dims or range(x.shape[1]):
-                without = _predicted(view, part, d)
+                without = predicted(view, part, d)
                 out[v, d] += ((truth - without).square() - (truth - fitted).square()).nansum()
         out[v] /= total.clamp(min=1e-300)
     found: FloatArray = out.numpy()
     return found
-
-
-def _predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Tensor:
-    """Return the mean of psi, without intercept, (n, columns of psi); one dimension integrated out
-    if asked.
-    """
-    covariance = torch.zeros(1, x.shape[1], x.shape[1], dtype=x.dtype)
-    if without is not None:
-        covariance[0, without, without] = 1.0
-        x = x.index_fill(1, torch.tensor([without]), 0.0)
-    means = [expected_features(x, covariance, draw.frequencies) @ draw.mean for draw in view.draws]
-    return torch.stack(means).mean(0)
 
 
 def linear_latent_variances(

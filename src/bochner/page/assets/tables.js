@@ -1,10 +1,11 @@
-// The tables under the map: relevance, starts, views, settings, calibration.
+// The tables under the map: relevance, loadings, starts, views, settings, calibration.
 const words = (name) => String(name).replaceAll("_", " ");
 const facts = (id, entries) => table(id, [], Object.entries(entries).map(([key, value]) => [words(key), text(value)]));
 
 function tables() {
   const names = Object.keys(about.views);
   relevance(names);
+  loadings();
   const fields = [...new Set(names.flatMap((name) => Object.keys(about.views[name])))].filter((field) => field !== "relevance");
   table("views", ["view", ...fields.map(words)], names.map((name) => [name, ...fields.map((field) => text(own(about.views[name], field)))]));
   const starts = Array.isArray(about.starts) ? about.starts : [];
@@ -13,7 +14,7 @@ function tables() {
   table("starts", [...parts.map(words), "kept"], starts.map((start) => [...parts.map((part) => text(own(start, part))), start.elbo === best ? "yes" : ""]));
   fitText();
   calibration(about.calibration);
-  const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, ...rest} = about;
+  const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, loadings: _____, ...rest} = about;
   const {advice, ...found} = collapse;
   facts("facts", {...rest, ...found});
   facts("settings", parameters);
@@ -26,6 +27,12 @@ function relevance(names) {
   $("relevance").querySelectorAll("td").forEach((cell, k) => {
     cell.style.setProperty("--share", (0.55 * about.relevance.flat()[k] / most).toFixed(3));
   });
+}
+function loadings() {
+  if (!about.loadings.length) return;
+  $("loadings-section").hidden = false;
+  const named = ([column, share]) => `${column} ${(100 * share).toFixed(0)} %`;
+  table("loadings", ["dimension", "columns"], about.loadings.map((top, d) => [`dim ${d}`, top.map(named).join(", ")]));
 }
 function fitText() {
   const ended = about.interrupted ? "was interrupted" : about.converged ? "converged" : "stopped before it converged";
