@@ -18,7 +18,8 @@ PACKAGE = "bochner"
 # comes after its modules.
 FLOORS: dict[str, str] = {
     "F0 foundations": """
-        _typing errors random linalg quadrature memory isolation""",
+        _typing errors random linalg quadrature memory isolation
+        markup""",
     "F1 data, files, metrics": """
         data.columns data.masks data.row_sources data.rows data.sparse data.scaling
         data.outliers

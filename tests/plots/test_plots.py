@@ -46,6 +46,29 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
     )
 
 
+def test_a_notebook_shows_the_figure_of_axes(model):
+    assert plots.relevance(model)._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_title_colours_and_sizes_are_the_callers(model):
+    numbers = np.linspace(0, 1, len(model.embedding_))
+    ax = plots.latent_map(model, numbers, s=7.0, cmap="magma", title="Rows")
+    points = ax.collections[-1]
+    assert points.get_cmap().name == "magma"
+    assert points.get_sizes().tolist() == [7.0]
+    drawn = [
+        ax,
+        plots.bound_trace(model, title="Rows"),
+        plots.relevance(model, title="Rows"),
+        plots.starts(model, title="Rows"),
+        plots.learned_kernel(model, "left", cmap="magma", title="Rows"),
+        plots.decoded_grid(model, "left", n=3, cmap="magma", title="Rows"),
+        plots.reconstructions(model, model.sample(5, random_state=0), "left", title="Rows"),
+    ]
+    assert [one.get_title(loc="left") for one in drawn] == ["Rows"] * len(drawn)
+    assert {one.images[0].get_cmap().name for one in drawn[4:6]} == {"magma"}
+
+
 def test_loadings_name_the_leading_columns_of_each_dimension(model):
     shares = model.loadings()
     ax = plots.loadings(model, n=2, cmap="Greens", title="Top columns")

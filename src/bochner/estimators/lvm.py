@@ -101,7 +101,8 @@ class NGMVLVM(LatentVariableEstimator):
     random_state : int, RandomState instance or None, default=None
         Same seed, same result; None draws afresh.
     verbose : int, default=0
-        1 shows a progress bar when standard error is a terminal.
+        1 shows a progress bar where standard error is a terminal, and in notebooks that have
+        ipywidgets.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from bochner import metrics
+from bochner import markup, metrics
 from bochner.data.validation import as_rows
 from bochner.data.views import Views
 from bochner.errors import InputError, message
@@ -76,6 +76,21 @@ class ComponentSelection:
     best: int
     n_repeats: int
 
+    def _repr_html_(self) -> str:
+        """Return the table, for notebooks."""
+        heads = (
+            "n_components",
+            "log-likelihood per held-out entry",
+            "behind the best",
+            "agreement between repeats",
+        )
+        scores = _with_errors(self.log_likelihood, self.log_likelihood_se)
+        gaps = _with_errors(self.behind, self.behind_se)
+        agreed = [f"{value:.3f}" for value in self.agreement]
+        rows = zip(self.candidates, scores, gaps, agreed, strict=True)
+        below = [f"Use n_components={self.best}."]
+        return markup.table("Held-out entries by latent dimensions", heads, rows, below)
+
     def __str__(self) -> str:
         """Return a table, and the number to use."""
         lines = [
@@ -97,6 +112,10 @@ class ComponentSelection:
                 f"{d:<12}  {own}  {f'{behind:.4f} ± {behind_error:.4f}'.ljust(15)}  {agreement:.3f}"
             )
         return "\n".join([*lines, f"Use n_components={self.best}."])
+
+
+def _with_errors(means: Array, errors: Array) -> list[str]:
+    return [f"{mean:.4f} ± {error:.4f}" for mean, error in zip(means, errors, strict=True)]
 
 
 @isolated

@@ -95,6 +95,7 @@ def report(
     Returns
     -------
     Path
+        A notebook shows the page in its place.
 
     Raises
     ------
@@ -130,7 +131,16 @@ def report(
     content = gather(model, rows, views)
     figures = _figures(model, calibration)
     _write(target, _html(model, title, content, figures, calibration))
-    return target
+    return Page(target)
+
+
+class Page(type(Path())):  # type: ignore[misc]
+    """The path of a page, which a notebook shows as the page."""
+
+    def _repr_html_(self) -> str:
+        content = html.escape(self.read_text(encoding="utf-8"), quote=True)
+        style = "width:100%;height:720px;border:0"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{content}"></iframe>'
 
 
 def check_page(path: str | Path, overwrite: bool) -> Path:

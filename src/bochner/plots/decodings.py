@@ -21,7 +21,7 @@ FloatArray = NDArray[np.floating[Any]]
 _MARGIN = 0.05
 
 
-def starts(model: Any, ax: Axes | None = None) -> Axes:
+def starts(model: Any, ax: Axes | None = None, *, title: str | None = None) -> Axes:
     """Draw the bound of every start before and after its race, the kept one first in colour.
 
     Parameters
@@ -29,6 +29,7 @@ def starts(model: Any, ax: Axes | None = None) -> Axes:
     model : LatentVariableEstimator
         Fitted.
     ax : Axes, optional
+    title : str, optional
 
     Returns
     -------
@@ -51,7 +52,7 @@ def starts(model: Any, ax: Axes | None = None) -> Axes:
     ax.set_ylim(-0.6, len(raced) - 0.4)
     ax.locator_params(axis="x", nbins=5)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    finish(ax, "Starts: bound before (open) and after the race", "bound (nats)", "")
+    finish(ax, title or "Starts: bound before (open) and after the race", "bound (nats)", "")
     return ax
 
 
@@ -63,6 +64,9 @@ def decoded_grid(
     dims: tuple[int, int] = (0, 1),
     n: int = 12,
     ax: Axes | None = None,
+    *,
+    cmap: str | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Walk through the latent plane: draw what the model decodes at the places of a grid.
 
@@ -82,6 +86,9 @@ def decoded_grid(
     n : int, default=12
         Places along each dimension (four times as many for a column).
     ax : Axes, optional
+    cmap : str, optional
+        By default "viridis", of images "gray_r".
+    title : str, optional
 
     Returns
     -------
@@ -107,7 +114,7 @@ def decoded_grid(
             origin="lower",
             extent=ends,
             aspect="auto",
-            cmap="viridis",
+            cmap=cmap or "viridis",
             interpolation="bilinear",
         )
         if np.ptp(std) > 0.01 * std.max():
@@ -115,7 +122,7 @@ def decoded_grid(
             ax.clabel(lines, fontsize=7)
         label = _called(model, j)
         figure(ax).colorbar(image, ax=ax, label=f"decoded {label}")
-        title = f"{label} of view {name!r}; lines: standard deviation of a new observation"
+        said = f"{label} of view {name!r}; lines: standard deviation of a new observation"
     else:
         _check_shape(shape, own, name)
         images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]
@@ -123,15 +130,15 @@ def decoded_grid(
         low, high = grey_levels(model, own, mosaic)
         ax.imshow(
             mosaic,
-            cmap="gray_r",
+            cmap=cmap or "gray_r",
             extent=ends,
             aspect="auto",
             interpolation="nearest",
             vmin=low,
             vmax=high,
         )
-        title = f"View {name!r} as decoded across the latent plane"
-    finish(ax, title, f"latent dimension {dims[0]}", f"latent dimension {dims[1]}")
+        said = f"View {name!r} as decoded across the latent plane"
+    finish(ax, title or said, f"latent dimension {dims[0]}", f"latent dimension {dims[1]}")
     return ax
 
 
@@ -142,6 +149,10 @@ def reconstructions(
     shape: tuple[int, int] | None = None,
     n: int = 12,
     ax: Axes | None = None,
+    *,
+    s: float = 8.0,
+    cmap: str = "gray_r",
+    title: str | None = None,
 ) -> Axes:
     """Draw rows beside what the model decodes at their places.
 
@@ -159,6 +170,11 @@ def reconstructions(
     n : int, default=12
         Images, spread evenly over the rows.
     ax : Axes, optional
+    s : float, default=8
+        Size of an entry's mark, points squared.
+    cmap : str, default="gray_r"
+        Of images.
+    title : str, optional
 
     Returns
     -------
@@ -170,7 +186,9 @@ def reconstructions(
     if shape is None:
         ax = ax or axes(5.2, 5.0)[0]
         decoded = model.inverse_transform(model.transform(X))[:, own]
-        _scatter_entries(ax, values[:, own], np.asarray(decoded, dtype=float), name)
+        _scatter_entries(ax, values[:, own], np.asarray(decoded, dtype=float), name, s)
+        if title:
+            ax.set_title(title, loc="left")
         return ax
     _check_shape(shape, own, name)
     rows = np.unique(np.linspace(0, len(values) - 1, min(n, len(values))).round().astype(int))
@@ -182,10 +200,11 @@ def reconstructions(
     padded = np.pad(gap, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     picture = padded.transpose(1, 2, 0, 3).reshape(2 * (shape[0] + 1), -1)
     low, high = np.nanmin(values[:, own]), np.nanmax(values[:, own])
-    ax.imshow(picture, cmap="gray_r", vmin=low, vmax=high, interpolation="nearest")
+    ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.set_yticks([shape[0] / 2, 1.5 * shape[0] + 1], ["data", "decoded"])
     ax.set_xticks([])
-    finish(ax, f"Rows of view {name!r} and what the model decodes at their places", "", "")
+    said = f"Rows of view {name!r} and what the model decodes at their places"
+    finish(ax, title or said, "", "")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
@@ -258,13 +277,15 @@ def _plane(
     return places, (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
 
 
-def _scatter_entries(ax: Axes, data: FloatArray, decoded: FloatArray, view: str) -> None:
+def _scatter_entries(
+    ax: Axes, data: FloatArray, decoded: FloatArray, view: str, size: float
+) -> None:
     seen = ~np.isnan(data)
     observed, made = data[seen], decoded[seen]
     kept = np.unique(
         np.linspace(0, len(observed) - 1, min(len(observed), 5000)).round().astype(int)
     )
-    ax.scatter(observed[kept], made[kept], s=8, color=COLOURS[0], alpha=0.5, linewidths=0)
+    ax.scatter(observed[kept], made[kept], s=size, color=COLOURS[0], alpha=0.5, linewidths=0)
     ends = [float(observed.min()), float(observed.max())]
     ax.plot(ends, ends, color=INK, linewidth=0.8)
     share = 1 - float(((observed - made) ** 2).sum() / ((observed - observed.mean()) ** 2).sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ from bochner.io.outputs import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_SCREEN_DPI = 100
 INK = "#303030"
 # Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour
 # vision.
@@ -71,11 +74,23 @@ def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('pictures need matplotlib: pip install "bochner[plot]"') from error
-    return list(
-        Figure(figsize=(width, height), layout="constrained").subplots(1, n_columns, squeeze=False)[
-            0
-        ]
-    )
+    made = Figure(figsize=(width, height), layout="constrained")
+    kind = {"axes_class": _shown_axes()}
+    return list(made.subplots(1, n_columns, squeeze=False, subplot_kw=kind)[0])
+
+
+@functools.cache
+def _shown_axes() -> type[Axes]:
+    """Return Axes that a notebook shows as their figure, which pyplot does not know."""
+    from matplotlib.axes import Axes
+
+    class ShownAxes(Axes):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            figure(self).savefig(buffer, format="png", dpi=_SCREEN_DPI)
+            return buffer.getvalue()
+
+    return ShownAxes
 
 
 def figure(ax: Axes) -> Any:

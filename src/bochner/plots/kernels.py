@@ -23,7 +23,13 @@ _NAMED = 8
 
 
 def learned_kernel(
-    model: Any, view: str | None = None, ax: Axes | None = None, n_points: int = 120
+    model: Any,
+    view: str | None = None,
+    ax: Axes | None = None,
+    n_points: int = 120,
+    *,
+    cmap: str | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Draw a view's learned kernel between points along the dimension that matters most to it.
 
@@ -37,6 +43,9 @@ def learned_kernel(
     n_points : int, default=120
         Points from the 1st to the 99th percentile of the training rows; other dimensions stay at
         their mean.
+    cmap : str, optional
+        By default "Reds", or "RdBu_r" where covariances are negative.
+    title : str, optional
 
     Returns
     -------
@@ -52,11 +61,16 @@ def learned_kernel(
     signed = float(K.min()) < -0.02 * limit
     colours, least = ("RdBu_r", -limit) if signed else ("Reds", 0.0)
     image = ax.imshow(
-        K, cmap=colours, vmin=least, vmax=limit, extent=(low, high, high, low), aspect="equal"
+        K,
+        cmap=cmap or colours,
+        vmin=least,
+        vmax=limit,
+        extent=(low, high, high, low),
+        aspect="equal",
     )
     figure(ax).colorbar(image, ax=ax, label="covariance (data units²)", shrink=0.85)
     label = f"latent dimension {dim}"
-    finish(ax, f"Learned kernel of view {name!r}", label, label)
+    finish(ax, title or f"Learned kernel of view {name!r}", label, label)
     return ax
 
 
@@ -162,7 +176,12 @@ def _centred(K: FloatArray) -> FloatArray:
 
 
 def spectrum(
-    model: Any, view: str | None = None, dims: tuple[int, int] | None = None, ax: Axes | None = None
+    model: Any,
+    view: str | None = None,
+    dims: tuple[int, int] | None = None,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
 ) -> Axes:
     """Draw the learned spectrum of a view: where the components of its kernel lie, how wide they
     are, their shares.
@@ -178,6 +197,7 @@ def spectrum(
         Latent dimensions to draw; by default the two that matter most to the view. With one latent
         dimension the spectral density is drawn instead.
     ax : Axes, optional
+    title : str, optional
 
     Returns
     -------
@@ -196,11 +216,11 @@ def spectrum(
     share, means, scales = components(model.kernels_[name], name)
     n_dims = means.shape[1]
     ax = ax or axes(5.6, 5.0)[0]
-    title = f"Spectrum of view {name!r}: {len(share)} component{'s' if len(share) > 1 else ''}"
+    said = f"Spectrum of view {name!r}: {len(share)} component{'s' if len(share) > 1 else ''}"
     unit = "frequency along latent dimension {} (radians per unit)"
     if n_dims == 1:
         _density(ax, share, means[:, 0], scales[:, 0])
-        finish(ax, title, unit.format(0), "spectral density, share per frequency")
+        finish(ax, title or said, unit.format(0), "spectral density, share per frequency")
         return ax
     own = (
         sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
@@ -212,7 +232,7 @@ def spectrum(
             message(f"two dimensions from 0 to {n_dims - 1}", f"dims={dims}", "correct them")
         )
     _component_ellipses(ax, share, means[:, own], scales[:, own])
-    finish(ax, title, unit.format(own[0]), unit.format(own[1]))
+    finish(ax, title or said, unit.format(own[0]), unit.format(own[1]))
     ax.set_aspect("equal", adjustable="datalim")
     return ax
 

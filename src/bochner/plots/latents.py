@@ -28,6 +28,10 @@ def latent_map(
     dims: tuple[int, int] = (0, 1),
     ax: Axes | None = None,
     n_ellipses: int = 150,
+    *,
+    s: float | None = None,
+    cmap: str = "viridis",
+    title: str | None = None,
 ) -> Axes:
     """Draw the training rows in latent space, some with an ellipse of one posterior standard
     deviation.
@@ -44,6 +48,11 @@ def latent_map(
     ax : Axes, optional
     n_ellipses : int, default=150
         Rows drawn with their standard deviation, spread evenly over the data.
+    s : float, optional
+        Size of a row's mark, points squared; by default smaller the more rows there are.
+    cmap : str, default="viridis"
+        Colours of labels that are numbers.
+    title : str, optional
 
     Returns
     -------
@@ -54,27 +63,27 @@ def latent_map(
     Z, std, names = _coordinates(model, dims)
     y = None if labels is None else _labels(labels, len(Z))
     _ellipses(ax, Z, std, n_ellipses)
-    size = float(np.clip(9000 / len(Z), 5, 30))
+    size = float(np.clip(9000 / len(Z), 5, 30)) if s is None else s
     if y is None:
         ax.scatter(Z[:, 0], Z[:, 1], s=size, color=COLOURS[0], linewidths=0, alpha=0.8)
     elif _is_classes(y):
         _scatter_classes(ax, Z, y, size)
     else:
-        points = ax.scatter(
-            Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap="viridis", linewidths=0
-        )
+        points = ax.scatter(Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap=cmap, linewidths=0)
         figure(ax).colorbar(points, ax=ax, label="label")
     count = min(n_ellipses, len(Z))
     which = "each" if count == len(Z) else f"{count} of them"
     shape = "line" if names[0] == "row" else "ellipse"
-    title = f"{len(Z):,} rows" + (f"; {shape}: one standard deviation ({which})" if count else "")
-    finish(ax, title, *names)
+    said = f"{len(Z):,} rows" + (f"; {shape}: one standard deviation ({which})" if count else "")
+    finish(ax, title or said, *names)
     if names[0] != "row":
         ax.set_aspect("equal", adjustable="datalim")  # the prior is as wide in every direction
     return ax
 
 
-def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
+def bound_trace(
+    model: Any, ax: Axes | None = None, window: int = 50, *, title: str | None = None
+) -> Axes:
     """Draw the evidence lower bound of every training step, its running mean, and its final value.
 
     Parameters
@@ -84,6 +93,7 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     ax : Axes, optional
     window : int, default=50
         Steps of the running mean.
+    title : str, optional
 
     Returns
     -------
@@ -115,14 +125,14 @@ def bound_trace(model: Any, ax: Axes | None = None, window: int = 50) -> Axes:
     state = "converged" if model.converged_ else "not converged"
     finish(
         ax,
-        f"Evidence lower bound: {state} after {model.n_iter_:,} steps",
+        title or f"Evidence lower bound: {state} after {model.n_iter_:,} steps",
         "training step",
         "bound (nats)",
     )
     return ax
 
 
-def relevance(model: Any, ax: Axes | None = None) -> Axes:
+def relevance(model: Any, ax: Axes | None = None, *, title: str | None = None) -> Axes:
     """Draw the share of each view's variation along each latent dimension.
 
     Parameters
@@ -130,6 +140,7 @@ def relevance(model: Any, ax: Axes | None = None) -> Axes:
     model : LatentVariableEstimator
         Fitted.
     ax : Axes, optional
+    title : str, optional
 
     Returns
     -------
@@ -154,7 +165,7 @@ def relevance(model: Any, ax: Axes | None = None) -> Axes:
         ax.legend(frameon=False, title="view", ncols=2 if n_views > 4 else 1)
     finish(
         ax,
-        "What each latent dimension carries",
+        title or "What each latent dimension carries",
         "latent dimension",
         "share of the view's variation",
     )
@@ -168,6 +179,9 @@ def completions(
     shape: tuple[int, int],
     n: int = 12,
     ax: Axes | None = None,
+    *,
+    cmap: str = "gray_r",
+    title: str | None = None,
 ) -> Axes:
     """Draw images in three lines: the truth, what the model was shown, what it made of it.
 
@@ -181,6 +195,8 @@ def completions(
     n : int, default=12
         Images, spread evenly over the rows.
     ax : Axes, optional
+    cmap : str, default="gray_r"
+    title : str, optional
 
     Returns
     -------
@@ -208,16 +224,15 @@ def completions(
     hidden = np.vstack(
         [_strip(mask[rows], shape) for mask in (0.0 * T, np.where(seen, 0.0, 1.0), 0.0 * T)]
     )
-    ax.imshow(
-        picture, cmap="gray_r", vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest"
-    )
+    ax.imshow(picture, cmap=cmap, vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest")
     ax.imshow(
         np.where(hidden == 1, 1.0, np.nan), cmap="Blues", vmin=0, vmax=4, interpolation="nearest"
     )
     height = shape[0] + _PIXEL_GAP
     ax.set_yticks([height * i + shape[0] / 2 for i in range(3)], ["truth", "shown", "completed"])
     ax.set_xticks([])
-    finish(ax, "Rows never seen in training, completed from what was shown (blue: hidden)", "", "")
+    said = "Rows never seen in training, completed from what was shown (blue: hidden)"
+    finish(ax, title or said, "", "")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax

@@ -71,7 +71,7 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
     return [left, right]
 
 
-def n_components(selection: Any, ax: Axes | None = None) -> Axes:
+def n_components(selection: Any, ax: Axes | None = None, *, title: str | None = None) -> Axes:
     """Draw how well held-out entries are predicted by the number of latent dimensions.
 
     Parameters
@@ -79,6 +79,7 @@ def n_components(selection: Any, ax: Axes | None = None) -> Axes:
     selection : ComponentSelection
         As `bochner.select_n_components` returns it.
     ax : Axes, optional
+    title : str, optional
 
     Returns
     -------
@@ -108,7 +109,7 @@ def n_components(selection: Any, ax: Axes | None = None) -> Axes:
     ax.legend(frameon=False)
     finish(
         ax,
-        "Held-out entries by latent dimensions; bars: error of the gap",
+        title or "Held-out entries by latent dimensions; bars: error of the gap",
         "latent dimensions",
         "log-likelihood per held-out entry (nats)",
     )

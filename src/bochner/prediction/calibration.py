@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from bochner import markup
+
 Array = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.95)
@@ -154,6 +156,26 @@ class CalibrationReport:
     def problems(self) -> list[str]:
         """Return the sentences of all views."""
         return [text for view in self.views.values() for text in view.problems()]
+
+    def _repr_html_(self) -> str:
+        """Return the report as a table, for notebooks."""
+        levels = list(next(iter(self.views.values())).coverage)
+        heads = ["view", "entries", *(f"in {100 * level:.0f} % intervals" for level in levels)]
+        rows = [
+            [
+                view.view,
+                f"{view.n_entries:,}",
+                *(
+                    f"{100 * view.coverage[level]:.1f} ± {100 * view.coverage_se[level]:.1f} %"
+                    for level in levels
+                ),
+                f"{view.log_likelihood:.4g} ± {view.log_likelihood_se:.2g}",
+            ]
+            for view in self.views.values()
+        ]
+        below = self.problems() or ["Calibrated, as far as these entries can tell."]
+        heads.append("log-likelihood (nats per entry)")
+        return markup.table(f"Calibration on {self.hidden}", heads, rows, below)
 
     def __str__(self) -> str:
         """Return a line per view, then what is not calibrated."""

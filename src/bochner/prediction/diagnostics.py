@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner import markup
 from bochner.features.fourier import jet
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
@@ -71,6 +72,18 @@ class CollapseReport:
             if share > _ALL_NOISE
         ]
         return " ".join(lines) or "No collapse: every dimension and every view carries signal."
+
+    def _repr_html_(self) -> str:
+        """Return the report as a table, for notebooks."""
+        rows: list[tuple[str, str, str]] = [
+            (f"dimension {d}", f"{ratio:.3f}", "dead" if d in self.dead else "carries signal")
+            for d, ratio in enumerate(self.variance_ratio)
+        ]
+        noise = [f"noise share of view {v!r}: {s:.3f}" for v, s in self.noise_share.items()]
+        count = f"{self.effective_dimensions:.2f} of {len(self.variance_ratio)}"
+        heads = ("", "posterior/prior variance", "")
+        below = [f"effective dimensions: {count}", *noise, self.advice()]
+        return markup.table("What latent dimensions carry", heads, rows, below)
 
     def __str__(self) -> str:
         """Return the report as a few lines of text."""

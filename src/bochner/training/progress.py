@@ -1,9 +1,10 @@
-"""A progress bar on standard error, silent when that is not a terminal, and lines for a log that is
+"""A progress bar on standard error or in a notebook, silent elsewhere, and lines for a log that is
 kept.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,8 +24,17 @@ def _log(label: str, state: State) -> None:
         _LOG.info("%s: step %d, elbo %.6g", label, state.step, state.history[-1])
 
 
+def _draws(console: Console) -> bool:
+    """Whether a bar can be drawn: notebooks need ipywidgets for it."""
+    if console.is_jupyter:
+        return importlib.util.find_spec("ipywidgets") is not None
+    return console.is_terminal
+
+
 @contextmanager
-def progress_bar(label: str, n_steps: int, shown: bool) -> Iterator[OnStep]:
+def progress_bar(
+    label: str, n_steps: int, shown: bool, console: Console | None = None
+) -> Iterator[OnStep]:
     """Yield a function to call after every step.
 
     Parameters
@@ -33,10 +43,13 @@ def progress_bar(label: str, n_steps: int, shown: bool) -> Iterator[OnStep]:
     n_steps : int
         Steps at the most.
     shown : bool
-        Whether the caller wants a bar; without a terminal there is none all the same.
+        Whether the caller wants a bar; without a terminal or a notebook there is none all the
+        same.
+    console : Console, optional
+        Where to draw; by default standard error.
     """
-    console = Console(stderr=True)
-    if not shown or not console.is_terminal:
+    console = console or Console(stderr=True)
+    if not (shown and _draws(console)):
         yield lambda state: _log(label, state)
         return
     columns = (
