@@ -23,7 +23,7 @@ COMMON: dict[str, list[Any]] = {
     "init": [StrOptions({"auto", *ALL_STARTS}), np.ndarray, list],
     "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "tol": [Interval(Real, 0, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
     "learning_rate": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
     "latent": [StrOptions({"shared"}), dict],

@@ -33,12 +33,14 @@ FloatArray = NDArray[np.floating[Any]]
 DECAY = 1.0
 # Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up
 # at twice the rate. With other kernels many dimensions end at a higher bound at this one, too.
-CAREFUL_RATES = replace(RATES, learning_rate=0.1)
+CAREFUL_RATES = replace(RATES, learning_rate=0.1, window=50, tol=1e-4)
 # The sites of non-conjugate views follow one step behind: steps as large would leave them
 # behind.
 LOCAL_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
+# Rows for one frequency of training up to the decay, and the fewest of those.
+ROWS_EACH, LEAST_FREQUENCIES = 20, 16
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear
 # functions of them all.
 POINTS_PER_DIMENSION = 1.25
@@ -136,12 +138,14 @@ def _spec(
     )
     conjugate = all(view.conjugate for view in views)
     n_rows = data.X.shape[0]
+    n_frequencies = _frequencies(estimator, n_rows, conjugate, layout.n_components)
     return ModelSpec(
         views=views,
         layout=layout,
         n_mixtures=_mixtures(estimator),
-        n_frequencies=_frequencies(estimator, n_rows, conjugate, layout.n_components),
+        n_frequencies=n_frequencies,
         sampling=_sampling(estimator.sampling, layout.n_components),
+        n_early=_early(n_frequencies, n_rows, layout.n_components),
     )
 
 
@@ -175,7 +179,7 @@ def _training(estimator: Any, rates: Options) -> Options:
     return replace(
         rates,
         max_iter=rates.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter),
-        tol=float(estimator.tol),
+        tol=rates.tol if estimator.tol == "auto" else float(estimator.tol),
         learning_rate=rates.learning_rate
         if estimator.learning_rate == "auto"
         else float(estimator.learning_rate),
@@ -208,6 +212,16 @@ def _frequencies(estimator: Any, n_rows: int, gaussian: bool, n_components: int)
         int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies),
         least,
     )
+
+
+def _early(n_frequencies: int, n_rows: int, n_components: int) -> int:
+    """Return how many frequencies training has until the bound has converged.
+
+    Half of them, and fewer for few rows, whose steps are mostly features then. Fewer than D, and a
+    quarter more, do not span the linear functions of all dimensions.
+    """
+    few = min(n_frequencies // 2, n_rows // ROWS_EACH)
+    return min(n_frequencies, max(few, LEAST_FREQUENCIES, n_components + n_components // 4))
 
 
 def _sampling(asked: str, n_components: int) -> Sampling:

@@ -136,7 +136,7 @@ class RFLVM(LatentVariableEstimator):
         init: Any = "auto",
         n_init: int | str = "auto",
         max_iter: int | str = "auto",
-        tol: float = 1e-4,
+        tol: float | str = "auto",
         learning_rate: float | str = "auto",
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",

@@ -11,13 +11,11 @@ from torch import Tensor
 from bochner import random
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
+from bochner.fitting.candidates import Candidate, candidates
 from bochner.fitting.data import TrainingData
-from bochner.fitting.plan import SWEEPS, Plan, Start, evaluate
+from bochner.fitting.plan import SWEEPS, Plan, evaluate
 from bochner.fitting.warm_start import warm
-from bochner.initialization.build import FloatArray, components, folded, model_from, start
-from bochner.initialization.folding import STEPS as FOLD_STEPS
-from bochner.initialization.folding import fold
-from bochner.initialization.shared_private import split_start, wide_start
+from bochner.initialization.build import FloatArray, model_from
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
 from bochner.models.sites import SiteUpdate
@@ -27,7 +25,7 @@ from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
 
 # A start's share of the race: long enough to leave the start's own shape behind.
-RACE_STEPS = 80
+RACE_STEPS = 40
 # A start that was warmed has left it before: a shorter race tells.
 LOCAL_RACE_STEPS = 30
 # Steps without a gradient, in which the sites of non-conjugate views find their place.
@@ -35,10 +33,10 @@ SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
 _LEAST_MATCH = 30
-# Dimensions that a folding start begins with beyond D, at the most.
-_EXTRA = 3
-# And of those with private latents, the first, second, ... one.
-_EXTRA_PRIVATE = (2, 1, 3)
+# Starts that race: the best ones under the simplest kernels.
+_RACED = 2
+# Of the bounds that are compared; they share their draws.
+_RACE_DRAWS = 16
 
 
 class Race:
@@ -144,23 +142,15 @@ class Race:
 
         What the checkpoint holds after each start is enough to go on with the next.
         """
-        plan = self.plan
         best = max((float(result["elbo"]) for result in self.results), default=-torch.inf)
         steps = RACE_STEPS if self.data.surrogates is None else LOCAL_RACE_STEPS
-        length = min(steps, plan.training.max_iter // 4)
-        for index, origin in list(enumerate(plan.starts))[len(self.results) :]:
-            name, latents = self._latents(index, origin)
-            trainer = self._warm(self.trainer(index, latents), index)
+        length = min(steps, self.plan.training.max_iter // 4)
+        raced = _promising(candidates(self.data, self.plan))
+        for candidate in raced[len(self.results) :]:
+            trainer = self._warm(self.trainer(candidate.index, candidate.latents), candidate.index)
             if self._best is None:
                 self._best = trainer
-            result: dict[str, Any] = {"init": name, "index": index, "steps": 0}
-            result["elbo"], result["elbo_se"] = self._bound(trainer)
-            result["elbo_start"] = result["elbo"]
-            if len(plan.starts) > 1:
-                with progress_bar(f"start {name}", length, plan.shown) as bar:
-                    trainer.run(until=length, on_step=bar, settle=True)
-                result["steps"] = trainer.state.step
-                result["elbo"], result["elbo_se"] = self._bound(trainer)
+            result = self._raced(candidate, trainer, length if len(raced) > 1 else 0)
             self.results.append(result)
             if result["elbo"] > best:
                 self._best, best = trainer, result["elbo"]
@@ -168,6 +158,18 @@ class Race:
         self._best = self._with_matched_spectra(self.best(), self._winner(), length)
         self.decided = True
         return self.best()
+
+    def _raced(
+        self, candidate: Candidate, trainer: Trainer[LatentVariableModel], length: int
+    ) -> dict[str, Any]:
+        """Train a start for so many steps; return what it is worth before and after."""
+        value, error = self._bound(trainer)
+        result = {"init": candidate.name, "index": candidate.index, "elbo_start": value}
+        if length:
+            with progress_bar(f"start {candidate.name}", length, self.plan.shown) as bar:
+                trainer.run(until=length, on_step=bar, settle=True)
+            value, error = self._bound(trainer)
+        return {**result, "steps": trainer.state.step, "elbo": value, "elbo_se": error}
 
     def progress(self) -> dict[str, Any]:
         """Return what a checkpoint says about the race."""
@@ -181,7 +183,8 @@ class Race:
         error.
         """
         plan = self.plan.early
-        return evaluate(trainer.module, self.data.blocks, plan, "race", plan.column_budget)
+        budget = plan.column_budget
+        return evaluate(trainer.module, self.data.blocks, plan, "race", budget, _RACE_DRAWS)
 
     def best(self) -> Trainer[LatentVariableModel]:
         """Return the best trainer so far; at least one start must exist."""
@@ -205,31 +208,8 @@ class Race:
         self._best, self.decided = trainer, bool(extra["decided"])
         return trainer if self.decided else self.run(checkpoint)
 
-    def _latents(self, index: int, origin: Start) -> tuple[str, FloatArray]:
-        """Return the name of a start and its latents."""
-        if not isinstance(origin, str):
-            return "array", origin
-        seed = self.plan.seed + index
-        if origin == "fold":
-            return origin, self._folded(index, seed)
-        layout = self.plan.spec.layout
-        if layout.has_private:
-            return origin, split_start(origin, self.data.by_view, layout, seed)
-        return origin, start(origin, self.data.filled, layout.n_components, seed)
 
-    def _folded(self, index: int, seed: int) -> FloatArray:
-        plan = self.plan
-        layout = plan.spec.layout
-        if layout.has_private:
-            repeat = plan.starts[:index].count("fold")
-            extra = _EXTRA_PRIVATE[repeat] if repeat < len(_EXTRA_PRIVATE) else repeat + 1
-            first, wide = wide_start(self.data.by_view, layout, extra, seed)
-        else:
-            wide = replace(layout, shared=layout.shared + _EXTRA)
-            first = components(self.data.filled, wide.n_components, seed)
-        latents = torch.tensor(first, dtype=plan.dtype, device=plan.device)
-        n_steps = min(FOLD_STEPS, plan.training.max_iter)
-        narrow = fold(
-            latents, layout, wide, self.data.start_blocks, seed, n_steps, plan.spec.weights
-        )
-        return folded(narrow.double().cpu().numpy(), seed)
+def _promising(every: list[Candidate]) -> list[Candidate]:
+    """Return the best starts under the simplest kernels, in the plan's order."""
+    best = sorted(every, key=lambda candidate: -candidate.bound)[:_RACED]
+    return sorted(best, key=lambda candidate: candidate.index)

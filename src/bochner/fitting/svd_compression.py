@@ -195,3 +195,19 @@ def _spectrum(Y: Tensor | SparseMatrix) -> tuple[Tensor, Tensor]:
     kept = squares > _ROUNDING * squares[0]
     right = torch.cat([Y.index_select(1, columns).double().T @ left[:, kept] for columns in cuts])
     return squares[kept], right / squares[kept].sqrt()
+
+
+def narrowed(data: Data, n_columns: int) -> Data:
+    """Return complete dense views on at most so many columns, their leading ones; others stay."""
+    return tuple(_leading_columns(blocks, n_columns) for blocks in data)
+
+
+def _leading_columns(blocks: tuple[Block, ...], n_columns: int) -> tuple[Block, ...]:
+    complete = complete_blocks(blocks)
+    if not len(blocks) == len(complete) == 1:
+        return blocks
+    Y = complete[0].Y
+    if isinstance(Y, SparseMatrix) or Y.shape[1] <= n_columns:
+        return blocks
+    _, vectors = _spectrum(Y)
+    return _turned(blocks, vectors[:, :n_columns].to(Y.dtype))

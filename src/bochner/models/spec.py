@@ -55,11 +55,6 @@ class Layout:
         return None if len(seen) == self.n_components else seen
 
 
-# Half of the frequencies, not below this, until the bound has converged: steps cost a third and
-# find nearly the same place.
-FEW_FREQUENCIES = 25
-
-
 @dataclass(frozen=True)
 class ViewSpec:
     """One view before training.
@@ -97,6 +92,8 @@ class ModelSpec:
         Which view depends on which latent dimensions.
     n_mixtures, n_frequencies : int
         Q, H.
+    n_early : int
+        H until the bound has converged: steps cost a fraction and find nearly the same place.
     sampling : {"iid", "orthogonal", "sobol"}
         How spectral points are drawn.
     """
@@ -106,6 +103,7 @@ class ModelSpec:
     n_mixtures: int
     n_frequencies: int
     sampling: Sampling
+    n_early: int
 
     def __iter__(self) -> Iterator[ViewSpec]:
         return iter(self.views)
@@ -156,7 +154,4 @@ class ModelSpec:
         fixed = any(view.kernel.has_own_points for view in self.views)
         if fixed or not self.conjugate:
             return self
-        # fewer than D, and a quarter more, do not span the linear functions of all dimensions
-        spanning = self.n_components + self.n_components // 4
-        few = max(FEW_FREQUENCIES, self.n_frequencies // 2, spanning)
-        return replace(self, n_frequencies=min(self.n_frequencies, few))
+        return replace(self, n_frequencies=self.n_early)

@@ -1,79 +1,111 @@
 """log p(Y | X_s, W_s) of several small models of the same data at once, with its gradient in closed
 form.
 
-The formulas are those of ``collapsed``; a step of one small model is mostly the time that its many
+The formulas are those of ``evidence``; a step of one small model is mostly the time that its many
 small operations take to begin, so that several in one batch cost little more than one.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.regression.autograd import closed_form
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.observations import Block, CompleteBlock, complete_blocks
+from bochner.regression.observations import CompleteBlock
 
 
-def _evidence(
-    features: Tensor, s2: Tensor, block: CompleteBlock, wanted: bool
-) -> tuple[Tensor, Sequence[Tensor | None]]:
-    """Return the value of every model and its gradients in features and noise."""
-    (s, k, n), m_cols = features.shape, block.n_columns
-    noise = s2[:, None, None]
-    cuts, cross = (
-        list(chunks(n, CHUNK_ROWS)),
-        torch.zeros((), dtype=torch.float64, device=features.device),
-    )
-    for cut in cuts:  # of a sparse Y only some rows are ever dense
-        cross = cross + (features[:, :, cut].reshape(s * k, -1) @ block.Y[cut]).double().reshape(
-            s, k, -1
-        )
-    gram = (features @ features.mT).double()
-    gram.diagonal(dim1=-2, dim2=-1).add_(s2[:, None])
-    factor = cholesky(gram)
-    inverse = factor.inverse()
-    m = inverse @ cross
-    residual = block.square - (cross * m).sum((1, 2))
-    logdet = (n - k) * s2.log() + factor.logdet()
-    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * logdet + residual / s2)
-    if wanted:
-        traces = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-        d_noise = -0.5 * m_cols * ((n - k) / s2 + traces)
-        d_noise += 0.5 * residual / s2.square() - 0.5 * m.square().sum((1, 2)) / s2
-        d_gram = -0.5 * m_cols * inverse - 0.5 * (m @ m.mT) / noise
-        d_features = 2.0 * d_gram.to(features.dtype) @ features
-        d_cross = (m / noise).to(features.dtype).reshape(s * k, -1)
-        for cut in cuts:
-            d_features[:, :, cut] += (d_cross @ block.Y[cut].T).reshape(s, k, -1)
-        return value, (d_features, d_noise)
-    return value, ()
+@dataclass(frozen=True)
+class BatchedEvidence:
+    """Values of S models and their gradients.
+
+    Attributes
+    ----------
+    value : Tensor of shape (S,), float64
+        log p(Y | X_s, W_s) in nats; -inf where rounding or infinities left no factor.
+    d_features : Tensor of shape (S, K, n)
+        In the features before they were multiplied by the amplitude; 0 where there is no factor.
+    d_log_amplitude, d_noise : Tensor of shape (S,), float64
+    """
+
+    value: Tensor
+    d_features: Tensor
+    d_log_amplitude: Tensor
+    d_noise: Tensor
 
 
-def batched_evidence(features: Tensor, noise_variance: Tensor, blocks: tuple[Block, ...]) -> Tensor:
-    """Return sum over blocks of log p(Y_block | X_s, W_s) for every model s.
+def batched_evidence(
+    features: Tensor, amplitude: Tensor, noise: Tensor, block: CompleteBlock
+) -> BatchedEvidence:
+    """Evaluate log p(Y | X_s, W_s) and its gradients.
 
     Parameters
     ----------
-    features : Tensor of shape (S, K, N)
-        Of all rows; K is meant to be small.
-    noise_variance : Tensor of shape (S,), float64
-    blocks : tuple of Block
+    features : Tensor of shape (S, K, n)
+        Of the block's rows; K is meant to be small.
+    amplitude : Tensor of shape (S,), float64
+        Features count times this.
+    noise : Tensor of shape (S,), float64
+        sigma^2.
+    block : CompleteBlock
 
     Returns
     -------
-    Tensor of shape (S,), float64
-        In nats, differentiable once in features and noise.
+    BatchedEvidence
     """
-    values = []
-    for block in complete_blocks(blocks):
-        own = block.rows.take(features, dim=2)
-        compute = functools.partial(_evidence, own, noise_variance, block)
-        values.append(closed_form(compute, own, noise_variance))
-    return torch.stack(values).sum(0)
+    k, n = features.shape[1:]
+    m_cols = block.n_columns
+    a = amplitude[:, None, None]
+    gram = (features @ features.mT).double() * a.square()
+    cross = _cross(features, block).double() * a
+    shifted = gram.clone()
+    shifted.diagonal(dim1=-2, dim2=-1).add_(noise[:, None])
+    factor, info = torch.linalg.cholesky_ex(shifted)
+    logdet = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    inverse = torch.cholesky_inverse(factor)
+    m = inverse @ cross
+    residual = block.square - (cross * m).sum((1, 2))
+    determinant = (n - k) * noise.log() + logdet
+    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * determinant + residual / noise)
+    usable = (info == 0) & value.isfinite()
+    traces = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
+    d_noise = -0.5 * m_cols * ((n - k) / noise + traces)
+    d_noise += 0.5 * residual / noise.square() - 0.5 * m.square().sum((1, 2)) / noise
+    d_gram = -0.5 * m_cols * inverse - 0.5 * (m @ m.mT) / noise[:, None, None]
+    d_cross = m / noise[:, None, None]
+    d_log_amplitude = 2.0 * (d_gram * gram).sum((1, 2)) + (d_cross * cross).sum((1, 2))
+    on = usable[:, None, None]
+    d_features = _carried(
+        torch.where(on, 2.0 * a.square() * d_gram, 0.0),
+        torch.where(on, a * d_cross, 0.0),
+        features,
+        block,
+    )
+    return BatchedEvidence(
+        torch.where(usable, value, -math.inf),
+        d_features,
+        torch.where(usable, d_log_amplitude, 0.0),
+        torch.where(usable, d_noise, 0.0),
+    )
+
+
+def _cross(features: Tensor, block: CompleteBlock) -> Tensor:
+    """Return features times Y, (S, K, m); of a sparse Y only some rows are ever dense."""
+    s, k, n = features.shape
+    total = features.new_zeros(s * k, block.Y.shape[1])
+    for cut in chunks(n, CHUNK_ROWS):
+        total.addmm_(features[:, :, cut].reshape(s * k, -1), block.Y[cut])
+    return total.reshape(s, k, -1)
+
+
+def _carried(d_gram: Tensor, d_cross: Tensor, features: Tensor, block: CompleteBlock) -> Tensor:
+    """Carry the gradients of the statistics back to the features, (S, K, n)."""
+    s, k, n = features.shape
+    out = features.new_empty(s, k, n)
+    small = d_cross.to(features.dtype).reshape(s * k, -1)
+    for cut in chunks(n, CHUNK_ROWS):
+        out[:, :, cut] = (small @ block.Y[cut].T).reshape(s, k, -1)
+    return out.baddbmm_(d_gram.to(features.dtype), features)

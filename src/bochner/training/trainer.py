@@ -55,7 +55,7 @@ class Options:
 
 # Kernels, noise and standard deviations may move fast; were rows as fast, they would jump past each
 # other.
-RATES = Options(factors={"latents.mean": 0.25})
+RATES = Options(window=30, tol=3e-4, factors={"latents.mean": 0.25})
 
 
 @dataclass

@@ -30,7 +30,7 @@ def spec_of(
     parts = zip(names[:n_views], kernels, given, weights or [1.0] * n_views, strict=True)
     views = tuple(ViewSpec(*part) for part in parts)
     every = layout or Layout(dim, (0,) * n_views)
-    return ModelSpec(views, every, n_mixtures, n_frequencies, "sobol")
+    return ModelSpec(views, every, n_mixtures, n_frequencies, "sobol", n_frequencies)
 
 
 def build(
