@@ -23,8 +23,9 @@ from bochner.prediction import tempering
 from bochner.prediction.completion import Mixture, complete, view_columns
 from bochner.weight_posterior.posterior import ViewPosterior
 
-# The short fit: rows it may have, how many of them for each one held out, steps.
-_ROWS, _PER_HELD, _STEPS = 800, 4, 200
+# The short fit, which has as few frequencies as training begins with: rows it may have, how many
+# of them for each one held out, steps.
+_ROWS, _PER_HELD, _STEPS = 800, 4, 120
 # Fewer rows than these are too few to leave some of them out: what was found stays.
 _LEAST_ROWS = 25
 
@@ -99,7 +100,7 @@ def modes_win(
     others = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
     held = others[: max(1, n_trained // _PER_HELD)]
     short = replace(
-        plan,
+        plan.early,
         starts=("pca",),
         training=replace(plan.training, max_iter=min(_STEPS, plan.training.max_iter)),
         landmarks=None,
