@@ -52,7 +52,8 @@ FLOORS: dict[str, str] = {
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
         training.adam training.trainer training.checkpoint training.progress training
-        initialization.embeddings initialization.build initialization.folding
+        initialization.embeddings initialization.build initialization.simple_models
+        initialization.folding
         initialization.iterative_pca initialization.shared_private initialization
         dirichlet_process.coordinate_ascent dirichlet_process.local_expectations
         dirichlet_process.spectrum_matching dirichlet_process.sweeps dirichlet_process
@@ -68,7 +69,8 @@ FLOORS: dict[str, str] = {
         prediction.diagnostics prediction.tempering prediction
         fitting.plan fitting.landmarks fitting.noise_recalibration
         fitting.svd_compression fitting.data fitting.row_selection fitting.warm_start
-        fitting.multistart fitting.fit fitting.completion_choice fitting
+        fitting.candidates fitting.multistart fitting.fit fitting.completion_choice
+        fitting
         mcmc.draws mcmc.features mcmc.mixture mcmc.priors mcmc.slices mcmc.latents
         mcmc.weights mcmc.frequencies mcmc.views mcmc.coordinates mcmc.gaussian
         mcmc.logistic mcmc.model mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics

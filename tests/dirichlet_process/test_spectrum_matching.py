@@ -2,6 +2,8 @@
 it was.
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -117,7 +119,7 @@ def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_a
     given = DirichletProcessMixture([[0.5, 0.5]], [[0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0]] * 2)
     for kernel, tried in ((DirichletProcessMixture(), True), (given, False)):
         spec = spec_of([kernel], "x", n_mixtures=8, n_frequencies=40)
-        plan = Plan(spec, (X.numpy(),), Options(400, 0.03, 1e-4), 0)
+        plan = Plan(spec, (X.numpy(),), math.inf, Options(400, 0.03, 1e-4), 0)
         rows = FitData(data, len(X), lambda _: Y.numpy())
         race = Race(TrainingData(rows, plan), plan)
         built = []

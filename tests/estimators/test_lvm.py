@@ -130,7 +130,7 @@ def test_several_starts_are_raced_and_the_best_goes_on():
     )
     best = max(model.starts_, key=lambda start: start["elbo"])
     pca = NGMVLVM(**SMALL).fit(_data())
-    assert pca.starts_[0]["elbo_start"] == pytest.approx(model.starts_[0]["elbo_start"], rel=1e-9)
+    assert pca.starts_[0]["elbo_start"] == pytest.approx(model.starts_[0]["elbo_start"], rel=1e-6)
     assert best["init"] != "random"
 
 

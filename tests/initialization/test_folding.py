@@ -1,18 +1,19 @@
 """Several simple models in one batch against one at a time, and the folding start they are for."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from bochner.data.rows import AllRows
 from bochner.datasets import make_s_curve
-from bochner.initialization.folding import SimpleModels, fold
+from bochner.initialization.folding import fold
+from bochner.initialization.simple_models import SimpleModels
 from bochner.metrics import mean_aligned_r2
 from bochner.models.spec import Layout
 from bochner.regression.batched import batched_evidence
-from bochner.regression.evidence import dense_evidence, evidence
 from bochner.regression.observations import CompleteBlock
-from bochner.regression.statistics import statistics
 
 
 def normal(*shape, seed=0):
@@ -27,35 +28,70 @@ def blocks():
     )
 
 
-def test_a_batch_has_the_evidence_of_each_model(blocks):
-    features, noise = normal(3, 6, 16, seed=2), torch.tensor([0.2, 0.5, 1.3], dtype=torch.float64)
-    values = batched_evidence(features, noise, blocks)
-    for i in range(3):
-        first = evidence(statistics(features[i], blocks[0].Y), noise[i]).value
-        second = dense_evidence(blocks[1].rows.take(features[i], dim=1), blocks[1], noise[i])[0]
-        assert float(values[i]) == pytest.approx(float(first + second), rel=1e-12)
+def evidence_of(features, noise, block):
+    """Plain torch, log N(Y | 0, Phi^T Phi + noise I), differentiable."""
+    n, m_cols = block.Y.shape
+    covariance = features.T @ features + noise * torch.eye(n, dtype=torch.float64)
+    law = torch.distributions.MultivariateNormal(torch.zeros(n, dtype=torch.float64), covariance)
+    seen = law.log_prob(block.Y.T).sum()
+    unseen = block.square - block.Y.square().sum()
+    missing = block.n_columns - m_cols
+    rest = law.log_prob(torch.zeros(n, dtype=torch.float64)) * missing
+    return seen + rest - 0.5 * unseen / noise
 
 
 @pytest.mark.parametrize("n_features", [6, 20])  # more features than rows, too
-def test_gradients_of_a_batch_are_those_of_differences(blocks, n_features):
-    features = normal(2, n_features, 16, seed=2).requires_grad_()
-    noise = torch.tensor([0.2, 0.7], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda phi, s2: batched_evidence(phi, s2, blocks), (features, noise)
-    )
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_batch_has_the_evidence_of_each_model_and_its_gradients(n_features, rotated):
+    block = CompleteBlock.of(normal(16, 3))
+    if rotated:
+        block = CompleteBlock(block.Y, AllRows(), torch.arange(5), block.square + 2.0)
+    features = normal(3, n_features, 16, seed=2)
+    amplitude = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
+    noise = torch.tensor([0.2, 0.5, 1.3], dtype=torch.float64)
+    result = batched_evidence(features, amplitude, noise, block)
+    inputs = [one.clone().requires_grad_() for one in (features, amplitude.log(), noise)]
+    for s in range(3):
+        value = evidence_of(inputs[1][s].exp() * inputs[0][s], inputs[2][s], block)
+        assert float(result.value[s]) == pytest.approx(float(value.detach()), rel=1e-10)
+        value.backward()
+    torch.testing.assert_close(result.d_features, inputs[0].grad, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(result.d_log_amplitude, inputs[1].grad, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(result.d_noise, inputs[2].grad, rtol=1e-8, atol=1e-9)
 
 
-def test_columns_that_were_rotated_away_still_count():
-    Y, features = normal(10, 6), normal(1, 4, 10, seed=1)
-    turned = Y @ torch.linalg.svd(Y)[2].mT
-    whole = batched_evidence(features, torch.ones(1, dtype=torch.float64), (CompleteBlock.of(Y),))
-    least = CompleteBlock(turned[:, :4], AllRows(), torch.arange(6), float(Y.square().sum()))
-    assert float(batched_evidence(features, torch.ones(1, dtype=torch.float64), (least,))) < float(
-        whole
-    )
-    all_of_it = CompleteBlock(turned, AllRows(), torch.arange(6), float(Y.square().sum()))
-    same = batched_evidence(features, torch.ones(1, dtype=torch.float64), (all_of_it,))
-    assert float(same) == pytest.approx(float(whole), rel=1e-12)
+def test_a_model_without_a_factor_has_no_bound_and_moves_nothing(blocks):
+    features, ones = normal(2, 6, 16), torch.ones(2, dtype=torch.float64)
+    features[1, 0, 0] = math.nan
+    result = batched_evidence(features, ones, ones, blocks[0])
+    alone = batched_evidence(features[:1], ones[:1], ones[:1], blocks[0])
+    assert float(result.value[0]) == pytest.approx(float(alone.value[0]), rel=1e-12)
+    assert float(result.value[1]) == -math.inf
+    assert float(result.d_noise[1]) == float(result.d_log_amplitude[1]) == 0.0
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_gradients_of_simple_models_are_those_of_differences(blocks, dim):
+    """Of latents, standard deviations, lengthscale, variance and noise, with rows that lack a view
+    and a dimension that another view does not see.
+    """
+    data = ((blocks[0],), (blocks[1],))
+    layout = Layout(dim, (0, 1))
+    models = SimpleModels(normal(2, 16, dim + 1, seed=3), data, layout, (1.0, 2.0))
+    factors = torch.full((2, dim + 1), 0.7, dtype=torch.float64)
+    key = (factors, 0, "test", 0, 4)
+    exact = models.gradient(*key)
+    source = torch.Generator().manual_seed(1)
+    for values, gradient in ((models.latents, exact.latents), (models.scales, exact.scales)):
+        for number in torch.randperm(values.numel(), generator=source)[:40].tolist():
+            kept = float(values.view(-1)[number])
+            ends = []
+            for step in (1e-5, -1e-5):
+                values.view(-1)[number] = kept + step
+                ends.append(float(models.gradient(*key).value.sum()))
+            values.view(-1)[number] = kept
+            slope = (ends[0] - ends[1]) / 2e-5
+            assert float(gradient.view(-1)[number]) == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
 def test_models_of_a_batch_do_not_know_of_each_other():
@@ -67,7 +103,7 @@ def test_models_of_a_batch_do_not_know_of_each_other():
     for others in (latents, torch.stack([latents[0], 3.0 * latents[1]])):
         models = SimpleModels(others, data, Layout(1, (1, 0)), (1.0, 2.0))
         models.settle(5, 0, lambda _: ones)
-        ends.append((models.mean.detach(), models.bounds(ones, 0)))
+        ends.append((models.mean.clone(), models.bounds(ones, 0)))
     torch.testing.assert_close(ends[0][0][0], ends[1][0][0], rtol=1e-9, atol=1e-12)
     assert float(ends[0][1][0]) == pytest.approx(float(ends[1][1][0]), rel=1e-9)
     assert float((ends[0][0][1] - ends[1][0][1]).abs().max()) > 0.1
@@ -81,8 +117,7 @@ def test_equal_models_have_equal_bounds_but_frequencies_of_their_own():
     models, ones = SimpleModels(latents, data), torch.ones(2, 2, dtype=torch.float64)
     bounds = models.bounds(ones, 0)
     assert float(bounds[0]) == float(bounds[1])
-    with torch.no_grad():
-        apart = models.evidence(ones, 0, "test", 0, 8, shared=False)
+    apart = models.gradient(ones, 0, "test", 0, 8, shared=False).value
     assert abs(float(apart[0] - apart[1])) > 0.1
 
 
@@ -95,11 +130,10 @@ def test_a_view_does_not_see_what_its_layout_hides():
         SimpleModels(latents, data, Layout(1, (1, 0))),
         torch.ones(1, 2, dtype=torch.float64),
     )
-    models.evidence(ones, 0, "test", 0, 8).sum().backward()
-    assert models.mean.grad[..., 1].abs().max() > 0
+    assert models.gradient(ones, 0, "test", 0, 8).latents[0, ..., 1].abs().max() > 0
     hidden = SimpleModels(latents, (data[0],), Layout(1, (0, 1)))
-    hidden.evidence(ones, 0, "test", 0, 8).sum().backward()
-    assert float(hidden.mean.grad[..., 1].abs().max()) == 0.0
+    gradient = hidden.gradient(ones, 0, "test", 0, 8)
+    assert float(gradient.latents[:, ..., 1].abs().max()) == 0.0
 
 
 def test_the_bound_of_a_folded_model_leaves_the_other_dimensions_out():
@@ -135,10 +169,8 @@ def test_data_without_noise_can_be_folded():
     left, values, _ = torch.linalg.svd(Y, full_matrices=False)
     models = SimpleModels((left[:, :2] * values[:2])[None] / 10.0, ((CompleteBlock.of(Y),),))
     ones = torch.ones(1, 2)
-    with torch.no_grad():
-        models.log_noise.fill_(-30.0)
-        models.log_variance.fill_(8.0)
-        models.log_std.fill_(-6.0)
+    models.scales[1], models.scales[2] = 8.0, -30.0
+    models.latents[1] = -6.0
     assert bool(torch.isfinite(models.bounds(ones, 0)).all())
     wide = (left[:, :4] * values[:4]) / 10.0
     assert bool(

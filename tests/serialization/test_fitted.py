@@ -2,6 +2,7 @@
 rows, never code.
 """
 
+import math
 import os
 import re
 import stat
@@ -310,7 +311,7 @@ def test_a_users_model_is_refused_whatever_its_name(tmp_path):
 def test_a_checkpoint_of_a_users_kernel_is_not_that_of_the_packages():
     def digest(kernel):
         spec = spec_of([kernels.SpectralSum([kernel])])
-        settings = plan.Plan(spec, ("pca",), Options(), 0)
+        settings = plan.Plan(spec, ("pca",), math.inf, Options(), 0)
         return settings.digest(())
 
     assert digest(RBF()) != digest(kernels.RBF())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,12 +38,15 @@ class Candidate:
     latents : ndarray of shape (N, D)
     bound : float
         Under the simplest kernels, in nats; 0 where there is nothing to compare with.
+    settled : bool
+        Whether the latents are those after training under the simplest kernels.
     """
 
     index: int
     name: str
     latents: FloatArray
     bound: float = 0.0
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,10 @@ class _Try:
 def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
     """Compute every start of a plan, in their order.
 
-    A single start is where it is; several, and folds, are trained together under the simplest
-    kernels first. Latents that the caller gave stay as they are.
+    Several starts, and folds, are trained together under the simplest kernels first, which tells
+    which are good. Folds go on from there. Embeddings that "auto" tries go on from there and from
+    where they were: the simplest kernels smooth away what t-SNE knows of clusters (1,000 digits of
+    MNIST end 5,500 nats lower from there) and mend what it tears (oil ends 400 nats higher).
     """
     names = [origin if isinstance(origin, str) else "array" for origin in plan.starts]
     if names != ["fold"] and len(names) == 1:
@@ -83,12 +89,18 @@ def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
         min(STEPS, plan.training.max_iter),
         plan.spec.weights,
     )
+    kept = wide.narrowed(plan.spec.layout)
     out = []
     for index, (name, origin) in enumerate(zip(names, plan.starts, strict=True)):
         best = _best(batch, index, done.bounds)
-        latents = folded(done.latents[best].double().cpu().numpy(), plan.seed + index)
-        given = origin if not isinstance(origin, str) else latents
-        out.append(Candidate(index, name, given, float(done.bounds[best])))
+        bound = float(done.bounds[best])
+        settled = folded(done.latents[best].double().cpu().numpy(), plan.seed + index)
+        as_it_was = batch[best].latents[:, kept].double().cpu().numpy()
+        if name != "fold":
+            given = as_it_was if isinstance(origin, str) else origin
+            out.append(Candidate(index, name, given, bound))
+        if name == "fold" or plan.margin < math.inf:
+            out.append(Candidate(index, name, settled, bound, settled=True))
     return out
 
 

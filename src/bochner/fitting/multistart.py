@@ -33,8 +33,6 @@ SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
 _LEAST_MATCH = 30
-# Starts that race: the best ones under the simplest kernels.
-_RACED = 2
 # Of the bounds that are compared; they share their draws.
 _RACE_DRAWS = 16
 
@@ -145,7 +143,8 @@ class Race:
         best = max((float(result["elbo"]) for result in self.results), default=-torch.inf)
         steps = RACE_STEPS if self.data.surrogates is None else LOCAL_RACE_STEPS
         length = min(steps, self.plan.training.max_iter // 4)
-        raced = _promising(candidates(self.data, self.plan))
+        margin = self.plan.margin * self.data.n_entries
+        raced = _promising(candidates(self.data, self.plan), margin)
         for candidate in raced[len(self.results) :]:
             trainer = self._warm(self.trainer(candidate.index, candidate.latents), candidate.index)
             if self._best is None:
@@ -164,7 +163,12 @@ class Race:
     ) -> dict[str, Any]:
         """Train a start for so many steps; return what it is worth before and after."""
         value, error = self._bound(trainer)
-        result = {"init": candidate.name, "index": candidate.index, "elbo_start": value}
+        result: dict[str, Any] = {
+            "init": candidate.name,
+            "index": candidate.index,
+            "settled": candidate.settled,
+            "elbo_start": value,
+        }
         if length:
             with progress_bar(f"start {candidate.name}", length, self.plan.shown) as bar:
                 trainer.run(until=length, on_step=bar, settle=True)
@@ -209,7 +213,7 @@ class Race:
         return trainer if self.decided else self.run(checkpoint)
 
 
-def _promising(every: list[Candidate]) -> list[Candidate]:
-    """Return the best starts under the simplest kernels, in the plan's order."""
-    best = sorted(every, key=lambda candidate: -candidate.bound)[:_RACED]
-    return sorted(best, key=lambda candidate: candidate.index)
+def _promising(every: list[Candidate], margin: float) -> list[Candidate]:
+    """Return the starts whose bound under the simplest kernels is close to the best."""
+    best = max(candidate.bound for candidate in every)
+    return [candidate for candidate in every if candidate.bound >= best - margin]

@@ -46,6 +46,9 @@ class Plan:
     ----------
     spec : ModelSpec
     starts : tuple of (name or array of shape (N, D))
+    margin : float
+        Starts race whose bound under the simplest kernels is, per observed entry, at most so many
+        nats below the best.
     training : Options
     seed : int
     dtype : torch.dtype
@@ -66,6 +69,7 @@ class Plan:
 
     spec: ModelSpec
     starts: tuple[Start, ...]
+    margin: float
     training: Options
     seed: int
     dtype: torch.dtype = torch.float32
