@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import CollapseWarning, DataWarning, InputError
-from bochner.estimators import prediction
+from bochner.estimators import plans, prediction
 from bochner.fitting import plan
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.prediction import diagnostics as diagnose
@@ -146,7 +146,7 @@ def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
     np.testing.assert_allclose(parts_std, whole_std, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 30), (200, 100)])
+@pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 16), (200, 16)])
 def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
     seen, original = {}, plan.draw
 
@@ -158,9 +158,20 @@ def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, e
     monkeypatch.setattr(plan, "draw", draw)
     model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
     assert model.n_frequencies_ == n_frequencies
-    assert [seen[step] for step in range(30)] == [early] * 15 + [
-        n_frequencies
-    ] * 15  # the decay takes as many steps
+    counts = [seen[step] for step in range(30)]
+    # the decay takes as many steps
+    assert set(counts[:15]) == {early}
+    assert set(counts[15:]) == {n_frequencies}
+
+
+@pytest.mark.parametrize(
+    ("n_frequencies", "n_rows", "n_components", "early"),
+    [(100, 1000, 2, 50), (100, 300, 2, 16), (100, 700, 2, 35), (50, 5000, 2, 25), (12, 99, 2, 12)],
+)
+def test_few_rows_begin_with_few_frequencies(n_frequencies, n_rows, n_components, early):
+    assert plans._early(n_frequencies, n_rows, n_components) == early
+    # never fewer than span the linear functions of all dimensions
+    assert plans._early(n_frequencies, n_rows, 40) == min(n_frequencies, max(early, 50))
 
 
 @pytest.mark.parametrize(

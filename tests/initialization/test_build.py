@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from bochner.errors import InputError
-from bochner.initialization import embeddings
 from bochner.initialization.build import STARTS, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
@@ -134,17 +133,3 @@ def test_a_model_is_built_at_its_start():
     assert torch.equal(means[0][0], means[1][0])
     assert not torch.equal(means[0][0], means[2][0])  # restarts differ
     assert not torch.equal(means[0][0], means[0][1])  # and so do views
-
-
-@pytest.mark.parametrize(("n_rows", "steps"), [(20, 1000), (1000, 1000), (1600, 625), (2500, 450)])
-def test_tsne_takes_fewer_steps_of_many_rows(monkeypatch, n_rows, steps):
-    asked = []
-
-    class Recorded(embeddings.TSNE):
-        def fit_transform(self, X, y=None):
-            asked.append(self.max_iter)
-            return np.asarray(X[:, :2], dtype=np.float32)
-
-    monkeypatch.setattr(embeddings, "TSNE", Recorded)
-    embeddings.tsne(np.random.default_rng(0).normal(size=(n_rows, 4)), 2, 0)
-    assert asked == [steps]

@@ -56,7 +56,7 @@ class NGMVLVM(LatentVariableEstimator):
         "pca", "fold", "laplacian", "isomap", "tsne", "random" or "auto".
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold"
         begins with more principal components than D and folds the further ones away under RBF
-        kernels, in four tries of which the one with the best bound is kept; "auto" races "pca",
+        kernels, in several tries of which the one with the best bound is kept; "auto" races "pca",
         "fold", "laplacian" and, in up to 3 dimensions, "tsne"; of more than 6,000 rows "pca" and
         "laplacian"; in more than 12 dimensions "pca" alone. An array is taken as it is: its columns
         should have a standard deviation of about 1, as the latents have under their prior.
@@ -137,8 +137,9 @@ class NGMVLVM(LatentVariableEstimator):
     n_mixtures_, n_frequencies_ : int
         What "auto" became.
     starts_ : list of dict
-        Name and bound of every start before and after its race, with as many frequencies as the
-        race has.
+        Name and bound of every start that raced, before and after its race, with as many
+        frequencies as the race has. ``settled``: it began after training under the simplest
+        kernels, and not where its embedding was.
     completion_ : dict of str to float or None
         How a row that lacks the view is completed, chosen on training rows: the exponent of its
         likelihood over the training latents, or None: by the row's own modes. Empty when there is

@@ -25,7 +25,7 @@ from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
 
 # A start's share of the race: long enough to leave the start's own shape behind.
-RACE_STEPS = 40
+RACE_STEPS = 60
 # A start that was warmed has left it before: a shorter race tells.
 LOCAL_RACE_STEPS = 30
 # Steps without a gradient, in which the sites of non-conjugate views find their place.
