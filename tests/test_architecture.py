@@ -60,10 +60,14 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.conditioning_incomplete
         weight_posterior.conditioning_nonconjugate weight_posterior.posterior
         weight_posterior.downdating weight_posterior
-        latent_inference.quadratic_forms latent_inference.placement
+        latent_inference.climbing latent_inference.quadratic_forms
+        latent_inference.placement latent_inference.predictive_entries
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
-        latent_inference.infer latent_inference
+        latent_inference.infer latent_inference.predictive_modes latent_inference
         prediction.calibration prediction.decoding prediction.completion
+        prediction.proposals
+        prediction.row_batch
+        prediction.row_density
         prediction.density
         prediction.loadings
         prediction.diagnostics prediction.tempering prediction

@@ -166,6 +166,42 @@ class _Shape:
         return _Shape(*(part.flatten()[index] for part in parts))
 
 
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace's approximation of log E f(psi), and what log f is at the mode.
+
+    Attributes
+    ----------
+    value : Tensor
+    first, second, third : Tensor
+        Derivatives of log f at the mode of f(psi) N(psi; mean, variance).
+    """
+
+    value: Tensor
+    first: Tensor
+    second: Tensor
+    third: Tensor
+
+
+def laplace(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Laplace:
+    """Approximate log E f(psi), psi ~ N(mean, variance), elementwise, about the integrand's mode.
+
+    Parameters
+    ----------
+    log_f : LogDensity
+    mean, variance : Tensor of one shape
+
+    Returns
+    -------
+    Laplace
+    """
+    variance = variance.clamp(min=_LEAST_VARIANCE)
+    mode = _mode(log_f, mean, variance)
+    first, second, third = log_f.derivatives(mode)
+    exponent = log_f.value(mode) - 0.5 * (mode - mean).square() / variance
+    return Laplace(exponent - 0.5 * (-variance * second).log1p(), first, second, third)
+
+
 def _integrate(log_f: LogDensity, shape: _Shape, n_nodes: int) -> Tensor:
     """Return log E f by nodes mode + standard deviation (e^(skew t) - 1) / skew, t those of the
     normal.

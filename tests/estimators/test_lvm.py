@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import CollapseWarning, DataWarning, InputError
-from bochner.estimators import plans, prediction
+from bochner.estimators import plans
 from bochner.fitting import plan
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.prediction import diagnostics as diagnose
@@ -55,7 +55,6 @@ def _frame(X):
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 6)
-    monkeypatch.setattr(prediction, "_SCORE_SAMPLES", 64)
 
 
 @pytest.fixture(scope="module")
@@ -367,7 +366,9 @@ def test_a_row_with_nothing_observed_is_the_prior_and_said_once(fitted):
     with pytest.warns(DataWarning, match="nothing observed"):
         assert np.isfinite(fitted.impute(X)).all()
     with pytest.warns(DataWarning, match="nothing observed"):
-        np.testing.assert_allclose(fitted.score_samples(X)[[1, 3]], 0.0, atol=0.1)  # log of one
+        density, error = fitted.score_samples(X, return_std=True)
+    assert (density[[1, 3]] == 0).all()  # log of one
+    assert (error[[1, 3]] == 0).all()
 
 
 def test_placement_does_not_depend_on_the_other_rows(fitted):
@@ -389,6 +390,19 @@ def test_score_is_the_mean_of_the_rows_scores(fitted):
     assert rows.shape == (15,)
     assert fitted.score(X) == pytest.approx(rows.mean())
     assert fitted.score(X) == fitted.score(X)
+    density, error = fitted.score_samples(X, return_std=True)
+    np.testing.assert_array_equal(density, rows)
+    assert error.shape == (15,)
+    assert (error > 0).all()
+    assert (error < 0.3).all()
+
+
+def test_densities_do_not_depend_on_the_other_rows(fitted):
+    X = _holes(_data(12, seed=5))
+    together = fitted.score_samples(X)
+    np.testing.assert_allclose(fitted.score_samples(X[::-1])[::-1], together, atol=1e-8)
+    for i in (0, 5, 11):
+        np.testing.assert_allclose(fitted.score_samples(X[[i]])[0], together[i], atol=1e-8)
 
 
 def test_data_of_the_model_score_above_shuffled_data(fitted):

@@ -8,7 +8,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bochner import NGMVLVM, RFLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import CollapseWarning, DataWarning
-from bochner.estimators import prediction
 from bochner.fitting import plan
 
 SMALL = {"max_iter": 5, "n_mixtures": 1, "n_frequencies": 4, "n_init": 1, "n_components": 1}
@@ -32,7 +31,6 @@ def _few_draws(monkeypatch):
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
     monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
     monkeypatch.setattr(plan, "LATENT_DRAWS", 2)
-    monkeypatch.setattr(prediction, "_SCORE_SAMPLES", 8)
 
 
 @parametrize_with_checks(

@@ -8,11 +8,12 @@ import torch
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.latent_inference.infer import _newton_step, _positive_inverse, place
+from bochner.latent_inference.climbing import newton_step, positive_inverse
+from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.prediction.decoding import complete, decode, draw_latents, log_density, sample_at
+from bochner.prediction.decoding import complete, decode, draw_latents, sample_at
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
 from bochner.regression.observations import CompleteBlock
@@ -190,28 +191,6 @@ def test_completion_and_draws_agree_and_cover():
     assert float(z.square().mean()) == pytest.approx(1.0, abs=0.15)
 
 
-@pytest.mark.parametrize("dim", [1, 2])
-def test_log_density_is_the_integral_over_the_latent(dim):
-    view, x, Y = _view(dim, m=3, s2=0.3)
-    y = Y[:5].clone()
-    y[2, 1] = torch.nan
-    estimate = log_density([view], place([view], x, [y]), [y], 4000, seed=1)
-    side = torch.linspace(-6, 6, 2001 if dim == 1 else 201, dtype=torch.float64)
-    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
-    cell = float(side[1] - side[0]) ** dim
-    mean, variance = decode([view], grid)
-    for i in range(5):
-        entries = -0.5 * (
-            (2 * math.pi * variance).log() + (torch.nan_to_num(y[i]) - mean).square() / variance
-        )
-        joint = (entries * ~y[i].isnan()).sum(1) - 0.5 * (
-            grid.square().sum(1) + dim * math.log(2 * math.pi)
-        )
-        assert float(estimate[i]) == pytest.approx(
-            float(joint.logsumexp(0)) + math.log(cell), abs=0.05
-        )
-
-
 def test_modes_without_weight_take_no_part_in_a_completion():
     view, _, _ = _view(2)
     source = generator(8, "modes")
@@ -253,11 +232,11 @@ def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
     values, vectors = torch.linalg.eigh(precision)
     along = (vectors.mT @ gradient[..., None])[..., 0]
     full = (vectors @ (along / values.abs())[..., None])[..., 0]
-    step, gain = _newton_step(gradient, -precision, radius)
+    step, gain = newton_step(gradient, -precision, radius)
     torch.testing.assert_close(step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None])
     torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
     inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
-    found, log_volume = _positive_inverse(precision)
+    found, log_volume = positive_inverse(precision)
     torch.testing.assert_close(found, inverse)
     torch.testing.assert_close(log_volume, torch.logdet(inverse))
 

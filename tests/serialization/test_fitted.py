@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM, kernels, likelihoods
 from bochner.errors import InputError, ModelFileError
-from bochner.estimators import prediction, saving
+from bochner.estimators import saving
 from bochner.fitting import plan
 from bochner.io import files
 from bochner.training.trainer import Options
@@ -34,7 +34,6 @@ N_ROWS = 37
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
-    monkeypatch.setattr(prediction, "_SCORE_SAMPLES", 8)
     monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
 
 

@@ -23,14 +23,12 @@ from bochner.isolation import isolated
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.placement import Placement
 from bochner.prediction import completion, decoding
+from bochner.prediction.row_density import log_density
 
 FloatArray = NDArray[np.floating[Any]]
 
 # Numbers in the covariances of places that are remembered.
 _REMEMBERED = 2**25
-_SCORE_SAMPLES = 256
-# Non-conjugate views need a quadrature at every entry.
-_LOCAL_SCORE_SAMPLES = 64
 
 
 def _digest(values: FloatArray) -> str:
@@ -222,7 +220,7 @@ class PredictionMixin(LoadingsMixin, TransformerMixin):
     def score(self, X: ArrayLike, y: object = None, size_factors: Any = None) -> float:  # noqa: ARG002 - scikit-learn's
         """Return the mean over rows of log p(observed entries), in nats and original units.
 
-        Integrated over the latent by importance sampling around each row's placement.
+        The mean of ``score_samples``, which has standard errors too.
 
         Parameters
         ----------
@@ -238,35 +236,43 @@ class PredictionMixin(LoadingsMixin, TransformerMixin):
         return float(self.score_samples(X, size_factors).mean())
 
     @isolated
-    def score_samples(self, X: ArrayLike, size_factors: Any = None) -> NDArray[np.float64]:
+    def score_samples(
+        self, X: ArrayLike, size_factors: Any = None, return_std: bool = False
+    ) -> Any:
         """Return log p(observed entries) of every row, in nats and original units.
+
+        The latent is integrated out by importance sampling about the modes that the row has under
+        every draw of the spectra. Noise depends on ``random_state`` and on the row's values: rows
+        have errors of their own, and no row depends on those beside it. Rows with large errors get
+        more samples.
 
         Parameters
         ----------
         X : array-like of shape (n, M)
         size_factors : array-like of shape (n,), or dict of view to one, optional
             As in ``transform``.
+        return_std : bool, default=False
 
         Returns
         -------
-        ndarray of shape (n,)
+        densities : ndarray of shape (n,)
+            0 for a row with nothing observed.
+        std : ndarray of shape (n,), if ``return_std``
+            Standard error of the integration, in nats; that of a mean over rows is the root of the
+            sum of their squares over n.
         """
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
         options.of_empty(values)
-        count = (
-            _SCORE_SAMPLES
-            if all(view.local is None for view in self._fit.posterior)
-            else _LOCAL_SCORE_SAMPLES
-        )
-        densities = []
-        for rows, own in self._dense_parts(values, offsets):
-            placement = place(self._fit.posterior, self._candidates, rows, own)
-            densities.append(
-                decoding.log_density(self._fit.posterior, placement, rows, count, self.seed_, own)
-            )
-        total: NDArray[np.float64] = torch.cat(densities).numpy() + self._log_jacobian(values)
-        return total
+        model = (self._fit.posterior, self._candidates)
+        parts = [
+            log_density(*model, rows, self.seed_, own)
+            for rows, own in self._dense_parts(values, offsets)
+        ]
+        density: NDArray[np.float64] = torch.cat([part for part, _ in parts]).numpy()
+        density = density + self._log_jacobian(values)
+        errors = torch.cat([error for _, error in parts]).numpy()
+        return (density, errors) if return_std else density
 
     @isolated
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:

@@ -14,16 +14,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from bochner.latent_inference.climbing import HOPELESS, climb, newton_step, positive_inverse
 from bochner.latent_inference.placement import Placement, groups_of_rows, rows_at_once
 from bochner.latent_inference.row_bound import Target, target_for
-from bochner.linalg import cholesky
 from bochner.weight_posterior.posterior import ViewPosterior
 
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
 # behind it.
 MANY_DIMENSIONS = 12
-_MAX_STEPS = 100
 # A step shorter than this is taken and ends a climb, in double precision and in the single
 # precision that goes before: Newton's error after it is about its square.
 _TOLERANCE = 1e-5
@@ -31,9 +30,6 @@ _ROUGH = 1e-3
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
 # have found the same mode.
 _SAME = 0.01
-# Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
-# weighs nothing.
-_HOPELESS = 40.0
 # So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between
 # them.
 _STARTS = 2000
@@ -106,7 +102,8 @@ def place(
         else:
             book = book or [reconstructions(view, candidates) for view in views]
             scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
-        found = _solve(target, _starts(scores, candidates, near, n_modes), polish and not single)
+        starts = candidates[best_apart(scores, near, n_modes)]
+        found = _solve(target, starts, polish and not single)
         out.modes[index], out.covariances[index], out.weights[index] = (
             found.modes,
             found.covariances,
@@ -190,19 +187,25 @@ def _near(candidates: Tensor) -> Tensor:
     return near
 
 
-def _starts(scores: Tensor, candidates: Tensor, near: Tensor, n_modes: int) -> Tensor:
+def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n,
-    R, D).
+    count).
 
-    Scores are overwritten.
+    Parameters
+    ----------
+    scores : Tensor of shape (n, C)
+        Overwritten.
+    near : Tensor of shape (C, C), bool
+        Which candidates are near each other.
+    count : int
     """
-    starts = []
-    for r in range(n_modes):
+    chosen = []
+    for r in range(count):
         best = scores.argmax(1)
-        starts.append(candidates[best])
-        if r + 1 < n_modes:
+        chosen.append(best)
+        if r + 1 < count:
             scores.masked_fill_(near[best], -torch.inf)
-    return torch.stack(starts, dim=1)
+    return torch.stack(chosen, dim=1)
 
 
 def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
@@ -213,7 +216,7 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
     # steps, and only of modes that will weigh anything.
     x, value, hessian = (
         t.double()
-        for t in _climb(
+        for t in climb(
             target.to(torch.float32), starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH
         )
     )
@@ -224,12 +227,12 @@ def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
             value.reshape(n, n_modes),
             hessian.reshape(n, n_modes, dim, dim),
         )
-        near = ((value > best - 2.0 * _HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[
+        near = ((value > best - 2.0 * HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[
             :, 0
         ]
         x[near], value[near], hessian[near] = _polished(target, x[near], rows[near])
         x, value, hessian = x[twin], value[twin], hessian[twin]
-    covariance, log_volume = _positive_inverse(-hessian)
+    covariance, log_volume = positive_inverse(-hessian)
     evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)
     modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
@@ -267,75 +270,7 @@ def _polished(target: Target, starts: Tensor, rows: Tensor) -> tuple[Tensor, Ten
     whole batch. A new evaluation there and one more step bring that below rounding: the step is
     about 1e-10 long, and neither value nor Hessian changes with it.
     """
-    x, _, _ = _climb(target, starts, rows, tolerance=_TOLERANCE)
+    x, _, _ = climb(target, starts, rows, tolerance=_TOLERANCE)
     value, gradient, hessian = target.evaluate(x, rows)
-    step, _ = _newton_step(gradient, hessian, torch.full_like(value, _TOLERANCE))
+    step, _ = newton_step(gradient, hessian, torch.full_like(value, _TOLERANCE))
     return x + step, value, hessian
-
-
-def _climb(
-    target: Target, starts: Tensor, rows: Tensor, tolerance: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
-    own.
-
-    A start that cannot catch up with the row's best is left where it is: its weight would vanish.
-    """
-    x = starts.clone()
-    value, gradient, hessian = target.evaluate(x, rows)
-    gap = (
-        4.0 * torch.finfo(x.dtype).eps
-    )  # rounding of the value must not reject the last, tiny steps
-    radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
-    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf)
-    for _ in range(_MAX_STEPS):
-        step, gain = _newton_step(gradient[active], hessian[active], radius[active])
-        best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
-        length = step.norm(dim=1)
-        short = length <= tolerance
-        x[active[short]] += step[short]
-        going = ~short & (value[active] + 4.0 * gain + _HOPELESS > best)
-        active, step, length = active[going], step[going], length[going]
-        if not active.numel():
-            break
-        trial = x[active] + step
-        new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
-        better = new_value >= value[active] - gap * (1.0 + value[active].abs())
-        kept = active[better]
-        x[kept], value[kept] = trial[better], new_value[better]
-        gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
-        radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
-    return x, value, hessian
-
-
-def _newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-    """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
-    step promises.
-    """
-    factor, info = torch.linalg.cholesky_ex(-hessian)
-    full = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
-    bent = (info > 0).nonzero()[:, 0]
-    if bent.numel():
-        # eigenvectors cost ten times a factor, and are only needed here
-        values, vectors = torch.linalg.eigh(-hessian[bent])
-        along = (vectors.transpose(1, 2) @ gradient[bent][..., None])[..., 0]
-        full[bent] = (vectors @ (along / values.abs().clamp(min=1e-6))[..., None])[..., 0]
-    length = full.norm(dim=1).clamp(min=1e-300)
-    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
-
-
-def _positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
-    """Invert, with log det; directions that are no maximum get the prior's precision, never more
-    certainty.
-    """
-    eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
-    above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
-    factor = cholesky(torch.where(above[:, None, None], precision, eye))
-    inverse, log_volume = factor.inverse(), -factor.logdet()
-    rest = (~above).nonzero()[:, 0]
-    if rest.numel():
-        values, vectors = torch.linalg.eigh(precision[rest])
-        values = values.clamp(min=1.0)
-        inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
-        log_volume[rest] = -values.log().sum(-1)
-    return inverse, log_volume

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bochner.features.fourier import Jet, jet
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.latent_inference.predictive_entries import EntryTerms
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class NonConjugateTerm:
     Attributes
     ----------
     frequencies : Frequencies
-    likelihood : NonConjugateLikelihood
+    likelihood : EntryTerms
+        Of a non-conjugate view its likelihood.
     y, seen, total : Tensor of shape (n, m)
         Encoded data with 0 where missing, 1 where observed, intercept plus offset.
     mean : Tensor of shape (K, m)
@@ -33,7 +34,7 @@ class NonConjugateTerm:
     """
 
     frequencies: Frequencies
-    likelihood: NonConjugateLikelihood
+    likelihood: EntryTerms
     y: Tensor
     seen: Tensor
     total: Tensor

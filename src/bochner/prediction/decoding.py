@@ -4,7 +4,6 @@ scaled, all float64.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -25,8 +24,6 @@ _SLOPES = 2**24
 _NO_WEIGHT = 1e-12
 # Numbers of which quantiles are taken at once.
 _QUANTILE_NUMBERS = 2**23
-# Numbers of which densities are taken at once: about what stays in a processor's cache.
-_SCORE_NUMBERS = 2**18
 
 
 def decode(
@@ -235,96 +232,6 @@ def intervals(
         bounds.append(torch.quantile(drawn, levels, dim=0, interpolation="nearest"))
     low, high = torch.cat(bounds, dim=1)
     return low, high
-
-
-def log_density(
-    views: Sequence[ViewPosterior],
-    placement: Placement,
-    rows: Sequence[Tensor],
-    n_samples: int,
-    seed: int,
-    offsets: Offsets | None = None,
-) -> Tensor:
-    """Estimate log of the integral of p(y_observed | x) p(x) per row by importance sampling around
-    its modes.
-
-    Parameters
-    ----------
-    views : sequence of ViewPosterior
-    placement : Placement
-        Of these rows.
-    rows : sequence over views of Tensor of shape (n, M_v), float64
-    n_samples : int
-    seed : int
-
-    Returns
-    -------
-    Tensor of shape (n,)
-        In nats, per row; 0 for a row without observed entries.
-    """
-    densities = []
-    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    width = n_samples * max(view.n_columns for view in views)
-    for part in chunks(rows[0].shape[0], min(_CHUNK, max(1, _SCORE_NUMBERS // width))):
-        p = Placement(placement.modes[part], placement.covariances[part], placement.weights[part])
-        x, log_ratio = _proposals(p, n_samples, seed)
-        own = [y[part].repeat_interleave(n_samples, dim=0) for y in encoded]
-        sizes = [
-            None if o is None else o[part].repeat_interleave(n_samples)
-            for o in offsets or [None] * len(views)
-        ]
-        likelihood = _log_likelihood(views, x.flatten(0, 1), own, sizes).reshape(-1, n_samples)
-        densities.append((likelihood + log_ratio).logsumexp(1) - math.log(n_samples))
-    return torch.cat(densities)
-
-
-def _proposals(placement: Placement, n_samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw from the modes' mixture, widened and with a tenth of the prior; return x and log p(x) -
-    log q(x).
-    """
-    n, n_modes, dim = placement.modes.shape
-    source = random.generator(seed, "score")
-    wide = 1.5**2 * placement.covariances
-    prior = torch.eye(dim, dtype=torch.float64).expand(n, 1, -1, -1)
-    means = torch.cat([placement.modes, torch.zeros(n, 1, dim, dtype=torch.float64)], dim=1)
-    factors = torch.linalg.cholesky(torch.cat([wide, prior], dim=1))
-    weights = torch.cat(
-        [0.9 * placement.weights, torch.full((n, 1), 0.1, dtype=torch.float64)], dim=1
-    )
-    # the same uniforms for every row: a row's score does not depend on its batch
-    uniform = (
-        torch.rand(n_samples, generator=source, dtype=torch.float64).expand(n, -1).contiguous()
-    )
-    index = torch.searchsorted(weights.cumsum(1), uniform).clamp(max=n_modes)
-    noise = torch.randn(n_samples, dim, generator=source, dtype=torch.float64)
-    rows = torch.arange(n)[:, None]
-    x = means[rows, index] + (factors[rows, index] @ noise[None, :, :, None])[..., 0]
-    away = torch.linalg.solve_triangular(
-        factors[:, None], (x[:, :, None] - means[:, None])[..., None], upper=False
-    )
-    log_q = (
-        -0.5 * away[..., 0].square().sum(-1)
-        - torch.diagonal(factors, dim1=-2, dim2=-1).log().sum(-1)[:, None]
-    )
-    log_q = (log_q + weights.log()[:, None]).logsumexp(-1)
-    return x, -0.5 * x.square().sum(-1) - log_q
-
-
-def _log_likelihood(
-    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor], offsets: Offsets
-) -> Tensor:
-    """Return sum_v log mean_s p(y_v | x, W_s) over observed entries, (n,)."""
-    total = torch.zeros(x.shape[0], dtype=torch.float64)
-    for view, y, offset in zip(views, rows, offsets, strict=True):
-        seen, filled = ~y.isnan(), torch.nan_to_num(y)
-        by_draw = []
-        for draw in view.draws:
-            entries = view.predictive.log_predictive(
-                filled, *view.psi(draw, draw.features(x), offset)
-            )
-            by_draw.append((entries * seen).sum(1))
-        total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
-    return total
 
 
 def kernel(view: ViewPosterior, x: Tensor) -> Tensor:

@@ -1,0 +1,245 @@
+"""Modes of a row's predictive density under each draw of the spectra.
+
+The density of a row is a mean over draws, and draws may place a row several standard deviations
+apart: nothing that lies between them need be probable. So every draw has modes and covariances of
+its own, and their mixture resembles the posterior of the latent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bochner.latent_inference.climbing import MAX_STEPS, climb, positive_inverse
+from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
+from bochner.latent_inference.placement import Placement, offsets_of, rows_at_once
+from bochner.latent_inference.predictive_entries import entries_of
+from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
+from bochner.linalg import cholesky
+from bochner.memory import chunks
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+# More combinations of the views' draws are not visited: the draws of all views are paired instead.
+_COMBINATIONS = 12
+# A step of this length ends a climb.
+_TOLERANCE = 3e-3
+# Nats by which a start may lie behind the best of its row: exp(-10) weighs little.
+_BEHIND = 10.0
+# Columns with noise of their own share a covariance in so many groups.
+_NOISE_GROUPS = 4
+# Squared distance, in posterior standard deviations, of two climbs that found the same mode.
+_SAME = 0.01
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Laplace approximations, a mixture for every row.
+
+    Attributes
+    ----------
+    means : Tensor of shape (n, C, D)
+    covariances : Tensor of shape (n, C, D, D)
+    log_weights : Tensor of shape (n, C)
+        Evidence in nats; -inf where a mode counts already. Most probable first.
+    """
+
+    means: Tensor
+    covariances: Tensor
+    log_weights: Tensor
+
+    def at(self, index: Tensor) -> Modes:
+        """Return those of some rows."""
+        return Modes(self.means[index], self.covariances[index], self.log_weights[index])
+
+    def std_about(self, centre: Tensor) -> Tensor:
+        """Return the root mean square distance of the mixture from a centre, (n, D) -> (n, D)."""
+        away = self.means - centre[:, None]
+        spread = torch.diagonal(self.covariances, dim1=-2, dim2=-1) + away.square()
+        return (self.log_weights.softmax(1)[..., None] * spread).sum(1).sqrt()
+
+
+def combinations(views: Sequence[ViewPosterior]) -> list[list[ViewPosterior]]:
+    """Return the views with one draw each: every combination, or the first of all, the second of
+    all and so on where there are many.
+    """
+    counts = [len(view.draws) for view in views]
+    chosen = list(itertools.product(*map(range, counts)))
+    if math.prod(counts) > _COMBINATIONS:
+        chosen = [tuple(s % count for count in counts) for s in range(max(counts))]
+    return [
+        [replace(view, draws=(view.draws[s],)) for view, s in zip(views, which, strict=True)]
+        for which in chosen
+    ]
+
+
+def climbed(
+    views: Sequence[ViewPosterior],
+    start: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    max_steps: int = MAX_STEPS,
+) -> Modes:
+    """Climb from placed rows to the modes of their predictive densities.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+        With one draw each.
+    start : Placement
+        Of these rows. In many dimensions it is taken as it is.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Encoded.
+    offsets : sequence over views of Tensor of shape (n,), or None
+    max_steps : int
+
+    Returns
+    -------
+    Modes
+    """
+    dim = start.modes.shape[2]
+    most = rows_at_once(views, (1 + dim) * start.modes.shape[1])
+    parts = [
+        _climbed(
+            views,
+            start.of(torch.arange(part.start, part.stop)),
+            [y[part] for y in rows],
+            offsets_of(offsets, part),
+            max_steps,
+        )
+        for part in chunks(rows[0].shape[0], most)
+    ]
+    return Modes(
+        torch.cat([part.means for part in parts]),
+        torch.cat([part.covariances for part in parts]),
+        torch.cat([part.log_weights for part in parts]),
+    )
+
+
+def _climbed(
+    views: Sequence[ViewPosterior],
+    start: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    max_steps: int,
+) -> Modes:
+    n, n_modes, dim = start.modes.shape
+    target = predictive_target(views, rows, dim, offsets)
+    index = torch.arange(n).repeat_interleave(n_modes)
+    points = start.modes.reshape(-1, dim)
+    if dim > MANY_DIMENSIONS:
+        value, covariance = target.evaluate(points, index)[0], start.covariances.flatten(0, 1)
+        log_volume = cholesky(covariance).logdet()
+    else:
+        points, value, hessian = climb(target, points, index, _TOLERANCE, max_steps, _BEHIND)
+        covariance, log_volume = positive_inverse(-hessian)
+    evidence = value + 0.5 * (log_volume + dim * math.log(2.0 * math.pi))
+    found = Modes(
+        points.reshape(n, n_modes, dim),
+        covariance.reshape(n, n_modes, dim, dim),
+        evidence.reshape(n, n_modes),
+    )
+    return _distinct(found)
+
+
+def _distinct(found: Modes) -> Modes:
+    """Give a mode that was reached twice no second weight."""
+    log_weights = found.log_weights.clone()
+    precision = cholesky(found.covariances).inverse()
+    for r in range(1, log_weights.shape[1]):
+        away = found.means[:, :r] - found.means[:, r : r + 1]
+        squared = torch.einsum("nrd,nrde,nre->nr", away, precision[:, :r], away)
+        again = ((squared < _SAME) & log_weights[:, :r].isfinite()).any(1)
+        log_weights[again, r] = -torch.inf
+    return Modes(found.means, found.covariances, log_weights)
+
+
+def joined(parts: Sequence[Modes]) -> Modes:
+    """Mix the modes of equally probable draws."""
+    share = math.log(len(parts))
+    return _sorted([replace(part, log_weights=part.log_weights - share) for part in parts])
+
+
+def merged(modes: Modes, more: Modes) -> Modes:
+    """Return a mixture with the modes of another one that it does not have."""
+    return _sorted([_distinct(_sorted([modes, more]))])
+
+
+def _sorted(parts: Sequence[Modes]) -> Modes:
+    """Put modes beside each other, the most probable first."""
+    log_weights = torch.cat([part.log_weights for part in parts], dim=1)
+    order = log_weights.argsort(dim=1, descending=True, stable=True)
+    rows = torch.arange(order.shape[0])[:, None]
+    return Modes(
+        torch.cat([part.means for part in parts], dim=1)[rows, order],
+        torch.cat([part.covariances for part in parts], dim=1)[rows, order],
+        log_weights[rows, order],
+    )
+
+
+def predictive_target(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], n_components: int, offsets: Offsets
+) -> Target:
+    """Return log p(y | x) + log p(x) of some rows under one draw of every view.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+        The first draw of each counts.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Encoded, NaN where missing.
+    n_components : int
+        D.
+    offsets : sequence over views of Tensor of shape (n,), or None
+    """
+    terms = tuple(
+        (_term(view, y, offset),)
+        for view, y, offset in zip(views, rows, offsets, strict=True)
+        if not bool(y.isnan().all())
+    )
+    return Target(terms, n_components, (1.0,) * len(terms))
+
+
+def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugateTerm:
+    draw = view.draws[0]
+    total = torch.zeros_like(y) if view.intercept is None else view.intercept.expand_as(y)
+    total = total if offset is None else total + offset[:, None]
+    covariance, group_of = _covariances(view, draw)
+    return NonConjugateTerm(
+        draw.frequencies,
+        entries_of(view.predictive),
+        torch.nan_to_num(y),
+        (~y.isnan()).to(y.dtype),
+        total,
+        draw.mean,
+        covariance,
+        group_of,
+    )
+
+
+def _covariances(view: ViewPosterior, draw: Draw) -> tuple[Tensor, Tensor]:
+    """Return covariances of the weights by group (G, K, K), and every column's group."""
+    if draw.scales is None:
+        return view.noise_variance * draw.covariance, view.group_of
+    variances = draw.scales * torch.as_tensor(view.noise_variance)[:, None]
+    group_of = torch.zeros_like(view.group_of)
+    covariances: list[Tensor] = []
+    for columns, vectors in _by_noise(view, draw):
+        group_of[columns] = len(covariances)
+        covariances.append((vectors * variances[columns].mean(0)) @ vectors.T)
+    return torch.stack(covariances), group_of
+
+
+def _by_noise(view: ViewPosterior, draw: Draw) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield columns with similar noise and the eigenvectors of their covariances."""
+    noise = torch.as_tensor(view.noise_variance)
+    for g, vectors in enumerate(draw.covariance):
+        columns = (view.group_of == g).nonzero()[:, 0]
+        columns = columns[noise[columns].argsort()]
+        for part in columns.chunk(_NOISE_GROUPS):
+            yield part, vectors

@@ -1,0 +1,209 @@
+"""Rows whose density is asked for: their modes, the noise of their samples, and log p(y, x)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart, place
+from bochner.latent_inference.placement import Placement, offsets_of
+from bochner.latent_inference.predictive_entries import entries_of
+from bochner.latent_inference.predictive_modes import Modes, climbed, combinations, joined
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.memory import chunks
+from bochner.prediction.proposals import FREEDOM, Cloud
+from bochner.weight_posterior.posterior import ViewPosterior
+
+# Numbers of which densities are taken at once: about what stays in a processor's cache.
+_NUMBERS = 2**18
+# Samples of each round: all rows have the first, and where entries are integrated by quadrature,
+# fewer of them.
+_ROUNDS, _LOCAL_ROUNDS = (128, 256, 1024), (64, 256, 1024)
+# In many dimensions no proposal resembles the posterior enough for more samples to help.
+_MANY_ROUNDS = (256,)
+# Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
+_DIGITS = 2.0**20
+_LARGE = 1e300
+# Points of a kind at which rows are looked up, the standard deviation of those of a cloud; how many
+# of them a row climbs from, and how far apart they lie in every dimension.
+_N_POINTS, _WIDE = 96, 2.5
+_N_STARTS, _N_BEST, _APART = 3, 16, 0.25
+_LOG_2_PI = math.log(2.0 * math.pi)
+
+
+def row_keys(names: Sequence[str], rows: Sequence[Tensor]) -> list[int]:
+    """Return a number for every row that depends on its values alone, in whatever order views are.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the views.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        NaN where missing.
+
+    Returns
+    -------
+    list of n int
+    """
+    keys = [0] * rows[0].shape[0]
+    for name, y in zip(names, rows, strict=True):
+        rounded = ((y * _DIGITS).round() + 0.0).nan_to_num(_LARGE).contiguous().numpy()
+        for i, row in enumerate(rounded):
+            digest = hashlib.blake2b(row.tobytes(), digest_size=8, key=_key_of(name)).digest()
+            keys[i] = (keys[i] + int.from_bytes(digest, "little")) % 2**63
+    return keys
+
+
+def _key_of(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Encoded rows, their offsets by view, and what their noise is keyed by."""
+
+    views: Sequence[ViewPosterior]
+    rows: list[Tensor]
+    offsets: list[Tensor | None]
+    keys: list[int]
+    seed: int
+
+    def at(self, index: Tensor) -> Batch:
+        """Return some of the rows."""
+        keys = [self.keys[i] for i in index.tolist()]
+        rows = [y[index] for y in self.rows]
+        return replace(self, rows=rows, offsets=offsets_of(self.offsets, index), keys=keys)
+
+    def rounds(self, dim: int) -> tuple[int, ...]:
+        """Return how many samples each round has."""
+        if dim > MANY_DIMENSIONS:
+            return _MANY_ROUNDS
+        return _ROUNDS if all(view.local is None for view in self.views) else _LOCAL_ROUNDS
+
+    def modes(self, candidates: Tensor, cloud: Cloud | None) -> Modes:
+        """Return the modes of every draw, from candidates and the best of a cloud."""
+        parts = []
+        for views in combinations(self.views):
+            start = place(views, candidates, self.rows, self.offsets, polish=False, encoded=True)
+            if cloud is not None:
+                start = _with_starts(start, cloud.places[:, :_N_STARTS])
+            parts.append(climbed(views, start, self.rows, self.offsets))
+        return joined(parts)
+
+    def cloud(self, candidates: Tensor) -> Cloud | None:
+        """Return where each row is probable of some candidates and of points all around; None in
+        many dimensions, where points are far from each other.
+        """
+        dim = candidates.shape[1]
+        if dim > MANY_DIMENSIONS:
+            return None
+        points = _points(candidates)
+        total = (-0.5 * points.square().sum(1)).repeat(len(self.keys), 1)
+        for view, y, offset in zip(self.views, self.rows, self.offsets, strict=True):
+            of_draws = [
+                _table(view, y, offset, *view.psi(draw, draw.features(points)))
+                for draw in view.draws
+            ]
+            total += torch.stack(of_draws).logsumexp(0)
+        apart = _APART * math.sqrt(dim)
+        index = best_apart(total.clone(), torch.cdist(points, points) < apart, _N_BEST)
+        return Cloud(points[index], 0.5 * apart, (0.5 * total.gather(1, index)).softmax(1))
+
+    def modes_near(self, x: Tensor) -> Modes:
+        """Return the mode of every draw that a climb from x (n, D) reaches."""
+        eye = torch.eye(x.shape[1], dtype=x.dtype).expand(x.shape[0], 1, -1, -1)
+        start = Placement(x[:, None], eye, torch.ones(x.shape[0], 1, dtype=x.dtype))
+        views = combinations(self.views)
+        return joined([climbed(single, start, self.rows, self.offsets) for single in views])
+
+    def noise(self, count: int, dim: int, purpose: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw every row's uniforms (n,), normals (n, count, dim) and chi-squares (n, count)."""
+        shape = (count, dim + FREEDOM)
+        uniform = torch.empty(len(self.keys), dtype=torch.float64)
+        normal = torch.empty(len(self.keys), *shape, dtype=torch.float64)
+        for i, key in enumerate(self.keys):
+            source = random.generator(self.seed, "score", key, purpose)
+            uniform[i] = torch.rand((), generator=source, dtype=torch.float64)
+            normal[i] = torch.randn(shape, generator=source, dtype=torch.float64)
+        return uniform, normal[..., :dim], normal[..., dim:].square().sum(-1)
+
+    def log_joint(self, x: Tensor) -> Tensor:
+        """Return log p(y | x) + log p(x) at places of every row, (n, T, D) -> (n, T)."""
+        n, count, dim = x.shape
+        width = max(max(v.n_columns, v.draws[0].mean.shape[0]) for v in self.views)
+        parts = []
+        for part in chunks(n, max(1, _NUMBERS // (count * width))):
+            rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
+            sizes = [None if o is None else o[part].repeat_interleave(count) for o in self.offsets]
+            at = x[part].flatten(0, 1)
+            parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
+        return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
+
+
+def _points(candidates: Tensor) -> Tensor:
+    """Return where rows may lie: some candidates; and, for rows unlike all training rows, a wide
+    cloud, where the weights are uncertain.
+    """
+    source = random.generator(0, "score/starts")
+    wide = _WIDE * random.normal(_N_POINTS, candidates.shape[1], source, "sobol")
+    return torch.cat([candidates[:: -(-candidates.shape[0] // _N_POINTS)], wide])
+
+
+def _with_starts(placement: Placement, x: Tensor) -> Placement:
+    """Return a placement with more places (n, R, D) for every row, of no weight."""
+    eye = torch.eye(x.shape[2], dtype=x.dtype).expand(*x.shape[:2], -1, -1)
+    return Placement(
+        torch.cat([placement.modes, x], dim=1),
+        torch.cat([placement.covariances, eye], dim=1),
+        torch.cat([placement.weights, torch.zeros_like(x[..., 0])], dim=1),
+    )
+
+
+def _table(
+    view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
+    """Return log predictive densities of all rows (n, M) at points with these moments (C, M)."""
+    seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    if isinstance(view.predictive, Gaussian):
+        v = variance + view.predictive.noise_variance.detach()
+        squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
+        return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)
+    entries, parts = entries_of(view.predictive), []
+    shift = torch.zeros_like(y[:, 0]) if offset is None else offset
+    for part in chunks(y.shape[0], max(1, _NUMBERS // mean.numel())):
+        psi = mean + shift[part, None, None]
+        shape = psi.shape
+        own = filled[part, None].expand(shape).flatten(0, 1)
+        values = entries.slopes(own, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
+        parts.append((values.reshape(shape) * seen[part, None]).sum(2))
+    return torch.cat(parts)
+
+
+def log_likelihood(
+    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor], offsets: Offsets
+) -> Tensor:
+    """Return the sum over views of log mean_s p(y | x, W_s) over observed entries, (n,).
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    x : Tensor of shape (n, D)
+    rows : sequence over views of Tensor of shape (n, M_v)
+        Encoded, NaN where missing.
+    offsets : sequence over views of Tensor of shape (n,), or None
+    """
+    total = torch.zeros(x.shape[0], dtype=torch.float64)
+    for view, y, offset in zip(views, rows, offsets, strict=True):
+        seen, filled = ~y.isnan(), torch.nan_to_num(y)
+        by_draw = []
+        for draw in view.draws:
+            moments = view.psi(draw, draw.features(x), offset)
+            by_draw.append((view.predictive.log_predictive(filled, *moments) * seen).sum(1))
+        total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
+    return total

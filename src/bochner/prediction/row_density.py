@@ -1,0 +1,134 @@
+"""Log densities of rows, integrated over their latents by importance sampling.
+
+The proposal of a row is a mixture of Student's t distributions about the modes that every draw of
+the spectra has by itself, and of the prior. Rows whose standard error is large get more samples,
+from a mixture to which the places of large weights are added. All samples of a row count against
+the mixture of all proposals (Veach and Guibas 1995; Cornuet et al. 2012).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bochner.latent_inference.infer import Offsets
+from bochner.latent_inference.predictive_modes import merged
+from bochner.prediction.proposals import Proposal
+from bochner.prediction.row_batch import Batch, row_keys
+from bochner.weight_posterior.posterior import ViewPosterior
+
+# Standard error, in nats, of rows that need no further round.
+_SURE = 0.1
+# Least variance of the moments' part of a proposal, as a share of that at the best mode.
+_LEAST_VARIANCE = 0.1
+
+
+def log_density(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    seed: int,
+    offsets: Offsets | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Estimate log of the integral of p(y_observed | x) p(x) for every row.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows, where the search for modes starts.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data, NaN where missing.
+    seed : int
+        Of noise that depends on the values of a row, not on the rows beside it.
+    offsets : sequence over views of Tensor of shape (n,), or None, optional
+        Logarithms of size factors.
+
+    Returns
+    -------
+    density, standard_error : Tensor of shape (n,)
+        In nats; 0 and 0 for a row without observed entries.
+    """
+    keys = row_keys([view.name for view in views], rows)
+    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
+    batch = Batch(views, encoded, list(offsets or [None] * len(views)), keys, seed)
+    cloud = batch.cloud(candidates)
+    first = Proposal.about(batch.modes(candidates, cloud), cloud)
+    density, error = _estimate(batch, _Samples((first,)), batch.rounds(candidates.shape[1]))
+    observed = torch.stack([(~y.isnan()).any(1) for y in rows]).any(0)
+    nothing = torch.zeros_like(density)
+    return torch.where(observed, density, nothing), torch.where(observed, error, nothing)
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Places drawn for every row, round by round, with log p(y, x) there.
+
+    Attributes
+    ----------
+    proposals : tuple of Proposal
+        One of each round; the last may not have been drawn from.
+    places : tuple of Tensor of shape (n, T_r, D)
+    log_joint : tuple of Tensor of shape (n, T_r)
+    """
+
+    proposals: tuple[Proposal, ...]
+    places: tuple[Tensor, ...] = ()
+    log_joint: tuple[Tensor, ...] = ()
+
+    def at(self, index: Tensor) -> _Samples:
+        """Return those of some rows."""
+        return _Samples(
+            tuple(proposal.at(index) for proposal in self.proposals),
+            tuple(x[index] for x in self.places),
+            tuple(values[index] for values in self.log_joint),
+        )
+
+    def drawn(self, batch: Batch, count: int) -> _Samples:
+        """Return them with a round drawn from the last proposal."""
+        dim = self.proposals[0].means.shape[2]
+        x = self.proposals[-1].draw(*batch.noise(count, dim, len(self.places)))
+        return replace(
+            self, places=(*self.places, x), log_joint=(*self.log_joint, batch.log_joint(x))
+        )
+
+    def log_weights(self) -> Tensor:
+        """Return log p(y, x) less that of the mixture of all proposals, (n, T)."""
+        places, total = torch.cat(self.places, dim=1), sum(x.shape[1] for x in self.places)
+        terms = [
+            proposal.log_density(places) + math.log(x.shape[1] / total)
+            for proposal, x in zip(self.proposals, self.places, strict=True)
+        ]
+        return torch.cat(self.log_joint, dim=1) - torch.stack(terms).logsumexp(0)
+
+    def adapted(self, batch: Batch) -> _Samples:
+        """Return them with a proposal that knows where the weights are large."""
+        weights, places = self.log_weights().softmax(1), torch.cat(self.places, dim=1)
+        best = places[torch.arange(places.shape[0]), weights.argmax(1)]
+        modes = merged(self.proposals[-1].modes, batch.modes_near(best))
+        mean = (weights[..., None] * places).sum(1)
+        away = places - mean[:, None]
+        covariance = (weights[..., None] * away).mT @ away
+        covariance = covariance + _LEAST_VARIANCE * modes.covariances[:, 0]
+        proposal = Proposal.about(modes, self.proposals[-1].cloud, (mean, covariance))
+        return replace(self, proposals=(*self.proposals, proposal))
+
+
+def _estimate(batch: Batch, samples: _Samples, rounds: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return log densities and standard errors; rows that are not sure enough go a round on."""
+    samples = samples.drawn(batch, rounds[0])
+    log_weights = samples.log_weights()
+    count = log_weights.shape[1]
+    density = log_weights.logsumexp(1) - math.log(count)
+    share = log_weights.softmax(1)
+    error = ((share - 1.0 / count).square().sum(1) * count / (count - 1)).sqrt()
+    unsure = (error > _SURE).nonzero()[:, 0]
+    if len(rounds) > 1 and unsure.numel():
+        rest = batch.at(unsure)
+        more = samples.at(unsure).adapted(rest)
+        density[unsure], error[unsure] = _estimate(rest, more, rounds[1:])
+    return density, error

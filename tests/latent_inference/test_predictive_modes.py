@@ -1,0 +1,154 @@
+"""Predictive densities of entries, and the modes of rows under every draw."""
+
+import math
+
+import pytest
+import torch
+
+from bochner.features.fourier import fourier_features
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.latent_inference.infer import place
+from bochner.latent_inference.predictive_entries import GaussianEntries, LaplaceEntries
+from bochner.latent_inference.predictive_modes import (
+    Modes,
+    climbed,
+    combinations,
+    joined,
+    predictive_target,
+)
+from bochner.likelihoods.binomial import Binomial
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.likelihoods.poisson import Poisson
+from bochner.random import generator
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+
+def _central(f, at, step=1e-5):
+    return (f(at + step) - f(at - step)) / (2 * step)
+
+
+ENTRIES = {
+    "gaussian": GaussianEntries(torch.tensor(0.2, dtype=torch.float64)),
+    "poisson": LaplaceEntries(Poisson()),
+    "binomial": LaplaceEntries(Binomial(20)),
+    "negative_binomial": LaplaceEntries(NegativeBinomial(3.0)),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_slopes_are_those_of_the_value(name):
+    entries, source = ENTRIES[name], generator(0, "entries")
+    y = torch.randint(0, 20, (6, 5), generator=source).double()
+    mean = torch.randn(6, 5, generator=source, dtype=torch.float64)
+    variance = torch.rand(6, 5, generator=source, dtype=torch.float64) + 0.1
+    slopes = entries.slopes(y, mean, variance)
+    # the mode of the integrand is good to a thousandth of its standard deviation
+    on_mean = _central(lambda m: entries.slopes(y, m, variance).value, mean)
+    torch.testing.assert_close(slopes.d_mean, on_mean, rtol=2e-3, atol=2e-3)
+    on_variance = _central(lambda v: entries.slopes(y, mean, v).value, variance)
+    torch.testing.assert_close(slopes.d_variance, on_variance, rtol=2e-3, atol=2e-3)
+
+
+def test_curvatures_of_normal_entries_are_second_derivatives():
+    entries, source = ENTRIES["gaussian"], generator(1, "entries")
+    y, mean = torch.randn(2, 4, 3, generator=source, dtype=torch.float64)
+    variance = torch.rand(4, 3, generator=source, dtype=torch.float64)
+    found = entries.curvatures(y, mean, variance)
+    of_mean = _central(lambda m: entries.slopes(y, m, variance).d_mean, mean)
+    mixed = _central(lambda v: entries.slopes(y, mean, v).d_mean, variance)
+    of_variance = _central(lambda v: entries.slopes(y, mean, v).d_variance, variance)
+    torch.testing.assert_close(found.mean, of_mean, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found.mixed, mixed, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(found.variance, of_variance, rtol=1e-6, atol=1e-6)
+
+
+def _view(per_column=False, dim=2, m=9, n=80):
+    source = generator(2, "modes")
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    noise = torch.full((m,), 0.1, dtype=torch.float64)
+    if per_column:
+        noise = torch.linspace(0.05, 0.5, m, dtype=torch.float64)
+    draws, Y = [], None
+    for _ in range(2):
+        f = kernel.frequencies(kernel.noise(10, dim, source, "iid")).detach()
+        phi = fourier_features(x, f)
+        if Y is None:
+            weights = torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
+            Y = phi.T @ weights
+            Y += noise.sqrt() * torch.randn(n, m, generator=source, dtype=torch.float64)
+        values, vectors = torch.linalg.eigh(phi @ phi.T)
+        scales = 1.0 / (values + noise[:, None])
+        mean = vectors @ (vectors.T @ phi @ Y * scales.T)
+        if per_column:
+            draws.append(Draw(f, mean, vectors[None], scales))
+        else:
+            draws.append(Draw(f, mean, ((vectors * scales[0]) @ vectors.T)[None]))
+    likelihood = Gaussian(noise.tolist() if per_column else 0.1).requires_grad_(False)
+    return ViewPosterior("a", tuple(draws), torch.zeros(m, dtype=torch.int64), likelihood), x, Y
+
+
+def test_the_target_is_the_log_predictive_density_with_its_derivatives():
+    view, _, Y = _view()
+    (single, _) = combinations([view])
+    y = Y[:5].clone()
+    y[2, 3:] = torch.nan
+    target, rows = predictive_target(single, [y], 2, [None]), torch.arange(5)
+    x = torch.randn(5, 2, generator=generator(3, "x"), dtype=torch.float64)
+    value, gradient, hessian = target.evaluate(x, rows)
+    draw = view.draws[0]
+    mean, variance = view.psi(draw, draw.features(x))
+    entries = view.likelihood.log_predictive(torch.nan_to_num(y), mean, variance) * ~y.isnan()
+    prior = -0.5 * (x.square().sum(1) + 2 * math.log(2 * math.pi))
+    torch.testing.assert_close(value, entries.sum(1) + prior)
+    for d in range(2):
+        step = torch.zeros(2, dtype=torch.float64)
+        step[d] = 1e-5
+        up, down = target.evaluate(x + step, rows), target.evaluate(x - step, rows)
+        torch.testing.assert_close((up[0] - down[0]) / 2e-5, gradient[:, d], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close((up[1] - down[1]) / 2e-5, hessian[:, d], rtol=1e-5, atol=1e-4)
+
+
+def test_climbs_end_at_modes_of_every_draw():
+    view, x, Y = _view()
+    for single in combinations([view]):
+        start = place(single, x, [Y[:20]], polish=False)
+        modes = climbed(single, start, [Y[:20]], [None])
+        target = predictive_target(single, [Y[:20]], 2, [None])
+        _, gradient, hessian = target.evaluate(modes.means[:, 0], torch.arange(20))
+        step = torch.linalg.solve(-hessian, gradient[..., None])[..., 0]
+        assert float(step.norm(dim=1).max()) < 1e-3
+
+
+def test_columns_with_noise_of_their_own_have_covariances_by_group():
+    view, _, Y = _view(per_column=True)
+    (single, _) = combinations([view])
+    target = predictive_target(single, [Y[:6]], 2, [None])
+    x = torch.randn(6, 2, generator=generator(4, "x"), dtype=torch.float64)
+    value, _, _ = target.evaluate(x, torch.arange(6))
+    draw = view.draws[0]
+    mean, variance = view.psi(draw, draw.features(x))
+    prior = -0.5 * (x.square().sum(1) + 2 * math.log(2 * math.pi))
+    exact = view.likelihood.log_predictive(Y[:6], mean, variance).sum(1) + prior
+    assert float((value - exact).abs().median()) < 0.3  # variances of a group are averaged
+
+
+def test_views_are_combined_draw_by_draw_and_paired_where_that_is_too_many():
+    view, _, _ = _view()
+    assert len(combinations([view, view])) == 4
+    many = ViewPosterior("b", view.draws * 3, view.group_of, view.likelihood)
+    paired = combinations([many, many, view])
+    assert len(paired) == 6
+    assert all(len(v.draws) == 1 for views in paired for v in views)
+
+
+def test_the_spread_of_a_mixture_is_about_the_centre():
+    means = torch.tensor([[[1.0], [-1.0]]], dtype=torch.float64)
+    covariances = torch.full((1, 2, 1, 1), 0.25, dtype=torch.float64)
+    modes = Modes(means, covariances, torch.zeros(1, 2, dtype=torch.float64))
+    centre = torch.ones(1, 1, dtype=torch.float64)
+    assert float(modes.std_about(centre)) == pytest.approx(math.sqrt(0.25 + 0.5 * 4.0))
+    both = joined([modes, modes])
+    assert both.means.shape == (1, 4, 1)
+    assert float(both.log_weights.logsumexp(1)) == pytest.approx(math.log(2.0))

@@ -1,0 +1,175 @@
+"""Densities of rows are the integrals over their latents, and standard errors say how nearly."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from bochner.features.fourier import fourier_features
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.likelihoods.binomial import Bernoulli
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.poisson import Poisson
+from bochner.prediction.decoding import sample_at
+from bochner.prediction.row_batch import log_likelihood, row_keys
+from bochner.prediction.row_density import log_density
+from bochner.random import generator
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+
+def _gaussian(dim, m=12, n=100, s2=0.05, seed=0):
+    """A view whose two draws of the spectrum were conditioned on the same data, and its latents."""
+    source = generator(seed, "density", dim)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    spectra = [kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach() for _ in range(2)]
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    phi = fourier_features(x, spectra[0])
+    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
+    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
+    draws = []
+    for f in spectra:
+        phi = fourier_features(x, f)
+        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
+        draws.append(Draw(f, inverse @ phi @ Y, inverse[None]))
+    groups = torch.zeros(m, dtype=torch.int64)
+    return ViewPosterior("a", tuple(draws), groups, Gaussian(s2).requires_grad_(False)), x
+
+
+def _counts(likelihood, m, intercept, size, seed=0):
+    """A view of counts in one dimension with two draws of random weights."""
+    source = generator(seed, "counts")
+    kernel = NextGenSpectralMixture().initial(2, 1, source)
+    draws = []
+    for _ in range(2):
+        f = kernel.frequencies(kernel.noise(6, 1, source, "iid")).detach()
+        k = 2 * f.first.shape[0]
+        mean = size * torch.randn(k, m, generator=source, dtype=torch.float64)
+        draws.append(Draw(f, mean, 0.02 * torch.eye(k, dtype=torch.float64)[None]))
+    total = torch.full((m,), intercept, dtype=torch.float64)
+    groups = torch.zeros(m, dtype=torch.int64)
+    view = ViewPosterior("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
+    return view, torch.randn(60, 1, generator=source, dtype=torch.float64)
+
+
+def _integral(view, rows, dim, n_nodes):
+    """The density of every row by the trapezoidal rule: exact for smooth integrands that vanish."""
+    side = torch.linspace(-9, 9, n_nodes, dtype=torch.float64)
+    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
+    prior = -0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
+    out = []
+    for y in view.encode(rows):
+        joint = log_likelihood([view], grid, [y.expand(len(grid), -1)], [None]) + prior
+        out.append(joint.logsumexp(0) + dim * math.log(float(side[1] - side[0])))
+    return torch.stack(out)
+
+
+def _rows(view, dim, n, seed=3):
+    """Rows drawn from the model, the second without an entry."""
+    source = generator(seed, "rows")
+    y = sample_at([view], torch.randn(n, dim, generator=source, dtype=torch.float64), source)
+    y[1, 1] = torch.nan
+    return y
+
+
+def _agree(found, expected):
+    density, error = found
+    away = (density - expected).abs()
+    assert bool((away < 5.0 * error).all()), (away / error).max()
+    assert float(away.max()) < 0.3
+    assert float((away / error).square().mean().sqrt()) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("dim", "n_nodes", "s2"), [(1, 20001, 0.01), (1, 4001, 0.3), (2, 301, 0.3)]
+)
+def test_densities_are_the_integrals(dim, n_nodes, s2):
+    view, x = _gaussian(dim, s2=s2)
+    y = _rows(view, dim, 12)
+    _agree(log_density([view], x, [y], seed=1), _integral(view, y, dim, n_nodes))
+
+
+def test_rows_unlike_all_training_rows_have_their_density():
+    view, x = _gaussian(1)
+    y = 1.5 * torch.randn(8, 12, generator=generator(4, "strange"), dtype=torch.float64)
+    density, _ = log_density([view], x, [y], seed=1)
+    expected = _integral(view, y, 1, 4001)
+    assert float((density - expected).abs().max()) < 0.5
+
+
+def test_densities_of_large_counts_are_the_integrals():
+    view, x = _counts(Poisson(), 8, math.log(1000.0), 0.5)
+    y = _rows(view, 1, 10)
+    _agree(log_density([view], x, [y], seed=1), _integral(view, y, 1, 4001))
+
+
+def test_densities_of_all_outcomes_sum_to_one():
+    view, x = _counts(Bernoulli(), 3, 0.0, 2.0)
+    y = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)), dtype=torch.float64)
+    density, error = log_density([view], x, [y], seed=1)
+    spread = float((density.exp() * error).square().sum().sqrt())
+    assert abs(float(density.exp().sum()) - 1.0) < 4.0 * spread
+    assert spread < 0.03
+
+
+def test_standard_errors_are_those_over_seeds():
+    view, x = _gaussian(2, s2=0.3)
+    y = _rows(view, 2, 6)
+    expected = _integral(view, y, 2, 301)
+    found = [log_density([view], x, [y], seed) for seed in range(30)]
+    z = torch.stack([(density - expected) / error for density, error in found])
+    assert 0.5 < float(z.square().mean().sqrt()) < 1.2  # parts have their share of the samples
+    assert (
+        abs(float(torch.stack([density for density, _ in found]).mean(0)[0] - expected[0])) < 0.05
+    )
+
+
+def test_rows_have_noise_of_their_own_whatever_rows_are_beside_them():
+    view, x = _gaussian(2)
+    y = _rows(view, 2, 8)
+    together, error = log_density([view], x, [y], seed=1)
+    turned, _ = log_density([view], x, [y.flip(0)], seed=1)
+    torch.testing.assert_close(turned.flip(0), together, rtol=0, atol=1e-9)
+    alone, _ = log_density([view], x, [y[3:4]], seed=1)
+    torch.testing.assert_close(alone, together[3:4], rtol=0, atol=1e-9)
+    other, _ = log_density([view], x, [y], seed=2)
+    moved = (other - together) / error
+    assert float(moved.std()) > 0.2  # a common error would move all rows alike
+
+
+def test_a_row_without_entries_has_density_one():
+    view, x = _gaussian(2)
+    y = torch.full((2, 12), torch.nan, dtype=torch.float64)
+    y[1] = 0.0
+    density, error = log_density([view], x, [y], seed=1)
+    assert float(density[0]) == 0.0
+    assert float(error[0]) == 0.0
+    assert float(error[1]) > 0.0
+
+
+def test_views_that_share_a_latent_are_integrated_together():
+    first, x = _gaussian(1, m=3, s2=0.3)
+    second, _ = _gaussian(1, m=3, s2=0.3, seed=1)
+    y, source = [], generator(5, "views")
+    z = torch.randn(6, 1, generator=source, dtype=torch.float64)
+    y = [sample_at([view], z, source) for view in (first, second)]
+    side = torch.linspace(-9, 9, 4001, dtype=torch.float64)[:, None]
+    expected = []
+    for a, b in zip(*y, strict=True):
+        rows = [a.expand(4001, -1), b.expand(4001, -1)]
+        joint = log_likelihood([first, second], side, rows, [None, None])
+        joint = joint - 0.5 * (side[:, 0].square() + math.log(2 * math.pi))
+        expected.append(joint.logsumexp(0) + math.log(18.0 / 4000))
+    _agree(log_density([first, second], x, y, seed=1), torch.stack(expected))
+
+
+def test_keys_depend_on_values_alone():
+    y = torch.randn(5, 4, generator=generator(6, "keys"), dtype=torch.float64)
+    y[0, 2] = torch.nan
+    a, b = y[:, :2].contiguous(), y[:, 2:].contiguous()
+    keys = row_keys(["a", "b"], [a, b])
+    assert len(set(keys)) == 5
+    assert row_keys(["b", "a"], [b, a]) == keys
+    assert row_keys(["a", "b"], [a[3:], b[3:]]) == keys[3:]
+    assert row_keys(["a", "b"], [a * (1.0 + 1e-15), b]) == keys
+    assert row_keys(["a", "b"], [b, a]) != keys
