@@ -31,6 +31,8 @@ _COMBINATIONS = 12
 _TOLERANCE = 3e-3
 # Nats by which a start may lie behind the best of its row: exp(-10) weighs little.
 _BEHIND = 10.0
+# Log weight of a climb that broke down: none beside others, an equal one where all did.
+_NOWHERE = -1e300
 # Columns with noise of their own share a covariance in so many groups.
 _NOISE_GROUPS = 4
 # Squared distance, in posterior standard deviations, of two climbs that found the same mode.
@@ -139,12 +141,22 @@ def _climbed(
         points, value, hessian = climb(target, points, index, _TOLERANCE, max_steps, _BEHIND)
         covariance, log_volume = positive_inverse(-hessian)
     evidence = value + 0.5 * (log_volume + dim * math.log(2.0 * math.pi))
+    evidence = torch.where(evidence.isfinite() & points.isfinite().all(1), evidence, _NOWHERE)
+    points, covariance = _finite(points, covariance)
     found = Modes(
         points.reshape(n, n_modes, dim),
         covariance.reshape(n, n_modes, dim, dim),
         evidence.reshape(n, n_modes),
     )
     return _distinct(found)
+
+
+def _finite(points: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the prior where a climb broke down."""
+    fine = points.isfinite().all(1) & covariance.isfinite().flatten(1).all(1)
+    eye = torch.eye(points.shape[1], dtype=points.dtype)
+    kept = torch.where(fine[:, None], points, 0.0)
+    return kept, torch.where(fine[:, None, None], covariance, eye)
 
 
 def _distinct(found: Modes) -> Modes:
