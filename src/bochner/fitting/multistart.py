@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, cast
 
@@ -33,6 +34,8 @@ SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
 _LEAST_MATCH = 30
+# Starts that race at the most, unless the caller asked for them.
+_MOST = 3
 # Of the bounds that are compared; they share their draws.
 _RACE_DRAWS = 16
 
@@ -214,6 +217,10 @@ class Race:
 
 
 def _promising(every: list[Candidate], margin: float) -> list[Candidate]:
-    """Return the starts whose bound under the simplest kernels is close to the best."""
-    best = max(candidate.bound for candidate in every)
-    return [candidate for candidate in every if candidate.bound >= best - margin]
+    """Return the starts whose bound under the simplest kernels is close to the best.
+
+    With a margin at most `_MOST` race, in the order of those bounds.
+    """
+    ordered = sorted(every, key=lambda candidate: -candidate.bound)
+    close = [one for one in ordered if one.bound >= ordered[0].bound - margin]
+    return every if margin == math.inf else close[:_MOST]
