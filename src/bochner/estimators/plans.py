@@ -110,7 +110,7 @@ def make(
     return Plan(
         spec=spec,
         starts=starts,
-        margin=MARGIN if chosen and estimator.n_init == "auto" else math.inf,
+        margin=_margin(spec) if chosen and estimator.n_init == "auto" else math.inf,
         training=_training(estimator, _rates(spec)),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
@@ -169,6 +169,11 @@ def takes_column_noise(kernels: Mapping[str, SpectralKernel]) -> bool:
 def _decided(kernels: Iterable[SpectralKernel]) -> bool:
     """Whether a kernel's components are assigned between steps."""
     return any(isinstance(kernel, DirichletProcessMixture) for kernel in kernels)
+
+
+def _margin(spec: ModelSpec) -> float:
+    """Return which starts race: of non-conjugate views the best one, as it was and settled."""
+    return MARGIN if spec.conjugate else 0.0
 
 
 def _rates(spec: ModelSpec) -> Options:
