@@ -249,7 +249,18 @@ class DrawnMap(FeatureMap):
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the features for as many dimensions as X has columns."""
+        """Draw the features for as many dimensions as X has columns.
+
+        Parameters
+        ----------
+        X : array-like or Tensor of shape (n_samples, n_features)
+            Only its shape matters.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
 
     @transactional
     def partial_fit(self, X: Any, y: Any = None) -> Self:
