@@ -1,5 +1,7 @@
 """Modes complete a view only where they do so for rows that no latent was trained beside."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -80,3 +82,19 @@ def test_where_every_row_is_needed_for_training_the_mixture_stays(monkeypatch):
         2, views=views, init="pca", n_frequencies=10, max_iter=10, random_state=0
     ).fit(X)
     assert model.completion_ == dict.fromkeys(views, 0.5)
+
+
+def test_the_choice_is_made_when_it_is_first_asked_for_and_leaves_no_rows_behind():
+    X, views = _noisy(40)
+    model = bo.NGMVLVM(
+        2, views=views, init="pca", n_frequencies=10, max_iter=10, random_state=0
+    ).fit(X)
+    assert isinstance(model._completion, trial.Question)
+    hidden = X[:3].copy()
+    hidden[:, views["b"]] = np.nan
+    copied = pickle.loads(pickle.dumps(model))
+    assert set(copied._completion) == set(views)
+    np.testing.assert_array_equal(copied.impute(hidden), model.impute(hidden))
+    assert model._completion == copied.completion_
+    model.set_params(views=None).fit(X)
+    assert model.completion_ == {}

@@ -24,7 +24,7 @@ from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import constraints, likelihoods, options, plans, rows, saving, training_data
 from bochner.estimators.prediction import PredictionMixin
-from bochner.fitting import completion_choice
+from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
@@ -161,9 +161,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
         self._candidates = self._fit.latents[kept]
         rows = functools.partial(self._some, values, list(offsets.values()))
-        self.completion_: dict[str, float | None] = {}
-        if len(data.names) > 1:
-            self.completion_ = completion_choice.settle(self._fit, kept, fit_data, plan, rows)
+        self._completion = Question.of(self._fit, kept, fit_data, plan, rows)
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, list(offsets.values()), kept)
         if plan.checkpoint is not None and not self.interrupted_:

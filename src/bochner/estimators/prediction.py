@@ -18,6 +18,7 @@ from bochner.data.views import fingerprint
 from bochner.errors import InputError, message
 from bochner.estimators import options
 from bochner.estimators.loadings import LoadingsMixin
+from bochner.fitting.completion_choice import Question
 from bochner.io.limits import Memory
 from bochner.isolation import isolated
 from bochner.latent_inference.infer import place
@@ -43,9 +44,25 @@ class PredictionMixin(LoadingsMixin, TransformerMixin):
     """
 
     seed_: int
-    completion_: dict[str, float | None]
+    _completion: Question | dict[str, float | None]
     _candidates: Tensor
     _placed: tuple[str, Placement] | None
+
+    @property
+    def completion_(self) -> dict[str, float | None]:
+        """How rows that lack a view are completed, by view: chosen when it is first asked for."""
+        if isinstance(self._completion, Question):
+            self._completion = isolated(self._completion.answer)()
+        return self._completion
+
+    @completion_.setter
+    def completion_(self, value: dict[str, float | None]) -> None:
+        self._completion = value
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without rows of the training data: what they are held for is done."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | ({"_completion": self.completion_} if "_completion" in state else {})
 
     # -- latents of rows
     # ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,88 +32,148 @@ _LEAST_ROWS = 25
 Rows = Callable[[Tensor], tuple[Sequence[Tensor], Sequence[Tensor | None]]]
 
 
-def settle(
-    found: Fit,
-    kept: Tensor,
-    data: FitData,
-    plan: Plan,
-    rows: Rows,
-) -> dict[str, float | None]:
-    """Choose how rows that lack a view are completed: by a mixture, or by modes that a trial
-    confirms.
+@dataclass(frozen=True)
+class Question:
+    """How rows that lack a view are completed, to be answered when somebody asks.
 
-    Parameters
+    The answer costs a fifth of a fit, and most fits never complete a view. Only the rows that it
+    takes are held.
+
+    Attributes
     ----------
-    found : Fit
-        With its draws of X, which fits of one view do not have.
-    kept : Tensor of shape (C,), int64
-        The rows whose latents are the mixture's places.
-    data, plan, rows
-        As for `modes_win`.
-
-    Returns
-    -------
-    dict of view name to float or None
-        The exponent; None where modes complete the view.
+    posterior : sequence of ViewPosterior
+    places : Tensor of shape (C, D)
+        Latents of the candidates, the mixture's places.
+    draws : Tensor of shape (S, C, D)
+        The draws of these latents that the weights were conditioned on.
+    known, offsets
+        Scaled data by view, (C, M_v), and offsets by view, of the candidates.
+    trial : Trial or None
+        None where there are too few rows to leave some of them out.
+    seed : int
     """
-    if found.latent_draws is None:
-        return {}
-    known, offsets = rows(kept)
-    places = (found.latents[kept], found.latent_draws[:, kept])
-    choices = tempering.learn(found.posterior, *places, known, plan.seed, offsets)
-    doubted = {
-        view: c.temperature for view, c in choices.items() if c.modes and c.temperature is not None
-    }
-    modes = modes_win(data, plan, doubted, rows) if doubted else {}
-    return {
-        view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()
-    }
+
+    posterior: Sequence[ViewPosterior]
+    places: Tensor
+    draws: Tensor
+    known: Sequence[Tensor]
+    offsets: Sequence[Tensor | None]
+    trial: Trial | None
+    seed: int
+
+    @classmethod
+    def of(
+        cls, found: Fit, kept: Tensor, data: FitData, plan: Plan, rows: Rows
+    ) -> Question | dict[str, float | None]:
+        """Keep what the answer takes; fits of one view have the answer.
+
+        Parameters
+        ----------
+        found : Fit
+            With its draws of X, which fits of one view do not have.
+        kept : Tensor of shape (C,), int64
+            The rows whose latents are the mixture's places.
+        data : FitData
+        plan : Plan
+            Of the fit in question.
+        rows : callable
+            From indices (n,) to scaled data by view, (n, M_v), NaN where missing, and offsets by
+            view.
+        """
+        if found.latent_draws is None:
+            return {}
+        known, offsets = rows(kept)
+        return cls(
+            found.posterior,
+            found.latents[kept],
+            found.latent_draws[:, kept],
+            known,
+            offsets,
+            Trial.of(data, plan, rows),
+            plan.seed,
+        )
+
+    def answer(self) -> dict[str, float | None]:
+        """Choose between a mixture, and modes that a trial confirms.
+
+        Returns
+        -------
+        dict of view name to float or None
+            The exponent; None where modes complete the view.
+        """
+        choices = tempering.learn(
+            self.posterior, self.places, self.draws, self.known, self.seed, self.offsets
+        )
+        doubted = {
+            view: c.temperature
+            for view, c in choices.items()
+            if c.modes and c.temperature is not None
+        }
+        modes = self.trial.modes_win(doubted) if self.trial and doubted else {}
+        return {
+            view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()
+        }
 
 
-def modes_win(
-    data: FitData,
-    plan: Plan,
-    temperatures: Mapping[str, float],
-    rows: Rows,
-) -> dict[str, bool]:
-    """Say for which views the modes of rows never seen complete better than the mixture.
+@dataclass(frozen=True)
+class Trial:
+    """A short fit to some rows, and rows that it does not have.
 
-    Parameters
+    Attributes
     ----------
     data : FitData
+        What the short fit has.
     plan : Plan
-        Of the fit in question.
-    temperatures : mapping of view name to float
-        Exponents of the mixture, of the views in question.
-    rows : callable
-        From indices (n,) to scaled data by view, (n, M_v), NaN where missing, and offsets by view.
-
-    Returns
-    -------
-    dict of view name to bool
+        Of the short fit.
+    held, offsets
+        Scaled data and offsets by view of the rows that were left out.
     """
-    n_rows = data.n_rows
-    if n_rows < _LEAST_ROWS:
-        return dict.fromkeys(temperatures, True)
-    n_trained = min(_ROWS, n_rows - n_rows // (_PER_HELD + 1))
-    trained = choose(data.blocks, n_rows, n_trained, plan.seed)
-    others = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
-    held = others[: max(1, n_trained // _PER_HELD)]
-    short = replace(
-        plan.early,
-        starts=("pca",),
-        training=replace(plan.training, max_iter=min(_STEPS, plan.training.max_iter)),
-        landmarks=None,
-        checkpoint=None,
-        shown=False,
-    )
-    found = fit(data.take(trained), short)
-    unseen, offsets = rows(held)
-    return {
-        view: _gain(found.posterior, found.latents, v, temperatures[view], unseen, offsets) > 0.0
-        for v, view in enumerate(plan.spec.names)
-        if view in temperatures
-    }
+
+    data: FitData
+    plan: Plan
+    held: Sequence[Tensor]
+    offsets: Sequence[Tensor | None]
+
+    @classmethod
+    def of(cls, data: FitData, plan: Plan, rows: Rows) -> Trial | None:
+        """Part the rows; None where they are too few."""
+        n_rows = data.n_rows
+        if n_rows < _LEAST_ROWS:
+            return None
+        n_trained = min(_ROWS, n_rows - n_rows // (_PER_HELD + 1))
+        trained = choose(data.blocks, n_rows, n_trained, plan.seed)
+        others = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
+        short = replace(
+            plan.early,
+            starts=("pca",),
+            training=replace(plan.training, max_iter=min(_STEPS, plan.training.max_iter)),
+            landmarks=None,
+            checkpoint=None,
+            shown=False,
+        )
+        return cls(data.take(trained), short, *rows(others[: max(1, n_trained // _PER_HELD)]))
+
+    def modes_win(self, temperatures: Mapping[str, float]) -> dict[str, bool]:
+        """Say for which views the modes of rows never seen complete better than the mixture.
+
+        Parameters
+        ----------
+        temperatures : mapping of view name to float
+            Exponents of the mixture, of the views in question.
+
+        Returns
+        -------
+        dict of view name to bool
+        """
+        found = fit(self.data, self.plan)
+        return {
+            view: _gain(
+                found.posterior, found.latents, v, temperatures[view], self.held, self.offsets
+            )
+            > 0.0
+            for v, view in enumerate(self.plan.spec.names)
+            if view in temperatures
+        }
 
 
 def _gain(
