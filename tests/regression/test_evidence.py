@@ -138,3 +138,33 @@ def test_float32_products_agree_with_float64():
     single = view_evidence(x.float(), f, s2, (CompleteBlock.of(Y.float()),))
     assert single.dtype == torch.float64
     assert abs(float(single - exact)) < 1e-5 * abs(float(exact))
+
+
+@pytest.mark.parametrize("s2", [1e-2, 1e-4, 1e-6, 1e-8])
+@pytest.mark.parametrize("n_frequencies", [10, 60])  # K = 40 < N = 200 < K = 240
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_single_precision_keeps_bound_and_gradient_of_data_almost_without_noise(
+    dim, columns, n_frequencies, s2
+):
+    x, f, _, _ = _problem(dim, True, n=200, n_frequencies=n_frequencies, seed=dim)
+    x, f = x.float(), f.to(torch.float32)
+    source = generator(1, "test", dim)
+    phi = fourier_features(x.double(), f.to(torch.float64))
+    weights = torch.randn(len(phi), 4, generator=source, dtype=torch.float64)
+    noise = torch.randn(200, 4, generator=source, dtype=torch.float64)
+    Y = (phi.T @ weights + s2**0.5 * noise).float()
+    variance = torch.full((4,) if columns else (), s2, dtype=torch.float64)
+
+    def both(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        own = x.to(dtype).requires_grad_()
+        block = CompleteBlock.of(Y.to(dtype))
+        value = view_evidence(own, f.to(dtype), variance, (block,))
+        return value.detach(), torch.autograd.grad(value, own)[0].double()
+
+    value, gradient = both(torch.float32)
+    exact, exact_gradient = both(torch.float64)
+    # features themselves are rounded: to 1e-7 of an amplitude of about one
+    rounded = 1e-7 / s2**0.5
+    assert abs(float(value - exact)) < 800 * (1e-4 + 3 * rounded)
+    assert float((gradient - exact_gradient).norm() / exact_gradient.norm()) < 1e-2 + 30 * rounded

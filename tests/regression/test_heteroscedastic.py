@@ -74,7 +74,7 @@ def test_both_forms_are_the_normal_density(dim, paired):
     own = column_evidence(statistics(phi, Y, block.squares), noise)
     torch.testing.assert_close(own[0], expected, rtol=1e-12, atol=1e-10)
     torch.testing.assert_close(
-        column_dense_evidence(phi, block, noise)[0], expected, rtol=1e-12, atol=1e-10
+        column_dense_evidence(phi, phi.T @ phi, block, noise)[0], expected, rtol=1e-12, atol=1e-10
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bochner.memory import chunks
-from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.evidence import CHUNK_ROWS, products_in
 from bochner.regression.observations import CompleteBlock
 
 
@@ -59,8 +59,11 @@ def batched_evidence(
     k, n = features.shape[1:]
     m_cols = block.n_columns
     a = amplitude[:, None, None]
-    gram = (features @ features.mT).double() * a.square()
-    cross = _cross(features, block).double() * a
+    gram, cross = _products(features, block)
+    largest = float((amplitude.square() * _largest(gram) / noise).max())
+    if products_in(features.dtype, largest, noise.new_ones(())) != features.dtype:
+        gram, cross = _products(features.double(), block)
+    gram, cross = gram * a.square(), cross * a
     shifted = gram.clone()
     shifted.diagonal(dim1=-2, dim2=-1).add_(noise[:, None])
     factor, info = torch.linalg.cholesky_ex(shifted)
@@ -92,12 +95,22 @@ def batched_evidence(
     )
 
 
+def _products(features: Tensor, block: CompleteBlock) -> tuple[Tensor, Tensor]:
+    """Return the Gram matrices and the products with Y, (S, K, K) and (S, K, m), in float64."""
+    return (features @ features.mT).double(), _cross(features, block).double()
+
+
+def _largest(gram: Tensor) -> Tensor:
+    """Return the largest diagonal element of every Gram matrix, (S,)."""
+    return gram.diagonal(dim1=-2, dim2=-1).amax(-1)
+
+
 def _cross(features: Tensor, block: CompleteBlock) -> Tensor:
     """Return features times Y, (S, K, m); of a sparse Y only some rows are ever dense."""
     s, k, n = features.shape
     total = features.new_zeros(s * k, block.Y.shape[1])
     for cut in chunks(n, CHUNK_ROWS):
-        total.addmm_(features[:, :, cut].reshape(s * k, -1), block.Y[cut])
+        total.addmm_(features[:, :, cut].reshape(s * k, -1), block.Y[cut].to(features.dtype))
     return total.reshape(s, k, -1)
 
 

@@ -57,13 +57,15 @@ def column_evidence(stats: Statistics, noise: Tensor) -> tuple[Tensor, Tensor, T
 
 
 def column_dense_evidence(
-    features: Tensor, block: CompleteBlock, noise: Tensor
+    features: Tensor, gram: Tensor, block: CompleteBlock, noise: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate log p(Y | X, W) in its N x N form, cheaper when K > N.
 
     Parameters
     ----------
     features : Tensor of shape (K, n)
+    gram : Tensor of shape (n, n), float64
+        Phi^T Phi.
     block : CompleteBlock
     noise : Tensor of shape (m,), float64
 
@@ -73,7 +75,7 @@ def column_dense_evidence(
     d_features : Tensor of shape (K, n), in the features' precision
     d_noise : Tensor of shape (m,), float64
     """
-    values, vectors = spectrum(features.T @ features)
+    values, vectors = spectrum(gram)
     turned, inverse = vectors.T @ block.Y.double(), 1.0 / (values[:, None] + noise)
     solved = turned * inverse
     value = -0.5 * (

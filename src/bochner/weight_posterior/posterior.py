@@ -21,6 +21,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
+from bochner.regression.evidence import gram_diagonal, products_in
 from bochner.regression.heteroscedastic import spectrum
 from bochner.regression.observations import (
     Block,
@@ -299,7 +300,8 @@ def _draw(
         torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
     )
     for block in complete_blocks(blocks):
-        stats = expected_statistics(f, block, latents)
+        products = products_in(latents[0].dtype, gram_diagonal(f, block.n_rows), noise_variance)
+        stats = expected_statistics(f, block, latents, products)
         if scales is not None:
             values, vectors = spectrum(stats.gram / len(latents))
             inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
