@@ -7,7 +7,7 @@ BENCH := .venv/.bench-$(shell cat pyproject.toml constraints.txt | cksum | cut -
 LOWEST := .venv-lowest/.installed-$(shell cat pyproject.toml | cksum | cut -d' ' -f1)
 DOCS := .venv/.docs-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test docs lint types unit lowest setup bench-setup clean
+.PHONY: demo test docs lint types unit lowest campaign setup bench-setup clean
 
 demo: $(STAMP)
 	$(BIN)/bochner demo --out demo
@@ -34,6 +34,12 @@ unit: $(STAMP)
 lowest: $(LOWEST)
 	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -p no:cacheprovider tests/data tests/io tests/datasets tests/kernels \
 		tests/features tests/plots tests/serialization tests/cli tests/test_metrics.py
+
+# The fault campaign, hours long: its counts are added to docs/campaign.json and shown in docs/campaign.md. SEED=1000
+# runs other cases.
+SEED ?= 0
+campaign: $(STAMP)
+	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m campaign all --seed $(SEED) --record
 
 setup: $(STAMP)
 

@@ -5,6 +5,8 @@ called.
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
 import warnings
 from contextlib import contextmanager
 
@@ -180,3 +182,27 @@ def test_a_forked_process_is_told_that_its_threads_are_gone(n_threads, n_warning
         caught = pool.apply_async(_fitted_in_a_fork, (n_threads,)).get()
     assert len(caught) == n_warnings
     assert all("multiprocessing.get_context('spawn')" in text for text in caught)
+
+
+ALONE = """
+import os, random, sys, warnings
+import numpy as np
+import bochner as bo
+before = random.getstate(), dict(os.environ), list(warnings.filters)
+warnings.simplefilter("ignore")
+X = np.random.default_rng(0).normal(size=(20, 3))
+bo.NGMVLVM(max_iter=2, n_frequencies=3, init="pca", random_state=0, verbose=1).fit(X)
+for name in ("FourierFeatures", "KreinFeatures", "RandomMaclaurin", "SphericalFeatures"):
+    getattr(bo, name)(random_state=0).fit(X)
+assert random.getstate() == before[0], "a number was drawn from Python's global generator"
+assert dict(os.environ) == before[1], set(os.environ) - set(before[1])
+compilers = [name for name in sys.modules if name.startswith(("torch._dynamo", "torch._inductor"))]
+assert not compilers, f"{len(compilers)} modules of torch's compiler are imported"
+"""
+
+
+def test_a_first_fit_sets_nothing_and_imports_no_compiler():
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ _TITLES = {
     "likelihoods": "Likelihoods",
     "metrics": "Metrics",
     "plots": "Plots",
+    "testing": "Laws for kernels and likelihoods of your own",
 }
 _GROUPS = (
     ("Latent variable models", lambda thing: inspect.isclass(thing) and hasattr(thing, "impute")),

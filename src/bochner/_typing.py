@@ -22,6 +22,19 @@ Frequencies are angular (radians per unit of latent); no 2 pi appears in any fea
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from torch import Tensor
 
 Sampling = Literal["iid", "orthogonal", "sobol"]
+
+
+class _Array(Protocol):
+    """What numpy's arrays and what behaves like them have."""
+
+    def __array__(self) -> object: ...
+
+
+# A parameter of numbers: one, one per dimension or column, or a row of them per mixture component.
+Numbers = float | Sequence[float] | Sequence[Sequence[float]] | Tensor | _Array

@@ -1,8 +1,11 @@
-"""Bounded memory: consecutive chunks of rows, and arrays that the chunks of one pass share."""
+"""Bounded memory: chunks of rows, arrays that the chunks of one pass share, and limits that are
+looked at before memory is asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bochner.errors import InputError, message
@@ -34,6 +37,15 @@ def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
         yield slice(start, min(start + chunk_rows, n_rows))
 
 
+# Numbers, and rows, of a matrix that are looked at together.
+_NUMBERS, _ROWS = 2**22, 8192
+
+
+def passes(shape: tuple[int, int]) -> Iterator[slice]:
+    """Cut the rows of a matrix, (N, M), into slices of few numbers: one pass over all of them."""
+    return chunks(shape[0], max(1, min(_ROWS, _NUMBERS // max(1, shape[1]))))
+
+
 class Scratch:
     """Named arrays that are handed out again and again, with whatever they held.
 
@@ -58,3 +70,81 @@ class Scratch:
         if held is None or held.numel() < size:
             held = self._held[name] = self._like.new_empty(size)
         return held[:size].view(n_rows, n_columns)
+
+
+GIB = 2**30
+# A compressed file may become this many times as large, or this many bytes: ten times more than
+# tables of numbers do, and small files are left alone.
+EXPANSION = 100
+FREE = 2**28
+
+
+def size_text(size: int) -> str:
+    """Write a number of bytes for people."""
+    for unit, factor in (("TiB", 2**40), ("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size} bytes"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How much memory data may take.
+
+    Attributes
+    ----------
+    limit : int
+        Bytes of a matrix.
+    """
+
+    limit: int = 8 * GIB
+
+    def check(self, size: int, what: str, do: str = "") -> None:
+        """Refuse `what` of so many bytes when they are too many; `do` says what to change, by
+        default the option that raises the limit.
+
+        Raises
+        ------
+        InputError
+            Naming the size, the limit and the option that raises it.
+        """
+        if size > self.limit:
+            do = do or f"take fewer rows or columns, or allow it: --memory {-(-size // GIB)}"
+            raise InputError(
+                message(f"at most {size_text(self.limit)}", f"{size_text(size)} for {what}", do)
+            )
+
+    def expanded(self, compressed: int) -> int:
+        """Return the bytes that a compressed file of so many bytes may become."""
+        return min(self.limit, max(FREE, EXPANSION * compressed))
+
+    def too_large(self, place: str, most: int) -> InputError:
+        """Build the error for a compressed file that becomes more than `most` bytes."""
+        got = f"more from {place}"
+        do = "check where it comes from; to allow it give the memory in GiB, such as --memory 8"
+        return InputError(message(f"at most {size_text(most)} when decompressed", got, do))
+
+
+@dataclass(frozen=True)
+class GivenMemory(Memory):
+    """A limit that the user gave: compressed files may take all of it."""
+
+    def expanded(self, compressed: int) -> int:
+        """Return the limit."""
+        del compressed
+        return self.limit
+
+
+def memory_of(gib: float | None) -> Memory:
+    """Return the limit for a number of GiB; None is the default.
+
+    Raises
+    ------
+    InputError
+        The number is not positive.
+    """
+    if gib is None:
+        return Memory()
+    if not 0 < gib < 2**30:
+        raise InputError(message("memory in GiB above 0", f"{gib}", "write --memory 16"))
+    return GivenMemory(int(gib * GIB))

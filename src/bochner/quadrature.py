@@ -258,7 +258,8 @@ class _Search:
         """Return the searches a step later."""
         first, second, _ = log_f.derivatives(self.psi)
         slope = first - (self.psi - mean) / variance
-        curvature = 1.0 / variance - second
+        # of a density that is not concave everywhere, the normal's curvature alone: steps go uphill
+        curvature = 1.0 / variance - second.clamp(max=0.0)
         low = torch.where(slope > 0, self.psi, self.low)
         high = torch.where(slope > 0, self.high, self.psi)
         step = slope / curvature

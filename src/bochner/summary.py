@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
 
-def describe_model(model: Any) -> dict[str, Any]:
+
+def describe_model(model: LatentVariableEstimator) -> dict[str, object]:
     """Summarise a fitted model."""
     report = model.collapse_
     return {
@@ -29,7 +32,7 @@ def describe_model(model: Any) -> dict[str, Any]:
                 **_noise(model, view),
                 "relevance": [float(r) for r in model.relevance_[i]],
             }
-            for i, (view, own) in enumerate(model._columns.items())
+            for i, (view, own) in enumerate(model.views_.items())
         },
         "collapse": {
             "dead": list(report.dead),
@@ -46,7 +49,7 @@ def describe_model(model: Any) -> dict[str, Any]:
     }
 
 
-def _noise(model: Any, view: str) -> dict[str, Any]:
+def _noise(model: LatentVariableEstimator, view: str) -> dict[str, object]:
     """What a view's likelihood learned of its own."""
     if view in model.noise_variance_:
         share = float(model.collapse_.noise_share[view])
@@ -54,7 +57,7 @@ def _noise(model: Any, view: str) -> dict[str, Any]:
     return {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return (
         value
         if value is None or isinstance(value, bool | int | float | str | dict)

@@ -87,7 +87,7 @@ def test_fit_writes_model_embedding_and_pictures(fitted, rows):
     model = bo.load(out / "model.bochner")
     np.testing.assert_array_equal([float(row[1]) for row in table[1:]], model.embedding_[:, 0])
     assert list(model.feature_names_in_) == [*GENES, *PROTEINS]
-    assert {view: own.tolist() for view, own in model._columns.items()} == {
+    assert {view: own.tolist() for view, own in model.views_.items()} == {
         "genes": [0, 1, 2, 3],
         "proteins": [4, 5],
     }
@@ -252,7 +252,7 @@ def test_fit_reads_views_models_and_settings(tmp_path, matrix):
     assert "Warning: Training stopped after 12 steps" in done.stderr
     assert "random-feature-lvm" in done.stdout
     model = bo.load(tmp_path / "o" / "model.bochner")
-    assert (type(model).__name__, model.kernel, list(model._columns)) == (
+    assert (type(model).__name__, model.kernel, list(model.views_)) == (
         "RandomFeatureLVM",
         "rbf",
         ["a", "b"],

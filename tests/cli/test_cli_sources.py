@@ -167,6 +167,8 @@ def checkout(tmp_path, monkeypatch):
         "import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n"
     )
     (scripts / "broken.py").write_text("def main(): raise SystemExit(3)\nmain()\n")
+    (scripts / "papers.py").write_text((scripts / "sums.py").read_text().replace("sum", "table"))
+    (scripts / "papers.csv").write_text("entry,item\n000-table-8,BRIDGES\n000-table-8,MNIST\n")
     (scripts / "README.md").write_text("# Figures\n\n## other.py\n\nno\n\n## sums.py\n\nsum 4\n")
     monkeypatch.setattr(bench, "folder", lambda: scripts)
     return scripts
@@ -183,12 +185,32 @@ def test_a_benchmark_is_run_and_shown_beside_what_was_published(checkout):
         < shown.index("Published")
         < shown.index("sum 4")
     )
-    assert "the name of a benchmark, got 'nothing'. Choose from broken, sums" in refused(
-        "bench", "nothing"
+    assert (
+        "the name of a benchmark, got 'nothing'. Choose from broken, papers, sums, or a"
+        in refused("bench", "nothing")
     )
     failed = run("bench", "broken")
     assert failed.exit_code == 1
     assert "ended with exit code 3" in failed.stderr
+
+
+def test_a_table_of_a_paper_is_measured_by_the_script_of_the_papers(checkout):
+    reply = replied("bench", "000-table-8", "--quick")
+    assert reply["output"] == "table 3 000-table-8 --quick\n"
+    assert reply["command"] == "python benchmarks/papers.py 000-table-8 --quick"
+    assert reply["published"] is None
+    assert run("bench", "000-table-8", "--stored").stdout == "table 3 000-table-8 --stored\n"
+    for word in ("--list", "--all", "--page"):
+        assert run("bench", word).stdout == f"table 3 {word}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "got"), [((), "none of them"), (("sums", "--list"), "sums, --list")]
+)
+def test_one_thing_is_asked_of_bench(checkout, words, got):
+    assert f"NAME, --list, --all or --page, got {got}. Write bochner bench" in refused(
+        "bench", *words
+    )
 
 
 def test_a_benchmark_needs_a_checkout(tmp_path, monkeypatch):

@@ -13,6 +13,8 @@ from bochner.errors import InputError
 KEYS = [
     "completion_rmse",
     "ridge_rmse",
+    "kernel_ridge_rmse",
+    "knn_rmse",
     "mean_rmse",
     "knn1",
     "knn10",
@@ -52,19 +54,22 @@ def test_the_files_are_there_and_can_be_read(result):
 
 
 def test_four_fifths_are_fitted_and_no_row_is_on_both_sides(tmp_path):
-    split = demo._split(demo.DemoOptions(tmp_path))
+    split = demo.split(demo.DemoOptions(tmp_path))
     assert len(split.train) == 1437
     assert len(split.test) == 360
     assert len(np.unique(np.vstack([split.train, split.test]), axis=0)) == 1797
-    again = demo._split(demo.DemoOptions(tmp_path, seed=1))
+    again = demo.split(demo.DemoOptions(tmp_path, seed=1))
     assert not np.array_equal(split.train, again.train)
 
 
 def test_the_peers_are_what_they_are_called(result, tmp_path):
-    values = demo._split(demo.DemoOptions(tmp_path, n_rows=100))
+    values = demo.split(demo.DemoOptions(tmp_path, n_rows=100))
     lower = values.test[:, 32:]
     expected = float(np.sqrt(np.mean((lower - values.train[:, 32:].mean(axis=0)) ** 2)))
     assert result[1]["mean_rmse"] == pytest.approx(expected)
+    names = ("ridge_rmse", "kernel_ridge_rmse", "knn_rmse")
+    assert len({result[1][name] for name in names}) == len(names)
+    assert all(result[1][name] < expected for name in names)
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):

@@ -16,7 +16,7 @@ from bochner.cli.parse import LIKELIHOODS, check_words, parameters
 from bochner.cli.show import text
 from bochner.errors import InputError, message, printable
 from bochner.estimators.annotated import MODELS
-from bochner.estimators.likelihoods import NAMES
+from bochner.estimators.settings.likelihoods import NAMES
 
 RED = "\x1b[31m"
 

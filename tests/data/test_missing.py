@@ -9,7 +9,7 @@ import torch
 from bochner import NGMVLVM, datasets, load
 from bochner.data.missing import similar, split
 from bochner.data.views import Views
-from bochner.estimators.plans import LEAST_FREQUENCIES, make
+from bochner.estimators.settings.plans import LEAST_FREQUENCIES, make
 from bochner.features.fourier import fourier_features
 from bochner.fitting.landmarks import choose, rows_of, take
 from bochner.initialization import iterative_pca
@@ -212,7 +212,9 @@ def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, mo
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     calls = []
     monkeypatch.setattr(
-        completion, "place", lambda *arguments: calls.append(arguments) or place(*arguments)
+        completion,
+        "place",
+        lambda *arguments, **more: calls.append(arguments) or place(*arguments, **more),
     )
     model.impute(X)
     assert not calls
@@ -240,3 +242,14 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
         make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).spec.sampling
         == "iid"
     )
+
+
+def test_a_table_with_few_holes_takes_no_more_room_than_a_complete_one():
+    """Its columns share a covariance where features are many: a file was twenty times as large."""
+    X = np.random.default_rng(0).normal(size=(40, 20))
+    settings = {"max_iter": 3, "init": "pca", "n_frequencies": 100, "random_state": 0}
+    whole = NGMVLVM(**settings).fit(X)
+    X[np.random.default_rng(1).random(X.shape) < 0.05] = np.nan
+    holed = NGMVLVM(**settings).fit(X)
+    sizes = [model._fit.posterior[0].draws[0].covariance.numel() for model in (whole, holed)]
+    assert sizes[1] <= 2 * sizes[0]

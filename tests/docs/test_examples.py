@@ -16,10 +16,12 @@ PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("plot_*.py"))
 # By program: the sizes to use here in place of its own.
 SMALL: dict[str, dict[str, Any]] = {
     "plot_counts": {"N_ROWS": 60, "STEPS": 10},
+    "plot_covariates": {"N_ROWS": 80, "STEPS": 20},
     "plot_kernel_recovery": {"N_SAMPLES": 60, "STEPS": 40},
     "plot_krein": {"COLUMNS": (10, 40), "ITERATIONS": 5},
     "plot_missing": {"N_ROWS": 150, "STEPS": 40},
     "plot_mixed_table": {"N_ROWS": 80, "STEPS": 20},
+    "plot_new_samples": {"N_TRAIN": 150, "N_NEW": 60, "STEPS": 20},
     "plot_own_likelihood": {"N_ROWS": 100, "STEPS": 60},
     "plot_s_curve": {"N_SAMPLES": 80, "STEPS": 60},
     "plot_two_views": {"N_TRAIN": 150, "STEPS": 20},

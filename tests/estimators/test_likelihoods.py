@@ -223,10 +223,10 @@ def test_a_stopped_fit_continues_to_the_same_result(tmp_path, monkeypatch):
     whole = _fit(X, likelihood="negative_binomial", checkpoint=path)
     original = plan.draw
 
-    def draw(model, n_frequencies, sampling, seed, purpose, at, budget=None):
+    def draw(model, n_frequencies, sampling, seed, purpose, at, *rest):
         if purpose == "train" and at == 17:
             raise KeyboardInterrupt
-        return original(model, n_frequencies, sampling, seed, purpose, at, budget)
+        return original(model, n_frequencies, sampling, seed, purpose, at, *rest)
 
     monkeypatch.setattr(plan, "draw", draw)
     stopped = _fit(X, likelihood="negative_binomial", checkpoint=path)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bochner import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, kernels
 from bochner.errors import CollapseWarning, DataWarning, InputError
-from bochner.estimators import plans
+from bochner.estimators.settings import plans
 from bochner.fitting import plan
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.prediction import diagnostics as diagnose
@@ -90,7 +90,7 @@ def test_attributes_have_their_shapes_and_the_embedding_is_the_transform(cls, vi
     assert (model.n_mixtures_, model.n_frequencies_, model.n_features_in_) == (1, 5, 9)
     assert [start["init"] for start in model.starts_] == ["pca"]
     assert isinstance(model.collapse_, CollapseReport)
-    assert "effective dimensions" in str(model.collapse_)
+    assert "participation ratio" in str(model.collapse_)
     assert not hasattr(model, "feature_names_in_")
 
 
@@ -116,6 +116,16 @@ def test_outputs_follow_the_precision_of_X_not_of_the_computation(dtype, compute
     assert model.transform(np.ones((2, 9), dtype=int)).dtype == np.float64
 
 
+def test_every_start_of_a_small_table_races_and_of_a_larger_one_those_that_are_close():
+    every = {"n_mixtures": 1, "n_frequencies": 10, "max_iter": 60, "random_state": 0}
+    small = NGMVLVM(**every).fit(_data()).starts_
+    settled = [start["init"] for start in small if start["settled"]]
+    assert sorted(settled) == ["fold", "laplacian", "pca", "tsne"]
+    assert sum(not start["settled"] for start in small) == 1
+    larger = NGMVLVM(**every).fit(_data(n=501)).starts_
+    assert len(larger) < len(small)
+
+
 def test_several_starts_are_raced_and_the_best_goes_on():
     rng = np.random.default_rng(0)
     model = NGMVLVM(
@@ -133,26 +143,27 @@ def test_several_starts_are_raced_and_the_best_goes_on():
     assert best["init"] != "random"
 
 
-def test_rows_placed_in_parts_are_where_they_are_together(fitted, monkeypatch):
+def test_rows_placed_in_parts_are_where_they_are_together(fitted):
     X = _data()[:20].copy()
     X[3, 2], X[7, :5], X[11] = np.nan, np.nan, np.nan
     with pytest.warns(DataWarning, match="nothing observed"):
         whole, whole_std = fitted.transform(X, return_std=True)
-    monkeypatch.setattr("bochner.estimators.rows._ROWS", 7)
+    first, first_std = fitted.transform(X[:7], return_std=True)
     with pytest.warns(DataWarning, match="nothing observed"):
-        parts, parts_std = fitted.transform(X, return_std=True)
-    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(parts_std, whole_std, rtol=0, atol=1e-6)
+        others, others_std = fitted.transform(X[7:], return_std=True)
+    np.testing.assert_allclose(np.concatenate([first, others]), whole, rtol=0, atol=1e-7)
+    stds = np.concatenate([first_std, others_std])
+    np.testing.assert_allclose(stds, whole_std, rtol=2e-3)
 
 
 @pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 16), (200, 16)])
 def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
     seen, original = {}, plan.draw
 
-    def draw(model, count, sampling, seed, purpose, step, budget=None):
+    def draw(model, count, sampling, seed, purpose, step, *rest):
         if purpose == "train":
             seen[step] = count
-        return original(model, count, sampling, seed, purpose, step, budget)
+        return original(model, count, sampling, seed, purpose, step, *rest)
 
     monkeypatch.setattr(plan, "draw", draw)
     model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
@@ -185,9 +196,9 @@ def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_through
         plan.draw,
     )
 
-    def draw(model, count, sampling, seed, purpose, step, budget=None):
+    def draw(model, count, sampling, seed, purpose, step, *rest):
         seen.add(count)
-        return original(model, count, sampling, seed, purpose, step, budget)
+        return original(model, count, sampling, seed, purpose, step, *rest)
 
     monkeypatch.setattr(plan, "draw", draw)
     RandomFeatureLVM(**{**SMALL, "n_frequencies": 32, "max_iter": 4, **others}).fit(counts)
@@ -759,6 +770,7 @@ BAD_PARAMETERS = {
     "latent": ("private", "'latent' parameter of NGMVLVM must be"),
     "view_weight": ("equal", "'view_weight' parameter of NGMVLVM must be"),
     "noise": ("row", "'noise' parameter of NGMVLVM must be"),
+    "noise_variance": (0.0, "'noise_variance' parameter of NGMVLVM must be"),
     "sampling": ("halton", "'sampling' parameter of NGMVLVM must be a str among"),
     "init": ("umap", "'init' parameter of NGMVLVM must be"),
     "n_init": (0, "'n_init' parameter of NGMVLVM must be"),
@@ -771,6 +783,12 @@ BAD_PARAMETERS = {
     "random_state": ("seed", "'random_state' parameter of NGMVLVM must be"),
     "verbose": (-1, "'verbose' parameter of NGMVLVM must be"),
 }
+
+
+def test_a_rate_that_teaches_nothing_is_refused():
+    """At 5 all latents of a fit ended at 1e-77, without a word."""
+    with pytest.raises(ValueError, match=r"must be a float in the range \(0\.0, 1\.0\]"):
+        NGMVLVM(**{**QUICK, "learning_rate": 5.0}).fit(_data())
 
 
 @pytest.mark.parametrize("name", BAD_PARAMETERS)

@@ -58,7 +58,7 @@ def test_kinds_are_views_with_likelihoods(fitted):
         "ordered": "binomial",
         "categories": "categorical",
     }
-    assert model._columns["numbers"].tolist() == [0, 1, 5]
+    assert model.views_["numbers"].tolist() == [0, 1, 5]
     assert model.noise_variance_["numbers"].shape == (3,)
     assert model.predictive_noise_variance_["numbers"].shape == (3,)
 

@@ -59,7 +59,7 @@ def test_a_biologist_with_a_mudata_file(tmp_path):
     )
     assert reply["n_iter"] == 15
     model = bo.load(tmp_path / "run" / "model.bochner")
-    assert {view: own.size for view, own in model._columns.items()} == {
+    assert {view: own.size for view, own in model.views_.items()} == {
         "mrna": 200,
         "mirna": 184,
         "protein": 142,

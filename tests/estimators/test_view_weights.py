@@ -9,7 +9,7 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, AdvisedRFLVM
 from bochner.errors import InputError
-from bochner.estimators import options
+from bochner.estimators.settings import options
 from bochner.fitting import plan
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import candidate_scores, place, reconstructions

@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 
 import bochner as bo
 from bochner.data.views import Views
-from bochner.estimators import plans, training_data
+from bochner.estimators import training_data
+from bochner.estimators.settings import plans
 from bochner.fitting.noise_recalibration import withhold
 
 

@@ -11,7 +11,7 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import InputError
-from bochner.estimators import options
+from bochner.estimators.settings import options
 from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.initialization.shared_private import (

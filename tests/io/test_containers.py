@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import bochner as bo
+from bochner import extras
 from bochner.errors import InputError
-from bochner.io import extras
-from bochner.io.dense import dense
 from bochner.io.readers import read
+from bochner.io.table import dense
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Training stopped", "ignore::bochner.errors.CollapseWarning"
@@ -126,7 +126,7 @@ def test_a_sparse_matrix_is_written_out_up_to_a_limit(monkeypatch):
     X = sp.random_array((5000, 7), density=0.2, rng=np.random.default_rng(0), format="coo")
     np.testing.assert_array_equal(dense(X, "X"), X.toarray())
     assert dense(X, "X", np.float32).dtype == np.float32
-    monkeypatch.setattr("bochner.io.dense.LIMIT", 1000)
+    monkeypatch.setattr("bochner.io.table.DENSE_LIMIT", 1000)
     with pytest.raises(
         InputError, match=r"got 5,000 × 7 entries \(0.0 GiB\) in view 'X'. Choose fewer columns"
     ):

@@ -14,7 +14,7 @@ from bochner import plots
 from bochner.cli.data import write_matrices
 from bochner.errors import InputError, ModelFileError, StorageError
 from bochner.io import files
-from bochner.io.csv_write import write_csv
+from bochner.io.csv.write import write_csv
 from bochner.io.outputs import replacing
 from bochner.plots.figures import axes
 from helpers.faults import fill, room_for, small_disk

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 from bochner.errors import InputError
-from bochner.io.limits import Memory, memory_of, size_text
 from bochner.io.readers import read
+from bochner.memory import Memory, memory_of, size_text
 
 
 def promised(shape, dtype="<f8", content=b""):

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bochner.errors import InputError
-from bochner.io.csv_write import guarded, unguarded
+from bochner.io.csv.text import Lines, PlainLines
+from bochner.io.csv.write import guarded, unguarded
 from bochner.io.outputs import replacing
 from bochner.io.readers import read, write_csv
-from bochner.io.text import Lines, PlainLines
 from bochner.page.labels import read_labels
 
 NAN = np.nan

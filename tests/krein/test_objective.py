@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.errors import InputError
-from bochner.features.spherical import direction_mean, directions, positive_spectrum
+from bochner.features.spherical import direction_mean, directions
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import TL1, GeodesicGaussian, Hellinger, Polynomial, Tanh
 from bochner.krein.frequencies import fit_gradient, whitening
@@ -25,6 +25,7 @@ from bochner.krein.objective import (
     residuals,
     squared_error,
 )
+from bochner.krein.positive_spectrum import positive_spectrum
 from bochner.krein.radial import cosine_series, radial_frequencies, search_start, spectral
 from bochner.krein.signed_frequencies import (
     GaussianFrequencies,

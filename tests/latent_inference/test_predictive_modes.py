@@ -8,7 +8,11 @@ import torch
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.predictive_entries import GaussianEntries, LaplaceEntries
+from bochner.latent_inference.predictive_entries import (
+    GaussianEntries,
+    LaplaceEntries,
+    QuadraticEntries,
+)
 from bochner.latent_inference.predictive_modes import (
     Modes,
     climbed,
@@ -61,6 +65,22 @@ def test_curvatures_of_normal_entries_are_second_derivatives():
     torch.testing.assert_close(found.mean, of_mean, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.mixed, mixed, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(found.variance, of_variance, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["poisson", "binomial", "negative_binomial"])
+def test_expansions_are_laplaces_where_little_is_uncertain(name):
+    exact, source = ENTRIES[name], generator(7, "entries")
+    entries = QuadraticEntries(exact.likelihood)
+    y = torch.randint(0, 20, (6, 5), generator=source).double()
+    mean = torch.randn(6, 5, generator=source, dtype=torch.float64)
+    variance = torch.full_like(mean, 1e-6)
+    for found, expected in (
+        (entries.slopes(y, mean, variance), exact.slopes(y, mean, variance)),
+        (entries.curvatures(y, mean, variance), exact.curvatures(y, mean, variance)),
+    ):
+        for own, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+            # third derivatives, left out, move slopes in the variance by half of them
+            torch.testing.assert_close(own, other, rtol=2e-2, atol=1e-3)
 
 
 def _view(per_column=False, dim=2, m=9, n=80):

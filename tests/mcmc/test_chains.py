@@ -9,14 +9,14 @@ from bochner.errors import InputError
 from bochner.mcmc import run as runs
 from bochner.mcmc.alignment import aligned, rotated, rotation
 from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
+from bochner.mcmc.conditionals.gaussian import GaussianView
+from bochner.mcmc.conditionals.logistic import NegativeBinomialView
+from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.diagnostics import advice, converged, inference_data, stacked, summary
 from bochner.mcmc.draws import source
-from bochner.mcmc.gaussian import GaussianView
-from bochner.mcmc.logistic import NegativeBinomialView
 from bochner.mcmc.model import Model
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles
-from bochner.mcmc.views import ViewData
 
 SCHEDULE = Schedule(n_warmup=7, n_draws=10, thin=2, n_snapshots=3)
 

@@ -14,17 +14,18 @@ from scipy.special import logsumexp
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
-from bochner.mcmc import latents, mixture
+from bochner.mcmc.conditionals import latents, mixture
+from bochner.mcmc.conditionals.frequencies import WeightsIntegrated
+from bochner.mcmc.conditionals.gaussian import GaussianView
+from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView, draw_tables
+from bochner.mcmc.conditionals.mixture import NormalInverseWishart
+from bochner.mcmc.conditionals.slices import elliptical, slice_sample
+from bochner.mcmc.conditionals.views import ViewData
+from bochner.mcmc.conditionals.weights import GaussianForm, Pair, weight_posterior
 from bochner.mcmc.draws import inverse_wishart, source
 from bochner.mcmc.features import features
-from bochner.mcmc.gaussian import GaussianView
-from bochner.mcmc.logistic import BinomialView, NegativeBinomialView, draw_tables
-from bochner.mcmc.mixture import NormalInverseWishart
 from bochner.mcmc.model import BLOCKS, Model
 from bochner.mcmc.priors import Priors
-from bochner.mcmc.slices import elliptical, slice_sample
-from bochner.mcmc.views import ViewData
-from bochner.mcmc.weights import GaussianForm, Pair, weight_posterior
 
 PRIOR = NormalInverseWishart(dim=1, kappa=0.5, degrees=3.0, scale=1.0)
 PRIOR2 = NormalInverseWishart(dim=2, kappa=0.5, degrees=4.0, scale=2.0)
@@ -273,3 +274,33 @@ def test_moves_of_the_coordinates_change_no_psi():
         assert np.abs(before.points - after.points).max() > 1e-3
         psi = view.psi(before, state.x)
         np.testing.assert_allclose(view.psi(after, moved.x), psi, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("n_points", [3, 9], ids=["fewer features", "more features than rows"])
+def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_moves(dim, n_points):
+    rng = np.random.default_rng(dim)
+    x, points = rng.normal(size=(11, dim)), rng.normal(size=(n_points, dim))
+    amplitude, noise = np.full(n_points, 0.6), 0.05
+    rows = [np.arange(11), np.array([0, 2, 3, 7, 10])]
+    values = [rng.normal(size=(11, 4)), rng.normal(size=(5, 2))]
+    patterns = list(zip(rows, values, strict=True))
+    regression = WeightsIntegrated.of(x, points, amplitude, patterns, noise)
+
+    def density(at):
+        phi = features(x, at, amplitude)
+        total = 0.0
+        for own, Y in patterns:
+            covariance = phi[own] @ phi[own].T + noise * np.eye(len(own))
+            total += stats.multivariate_normal(np.zeros(len(own)), covariance).logpdf(Y.T).sum()
+        return total
+
+    for h in [*range(n_points), 1, 0]:
+        likelihood = regression.without(h, points[h])
+        here, proposal = likelihood(points[h]), rng.normal(size=dim)
+        there, moved = likelihood(proposal), points.copy()
+        moved[h] = proposal
+        expected = density(moved) - density(points)
+        assert there.log_marginal - here.log_marginal == pytest.approx(expected, rel=1e-6, abs=1e-5)
+        regression.put(h, there)
+        points = moved

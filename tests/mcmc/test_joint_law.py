@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bochner.mcmc.conditionals.gaussian import GaussianView
+from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
+from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.draws import source
-from bochner.mcmc.gaussian import GaussianView
-from bochner.mcmc.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.model import BLOCKS, Model
 from bochner.mcmc.priors import Priors
-from bochner.mcmc.views import ViewData
 
 # Proper priors with light tails: moments exist, and counts stay small.
 PRIORS = Priors(

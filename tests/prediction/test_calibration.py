@@ -13,7 +13,7 @@ import bochner as bo
 from bochner.errors import InputError
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
-from bochner.prediction.calibration import N_BINS, assess, mean_of_rows
+from bochner.prediction.calibration import N_BINS, CalibrationReport, assess, mean_of_rows
 from bochner.prediction.density import entry_log_density
 
 KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical")
@@ -83,7 +83,41 @@ def test_columns_that_differ_are_said_where_their_mean_is_right():
     u[:, :2] = 0.5 + (u[:, :2] - 0.5) * 0.85
     u[:, 2:] = 0.5 + np.sign(u[:, 2:] - 0.5) * 0.5 * np.abs(2 * u[:, 2:] - 1) ** 0.7
     (problem,) = [p for p in report(u.ravel()).problems() if "columns" in p]
-    assert "(4 of 4 are off): the columns differ in their noise." in problem
+    assert "(4 of 4 are off what the view holds): the columns differ in their noise." in problem
+
+
+@pytest.mark.parametrize("power", [0.5, 2.0])
+def test_columns_that_are_off_alike_do_not_differ(power):
+    u = uniform(8000)
+    problems = report(0.5 + np.sign(u - 0.5) * 0.5 * np.abs(2 * u - 1) ** power).problems()
+    assert problems
+    assert not any("columns" in problem for problem in problems)
+
+
+def test_columns_are_tested_together():
+    """With two hundred columns some are three standard errors off by chance."""
+    silent = [not report(uniform(8000, seed), n_columns=200).problems() for seed in range(20)]
+    assert sum(silent) >= 19
+
+
+def test_outliers_are_said():
+    u = uniform(8000)
+    u[:160] = np.where(u[:160] < 0.5, 0.001, 0.999)
+    (problem,) = report(np.random.default_rng(1).permutation(u)).problems()
+    assert "of the entries lie outside 98 % intervals: outliers." in problem
+
+
+def test_a_handful_of_entries_is_said_to_be_too_few():
+    view = report(uniform(3), n_columns=3)
+    assert view.problems() == []
+    text = "view 'rna': 3 hidden entries of 1 rows are too few to tell: pass more rows"
+    found = CalibrationReport({"rna": view}, "3 entries", 100)
+    assert text in str(found)
+    assert text in found._repr_html_().replace("&#x27;", "'")
+    assert "nan" not in str(found)
+    assert "inf" not in str(found)
+    assert "NaN" not in json.dumps(found.to_json())
+    assert "Infinity" not in json.dumps(found.to_json())
 
 
 def test_the_error_of_a_mean_counts_rows_not_entries():

@@ -85,7 +85,7 @@ def _same_predictions(a, b, X):
     ):
         for one, other in zip(x, y, strict=True):
             np.testing.assert_array_equal(one, other)
-    for view in a._columns:
+    for view in a.views_:
         for exact in (True, False):
             np.testing.assert_array_equal(
                 a.kernel_matrix(Z, view, exact), b.kernel_matrix(Z, view, exact)
@@ -214,12 +214,12 @@ def test_a_newer_schema_says_upgrade(path):
 
 
 def test_an_unknown_model_and_an_unknown_kernel_say_upgrade(path):
-    _rewrite(path, **{"class": "GrandUnifiedLVM"})
+    _rewrite(path, estimator="GrandUnifiedLVM")
     with pytest.raises(
         ModelFileError, match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner"
     ):
         bo.load(path)
-    _rewrite(path, **{"class": "load"})  # a name of the package that is no model
+    _rewrite(path, estimator="load")  # a name of the package that is no model
     with pytest.raises(ModelFileError, match="needs the model 'load'"):
         bo.load(path)
 
@@ -250,7 +250,8 @@ def test_a_damaged_model_is_refused(path):
     files.write(path, tensors, header)
     with pytest.raises(
         ModelFileError,
-        match=r"Expected a whole bochner model file, got my\.model, which lacks a part.*Save it",
+        match=r"Expected a whole bochner model file, got my\.model, which does not fit together "
+        r"\(the tensor '0\.1\.mean' is missing\)\. Save it again",
     ):
         bo.load(path)
 

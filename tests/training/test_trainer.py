@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from bochner.errors import NumericalError, NumericalWarning
+from bochner.io.schema import Tensors
 from bochner.random import generator
 from bochner.training.checkpoint import restore
-from bochner.training.trainer import Options, Trainer
+from bochner.training.trainer import Options, State, Trainer
 
 TARGET = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
 SCALES = torch.tensor([1.0, 5.0, 0.2], dtype=torch.float64)
@@ -128,6 +129,17 @@ def test_the_plateau_is_seen_as_soon_as_a_window_stops_rising_and_not_before():
     assert state.decay_from is not None
     assert 390 <= state.decay_from <= 402
     assert state.step == state.decay_from + math.ceil(0.3 * state.decay_from)
+
+
+@pytest.mark.parametrize(("max_iter", "begin", "steps"), [(2000, 120, 150), (200, 100, 100)])
+def test_the_decay_has_a_least_length_as_far_as_max_iter_allows(max_iter, begin, steps):
+    anchor = Point()
+    options = Options(
+        max_iter=max_iter, tol=0.5, window=50, decay=1.0, learning_rate=0.01, least_decay=150
+    )
+    state = Trainer(anchor, lambda step: 0.0 * anchor.place.sum(), 1, options).run()
+    # two windows and the warm-up, then the decay, or half of what max_iter allows
+    assert (state.decay_from, state.step) == (begin, begin + steps)
 
 
 def test_tol_is_per_observed_entry():
@@ -278,7 +290,7 @@ def test_resumed_training_is_training_that_never_stopped(stop):
     moments = first.optimiser.state_dict()["state"][0]
     tensors = {"module.place": first.module.place.detach().clone()}
     tensors |= {f"optimiser.0.{name}": value.clone() for name, value in moments.items()}
-    restore(second, tensors, {"state": first.state.to_dict()})
+    restore(second, Tensors(tensors), State(**first.state.to_dict()))
     second.run()
     assert _same(_state(whole), _state(second))
     assert whole.state == second.state

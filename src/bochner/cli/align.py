@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import Reading, column_names
-from bochner.cli.tables import rows_to_use
+from bochner.cli.tables import kind_of, rows_to_use
 from bochner.data.columns import listing
+from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.tables import Mixed
+from bochner.io.stored import open_rows, parquet_columns
 from bochner.io.table import Table
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
 
 Columns = dict[str, NDArray[np.intp]]
 
 
 def read_rows(
-    model: Any,
+    model: LatentVariableEstimator,
     path: Path,
     index: str | None,
     layer: Sequence[str] = (),
@@ -52,18 +57,46 @@ def read_rows(
     InputError
         Unreadable data, unknown views, or columns that are not those of the fit.
     """
+    reading = reading or Reading()
+    if kind_of(path) != ".h5ad":
+        reading = replace(reading, beside=model._covariate_coding.names)
     if isinstance(model._coding, Mixed):
-        return rows_to_use(model, path, index, reading or Reading())
+        return rows_to_use(model, path, index, reading)
     known = column_names(model)
-    table = (reading or Reading()).read(path, index, layer, known)
+    table = reading.read(path, index, layer, known)
     views = table.views or _only_array(path, table)
-    if views is not None and set(views) & set(model._columns):
-        X = _by_view(table, views, model._columns, known)
+    if views is not None and set(views) & set(model.views_):
+        X = _by_view(table, views, model.views_, known)
     elif table.column_names is not None and known is not None:
-        X = _by_name(table.X, table.column_names, known, model._columns)
+        X = _by_name(table.X, table.column_names, known, model.views_)
     else:
         X = _by_number(table.X, model, views)
     return replace(table, X=X, column_names=known)
+
+
+def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None:
+    """Open rows that a model takes as they are, to be read block by block; None: they have to be
+    read as a table.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    path : Path
+        A ``.npy`` file, a ``.zarr`` array, or parquet with the columns of training and no others:
+        a file, or a folder of them.
+    """
+    if isinstance(model._coding, Mixed) or model._covariate_coding.names:
+        return None
+    kind, known = path.suffix.lower(), column_names(model)
+    if kind in (".npy", ".zarr") and path.exists():
+        source = open_rows(path)
+        _check_width(source.n_columns, model, None)
+        return source
+    first = path if path.is_file() else next(iter(sorted(path.glob("*.parquet"))), path)
+    if known is None or first.suffix.lower() != ".parquet":
+        return None
+    return open_rows(path, known) if parquet_columns(first) == known else None
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:
@@ -139,15 +172,21 @@ def _by_name(
 
 
 def _by_number(
-    X: NDArray[np.float64], model: Any, views: dict[str, slice] | None
+    X: NDArray[np.float64], model: LatentVariableEstimator, views: dict[str, slice] | None
 ) -> NDArray[np.float64]:
-    if X.shape[1] != model.n_features_in_:
+    _check_width(X.shape[1], model, views)
+    return X
+
+
+def _check_width(
+    width: int, model: LatentVariableEstimator, views: dict[str, slice] | None
+) -> None:
+    if width != model.n_features_in_:
         found = "" if not views else f" in {listing([repr(view) for view in views])}"
         do = (
-            f"pass the columns of the fit, or its views {list(model._columns)} as files or arrays "
+            f"pass the columns of the fit, or its views {list(model.views_)} as files or arrays "
             "of these names"
         )
         raise InputError(
-            message(f"{model.n_features_in_} columns, as at the fit", f"{X.shape[1]}{found}", do)
+            message(f"{model.n_features_in_} columns, as at the fit", f"{width}{found}", do)
         )
-    return X

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bochner.cli.align import read_rows
+from bochner.cli.align import read_rows, rows_on_disk
 from bochner.cli.data import (
+    COLUMNAR,
+    OUTPUTS,
     FrameTable,
     Reading,
     check_output,
@@ -20,7 +22,7 @@ from bochner.cli.data import (
     write_embedding,
     write_matrices,
 )
-from bochner.cli.tables import write_frame
+from bochner.cli.tables import covariates_at, covariates_of, write_frame
 from bochner.errors import InputError, message
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
@@ -41,11 +43,20 @@ class Rows:
 
 def transform(rows: Rows) -> int:
     """Write latents and their standard deviations; return the number of rows."""
-    check_output(rows.out, rows.force)
+    check_output(rows.out, rows.force, (*OUTPUTS, *COLUMNAR))
     model = load_model(rows.model)
-    table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
+    source = None
+    if not (rows.index or rows.reading.columns or rows.reading.drop):
+        source = rows_on_disk(model, rows.data)
+    table = None
+    if source is None:
+        table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
     with names_are_checked():
-        mean, std = model.transform(table.X, return_std=True)
+        mean, std = model.transform(
+            source if table is None else table.X,
+            return_std=True,
+            covariates=covariates_of(model, rows.data, rows.index, rows.reading),
+        )
     write_embedding(rows.out, mean, std, table)
     return len(mean)
 
@@ -64,8 +75,10 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     model = load_model(rows.model)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
     mixed = isinstance(table, FrameTable)
+    beside = covariates_of(model, rows.data, rows.index, rows.reading)
     with names_are_checked():
-        full, std = model.impute(frame(table) if mixed else table.X, return_std=True)
+        X = frame(table) if mixed else table.X
+        full, std = model.impute(X, return_std=True, covariates=beside)
     if isinstance(table, FrameTable):
         write_frame(rows.out, full, table)
     else:
@@ -75,11 +88,19 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     return len(full)
 
 
-def sample(model_file: Path, n_samples: int, out: Path, seed: int | None, force: bool) -> int:
+def sample(
+    model_file: Path,
+    n_samples: int,
+    out: Path,
+    seed: int | None,
+    force: bool,
+    at: Sequence[str] = (),
+) -> int:
     """Write rows drawn from the model, in the columns of its data; return their number."""
     check_output(out, force)
     model = load_model(model_file)
-    drawn = model.sample(n_samples, random_state=seed)
+    beside = covariates_at(model, at, n_samples)
+    drawn = model.sample(n_samples, random_state=seed, covariates=beside)
     write_matrices(out, {"X": drawn}, column_names(model), None)
     return len(drawn)
 
@@ -114,7 +135,8 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
         "n_draws": options.n_draws,
     }
     with names_are_checked():
-        report = calibration(model, table.X, **how, random_state=options.seed)
+        beside = covariates_of(model, options.data, options.index, options.reading)
+        report = calibration(model, table.X, **how, covariates=beside, random_state=options.seed)
     if out is not None:
         from bochner import plots
 

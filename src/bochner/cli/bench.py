@@ -1,11 +1,14 @@
-"""``bochner bench``: a script of benchmarks/ and the figures published with it."""
+"""``bochner bench``: a table of a paper, or a script of benchmarks/ and the figures published with
+it.
+"""
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ import typer
 
 from bochner.cli.session import say
 from bochner.errors import InputError, message
+
+TABLES = "papers"  # the script of the papers' tables
 
 
 def folder() -> Path:
@@ -26,8 +31,15 @@ def folder() -> Path:
     raise InputError(message("a checkout with benchmarks/", "an installed package without it", do))
 
 
-def run(name: str, quick: bool) -> dict[str, Any]:
-    """Run a script; what it says goes to standard error while it runs.
+def run(name: str | None, options: Sequence[str] = ()) -> dict[str, object]:
+    """Run a script, or measure a table of a paper; what it says goes to standard error meanwhile.
+
+    Parameters
+    ----------
+    name : str or None
+        A script, or a table or figure; None where the options say what to do with all of them.
+    options : sequence of str
+        Options of the script.
 
     Returns
     -------
@@ -37,7 +49,7 @@ def run(name: str, quick: bool) -> dict[str, Any]:
     Raises
     ------
     InputError
-        Not in a checkout, or no such script.
+        Not in a checkout, or no such script, table or figure.
     RuntimeError
         The script failed.
     """
@@ -45,11 +57,12 @@ def run(name: str, quick: bool) -> dict[str, Any]:
     names = sorted(
         p.stem for p in scripts.glob("*.py") if "def main" in p.read_text(encoding="utf-8")
     )
-    if name not in names:
-        raise InputError(
-            message("the name of a benchmark", repr(name), f"choose from {', '.join(names)}")
-        )
-    command = [sys.executable, str(scripts / f"{name}.py"), *(["--quick"] if quick else [])]
+    if name is not None and name not in (*names, *entries(scripts)):
+        do = f"choose from {', '.join(names)}, or a table or figure that bochner bench --list names"
+        raise InputError(message("the name of a benchmark", repr(name), do))
+    script = name if name in names else TABLES
+    words = [*([name] if name is not None and script == TABLES else []), *options]
+    command = [sys.executable, str(scripts / f"{script}.py"), *words]
     started = time.perf_counter()
     done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=scripts)
     lines = []
@@ -59,17 +72,22 @@ def run(name: str, quick: bool) -> dict[str, Any]:
     if done.wait():
         raise RuntimeError(f"{' '.join(command)} ended with exit code {done.returncode}")
     seconds = round(time.perf_counter() - started, 3)
-    output, command_line = (
-        "".join(lines),
-        f"python benchmarks/{name}.py{' --quick' if quick else ''}",
-    )
     return {
         "name": name,
-        "command": command_line,
-        "output": output,
-        "published": published(scripts / "README.md", name),
+        "command": " ".join(("python", f"benchmarks/{script}.py", *words)),
+        "output": "".join(lines),
+        "published": None if script == TABLES else published(scripts / "README.md", str(name)),
         "seconds": seconds,
     }
+
+
+def entries(scripts: Path) -> list[str]:
+    """Return the papers' tables and figures, in their order."""
+    listed = scripts / f"{TABLES}.csv"
+    if not listed.is_file():
+        return []
+    with listed.open(newline="", encoding="utf-8") as file:
+        return list(dict.fromkeys(row["entry"] for row in csv.DictReader(file)))
 
 
 def published(readme: Path, name: str) -> str | None:
@@ -82,7 +100,10 @@ def published(readme: Path, name: str) -> str | None:
 
 
 def show_both(values: Mapping[str, Any]) -> None:
-    """Print what came out and what was published."""
+    """Print what came out and what was published; a paper's table has both."""
+    if values["command"].startswith(f"python benchmarks/{TABLES}.py"):
+        typer.echo(values["output"].rstrip())
+        return
     typer.echo(
         f"Measured now ({values['command']}, {values['seconds']} "
         f"s):\n\n{values['output'].rstrip()}\n"

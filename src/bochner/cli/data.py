@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bochner.cli.parse import parse_by_view
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
-from bochner.io.csv_write import write_csv
-from bochner.io.limits import memory_of
+from bochner.io.columnar import write_columnar
+from bochner.io.csv.write import write_csv
 from bochner.io.outputs import replacing
 from bochner.io.readers import read_source
 from bochner.io.request import KnownColumns, Request, selection_of
 from bochner.io.table import Table
+from bochner.memory import memory_of
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
-
-FloatArray = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,21 @@ class FrameTable(Table):
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read: the options that all commands with data share."""
+    """How files are read: the options that all commands with data share.
+
+    Attributes
+    ----------
+    columns, drop, header, memory
+        As typed.
+    beside : sequence of str
+        Columns that are covariates, and no data.
+    """
 
     columns: Sequence[str] = ()
     drop: Sequence[str] = ()
     header: bool | None = None
     memory: float | None = None
+    beside: Sequence[str] = ()
 
     def read(
         self,
@@ -66,9 +74,10 @@ class Reading:
         self, index: str | None, layer: Sequence[str] = (), known: Sequence[str] | None = None
     ) -> Request:
         """Return what is asked of a reader."""
-        selection = selection_of(_names(self.columns) or None, _names(self.drop))
+        drop = [*_names(self.drop), *self.beside]
+        selection = selection_of(_names(self.columns) or None, drop)
         if known is not None and not (self.columns or self.drop):
-            selection = KnownColumns(known)
+            selection = KnownColumns(known, self.beside)
         memory, by_view = memory_of(self.memory), parse_by_view(layer, "--layer")
         return Request(index, by_view, self.header, selection, memory)
 
@@ -87,6 +96,7 @@ def _names(specs: Sequence[str]) -> list[str]:
 
 MODEL_FILE = "model.bochner"
 OUTPUTS = (".csv", ".npy", ".npz")
+COLUMNAR = (".parquet", ".zarr")
 
 
 def load_model(path: Path) -> LatentVariableEstimator:
@@ -145,8 +155,8 @@ def write_matrices(
     columns: Sequence[str] | None,
     rows_of: Table | None,
 ) -> None:
-    """Write arrays of a table's rows by extension: npz by name, csv and npy side by side; complete
-    or not at all.
+    """Write arrays of a table's rows by extension: npz by name, others side by side; complete or
+    not at all.
     """
     row_names, index_name = (
         (None, "") if rows_of is None else (rows_of.row_names, rows_of.index_name)
@@ -154,6 +164,9 @@ def write_matrices(
     kind = path.suffix.lower()
     if kind == ".csv":
         write_csv(path, np.hstack(list(arrays.values())), row_names, columns, index_name)
+        return
+    if kind in COLUMNAR:
+        write_columnar(path, np.hstack(list(arrays.values())), row_names, columns)
         return
     with replacing(path) as part, part.open("wb") as file:
         if kind == ".npy":

@@ -7,9 +7,10 @@ import secrets
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,13 +24,16 @@ from bochner.cli.data import (
 )
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
-from bochner.cli.tables import table_to_fit
+from bochner.cli.tables import covariates_to_fit, kind_of, table_to_fit
 from bochner.errors import InputError, StorageError, message
 from bochner.io.join import check_shared_rows
-from bochner.io.outputs import replacing
+from bochner.io.outputs import alone_in, replacing
 from bochner.io.table import Table
 from bochner.page.report import report
 from bochner.training.checkpoint import LastingPath
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
 
 CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
 
@@ -51,17 +55,26 @@ class FitOptions:
     layer: Sequence[str] = ()
     report: bool = False
     reading: Reading = field(default_factory=Reading)
+    batch: Sequence[str] = ()
+    covariates: Sequence[str] = ()
 
     def read(self) -> Table:
         """Read the data: of views by name only their columns."""
         known = names_of_views(self.views)
         auto = not self.views and self.likelihood in (["auto"], ("auto",))
-        table = table_to_fit(self.data, self.index, self.layer, self.reading, known, auto)
+        beside = () if kind_of(self.data) == ".h5ad" else (*self.batch, *self.covariates)
+        reading = replace(self.reading, beside=beside)
+        table = table_to_fit(self.data, self.index, self.layer, reading, known, auto)
         check_shared_rows(table)
         return table
 
+    def read_covariates(self) -> Any:
+        """Read what is known of the rows beside the data, or None."""
+        named = (self.batch, self.covariates)
+        return covariates_to_fit(self.data, *named, self.index, self.reading)
 
-def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
+
+def run(options: FitOptions) -> tuple[dict[str, object], bool]:
     """Fit and write ``model.bochner``, ``embedding.csv`` and, where matplotlib is there, two
     pictures.
 
@@ -78,10 +91,37 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         The data or the options cannot be used; nothing is left behind in ``out``.
     """
     started = time.perf_counter()
-    _check_earlier_run(options)
-    table = options.read()
-    estimator = estimator_of(options, table)
-    created = _prepare(options.out)
+    with ExitStack() as held:
+        is_there = options.out.is_dir()
+        if is_there:
+            held.enter_context(alone_in(options.out))
+        _check_earlier_run(options)
+        table, beside = options.read(), options.read_covariates()
+        estimator = estimator_of(options, table)
+        created = _prepare(options.out)
+        if not is_there:  # another run may have come first
+            held.enter_context(alone_in(options.out))
+            _check_earlier_run(options)
+        seed = _fit(options, estimator, table, beside, created)
+        files = _write_all(options, estimator, table, beside)
+        if not estimator.interrupted_:  # only now: all that the run found is on the disk
+            (options.out / CHECKPOINT).unlink(missing_ok=True)
+            (options.out / SEED_FILE).unlink(missing_ok=True)
+    result = {
+        "model": options.model,
+        "elbo": estimator.elbo_,
+        "elbo_se": estimator.elbo_se_,
+        "n_iter": estimator.n_iter_,
+        "converged": estimator.converged_,
+        "seconds": round(time.perf_counter() - started, 3),
+        "seed": seed,
+        "files": [str(path) for path in files],
+    }
+    return result, estimator.interrupted_
+
+
+def _fit(options: FitOptions, estimator: Any, table: Table, beside: Any, created: bool) -> int:
+    """Fit, and return the seed; a fit that does not begin leaves no trace."""
     try:
         if options.force:
             for path in checkpoints(options.out):
@@ -94,7 +134,7 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
             warnings.filterwarnings(
                 "ignore", message="Interrupted", category=UserWarning
             )  # said by the command
-            estimator.fit(frame(table))
+            estimator.fit(frame(table), covariates=beside)
     except BaseException:  # Ctrl-C before there is anything to keep
         _clean(options.out, created)
         raise
@@ -102,21 +142,7 @@ def run(options: FitOptions) -> tuple[dict[str, Any], bool]:
         estimator.feature_names_in_ = np.array(
             table.column_names, dtype=object
         )  # without pandas they are not there
-    files = _write_all(options, estimator, table)
-    if not estimator.interrupted_:  # only now: all that the run found is on the disk
-        (options.out / CHECKPOINT).unlink(missing_ok=True)
-        (options.out / SEED_FILE).unlink(missing_ok=True)
-    result = {
-        "model": options.model,
-        "elbo": estimator.elbo_,
-        "elbo_se": estimator.elbo_se_,
-        "n_iter": estimator.n_iter_,
-        "converged": estimator.converged_,
-        "seconds": round(time.perf_counter() - started, 3),
-        "seed": seed,
-        "files": [str(path) for path in files],
-    }
-    return result, estimator.interrupted_
+    return seed
 
 
 def checkpoints(out: Path) -> list[Path]:
@@ -198,10 +224,12 @@ def _seed(options: FitOptions) -> int:
     return seed
 
 
-def _write_all(options: FitOptions, estimator: Any, table: Table) -> list[Path]:
+def _write_all(
+    options: FitOptions, estimator: LatentVariableEstimator, table: Table, beside: object
+) -> list[Path]:
     try:
         files = _write(options.out, estimator, table)
-        return [*files, _page(options, estimator, table)] if options.report else files
+        return [*files, _page(options, estimator, table, beside)] if options.report else files
     except StorageError as error:
         if not (options.out / CHECKPOINT).exists():
             raise
@@ -209,7 +237,7 @@ def _write_all(options: FitOptions, estimator: Any, table: Table) -> list[Path]:
         raise StorageError(f"{error} {do}") from error
 
 
-def _write(out: Path, estimator: Any, table: Table) -> list[Path]:
+def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]
     estimator.set_params(checkpoint=None)  # a path of this run has no place in a file that travels
     estimator.save(files[0])
@@ -221,7 +249,9 @@ def _write(out: Path, estimator: Any, table: Table) -> list[Path]:
         return files
 
 
-def _page(options: FitOptions, estimator: Any, table: Table) -> Path:
+def _page(
+    options: FitOptions, estimator: LatentVariableEstimator, table: Table, beside: object
+) -> Path:
     X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
     path, title = options.out / PAGE, options.out.resolve().name
     return report(
@@ -232,10 +262,11 @@ def _page(options: FitOptions, estimator: Any, table: Table) -> Path:
         row_names=table.row_names,
         title=title,
         overwrite=True,
+        covariates=beside,
     )
 
 
-def _pictures(out: Path, estimator: Any, table: Table) -> list[Path]:
+def _pictures(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:
     from bochner import plots
 
     return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from bochner.io.readers import EXTENSIONS, extension_of
 from bochner.io.table import Table
 from bochner.summary import describe_model
 
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
 
-def describe(options: FitOptions) -> dict[str, Any]:
+
+def describe(options: FitOptions) -> dict[str, object]:
     """Describe a model file, the folder of a fit, or data and what a fit with these options would
     take.
     """
@@ -30,7 +33,7 @@ def describe(options: FitOptions) -> dict[str, Any]:
     return {**describe_data(table), "estimate": _estimate(estimator, table)}
 
 
-def _estimate(estimator: Any, table: Table) -> dict[str, Any]:
+def _estimate(estimator: LatentVariableEstimator, table: Table) -> dict[str, object]:
     """Estimate a fit; what a fit would refuse is said in place of figures."""
     from bochner.model_selection.cost import estimate
 
@@ -43,7 +46,7 @@ def _estimate(estimator: Any, table: Table) -> dict[str, Any]:
         return {"refused": str(error)}
 
 
-def describe_data(table: Table) -> dict[str, Any]:
+def describe_data(table: Table) -> dict[str, object]:
     """Summarise data before they are fitted."""
     X, names = table.X, table.column_names
     missing, infinite = np.isnan(X), np.isinf(X)
@@ -67,7 +70,7 @@ def describe_data(table: Table) -> dict[str, Any]:
     }
 
 
-def _describe_view(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, Any]:
+def _describe_view(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, object]:
     return {
         "columns": missing.shape[1],
         "missing_share": float(missing.mean()),

@@ -116,6 +116,19 @@ def fit(
         ),
     ] = False,
     layer: Layer = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column of labels (batch, donor) whose effects are kept out of the latents.",
+        ),
+    ] = None,
+    covariate: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="The same for a column of numbers (age, time) or texts."
+        ),
+    ] = None,
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
@@ -150,6 +163,8 @@ def fit(
             layer or (),
             page,
             reading,
+            batch or (),
+            covariate or (),
         )
         try:
             reply.values, interrupted = logic.run(options)
@@ -219,4 +234,4 @@ app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(r
 app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(
     sources.fetch
 )
-app.command(epilog="Example: bochner bench step --quick")(sources.bench)
+app.command(epilog="Example: bochner bench 000-table-8")(sources.bench)

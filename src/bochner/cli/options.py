@@ -83,7 +83,12 @@ Data = Annotated[
         "one file per view.",
     ),
 ]
-Output = Annotated[Path, typer.Option("--out", metavar="FILE", help="A .csv, .npy or .npz file.")]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FILE", help="A .csv, .npy or .npz file; transform also .parquet, .zarr."
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(min=0, max=2**32 - 1, help="Same seed, same result; fresh when left out."),

@@ -23,11 +23,12 @@ ELSEWHERE = {
 # The parameters of the models, for models are imported with torch; a test compares them.
 COMMON = """
     checkpoint device dtype init landmarks latent learning_rate likelihood max_iter n_components
-    n_frequencies n_init n_mixtures noise random_state sampling tol truncation verbose view_weight
-    views
+    n_frequencies n_init n_mixtures noise random_state sampling tol truncation verbose
+    view_weight views
     """.split()  # noqa: SIM905 - a list of words
 EXTRA = {
-    "random-feature-lvm": ["inference", "kernel"],
+    **{name: ["noise_variance"] for name in ("ng-mvlvm", "advised-rflvm", "srflvm")},
+    "random-feature-lvm": ["inference", "kernel", "noise_variance"],
     "rflvm": ["frequency_kernel", "latents", "n_chains", "n_draws", "n_jobs", "n_warmup", "thin"],
 }
 LIKELIHOODS = (
@@ -76,7 +77,7 @@ def check_words(data: Path, model: str, likelihood: Sequence[str], settings: Seq
         raise InputError(message("the name of a likelihood", repr(name), do))
 
 
-def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, Any] | None:
+def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, object] | None:
     """Turn ``name=0:500`` and ``name=cd3,cd4`` into the ``views`` of an estimator; None without
     any.
 
@@ -91,7 +92,7 @@ def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, 
     InputError
         A specification without ``=``, or a view given twice.
     """
-    views: dict[str, Any] = {}
+    views: dict[str, object] = {}
     for spec in specs:
         name, found, columns = spec.partition("=")
         if not (name and found and columns):
@@ -107,7 +108,7 @@ def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, 
     return views or None
 
 
-def _selection(columns: str, names: Sequence[str]) -> Any:
+def _selection(columns: str, names: Sequence[str]) -> object:
     if columns not in names and (bounds := re.fullmatch(r"(-?\d*):(-?\d*)", columns)):
         return slice(*(int(bound) if bound else None for bound in bounds.groups()))
     items = [item.strip() for item in columns.split(",")]
@@ -117,7 +118,7 @@ def _selection(columns: str, names: Sequence[str]) -> Any:
 
 def parse_settings(
     specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Turn ``name=value`` into parameters of an estimator; a value is JSON where it can be read as
     such.
 

@@ -6,14 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bochner.cli.align import read_rows
 from bochner.cli.apply import names_are_checked
 from bochner.cli.data import Reading, frame, load_model
 from bochner.cli.fit import PAGE
+from bochner.cli.tables import covariates_of
 from bochner.errors import InputError, message
-from bochner.io.csv_files import read_csv
+from bochner.io.csv.files import read_csv
 from bochner.io.request import Request
 from bochner.io.table import Table
 from bochner.model_selection.calibrate import calibration
@@ -22,6 +23,9 @@ from bochner.page.layouts import read_layout
 from bochner.page.report import check_page, report
 from bochner.page.shapes import parse_shapes
 from bochner.prediction.calibration import CalibrationReport
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
 
 EMBEDDING = "embedding.csv"
 
@@ -43,7 +47,7 @@ class ReportOptions:
     reading: Reading = field(default_factory=Reading)
 
 
-def run(options: ReportOptions) -> dict[str, Any]:
+def run(options: ReportOptions) -> dict[str, object]:
     """Write the page.
 
     Returns
@@ -79,25 +83,35 @@ def run(options: ReportOptions) -> dict[str, Any]:
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
     with names_are_checked():
         common: dict[str, Any] = {"path": out, "shapes": shapes, "row_names": names, "title": title}
-        report(
-            model, X, labels, **common, calibration=found, embedding=layout, overwrite=options.force
-        )
+        common |= {"calibration": found, "embedding": layout, "overwrite": options.force}
+        report(model, X, labels, **common, covariates=_covariates(model, options.data, options))
     seconds = round(time.perf_counter() - started, 3)
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
 
 
-def _rows(model: Any, options: ReportOptions) -> Table | None:
+def _rows(model: LatentVariableEstimator, options: ReportOptions) -> Table | None:
     if options.data is None:
         return None
     return read_rows(model, options.data, options.index, options.layer, options.reading)
 
 
-def _calibration(model: Any, options: ReportOptions) -> CalibrationReport | None:
+def _calibration(
+    model: LatentVariableEstimator, options: ReportOptions
+) -> CalibrationReport | None:
     if options.held_out is None:
         return None
     table = read_rows(model, options.held_out, options.index, options.layer, options.reading)
     with names_are_checked():
-        return calibration(model, table.X, random_state=0)
+        beside = _covariates(model, options.held_out, options)
+        return calibration(model, table.X, covariates=beside, random_state=0)
+
+
+def _covariates(
+    model: LatentVariableEstimator, path: Path | None, options: ReportOptions
+) -> object:
+    if path is None:
+        return None
+    return covariates_of(model, path, options.index, options.reading)
 
 
 def _default_place(model: Path) -> Path:

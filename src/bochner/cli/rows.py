@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -98,6 +98,12 @@ def sample(
     model: ModelFile,
     out: Output,
     n_samples: Annotated[int, typer.Option("--n", min=1, help="How many rows.")] = 100,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COVARIATE=VALUE", help="What the rows are drawn for; left out, the average."
+        ),
+    ] = None,
     seed: Seed = None,
     force: Force = False,
     log: Log = None,
@@ -109,7 +115,7 @@ def sample(
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        rows = logic.sample(model, n_samples, out, seed, force)
+        rows = logic.sample(model, n_samples, out, seed, force, at or ())
         reply.values, reply.show = _done(rows, started, out), show
 
 
@@ -223,5 +229,5 @@ def report(
         reply.values, reply.show = logic.run(options), show
 
 
-def _done(rows: int, started: float, out: Path) -> dict[str, Any]:
+def _done(rows: int, started: float, out: Path) -> dict[str, object]:
     return {"rows": rows, "seconds": round(time.perf_counter() - started, 3), "file": str(out)}

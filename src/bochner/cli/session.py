@@ -153,7 +153,7 @@ def _show_warning(
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: Any = None,
+    file: object = None,
     line: str | None = None,
 ) -> None:
     del (
@@ -216,7 +216,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     """Replace what JSON has no word for (NaN, inf) by null."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}

@@ -12,7 +12,7 @@ from bochner.data.columns import listing
 from bochner.errors import printable
 
 
-def show(values: Mapping[str, Any]) -> None:
+def show(values: Mapping[str, object]) -> None:
     """Print a reply: a line per value, then a table per group of named things."""
     console = Console(highlight=False, markup=False)
     grid = Table.grid(padding=(0, 2))
@@ -36,7 +36,7 @@ def show(values: Mapping[str, Any]) -> None:
         console.print(_group(name, group))
 
 
-def _group(name: str, group: Mapping[str, Mapping[str, Any]]) -> Table:
+def _group(name: str, group: Mapping[str, Mapping[str, object]]) -> Table:
     columns = list(next(iter(group.values())))
     table = Table(name.removesuffix("s"), *(_label(column) for column in columns))
     for key, values in group.items():
@@ -62,7 +62,7 @@ def text(value: Any) -> str:
     return "none" if value is None else printable(str(value))
 
 
-def show_demo(values: Mapping[str, Any]) -> None:
+def show_demo(values: Mapping[str, object]) -> None:
     """Print the demo's figures beside those of its peers."""
     console = Console(highlight=False, markup=False)
     table = Table(

@@ -10,6 +10,7 @@ import typer
 
 from bochner.cli.options import Force, Json, Log
 from bochner.cli.session import session
+from bochner.errors import InputError, message
 
 
 def fetch(
@@ -59,19 +60,43 @@ def fetch(
 
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A script of benchmarks/, such as step or digits.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A table or figure, such as 000-table-8, or a script of benchmarks/.",
+        ),
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Name every table and figure, and what is not there.")
+    ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Every table and figure; rows that are there are not repeated."),
+    ] = False,
+    page: Annotated[
+        bool, typer.Option("--page", help="Write docs/coverage.md from the stored rows.")
+    ] = False,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Show a table or figure as stored; measure nothing.")
+    ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small sizes: does it run at all.")
+        bool, typer.Option("--quick", help="One seed, small sizes: does it run at all.")
     ] = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
-    """Rerun a table of benchmarks/ and print it beside the published one. Needs a checkout of the
-    repository.
+    """Rerun a table of the papers, published beside ours and peers, or a script of benchmarks/.
+    Needs a checkout of the repository.
     """
     with session(as_json, log) as reply:
         from bochner.cli import bench as logic
 
-        reply.values = logic.run(name, quick)
+        chosen = {"--list": listed, "--all": everything, "--page": page}
+        given = [word for word, on in chosen.items() if on]
+        if (name is not None) + len(given) != 1:
+            got = ", ".join([*filter(None, [name]), *given]) or "none of them"
+            do = "write bochner bench 000-table-8, or bochner bench --list"
+            raise InputError(message("NAME, --list, --all or --page", got, do))
+        more = {"--stored": stored, "--quick": quick}
+        reply.values = logic.run(name, [*given, *(word for word, on in more.items() if on)])
         reply.show = logic.show_both

@@ -1,26 +1,33 @@
-"""Mixed tables in files: csv and parquet with columns of text, for ``--likelihood auto``."""
+"""Tables with columns of text: mixed ones, for ``--likelihood auto``, and what is known of rows,
+for ``--batch`` and ``--covariate``.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import FrameTable, Reading, column_names
+from bochner.data.columns import listing
 from bochner.errors import InputError, message
-from bochner.io.csv_write import unguarded
-from bochner.io.extras import require
-from bochner.io.headers import MISSING, key_column
+from bochner.estimators.covariates import Categorical
+from bochner.extras import require
+from bochner.io.csv.headers import MISSING, key_column
+from bochner.io.csv.text import contents, sample
+from bochner.io.csv.write import unguarded
 from bochner.io.outputs import replacing
 from bochner.io.request import Request
 from bochner.io.table import Table, unreadable
-from bochner.io.text import contents, sample
 
-_TEXT = (".csv", ".tsv", ".txt")
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
+TEXT = (".csv", ".tsv", ".txt")
 
 
 def table_to_fit(
@@ -44,7 +51,7 @@ def table_to_fit(
     try:
         return reading.read(path, index, layer, known)
     except InputError:
-        if not (auto and path.is_file() and _kind(path) in (*_TEXT, ".parquet")):
+        if not (auto and path.is_file() and kind_of(path) in (*TEXT, ".parquet")):
             raise
     from bochner.estimators.tables import Mixed, coding_of
 
@@ -55,7 +62,9 @@ def table_to_fit(
     return _table(frame, coding, index)
 
 
-def rows_to_use(model: Any, path: Path, index: str | None, reading: Reading) -> FrameTable:
+def rows_to_use(
+    model: LatentVariableEstimator, path: Path, index: str | None, reading: Reading
+) -> FrameTable:
     """Read rows for a model of a mixed table.
 
     Raises
@@ -64,7 +73,7 @@ def rows_to_use(model: Any, path: Path, index: str | None, reading: Reading) -> 
         Not its columns, or labels that it does not know.
     """
     names = column_names(model) or []
-    if _kind(path) not in (*_TEXT, ".parquet"):
+    if kind_of(path) not in (*TEXT, ".parquet"):
         raise InputError(message("a csv or parquet file", str(path), "save the table as one"))
     frame = read_frame(path, index, reading)
     if set(names) <= set(frame.columns):
@@ -75,7 +84,7 @@ def rows_to_use(model: Any, path: Path, index: str | None, reading: Reading) -> 
 def read_frame(path: Path, index: str | None, reading: Reading) -> Any:
     """Read a DataFrame with the narrowest types that hold its columns."""
     request = reading.request(index)
-    if _kind(path) == ".parquet":
+    if kind_of(path) == ".parquet":
         return _named(_read_parquet(path), index, path, request)
     pandas = require("pandas", "holds mixed tables")
     text = contents(path, request.memory)
@@ -99,7 +108,7 @@ def _read_parquet(path: Path) -> Any:
         raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
 
 
-def _named(frame: Any, index: str | None, path: Path, request: Request) -> Any:
+def _named(frame: Any, index: str | None, path: Path, request: Request) -> object:
     """Return the columns asked for, rows named by the index or by a first column of names."""
     if index is not None and index not in frame.columns:
         got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
@@ -140,5 +149,86 @@ def write_frame(path: Path, frame: Any, table: FrameTable) -> None:
         frame.to_csv(part, index=table.row_names is not None)
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
+    """Return the ending of a file, that of compression left out."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+_KINDS = (*TEXT, ".parquet", ".h5ad")
+
+
+def covariates_to_fit(
+    path: Path, batch: Sequence[str], others: Sequence[str], index: str | None, reading: Reading
+) -> Any:
+    """Read the columns that a fit is to take for covariates; None where there are none.
+
+    Parameters
+    ----------
+    path : Path
+    batch : sequence of str
+        Columns of labels, even if they are numbers.
+    others : sequence of str
+        Numbers are continuous, texts are labels.
+    index : str or None
+    reading : Reading
+    """
+    if not (batch or others):
+        return None
+    frame = _read(path, [*batch, *others], index, reading)
+    return plain(frame.astype(dict.fromkeys(batch, "category")))
+
+
+def covariates_of(
+    model: LatentVariableEstimator, path: Path, index: str | None, reading: Reading
+) -> object:
+    """Read the covariates of rows for a fitted model; None if it has none."""
+    names = model._covariate_coding.names
+    return plain(_read(path, names, index, reading)) if names else None
+
+
+def covariates_at(model: LatentVariableEstimator, asked: Sequence[str], n_rows: int) -> object:
+    """Return the covariates of rows to come, from ``--at NAME=VALUE``.
+
+    Covariates that are not named are at the average of the rows of training.
+    """
+    coding = model._covariate_coding
+    given: dict[str, list[object]] = {name: [None] * n_rows for name in coding.names}
+    labels = {own.name for own in coding.covariates if isinstance(own, Categorical)}
+    for word in asked:
+        name, equals, value = word.partition("=")
+        if not equals or name not in given:
+            known = listing([f"{own}=VALUE" for own in coding.names])
+            do = f"choose from {known}" if known else "leave it out: the model has none"
+            raise InputError(message("--at with a covariate of the model", repr(word), do))
+        given[name] = [value] * n_rows
+    for name in given.keys() - labels:
+        given[name] = [float("nan") if value is None else value for value in given[name]]
+    return given if given else "average"
+
+
+def plain(beside: Any) -> Any:
+    """Return covariates by name, without names of rows: their rows are in the order of the data."""
+    if beside is None:
+        return None
+    return {str(name): beside[name].reset_index(drop=True) for name in beside}
+
+
+def _read(path: Path, names: Sequence[str], index: str | None, reading: Reading) -> Any:
+    kind = kind_of(path)
+    if not path.is_file() or kind not in _KINDS:
+        do = "save the rows as one, with the covariates among its columns"
+        raise InputError(message("a csv, parquet or h5ad file with covariates", str(path), do))
+    if kind == ".h5ad":
+        return _of_cells(path, names)
+    own = Reading((",".join(names),), (), reading.header, reading.memory)
+    return read_frame(path, index, own)[list(names)]
+
+
+def _of_cells(path: Path, names: Sequence[str]) -> Any:
+    obs = require("anndata", "reads h5ad files").read_h5ad(path, backed="r").obs
+    lacking = [repr(name) for name in names if name not in obs]
+    if lacking:
+        known = listing([repr(str(name)) for name in obs.columns]) or "it has no columns"
+        got = f"no {listing(lacking)}"
+        raise InputError(message(f"columns of obs in {path}", got, f"choose from {known}"))
+    return obs[list(names)].reset_index(drop=True)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import BoolArray, FloatArray, IntArray
 from bochner.errors import InputError, message
 
 KINDS = "a slice, a list of column names, a list of column numbers or a boolean mask"
 
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.floating[Any]]
-ColumnNames = Sequence[str] | NDArray[Any] | None
+ColumnNames = Sequence[str] | NDArray[np.generic] | None
 
 DEFAULT_VIEW = "x"
 SHOWN = 5  # a message lists this many offenders and counts the rest

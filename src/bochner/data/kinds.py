@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.columns import FloatArray, listing
+from bochner.data.arrays import FloatArray
+from bochner.data.columns import listing
 from bochner.errors import InputError, message
 
 Array = NDArray[np.float64]
@@ -47,7 +48,7 @@ class Column(ABC):
         self.name, self.dtype = name, dtype
 
     @abstractmethod
-    def encode(self, values: Any) -> Array:
+    def encode(self, values: object) -> Array:
         """Return the numbers that the view holds, (n,); NaN where a value is missing.
 
         Parameters
@@ -64,7 +65,7 @@ class Column(ABC):
     def decode(self, numbers: FloatArray) -> Objects:
         """Return the values that predicted numbers stand for, (n,)."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return plain values from which `from_json` builds the column anew."""
         return {"kind": type(self).__name__, "name": self.name, "dtype": self.dtype}
 
@@ -113,7 +114,7 @@ class Labelled(Column):
         In the order of their numbers 0, 1, ...
     """
 
-    def __init__(self, name: str, dtype: str, labels: Sequence[Any]) -> None:
+    def __init__(self, name: str, dtype: str, labels: Sequence[object]) -> None:
         super().__init__(name, dtype)
         self.labels = [_plain(label, name) for label in labels]
 
@@ -141,7 +142,7 @@ class Labelled(Column):
         values[:] = [self.labels[k] for k in index]
         return values
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return plain values."""
         return super().to_json() | {"labels": self.labels}
 
@@ -241,7 +242,7 @@ def from_json(plain: dict[str, Any]) -> Column:
     return KINDS[plain["kind"]](**{key: own for key, own in plain.items() if key != "kind"})
 
 
-def _plain(label: Any, name: str) -> Any:
+def _plain(label: object, name: str) -> object:
     """Return a label as JSON knows it."""
     label = label.item() if isinstance(label, np.generic) else label
     if isinstance(label, bool | int | float | str):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.cluster import KMeans
 
-from bochner.data.columns import BoolArray, IntArray
+from bochner.data.arrays import BoolArray, IntArray
 from bochner.data.views import Block, blocks
 
 # Up to so many patterns each is a block of its own; beyond, those that so many columns share are.

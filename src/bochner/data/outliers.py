@@ -10,19 +10,20 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 
-from bochner.data.columns import ColumnNames, FloatArray, IntArray, columns_of, describe_column
+from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.columns import ColumnNames, columns_of, describe_column
 from bochner.data.scaling import Scaling
 from bochner.data.sparse import extremes
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.memory import chunks
+from bochner.memory import passes
 
 # Beyond this squares overflow, in sums over a view.
 _LARGEST = 1e100
 # A view's extreme value that many standard deviations of the other entries away from their mean, in
 # few entries, is said.
 _DEVIATIONS, _FEW = 300.0, 0.05
-# Rows in which a view is looked at first, and that are held at once.
-_SAMPLED, _ROWS = 1000, 4096
+# Rows in which a view is looked at first.
+_SAMPLED = 1000
 # Scaled entries beyond this cannot be placed: their squares leave nothing of the other entries.
 _FARTHEST = 1e8
 
@@ -99,13 +100,18 @@ def check_reach(
 
 
 def _place(X: FloatArray, view: str, column: int, value: float, column_names: ColumnNames) -> str:
-    (rows,) = (
-        (X[:, [column]] == value).nonzero()[:1]
-        if sp.issparse(X)
-        else np.nonzero(X[:, column] == value)
-    )
-    row = int(rows[0])
-    return f"view {view!r}, row {row}, {describe_column(column, column_names)}"
+    return f"view {view!r}, row {_row(X, column, value)}, {describe_column(column, column_names)}"
+
+
+def _row(X: FloatArray, column: int, value: float) -> int:
+    """Return the first row with that value."""
+    if sp.issparse(X):
+        return int((X[:, [column]] == value).nonzero()[0][0])
+    for rows in passes(X.shape):
+        (found,) = np.nonzero(X[rows][:, column] == value)
+        if found.size:
+            return int(rows.start + found[0])
+    raise ValueError(f"no entry of {value}")
 
 
 def _code(X: FloatArray, own: IntArray, value: float) -> tuple[int, float] | None:
@@ -130,7 +136,7 @@ def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
     """
     same = count = 0
     total = square = pivot = 0.0
-    for rows in chunks(X.shape[0], _ROWS):
+    for rows in passes(X.shape):
         values = columns_of(X[rows], own)
         seen = values[~np.isnan(values)]
         rest = seen[seen != value].astype(np.float64)

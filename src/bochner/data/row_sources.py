@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.memory import chunks
+from bochner.processes import own_part
 
-FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int64]
 
 # Numbers of a block.
 _NUMBERS = 2**20
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class RowSource(ABC):
@@ -39,7 +41,7 @@ class RowSource(ABC):
     n_rows: int
     n_columns: int
     columns: list[str] | None
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
     @abstractmethod
     def read(self, start: int, stop: int) -> FloatArray:
@@ -72,6 +74,16 @@ class RowSource(ABC):
         for part in chunks(end - start, self.block_rows):
             yield self.read(start + part.start, start + part.stop)
 
+    def __getitem__(self, rows: slice | IntArray) -> FloatArray:
+        """Return rows, as an array in memory does."""
+        if not isinstance(rows, slice):
+            return self.take(rows)
+        start, stop, step = rows.indices(self.n_rows)
+        if step == 1:
+            parts = list(self.blocks(start, stop))
+            return parts[0] if len(parts) == 1 else np.concatenate([self.take(_NO_ROWS), *parts])
+        return self.take(np.arange(start, stop, step))
+
     def take(self, index: IntArray) -> FloatArray:
         """Return rows by their numbers, (l,), in that order: blocks without one are not read."""
         out = np.empty((len(index), self.n_columns), self.dtype)
@@ -82,6 +94,14 @@ class RowSource(ABC):
             rows = self.read(first, min(first + self.block_rows, self.n_rows))
             out[places] = rows[index[places] - first]
         return out
+
+    def whole(self) -> FloatArray:
+        """Return all rows, in memory."""
+        return self.read(0, self.n_rows)
+
+    def is_complete(self) -> bool:
+        """Return whether no entry is missing: one pass over the rows."""
+        return not any(bool(np.isnan(block).any()) for block in self.blocks())
 
     def checksum(self) -> int:
         """Return a number that another content has not, but by chance: one pass over all rows."""
@@ -115,6 +135,13 @@ class ArraySource(RowSource):
         self.array = array
         self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
         self.dtype = floating(np.dtype(array.dtype))
+        pieces = getattr(array, "chunks", None)
+        self._piece = int(pieces[0]) if pieces and isinstance(pieces[0], int) else 1
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block: whole pieces of a file that is compressed piece by piece."""
+        return max(1, super().block_rows // self._piece) * self._piece
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
@@ -126,13 +153,80 @@ class ArraySource(RowSource):
         return part.astype(self.dtype, copy=False)
 
 
+class PartSource(RowSource):
+    """Consecutive rows of a source.
+
+    Parameters
+    ----------
+    source : RowSource
+    part : slice
+    """
+
+    def __init__(self, source: RowSource, part: slice) -> None:
+        self.source, self._start = source, part.start
+        self.n_rows, self.n_columns = part.stop - part.start, source.n_columns
+        self.columns, self.dtype = source.columns, source.dtype
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return self.source.block_rows
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``."""
+        return self.source.read(self._start + start, self._start + stop)
+
+
+def share(X: Any) -> Any:
+    """Return the part of rows that this process fits, within `distributed`: consecutive ones, which
+    are not read yet where X is not in memory. Outside it all rows.
+
+    Parameters
+    ----------
+    X : ndarray, DataFrame, row source, or array of zarr or HDF5
+        All rows, the same in every process.
+
+    Returns
+    -------
+    ndarray, DataFrame or RowSource
+    """
+    source = source_of(X)
+    part = own_part(len(X) if source is None else source.n_rows)
+    if source is not None:
+        return PartSource(source, part)
+    return X.iloc[part] if hasattr(X, "iloc") else X[part]
+
+
+def source_of(X: object) -> RowSource | None:
+    """Return the rows of X as a source where X is not in memory: a source, a memory map, an array
+    of zarr or HDF5; else None.
+
+    Raises
+    ------
+    InputError
+        X is a group in place of one of its arrays, has no two dimensions of real numbers, or is a
+        Dask array.
+    """
+    if isinstance(X, RowSource):
+        return X
+    if isinstance(X, np.memmap):
+        plain = X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
+        return ArraySource(X) if plain else None
+    if not is_stored(X):
+        return None
+    if type(X).__module__.partition(".")[0] == "dask":
+        do = "compute its rows, X.compute(), or store them: X.to_zarr(path), zarr.open(path)"
+        raise InputError(message("rows in memory or in a file", "a Dask array", do))
+    return ArraySource(X)
+
+
 def changed(got: str) -> InputError:
     """Build the error for rows that are others than before."""
     do = "start again when nothing writes to the data any more"
     return InputError(message("the same rows from start to end", got, do))
 
 
-def floating(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def floating(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return the precision in which numbers of a type are computed: float32 stays, whole numbers
     and all others become float64.
 
@@ -147,7 +241,7 @@ def floating(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if small else np.float64)
 
 
-def is_stored(X: Any) -> bool:
+def is_stored(X: object) -> bool:
     """Return whether rows of X are read from it by slices, and X is no array in memory: zarr, HDF5
     and Dask arrays.
 

@@ -4,19 +4,21 @@ whose columns have different units.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from bochner.data.columns import BoolArray, FloatArray, IntArray, columns_of
+from bochner.data.arrays import BoolArray, FloatArray, IntArray
+from bochner.data.columns import columns_of
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
-from bochner.memory import chunks
-
-_ROWS = 8192
+from bochner.memory import passes
+from bochner.processes import ALONE, Processes
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,16 @@ class Scaling:
     scale: NDArray[np.float64]
 
     @classmethod
-    def fit(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
-        """Measure centre and scale on the observed entries of X, shape (N, M); every column needs
-        one.
+    def fit(
+        cls, X: FloatArray, columns: Mapping[str, IntArray], processes: Processes = ALONE
+    ) -> Scaling:
+        """Measure centre and scale on the observed entries of X, shape (N, M), of all processes;
+        every column needs one.
         """
         if sp.issparse(X):
             return cls._fit_sparse(X, columns)
-        centre = _means(X)
-        scale = np.ones(X.shape[1])
-        for own in columns.values():
-            scale[own] = _root_mean_square(columns_of(X, own), centre[own])
-        return cls(centre, scale)
+        centre = _means(X, processes)
+        return cls(centre, _scales(X, columns, centre, processes))
 
     @classmethod
     def _fit_sparse(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
@@ -118,25 +119,53 @@ class Scaling:
         return observed.astype(np.float64) @ -np.log(self.scale)
 
 
-def _means(X: FloatArray) -> NDArray[np.float64]:
+def _parts(X: FloatArray) -> Iterator[FloatArray]:
+    """Cut rows, which need not be in memory."""
+    return (X[rows] for rows in passes(X.shape))
+
+
+def _means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
     """Means of the observed entries of every column: float64 sums, and no float64 copy of X."""
     total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for rows in chunks(X.shape[0], _ROWS):
-        total += np.nansum(X[rows], axis=0, dtype=np.float64)
-        count += (~np.isnan(X[rows])).sum(axis=0)
+    for part in _parts(X):
+        total += np.nansum(part, axis=0, dtype=np.float64)
+        count += (~np.isnan(part)).sum(axis=0)
+    total, count = _over(processes.sum, total, count)
     return total / count
 
 
-def _root_mean_square(X: FloatArray, centre: NDArray[np.float64]) -> float:
-    parts = [X[rows] for rows in chunks(X.shape[0], _ROWS)]
-    peak = max(
-        float(np.fmax.reduce(np.abs(part - centre), axis=None, initial=0.0)) for part in parts
-    )
-    largest = max(float(np.fmax.reduce(np.abs(part), axis=None, initial=0.0)) for part in parts)
+def _over(
+    collect: Callable[[Tensor], Tensor], *arrays: NDArray[np.float64]
+) -> list[NDArray[np.float64]]:
+    """Return what all processes have of some arrays."""
+    return [collect(torch.from_numpy(array)).numpy() for array in arrays]
+
+
+def _scales(
+    X: FloatArray,
+    columns: Mapping[str, IntArray],
+    centre: NDArray[np.float64],
+    processes: Processes,
+) -> NDArray[np.float64]:
+    """Root mean square of every view about its centre, repeated over its columns, in two passes."""
+    peak, largest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for part in _parts(X):
+        np.fmax(peak, np.fmax.reduce(np.abs(part - centre), axis=0), out=peak)
+        np.fmax(largest, np.fmax.reduce(np.abs(part), axis=0), out=largest)
+    peak, largest = _over(processes.largest, peak, largest)
+    scale = np.ones(X.shape[1])
     # Constant columns leave rounding errors of the mean behind: they are 0, not a scale to divide
     # by.
-    if peak <= 8 * np.finfo(np.float64).eps * largest:
-        return 1.0
-    # divided by the peak, squares cannot overflow
-    squares = sum(float(np.nansum(((part - centre) / peak) ** 2)) for part in parts)
-    return peak * float(np.sqrt(squares / sum(np.count_nonzero(~np.isnan(part)) for part in parts)))
+    rounding = 8 * np.finfo(np.float64).eps
+    varied = [own for own in columns.values() if peak[own].max() > rounding * largest[own].max()]
+    squares, counts = np.zeros(len(varied)), np.zeros(len(varied))
+    for part in _parts(X) if varied else ():
+        for v, own in enumerate(varied):
+            values = columns_of(part, own)
+            # divided by the peak, squares cannot overflow
+            squares[v] += float(np.nansum(((values - centre[own]) / peak[own].max()) ** 2))
+            counts[v] += np.count_nonzero(~np.isnan(values))
+    squares, counts = _over(processes.sum, squares, counts)
+    for own, square, count in zip(varied, squares, counts, strict=True):
+        scale[own] = peak[own].max() * float(np.sqrt(square / count))
+    return scale

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from bochner.data.columns import ColumnNames, FloatArray, IntArray, describe_column
+from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.columns import ColumnNames, describe_column
 from bochner.errors import InputError, message
-from bochner.memory import chunks
+from bochner.memory import chunks, passes
 
 Index = slice | Tensor
 # Rows that are dense at once.
@@ -57,7 +58,7 @@ class SparseMatrix:
     def of(
         cls,
         matrix: Any,
-        centre: NDArray[Any] | None,
+        centre: NDArray[np.generic] | None,
         dtype: torch.dtype,
         device: torch.device | None = None,
     ) -> SparseMatrix:
@@ -111,7 +112,7 @@ class SparseMatrix:
                 positions=self.positions[first:last],
                 values=self.values[first:last],
             )
-        counts = (self.row_starts[1:] - self.row_starts[:-1])[index]
+        counts = self.row_starts[index + 1] - self.row_starts[index]
         starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         shift = torch.repeat_interleave(self.row_starts[index] - starts[:-1], counts)
         taken = shift + torch.arange(int(starts[-1]), device=self.device)
@@ -204,13 +205,19 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
     raise InputError(message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do))
 
 
-def extremes(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
     """Return the least and the largest value of every column; zeros that are not stored count, NaN
     do not.
     """
-    if isinstance(X, np.ndarray):
-        return np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
-    return X.min(axis=0).toarray().ravel(), X.max(axis=0).toarray().ravel()
+    matrix: Any = X
+    if sp.issparse(X):
+        return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
+    low = high = X[:1][0]
+    for rows in passes(X.shape):
+        part = X[rows]
+        low = np.fmin(low, np.fmin.reduce(part, axis=0))
+        high = np.fmax(high, np.fmax.reduce(part, axis=0))
+    return low, high
 
 
 def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -222,7 +229,7 @@ def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return mean, np.maximum(square, 0.0)
 
 
-def mapped(X: Any, function: Any) -> Any:
+def mapped(X: Any, function: Callable[[FloatArray, slice], FloatArray]) -> Any:
     """Apply a function of (dense rows, their slice) that keeps zeros at 0, rows by rows; compressed
     by rows.
     """
@@ -252,12 +259,14 @@ def observed_rows(X: Any) -> NDArray[np.bool_]:
     """Return which rows have any observed entry, (N,): every row of a sparse matrix, whose zeros
     are observed.
     """
-    if not isinstance(X, np.ndarray):
-        return np.ones(X.shape[0], dtype=np.bool_)
-    return np.asarray(~np.isnan(X).all(axis=1))
+    n_rows = X.shape[0]
+    if sp.issparse(X):
+        return np.ones(n_rows, dtype=np.bool_)
+    parts = [~np.isnan(X[rows]).all(axis=1) for rows in passes(X.shape)]
+    return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
 
 
-def dense_rows(X: Any, rows: NDArray[Any] | slice | None = None) -> FloatArray:
+def dense_rows(X: Any, rows: NDArray[np.generic] | slice | None = None) -> FloatArray:
     """Return rows of a matrix, dense whether it was sparse or not; None: all."""
     part: Any = X if rows is None else X[rows]
     dense: FloatArray = part if isinstance(part, np.ndarray) else part.toarray()

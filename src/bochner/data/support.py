@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.columns import BoolArray, ColumnNames, FloatArray, IntArray, describe_column
+from bochner.data.arrays import BoolArray, FloatArray, IntArray
+from bochner.data.columns import ColumnNames, describe_column
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 

@@ -11,20 +11,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from bochner.data.columns import (
-    BoolArray,
-    ColumnNames,
-    FloatArray,
-    IntArray,
-    describe_column,
-    listing,
-)
+from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.columns import ColumnNames, describe_column, listing
 from bochner.data.outliers import check_magnitudes
 from bochner.data.sparse import check_stored, extremes
 from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.memory import passes
 
 
-def as_rows(X: Any) -> Any:
+def as_rows(X: object) -> Any:
     """Return rows as an estimator takes them: masked entries of an array become NaN.
 
     Parameters
@@ -132,15 +127,19 @@ def check_finite(
     if sp.issparse(X):
         check_stored(X, columns, column_names)
         return
-    infinite = np.isinf(X)
-    if not infinite.any():
-        return
-    row, column = (int(i) for i in np.argwhere(infinite)[0])
-    place = (
-        f"view {_view_of(column, columns)!r}, row {row}, {describe_column(column, column_names)}"
-    )
-    do = "correct the value, or write NaN if it is missing"
-    raise InputError(message("finite numbers or NaN (missing)", f"{X[row, column]} in {place}", do))
+    for rows in passes(X.shape):
+        part = X[rows]
+        infinite = np.isinf(part)
+        if not infinite.any():
+            continue
+        row, column = (int(i) for i in np.argwhere(infinite)[0])
+        place = (
+            f"view {_view_of(column, columns)!r}, row {rows.start + row}, "
+            f"{describe_column(column, column_names)}"
+        )
+        do = "correct the value, or write NaN if it is missing"
+        got = f"{part[row, column]} in {place}"
+        raise InputError(message("finite numbers or NaN (missing)", got, do))
 
 
 def check_fit(
@@ -171,7 +170,7 @@ def check_fit(
         )
     check_finite(X, columns, column_names)
     if not sp.issparse(X):
-        _check_observed(~np.isnan(X), columns, column_names)
+        _check_observed(X, columns, column_names)
     low, high = extremes(X)
     check_magnitudes(X, (low, high), columns, column_names)
     constant = np.flatnonzero(high == low)
@@ -185,9 +184,16 @@ def check_fit(
 
 
 def _check_observed(
-    observed: BoolArray, columns: Mapping[str, IntArray], column_names: ColumnNames
+    X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames
 ) -> None:
-    in_column = np.asarray(observed.any(axis=0))
+    in_column = np.zeros(X.shape[1], dtype=np.bool_)
+    empty: int | None = None
+    for rows in passes(X.shape):
+        observed = ~np.isnan(X[rows])
+        in_column |= observed.any(axis=0)
+        in_row = observed.any(axis=1)
+        if empty is None and not in_row.all():
+            empty = rows.start + int(np.argmin(in_row))
     for view, own in columns.items():
         if not in_column[own].any():
             raise InputError(
@@ -199,11 +205,9 @@ def _check_observed(
         raise InputError(
             message("an observed entry in every column", f"only NaN in {place}", "drop the column")
         )
-    in_row = np.asarray(observed.any(axis=1))
-    if not in_row.all():
-        row = int(np.argmin(in_row))
+    if empty is not None:
         raise InputError(
-            message("an observed entry in every row", f"only NaN in row {row}", "drop the row")
+            message("an observed entry in every row", f"only NaN in row {empty}", "drop the row")
         )
 
 

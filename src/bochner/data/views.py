@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bochner.data.arrays import BoolArray, FloatArray, IntArray
 from bochner.data.columns import (
     DEFAULT_VIEW,
-    BoolArray,
     ColumnNames,
-    FloatArray,
-    IntArray,
     columns_of,
     resolve_views,
 )
 from bochner.data.scaling import Scaling
 from bochner.data.validation import check_finite, check_fit, check_kind
+from bochner.processes import ALONE, Processes
 
 __all__ = [
     "DEFAULT_VIEW",
@@ -43,7 +42,7 @@ class Views:
 
     Attributes
     ----------
-    X : ndarray of float, or scipy sparse array compressed by rows, shape (N, M)
+    X : ndarray of float, RowSource, or scipy sparse array compressed by rows, shape (N, M)
         In the units of the caller; NaN = missing, zeros that a sparse array does not store are
         observed.
     columns : dict of str to ndarray of int, shape (M_v,)
@@ -52,18 +51,24 @@ class Views:
         Measured on the observed entries of X.
     """
 
-    X: FloatArray
+    X: Any
     columns: dict[str, IntArray]
     scaling: Scaling
 
     @classmethod
-    def fit(cls, X: FloatArray, views: object = None, column_names: ColumnNames = None) -> Views:
-        """Resolve the views, check the data and measure the scaling; errors are those of the
-        functions called.
+    def fit(
+        cls,
+        X: Any,
+        views: object = None,
+        column_names: ColumnNames = None,
+        processes: Processes = ALONE,
+    ) -> Views:
+        """Resolve the views, check the data and measure the scaling, over all processes; errors are
+        those of the functions called.
         """
         columns = resolve_views(views, X.shape[1], column_names)
-        check_fit(X, columns, column_names)
-        return cls(X, columns, Scaling.fit(X, columns))
+        processes.together(lambda: check_fit(X, columns, column_names))
+        return cls(X, columns, Scaling.fit(X, columns, processes))
 
     def unscaled(self, views: Sequence[str]) -> Views:
         """Return the same data with some views left in the caller's units: centre 0, scale 1."""
@@ -90,7 +95,7 @@ class Views:
     @property
     def observed(self) -> BoolArray:
         """Mask of the observed entries, shape (N, M)."""
-        return ~np.isnan(self.X)
+        return np.asarray(~np.isnan(self.X))
 
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""

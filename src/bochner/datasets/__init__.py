@@ -2,6 +2,7 @@
 BOCHNER_DATA.
 """
 
+from bochner.datasets.channel import make_channel
 from bochner.datasets.load import (
     load_breast_tcga,
     load_brendan,
@@ -43,5 +44,6 @@ __all__ = [
     "load_skin",
     "load_spambase",
     "load_three_sources",
+    "make_channel",
     "make_s_curve",
 ]

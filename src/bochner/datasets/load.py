@@ -252,7 +252,7 @@ def _beside(blocks: list[Any]) -> Any:
     )
 
 
-def _array(stored: Mapping[str, NDArray[Any]], name: str) -> Any:
+def _array(stored: Mapping[str, NDArray[np.generic]], name: str) -> Any:
     if name in stored:
         return stored[name]
     values, indices, pointers, shape = (
@@ -262,7 +262,7 @@ def _array(stored: Mapping[str, NDArray[Any]], name: str) -> Any:
     return sp.csr_matrix((values, *index), shape=(int(shape[0]), int(shape[1])))
 
 
-def _open(file: str) -> dict[str, NDArray[Any]]:
+def _open(file: str) -> dict[str, NDArray[np.generic]]:
     folder = os.environ.get(VARIABLE)
     if not folder:
         do = f"set {VARIABLE} to the folder that holds {file}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -16,8 +16,8 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.estimators.rflvm import RFLVM
 from bochner.estimators.srflvm import SRFLVM
+from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
-from bochner.io.extras import require
 from bochner.io.table import Table
 
 MODELS: dict[str, type[LatentVariableEstimator]] = {
@@ -30,17 +30,19 @@ MODELS: dict[str, type[LatentVariableEstimator]] = {
 
 
 def fit_anndata(
-    adata: Any,
+    adata: object,
     estimator: LatentVariableEstimator | str | None = None,
     *,
     layer: str | None = None,
-    mask_var: Any = None,
+    mask_var: object = None,
     use_rep: str | None = None,
-    likelihood: Any = None,
-    size_factors: Any = None,
+    likelihood: object = None,
+    size_factors: object = None,
+    batch_key: str | None = None,
+    covariate_keys: Sequence[str] = (),
     key_added: str = "bochner",
     overwrite: bool = False,
-    **params: Any,
+    **params: object,
 ) -> LatentVariableEstimator:
     """Fit a latent variable model to an AnnData and write the latents into it.
 
@@ -62,6 +64,11 @@ def fit_anndata(
         As in the estimators.
     size_factors : str or array-like of shape (N,), optional
         A column of ``adata.obs``, or the factors.
+    batch_key : str, optional
+        A column of ``adata.obs`` with labels, numbers among them, whose effects are kept out of the
+        latents.
+    covariate_keys : sequence of str, optional
+        Further columns of ``adata.obs``: numbers are continuous, categories and texts are labels.
     key_added : str
         Writes ``obsm["X_" + key_added]`` (N, D), ``obsm["X_" + key_added + "_std"]`` (N, D) and
         ``uns[key_added]``.
@@ -97,21 +104,24 @@ def fit_anndata(
         "use_rep": use_rep,
         "mask_var": mask_var if isinstance(mask_var, str) else None,
     }
-    return _fit_and_write(adata, model, table, size_factors, key_added, source)
+    covariates = covariates_in(adata, batch_key, covariate_keys, table.row_names)
+    return _fit_and_write(adata, model, table, (size_factors, covariates), key_added, source)
 
 
 def fit_mudata(
-    mdata: Any,
+    mdata: object,
     estimator: LatentVariableEstimator | str | None = None,
     *,
-    layer: Any = None,
-    mask_var: Any = None,
-    modalities: Any = None,
-    likelihood: Any = None,
-    size_factors: Any = None,
+    layer: object = None,
+    mask_var: object = None,
+    modalities: object = None,
+    likelihood: object = None,
+    size_factors: object = None,
+    batch_key: str | None = None,
+    covariate_keys: Sequence[str] = (),
     key_added: str = "bochner",
     overwrite: bool = False,
-    **params: Any,
+    **params: object,
 ) -> LatentVariableEstimator:
     """Fit a latent variable model to a MuData, modalities as views, and write the latents into it.
 
@@ -128,6 +138,11 @@ def fit_mudata(
     likelihood : str, Likelihood or dict of modality to one, optional
     size_factors : array-like of shape (N,), or dict of modality to one, optional
         In the row order of ``mdata``.
+    batch_key : str, optional
+        A column of ``mdata.obs`` with labels, numbers among them, whose effects are kept out of the
+        latents.
+    covariate_keys : sequence of str, optional
+        Further columns of ``mdata.obs``: numbers are continuous, categories and texts are labels.
     key_added, overwrite, **params : as in `fit_anndata`
         The keys are written to ``mdata.obsm`` and ``mdata.uns``, in the row order of ``mdata``; NaN
         where none of the modalities has a row.
@@ -151,7 +166,43 @@ def fit_mudata(
         "modalities": modalities,
         "mask_var": mask_var if isinstance(mask_var, str) else None,
     }
-    return _fit_and_write(mdata, model, table, size_factors, key_added, source)
+    covariates = covariates_in(mdata, batch_key, covariate_keys, table.row_names, "mdata")
+    return _fit_and_write(mdata, model, table, (size_factors, covariates), key_added, source)
+
+
+def covariates_in(
+    container: Any,
+    batch_key: str | None,
+    covariate_keys: Sequence[str],
+    rows: Sequence[str] | None,
+    place: str = "adata",
+) -> object:
+    """Return columns of obs as covariates of some rows, the first of them as labels; None where
+    none is asked for.
+
+    Parameters
+    ----------
+    container : AnnData or MuData
+    batch_key : str or None
+    covariate_keys : sequence of str
+    rows : sequence of str, optional
+        Names; None: all rows.
+    place : str
+        What the container is called in messages.
+
+    Raises
+    ------
+    InputError
+        No such column.
+    """
+    keys = [*([] if batch_key is None else [batch_key]), *covariate_keys]
+    if not keys:
+        return None
+    for key in keys:
+        _check_column(container, key, "batch_key and covariate_keys", place)
+    chosen = container.obs if rows is None else container.obs.loc[list(rows)]
+    frame = chosen[keys]
+    return frame if batch_key is None else frame.astype({batch_key: "category"})
 
 
 def _check_keys(container: Any, key: str, overwrite: bool, place: str) -> None:
@@ -168,18 +219,22 @@ def _keys(key: str) -> tuple[str, str]:
     return f"X_{key}", f"X_{key}_std"
 
 
-def _factors(adata: Any, column: str) -> NDArray[Any]:
-    if column not in adata.obs:
-        known = listing([repr(str(name)) for name in adata.obs.columns]) or "no columns"
-        raise InputError(
-            message(
-                f"{column!r} in adata.obs", known, "choose size_factors from them, or pass an array"
-            )
-        )
+def _check_column(container: Any, column: str, option: str, place: str = "adata") -> None:
+    if column not in container.obs:
+        known = listing([repr(str(name)) for name in container.obs.columns]) or "no columns"
+        do = f"choose {option} from them, or pass an array"
+        do = do if option == "size_factors" else f"choose {option} from them"
+        raise InputError(message(f"{column!r} in {place}.obs", known, do))
+
+
+def _factors(adata: Any, column: str) -> NDArray[np.generic]:
+    _check_column(adata, column, "size_factors")
     return np.asarray(adata.obs[column], dtype=np.float64)
 
 
-def _model(estimator: Any, likelihood: Any, params: Mapping[str, Any]) -> LatentVariableEstimator:
+def _model(
+    estimator: object, likelihood: object, params: Mapping[str, object]
+) -> LatentVariableEstimator:
     if isinstance(estimator, str) and estimator.lower() not in MODELS:
         raise InputError(
             message(f"an estimator, or one of {', '.join(MODELS)}", repr(estimator), "choose one")
@@ -209,13 +264,13 @@ def _fit_and_write(
     container: Any,
     model: LatentVariableEstimator,
     table: Table,
-    factors: Any,
+    known: tuple[Any, Any],
     key: str,
     source: Mapping[str, Any],
 ) -> LatentVariableEstimator:
     pandas = require("pandas", "names the columns of AnnData")
     X = pandas.DataFrame(table.X, index=table.row_names, columns=table.column_names)
-    model.fit(X, size_factors=factors)
+    model.fit(X, size_factors=known[0], covariates=known[1])
     place: Callable[[Any], Any] = _in_order(
         table.row_names or [], [str(name) for name in container.obs_names]
     )
@@ -230,15 +285,15 @@ def _in_order(rows: list[str], wanted: list[str]) -> Callable[[Any], Any]:
     position = {name: i for i, name in enumerate(rows)}
     index = np.array([position.get(name, -1) for name in wanted])
 
-    def place(values: NDArray[Any]) -> NDArray[Any]:
-        out: NDArray[Any] = values[index]
+    def place(values: NDArray[np.generic]) -> NDArray[np.generic]:
+        out: NDArray[np.generic] = values[index]
         out[index < 0] = np.nan
         return out
 
     return place
 
 
-def summary(model: Any, source: Mapping[str, Any]) -> dict[str, Any]:
+def summary(model: Any, source: Mapping[str, Any]) -> dict[str, object]:
     """Describe a fitted model in plain values: no key is a name of the user's, for HDF5 reads "/"
     as a folder.
     """
@@ -257,15 +312,15 @@ def summary(model: Any, source: Mapping[str, Any]) -> dict[str, Any]:
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
         "n_components": int(model.embedding_.shape[1]),
-        "views": list(model._columns),
-        "likelihoods": [model.likelihood_[view] for view in model._columns],
+        "views": list(model.views_),
+        "likelihoods": [model.likelihood_[view] for view in model.views_],
         "relevance": model.relevance_.astype(float).tolist(),
         "seed": int(model.seed_),
         "versions": {name: version(name) for name in ("bochner", "torch", "numpy", "scikit-learn")},
     }
 
 
-def _plain(value: Any) -> bool:
+def _plain(value: object) -> bool:
     if isinstance(value, dict):
         return all(isinstance(name, str) and _plain(own) for name, own in value.items())
     if isinstance(value, list | tuple):

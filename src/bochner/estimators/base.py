@@ -4,50 +4,46 @@ mathematics.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, _fit_context
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bochner.data.arrays import FloatArray
+from bochner.data.row_sources import RowSource
 from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
-from bochner.errors import CollapseWarning, warn_user
-from bochner.estimators import constraints, likelihoods, options, plans, rows, saving, training_data
-from bochner.estimators.prediction import PredictionMixin
+from bochner.estimators import saving, shards, training_data
+from bochner.estimators.covariates import CovariateCoding, index_of
+from bochner.estimators.methods.attributes import CANDIDATES, AttributesMixin
+from bochner.estimators.settings import constraints, likelihoods, options, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
 from bochner.isolation import isolated, transactional
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.prediction import diagnostics
+from bochner.likelihoods.offsets import rows_of
+from bochner.processes import current
 from bochner.training.checkpoint import discard
 
-FloatArray = NDArray[np.floating[Any]]
 
-# Rows are placed from at most this many training latents: scoring is one product of rows and
-# candidates.
-_CANDIDATES = 5000
-# Rows from which dispersions are estimated by moments, beside the learned ones.
-_MOMENT_ROWS = 10_000
-
-
-class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
+class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
     """Base of the estimators; see `NGMVLVM` for parameters and attributes."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = constraints.COMMON
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = constraints.COMMON
     _kernel: ClassVar[type[SpectralKernel]]
     # what "auto" becomes: Q and H
     _auto_mixtures: ClassVar[int] = 2
@@ -61,25 +57,26 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self,
         n_components: int = 2,
         *,
-        views: Any = None,
-        likelihood: Any = "gaussian",
+        views: object = None,
+        likelihood: object = "gaussian",
         n_mixtures: int | str = "auto",
         n_frequencies: int | str = "auto",
         sampling: str = "auto",
-        init: Any = "auto",
+        init: object = "auto",
         n_init: int | str = "auto",
         max_iter: int | str = "auto",
         tol: float | str = "auto",
         learning_rate: float | str = "auto",
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
-        latent: Any = "shared",
-        view_weight: Any = None,
+        latent: object = "shared",
+        view_weight: object = None,
         noise: str = "view",
+        noise_variance: object = None,
         device: str = "auto",
         dtype: str = "float32",
-        checkpoint: Any = None,
-        random_state: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+        random_state: object = None,
         verbose: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -98,6 +95,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         self.latent = latent
         self.view_weight = view_weight
         self.noise = noise
+        self.noise_variance = noise_variance
         self.device = device
         self.dtype = dtype
         self.checkpoint = checkpoint
@@ -114,17 +112,30 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     @transactional
     @isolated
-    def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's
+    def fit(
+        self,
+        X: Any,
+        y: object = None,  # noqa: ARG002 - scikit-learn's
+        *,
+        size_factors: Any = None,
+        covariates: Any = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
         ----------
-        X : array-like or scipy sparse matrix of shape (N, M)
+        X : array-like, scipy sparse matrix or row source of shape (N, M)
             NaN = missing: single entries, or all entries of a view in a row. Zeros that a sparse X
             does not store are observed values; it holds no NaN and is never made dense as a whole.
+            Memory maps and arrays of zarr and HDF5 are read block by block where they are complete,
+            their views Gaussian and rows so many that there are landmarks.
         y : ignored
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.
+        covariates : DataFrame, Series, dict of name to values, or array, optional
+            What is known of every row (batch, donor, time): its linear effect on the columns is
+            separated from the latents. Numbers are continuous; categories, texts and booleans are
+            labels.
 
         Returns
         -------
@@ -142,29 +153,39 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         CollapseWarning
             Latent dimensions carry nothing.
         """
-        values = self._validate(X, reset=True)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        plans.check_size(values.shape, self.n_components)
+        values = current().together(lambda: self._validate(X, reset=True))
+        processes = shards.joined(self, values, covariates)
+        began = values.checksum() if isinstance(values, RowSource) else 0
+        self._covariate_coding = CovariateCoding.fit(covariates, values.shape[0], index_of(X))
+        beside = self._covariate_coding.of_fit(covariates, values.shape[0], index_of(X))
+        seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
+        shape = (processes.total(values.shape[0]), values.shape[1])
+        plans.check_size(shape, self.n_components)
         views, names = self._coding.views(self.views), getattr(self, "feature_names_in_", None)
-        data = self._coding.scaled(Views.fit(values, views, names))
-        self._columns, self._scaling = data.columns, data.scaling
+        data = self._coding.scaled(Views.fit(values, views, names, processes))
+        self.views_, self._scaling = data.columns, data.scaling
         n_components = options.layout(self.latent, self.n_components, data.names).n_components
-        options.of_rank(values.shape, n_components)
+        options.of_rank(shape, n_components)
         kernels = {view: self._kernel_for(view) for view in data.names}
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors, kernels)
-        plan = plans.make(self, data, seed, kernels, chosen)
+        groups = None if beside is None else beside.groups
+        plan = plans.make(self, data, seed, kernels, chosen, groups, processes)
+        shards.check_plan(plan)
         options.of_starts(plan.starts)
-        fit_data = training_data.fit_data(data, plan, offsets)
-        self._placed = None  # that of an earlier fit
+        fit_data = training_data.fit_data(data, plan, offsets, beside)
+        self._placed = self._placer = None  # those of an earlier fit
         self._fit = self._infer(fit_data, plan)
         self._set_attributes(values, plan)
-        kept = torch.from_numpy(training_data.subset(values.shape[0], _CANDIDATES, self.seed_))
-        self._candidates = self._fit.latents[kept]
-        rows = functools.partial(self._some, values, list(offsets.values()))
-        self._completion = Question.of(self._fit, kept, fit_data, plan, rows)
+        kept = torch.from_numpy(training_data.subset(shape[0], CANDIDATES, self.seed_))
+        logs = list(offsets.values())
+        some = shards.Candidates.of(self._fit, values, fit_data, kept, plan)
+        self._candidates = some.latents
+        rows = functools.partial(self._some, some.values, logs)
+        self._completion = Question.of(some.fit, some.index, some.data, some.plan, rows)
         self._fit = replace(self._fit, latent_draws=None)
-        self._set_embedding(values, list(offsets.values()), kept)
-        if plan.checkpoint is not None and not self.interrupted_:
+        known = None if beside is None else beside.values
+        self._set_embedding(values, logs, some, began, known)
+        if self.checkpoint is not None and not self.interrupted_:
             discard(self.checkpoint)  # only now: a crash before here must not cost the run
         return self
 
@@ -172,7 +193,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """Return the posterior of the model that the plan describes."""
         return fit_model(data, plan)
 
-    def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
         """Return tensors and JSON that files of this model hold beside what all models have."""
         return {}, {}
 
@@ -180,7 +201,7 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         """Take back what `_extra_state` returned."""
 
     def _set_likelihoods(
-        self, values: FloatArray, data: Views, given: Any, kernels: Mapping[str, SpectralKernel]
+        self, values: FloatArray, data: Views, given: object, kernels: Mapping[str, SpectralKernel]
     ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
         """Choose and check the likelihoods, leave data that do not scale in the caller's units and
         find the size factors.
@@ -200,13 +221,11 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
                 rows = training_data.informative_rows(values, data.columns[view])
                 some = dense_rows(values, rows)[:, data.columns[view]].astype(np.float64)
                 part = torch.from_numpy(data.scaling_of(view).apply(some))
-                offset = offsets[view]
-                chosen[view] = own.initial(
-                    part, offset if offset is None or rows is None else offset[rows]
-                )
+                index = None if rows is None else torch.from_numpy(rows)
+                chosen[view] = own.initial(part, rows_of(offsets[view], index))
         return data, chosen, offsets
 
-    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Any:
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:
         """Fit and return ``embedding_``, which is ``transform(X)``.
 
         Parameters
@@ -220,7 +239,8 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
         -------
         ndarray of shape (N, D)
         """
-        return self.fit(X, y, **fit_params).embedding_
+        embedding: FloatArray = self.fit(X, y, **fit_params).embedding_
+        return embedding
 
     @isolated
     def save(self, path: str | Path) -> None:
@@ -239,97 +259,27 @@ class LatentVariableEstimator(PredictionMixin, ClassNamePrefixFeaturesOutMixin, 
             caller's own).
         """
         check_is_fitted(self)
-        saving.save(self, path)
-
-    def _set_attributes(self, values: FloatArray, plan: Any) -> None:
-        fit, jacobian = self._fit, self._total_log_jacobian(values)
-        self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
-        self.elbo_history_ = np.asarray(fit.history) + jacobian
-        self.starts_ = [
-            {
-                **start,
-                "elbo": start["elbo"] + jacobian,
-                "elbo_start": start["elbo_start"] + jacobian,
-            }
-            for start in fit.starts
-        ]
-        self.n_iter_, self.converged_ = len(fit.history), fit.stopped == "plateau"
-        self.interrupted_ = fit.stopped == "interrupted"
-        self.n_mixtures_ = plan.spec.n_mixtures
-        self.n_frequencies_ = plan.spec.n_frequencies
-        self.seed_ = plan.seed
-        self.landmarks_ = fit.landmarks and {
-            name: value + (jacobian if name.startswith("elbo") else 0)
-            for name, value in fit.landmarks.items()
-        }
-        self.dropped_ = dict(zip(plan.spec.names, fit.dropped, strict=True))
-        scales = self._scales
-        self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
-        gaussian = [view for view in fit.posterior if view.local is None]
-        self.noise_variance_ = {
-            v.name: self._noise_in_units(v.name, v.noise_variance) for v in gaussian
-        }
-        self.dispersion_ = {
-            view.name: view.likelihood.dispersion.numpy()
-            for view in fit.posterior
-            if isinstance(view.likelihood, NegativeBinomial)
-        }
-        self.kernels_ = {
-            view.name: rows.natural(kernel, scales[view.name])
-            for view, kernel in zip(fit.posterior, fit.kernels, strict=True)
-        }
-        if fit.stopped in ("max_iter", "failed"):
-            warn_user(
-                f"Training stopped after {self.n_iter_} steps before the bound had converged. "
-                "Raise "
-                "max_iter or tol.",
-                ConvergenceWarning,
-            )
-
-    def _set_embedding(
-        self, values: FloatArray, offsets: list[Tensor | None], kept: Tensor
-    ) -> None:
-        placement = self._place(values, offsets)
-        self._remember(values, placement)
-        self.embedding_ = placement.mean.numpy().astype(values.dtype)
-        self.embedding_std_ = placement.std.numpy().astype(values.dtype)
-        self.relevance_ = diagnostics.relevance(self._fit.posterior, placement.mean)
-        few = training_data.subset(
-            len(kept), training_data.fitting(_CANDIDATES, values.shape[1]), self.seed_
-        )
-        index = kept[torch.from_numpy(few)]
-        shown, latents_shown = self._some(values, offsets, index)[0], placement.mean[index]
-        self.variance_explained_ = diagnostics.variance_explained(
-            self._fit.posterior, latents_shown, shown
-        )
-        gaussian = [view for view in self._fit.posterior if view.local is None]
-        noise = {
-            view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance)))
-            for view in gaussian
-        }
-        self.collapse_ = diagnostics.collapse(placement.mean.numpy(), placement.std.numpy(), noise)
-        self.dispersion_moment_: dict[str, Any] = {}
-        if self.dispersion_:
-            count = training_data.fitting(_MOMENT_ROWS, values.shape[1])
-            index = torch.from_numpy(training_data.subset(values.shape[0], count, self.seed_))
-            rows, of_some = self._some(values, offsets, index)
-            moments = diagnostics.moment_dispersions(
-                self._fit.posterior, placement.mean[index], rows, of_some
-            )
-            self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
-        options.of_dispersion(self.dispersion_)
-        if self.collapse_.collapsed:
-            warn_user(self.collapse_.advice(), CollapseWarning)
+        constraints.check_types("save", path=path)
+        processes = current()
+        if processes.size == 1:
+            saving.save(self, path)
+            return
+        whole = copy.copy(self)
+        mean, std = shards.whole(processes, self._embedding())
+        whole._embedded = mean, std
+        (latents,) = shards.whole(processes, (self._fit.latents.numpy(),))
+        whole._fit = replace(self._fit, latents=torch.from_numpy(latents))
+        processes.together(lambda: saving.save(whole, path) if processes.rank == 0 else None)
 
     @property
     def latent_dims_(self) -> dict[str, tuple[int, ...]]:
         """Latent dimensions that each view sees: the shared ones first, then its own."""
-        every = tuple(range(self.embedding_.shape[1]))
+        every = tuple(range(self._n_latents))
         return {view.name: view.dims or every for view in self._fit.posterior}
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.embedding_.shape[1])
+        return self._n_latents
 
     def __sklearn_tags__(self) -> Tags:
         """NaN is missing data, zeros of a sparse X are data, and float32 stays float32."""

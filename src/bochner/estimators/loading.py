@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bochner.errors import ModelFileError, message
+from bochner.errors import ModelFileError
 from bochner.estimators import lvm, rflvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.settings.constraints import check_types
 from bochner.io import files
+from bochner.io.schema import Tensors, parse, same_keys, whole
 from bochner.isolation import isolated
 
 
@@ -27,20 +29,30 @@ def load(path: str | Path) -> LatentVariableEstimator:
     Raises
     ------
     ModelFileError
-        The file is missing, not a model, cut short, or of a newer schema.
+        The file is missing, not a model, cut short, of a newer schema, or its parts do not fit
+        together.
     """
-    tensors, header = files.read(path, "model", saving.SCHEMA)
+    check_types("load", path=path)
+    path = Path(path)
+    tensors, plain = files.read(path, "model", saving.SCHEMA)
+    with whole(path.name, "model"):
+        header, left = parse(saving.Header, plain, "the file"), Tensors(tensors)
+        estimator = _unfitted(header)
+        saving.restore(estimator, left, header)
+        left.finish()
+    return estimator
+
+
+def _unfitted(header: saving.Header) -> LatentVariableEstimator:
+    """Return the estimator that a file names, with its parameters."""
     modules = (lvm, srflvm, rflvm)
-    named = [getattr(module, header["class"], None) for module in modules]
+    named = [getattr(module, header.estimator, None) for module in modules]
     cls = next((own for own in named if own is not None), None)
     if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
         raise ModelFileError(
-            f"The file needs the model {header['class']!r}, unknown here. Upgrade bochner."
+            f"The file needs the model {header.estimator!r}, unknown here. Upgrade bochner."
         )
-    try:
-        estimator = cls(**{name: saving.decode(value) for name, value in header["params"].items()})
-        saving.restore(estimator, tensors, header)
-    except (KeyError, TypeError, RuntimeError) as error:  # a part is missing or has another shape
-        got = f"{Path(path).name}, which lacks a part ({error})"
-        raise ModelFileError(message("a whole bochner model file", got, "save it again")) from error
+    same_keys("params", sorted(header.params), sorted(cls().get_params(deep=False)))
+    estimator = cls(**{name: saving.decode(value) for name, value in header.params.items()})
+    estimator._validate_params()
     return estimator

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from os import PathLike
+from typing import ClassVar
 
 from sklearn.utils._param_validation import StrOptions
 
 from bochner.errors import InputError, message
-from bochner.estimators import constraints
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.docstrings import described_by
+from bochner.estimators.settings import constraints
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.nonstationary import SpectralSum
 from bochner.kernels.periodic import Periodic
@@ -69,8 +70,8 @@ class NGMVLVM(LatentVariableEstimator):
         window of steps, beyond its noise. "auto": 3e-4 in 30 steps; 1e-4 in 50 for Dirichlet
         process kernels, more than 12 dimensions and non-conjugate views.
     learning_rate : float or "auto", default="auto"
-        Of Adam. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions: 0.1), and a
-        quarter of it for the means of the latents; 0.06 where a view is non-conjugate.
+        Of Adam, at most 1. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions:
+        0.1), and a quarter of it for the means of the latents; 0.06 where a view is non-conjugate.
     landmarks : int, "auto" or None, default="auto"
         Train on so many rows, place the others, then take a few steps over all (where every view is
         Gaussian); None trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
@@ -91,6 +92,10 @@ class NGMVLVM(LatentVariableEstimator):
         One noise variance per Gaussian view, or one per column. Per column, training sees all
         columns: nothing is rotated away or truncated, and a step takes one eigendecomposition of
         the Gram matrix in place of a Cholesky factor. Not for kernels with a Dirichlet process.
+    noise_variance : None, float or dict of view to float, default=None
+        Of Gaussian views, in original units squared, kept as it is: where the error of measurement
+        is known, or to see latents collapse as it grows (Li et al. 2024a). None, and views that a
+        dict leaves out: learned.
     device : str, default="auto"
         A torch device; "auto" takes CUDA where there is one.
     dtype : {"float32", "float64"}, default="float32"
@@ -122,6 +127,8 @@ class NGMVLVM(LatentVariableEstimator):
         Whether the bound had converged before ``max_iter``.
     interrupted_ : bool
         Whether Ctrl-C ended training; the best state was kept.
+    views_ : dict of str to ndarray of shape (M_v,)
+        Numbers of the columns of X that every view has.
     likelihood_ : dict of str to str
         Name of the likelihood of every view.
     noise_variance_ : dict of str to float, or to ndarray of shape (M_v,) with ``noise="column"``
@@ -211,7 +218,7 @@ class RandomFeatureLVM(LatentVariableEstimator):
         How the model is fitted.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         **constraints.COMMON,
         "kernel": [StrOptions(set(_KERNELS)), SpectralKernel, dict],
         "inference": [StrOptions({"variational"})],
@@ -221,27 +228,28 @@ class RandomFeatureLVM(LatentVariableEstimator):
         self,
         n_components: int = 2,
         *,
-        kernel: Any = "ng-sm",
+        kernel: object = "ng-sm",
         inference: str = "variational",
-        views: Any = None,
-        likelihood: Any = "gaussian",
+        views: object = None,
+        likelihood: object = "gaussian",
         n_mixtures: int | str = "auto",
         n_frequencies: int | str = "auto",
         sampling: str = "auto",
-        init: Any = "auto",
+        init: object = "auto",
         n_init: int | str = "auto",
         max_iter: int | str = "auto",
         tol: float | str = "auto",
         learning_rate: float | str = "auto",
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
-        latent: Any = "shared",
-        view_weight: Any = None,
+        latent: object = "shared",
+        view_weight: object = None,
         noise: str = "view",
+        noise_variance: object = None,
         device: str = "auto",
         dtype: str = "float32",
-        checkpoint: Any = None,
-        random_state: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+        random_state: object = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(
@@ -261,6 +269,7 @@ class RandomFeatureLVM(LatentVariableEstimator):
             latent=latent,
             view_weight=view_weight,
             noise=noise,
+            noise_variance=noise_variance,
             device=device,
             dtype=dtype,
             checkpoint=checkpoint,

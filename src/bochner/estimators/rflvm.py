@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral
+from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -15,11 +16,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, warn_user
-from bochner.estimators import constraints
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.docstrings import described_by
 from bochner.estimators.lvm import NGMVLVM
+from bochner.estimators.settings import constraints
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.isolation import transactional
@@ -102,11 +104,12 @@ class RFLVM(LatentVariableEstimator):
     Gundersen, Zhang and Engelhardt (2021). Predictions average over some draws of all chains.
     """
 
+    _trains_on_blocks: ClassVar[bool] = False
     _auto_mixtures: ClassVar[int] = 20
     _auto_frequencies: ClassVar[int] = 50
     _fewer_frequencies: ClassVar[int] = 50
     _local_frequencies: ClassVar[int] = 32
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         **constraints.COMMON,
         "n_chains": [Interval(Integral, 1, None, closed="left")],
         "n_warmup": [Interval(Integral, 0, None, closed="left")],
@@ -128,25 +131,25 @@ class RFLVM(LatentVariableEstimator):
         latents: str = "sample",
         frequency_kernel: str = "slice",
         n_jobs: int | None = None,
-        views: Any = None,
-        likelihood: Any = "gaussian",
+        views: object = None,
+        likelihood: object = "gaussian",
         n_mixtures: int | str = "auto",
         n_frequencies: int | str = "auto",
         sampling: str = "auto",
-        init: Any = "auto",
+        init: object = "auto",
         n_init: int | str = "auto",
         max_iter: int | str = "auto",
         tol: float | str = "auto",
         learning_rate: float | str = "auto",
         landmarks: int | str | None = "auto",
         truncation: float | str = "auto",
-        latent: Any = "shared",
-        view_weight: Any = None,
+        latent: object = "shared",
+        view_weight: object = None,
         noise: str = "view",
         device: str = "auto",
         dtype: str = "float32",
-        checkpoint: Any = None,
-        random_state: Any = None,
+        checkpoint: str | PathLike[str] | None = None,
+        random_state: object = None,
         verbose: int = 0,
     ) -> None:
         super().__init__(
@@ -183,7 +186,14 @@ class RFLVM(LatentVariableEstimator):
     _kernel: ClassVar[type[SpectralKernel]] = DirichletProcessMixture
 
     @transactional
-    def fit(self, X: ArrayLike, y: object = None, *, size_factors: Any = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: object = None,
+        *,
+        size_factors: Any = None,
+        covariates: Any = None,
+    ) -> Self:
         """Fit the model: a variational fit first, then the chains.
 
         Parameters
@@ -193,6 +203,8 @@ class RFLVM(LatentVariableEstimator):
         y : ignored
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.
+        covariates : None
+            Refused, as in `SRFLVM`: its kernels are not trained by gradients.
 
         Returns
         -------
@@ -211,7 +223,7 @@ class RFLVM(LatentVariableEstimator):
         ConvergenceWarning
             Chains are too short, disagree or are stuck.
         """
-        super().fit(X, y, size_factors=size_factors)
+        super().fit(X, y, size_factors=size_factors, covariates=covariates)
         if self.checkpoint is not None and not self.interrupted_:
             remove(Path(self.checkpoint))
         return self
@@ -227,7 +239,7 @@ class RFLVM(LatentVariableEstimator):
         self._draws = found.draws
         return replace(found.fit, stopped="interrupted" if found.interrupted else "plateau")
 
-    def _set_attributes(self, values: NDArray[np.floating[Any]], plan: Any) -> None:
+    def _set_attributes(self, values: FloatArray, plan: object) -> None:
         super()._set_attributes(values, plan)
         self.n_iter_ = self.n_warmup + self.thin * int(self._draws["log_joint"].shape[1])
         self.diagnostics_, missing = self._diagnosed()
@@ -287,7 +299,7 @@ class RFLVM(LatentVariableEstimator):
 
     # -- files
 
-    def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
         found = {
             name: {k: v if np.isfinite(v) else None for k, v in own.items()}
             for name, own in self.diagnostics_.items()

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bochner.data.views import Scaling
 from bochner.errors import InputError
-from bochner.estimators.likelihoods import SizeFactors
+from bochner.estimators.covariates import CovariateCoding
+from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import coding_from_json
 from bochner.io import files
+from bochner.io.schema import MismatchError, Tensors, same_keys
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.prediction.diagnostics import CollapseReport
 from bochner.serialization.fitted import (
+    FitHeader,
     fit_from_file,
     fit_to_file,
     kernel_from_json,
@@ -31,23 +34,96 @@ from bochner.serialization.fitted import (
 SCHEMA = 1
 
 _ARRAYS = ("embedding_", "embedding_std_", "elbo_history_", "relevance_", "variance_explained_")
-_PLAIN = (
-    "elbo_",
-    "elbo_se_",
-    "starts_",
-    "n_iter_",
-    "converged_",
-    "interrupted_",
-    "n_mixtures_",
-    "n_frequencies_",
-    "seed_",
-    "noise_variance_",
-    "completion_",
-    "landmarks_",
-    "dropped_",
-    "n_features_in_",
-    "dispersion_moment_",
-)
+# Numbers of which a parameter's array may consist: no dates, no objects.
+_NUMBERS = frozenset("fiub")
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Fitted attributes that are plain values; see `NGMVLVM`."""
+
+    elbo_: float
+    elbo_se_: float
+    starts_: list[dict[str, object]]
+    n_iter_: int
+    converged_: bool
+    interrupted_: bool
+    n_mixtures_: int
+    n_frequencies_: int
+    seed_: int
+    noise_variance_: dict[str, float | list[float]]
+    completion_: dict[str, float | None]
+    landmarks_: dict[str, float] | None
+    dropped_: dict[str, float]
+    n_features_in_: int
+    dispersion_moment_: dict[str, float | list[float]]
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """A `CollapseReport`."""
+
+    dead: tuple[int, ...]
+    variance_ratio: list[float]
+    effective_dimensions: float
+    noise_share: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a fit knows of size factors."""
+
+    typical: dict[str, float]
+    shares: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class MixedTable:
+    """The columns of a mixed table."""
+
+    columns: list[dict[str, object]]
+    names: list[str | int]
+
+
+@dataclass(frozen=True)
+class ContinuousCovariate:
+    """A covariate that is a number."""
+
+    name: str
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class LabelledCovariate:
+    """A covariate that is a label."""
+
+    name: str
+    labels: list[str]
+    shares: list[float]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a model file says, beside its tensors."""
+
+    kind: str
+    schema: int
+    estimator: str
+    params: dict[str, object]
+    attributes: Attributes
+    columns: dict[str, list[int]]
+    feature_names: list[str] | None
+    kernels: dict[str, dict[str, object]]
+    collapse: Collapse
+    size_factors: Sizes
+    coding: MixedTable | None
+    covariates: list[ContinuousCovariate | LabelledCovariate]
+    fit: FitHeader
+    extra: dict[str, object]
+
+
+_PLAIN = tuple(own.name for own in fields(Attributes))
 
 
 def save(estimator: Any, path: str | Path) -> None:
@@ -68,7 +144,7 @@ def save(estimator: Any, path: str | Path) -> None:
     header = {
         "kind": "model",
         "schema": SCHEMA,
-        "class": type(estimator).__name__,
+        "estimator": type(estimator).__name__,
         "params": {
             name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()
         },
@@ -78,7 +154,7 @@ def save(estimator: Any, path: str | Path) -> None:
                 view: np.asarray(v).tolist() for view, v in estimator.noise_variance_.items()
             }
         },
-        "columns": {view: own.tolist() for view, own in estimator._columns.items()},
+        "columns": {view: own.tolist() for view, own in estimator.views_.items()},
         "feature_names": [str(n) for n in estimator.feature_names_in_]
         if hasattr(estimator, "feature_names_in_")
         else None,
@@ -89,58 +165,89 @@ def save(estimator: Any, path: str | Path) -> None:
         "collapse": {**vars(collapse), "variance_ratio": collapse.variance_ratio.tolist()},
         "size_factors": estimator._size_factors.to_json(),
         "coding": estimator._coding.to_json(),
+        "covariates": estimator._covariate_coding.to_json(),
         "fit": fit,
         "extra": extra,
     }
     files.write(path, tensors, header)
 
 
-def restore(estimator: Any, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Give an unfitted estimator the fitted state of a file."""
-    estimator._fit = fit_from_file(tensors, header["fit"])
-    estimator._candidates = tensors["candidates"]
-    estimator._size_factors = SizeFactors.from_json(
-        header.get("size_factors", {"typical": {}, "shares": {}})
-    )
-    estimator._coding = coding_from_json(header.get("coding"))
-    estimator.likelihood_ = {view.name: view.likelihood.name for view in estimator._fit.posterior}
+def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
+    """Give an unfitted estimator the fitted state of a file.
+
+    Raises
+    ------
+    MismatchError
+        Parts of the file do not fit together.
+    """
+    fit = estimator._fit = fit_from_file(tensors, header.fit)
+    names, dim = [view.name for view in fit.posterior], fit.latents.shape[1]
+    _restore_columns(estimator, tensors, header, names)
+    estimator._candidates = tensors.take("candidates", None, dim)
+    estimator._size_factors = SizeFactors.from_json(asdict(header.size_factors))
+    estimator._coding = coding_from_json(None if header.coding is None else asdict(header.coding))
+    plain = [asdict(own) for own in header.covariates]
+    estimator._covariate_coding = CovariateCoding.from_json(plain)
+    n_covariates = sum(own.width for own in estimator._covariate_coding.covariates)
+    if {draw.frequencies.n_linear for view in fit.posterior for draw in view.draws} != {
+        n_covariates
+    }:
+        raise MismatchError(f"views have weights for other covariates than the {n_covariates}")
+    estimator.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
     estimator.dispersion_ = {
         view.name: view.likelihood.dispersion.numpy()
-        for view in estimator._fit.posterior
+        for view in fit.posterior
         if isinstance(view.likelihood, NegativeBinomial)
     }
-    estimator._scaling = Scaling.from_arrays(
-        {n: tensors[f"scaling.{n}"].numpy() for n in ("centre", "scale")}
-    )
-    estimator._columns = {
-        view: np.array(own, dtype=np.intp) for view, own in header["columns"].items()
-    }
-    for name, value in header["attributes"].items():
-        setattr(estimator, name, value)
-    found = estimator.noise_variance_
+    for name in _PLAIN:
+        setattr(estimator, name, getattr(header.attributes, name))
     estimator.noise_variance_ = {
-        view: np.array(v) if isinstance(v, list) else v for view, v in found.items()
+        view: np.array(own) if isinstance(own, list) else own
+        for view, own in header.attributes.noise_variance_.items()
     }
-    for name in _ARRAYS:
-        if name != "variance_explained_" or f"attribute.{name}" in tensors:  # files of 0.1 lack it
-            setattr(estimator, name, tensors[f"attribute.{name}"].numpy())
-    _restore_reports(estimator, header)
-    own = {n[len("extra.") :]: part for n, part in tensors.items() if n.startswith("extra.")}
-    estimator._restore_extra(own, header.get("extra", {}))
+    n_rows, n_views = fit.latents.shape[0], len(names)
+    shapes = ((n_rows, dim), (n_rows, dim), (None,), (n_views, dim), (n_views, dim))
+    for name, shape in zip(_ARRAYS, shapes, strict=True):
+        setattr(estimator, name, tensors.take(f"attribute.{name}", *shape, kind="f").numpy())
+    _restore_reports(estimator, header, names)
+    estimator._restore_extra(tensors.take_all("extra."), header.extra)
 
 
-def _restore_reports(estimator: Any, header: dict[str, Any]) -> None:
+def _restore_columns(estimator: Any, tensors: Tensors, header: Header, names: list[str]) -> None:
+    """Give it the columns of the views, their names and their units."""
+    n_columns = header.attributes.n_features_in_
+    same_keys("columns", header.columns, names)
+    estimator.views_ = {view: np.array(own, dtype=np.intp) for view, own in header.columns.items()}
+    for view, own in zip(estimator._fit.posterior, estimator.views_.values(), strict=True):
+        sizes = own.size, view.encode(torch.full((1, own.size), torch.nan).double()).shape[1]
+        if own.size and not 0 <= own.min() <= own.max() < n_columns:
+            raise MismatchError(f"columns of the view {view.name!r} are not there")
+        if sizes[1] != view.group_of.shape[0]:
+            raise MismatchError(f"the view {view.name!r} has weights for other columns")
+    estimator._scaling = Scaling.from_arrays(
+        {n: tensors.take(f"scaling.{n}", n_columns).numpy() for n in ("centre", "scale")}
+    )
+    if header.feature_names is not None:
+        if len(header.feature_names) != n_columns:
+            raise MismatchError(f"feature_names are not {n_columns}")
+        estimator.feature_names_in_ = np.array(header.feature_names, dtype=object)
+    if header.coding is not None and len(header.coding.columns) != n_columns:
+        raise MismatchError(f"coding.columns are not {n_columns}")
+
+
+def _restore_reports(estimator: Any, header: Header, names: list[str]) -> None:
+    same_keys("kernels", header.kernels, names)
     estimator.kernels_ = {
-        view: {k: np.array(v) for k, v in own.items()} for view, own in header["kernels"].items()
+        view: {name: np.array(own, dtype=np.float64) for name, own in found.items()}
+        for view, found in header.kernels.items()
     }
-    report = dict(header["collapse"])
-    report |= {"dead": tuple(report["dead"]), "variance_ratio": np.array(report["variance_ratio"])}
-    estimator.collapse_ = CollapseReport(**report)
-    if header["feature_names"] is not None:
-        estimator.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    ratio = np.array(header.collapse.variance_ratio)
+    if len(ratio) != estimator._fit.latents.shape[1]:
+        raise MismatchError("collapse.variance_ratio has another number of dimensions")
+    estimator.collapse_ = CollapseReport(**{**vars(header.collapse), "variance_ratio": ratio})
 
 
-def _encode(name: str, value: Any) -> Any:
+def _encode(name: str, value: Any) -> object:
     """A parameter as JSON: plain values as they are, others as {"type": ..., ...}."""
     if name == "checkpoint":
         return None  # a path of this machine has no place in a file that travels
@@ -148,7 +255,7 @@ def _encode(name: str, value: Any) -> Any:
         return None  # its state has moved on; what the fit drew from it is kept as seed_
     if isinstance(value, Path | np.generic):
         value = str(value) if isinstance(value, Path) else value.item()
-    encoded: Any = value
+    encoded: object = value
     if isinstance(value, Likelihood):
         params = likelihood_to_json(value)
         encoded = {"type": "likelihood", "name": type(value).__name__, "params": params}
@@ -172,7 +279,7 @@ def _encode(name: str, value: Any) -> Any:
     return encoded
 
 
-def decode(value: Any) -> Any:
+def decode(value: object) -> Any:
     """Return the parameter that `save` encoded."""
     if not isinstance(value, dict):
         return value
@@ -183,7 +290,10 @@ def decode(value: Any) -> Any:
     if value["type"] == "slice":
         return slice(*value["parts"])
     if value["type"] == "array":
-        return np.array(value["values"], dtype=value["dtype"])
+        dtype = np.dtype(value["dtype"])
+        if dtype.kind not in _NUMBERS:
+            raise MismatchError(f"an array of {dtype} is no parameter")
+        return np.array(value["values"], dtype=dtype)
     items = value["items"]
     return (
         {k: decode(v) for k, v in items} if value["type"] == "dict" else [decode(v) for v in items]

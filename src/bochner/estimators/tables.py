@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.arrays import BoolArray, FloatArray
 from bochner.data.columns import describe_column, listing
 from bochner.data.kinds import (
     VIEWS,
@@ -21,22 +21,22 @@ from bochner.data.kinds import (
 )
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.io.extras import require
+from bochner.extras import require
 from bochner.likelihoods import Binomial
 
-FloatArray = NDArray[np.floating[Any]]
-BoolArray = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Coding(ABC):
     """How rows of the caller become numbers, and numbers rows of the caller."""
 
     @abstractmethod
-    def encode(self, X: Any) -> Any:
+    def encode(self, X: object) -> object:
         """Return rows as numbers."""
 
     @abstractmethod
-    def complete(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return X with what is missing replaced.
 
         Parameters
@@ -48,11 +48,11 @@ class Coding(ABC):
         """
 
     @abstractmethod
-    def complete_draws(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    def complete_draws(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return X completed several times, from numbers of shape (n_draws, n, M)."""
 
     @abstractmethod
-    def hide(self, X: Any, hidden: BoolArray, values: FloatArray) -> Any:
+    def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return X without the entries that are hidden."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Coding(ABC):
         """Return new rows as the caller knows them."""
 
     @abstractmethod
-    def views(self, asked: Any) -> Any:
+    def views(self, asked: object) -> object:
         """Return the columns of every view."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Coding(ABC):
         """Return data in the units of the fit."""
 
     @abstractmethod
-    def likelihood(self, asked: Any, data: Views) -> Any:
+    def likelihood(self, asked: object, data: Views) -> object:
         """Return the likelihood of every view."""
 
     @abstractmethod
@@ -80,18 +80,18 @@ class Coding(ABC):
         """Return whether noise is per view or per column, which not all kernels take."""
 
     @abstractmethod
-    def to_json(self) -> Any:
+    def to_json(self) -> object:
         """Return plain values from which `coding_from_json` builds this anew."""
 
 
 class Plain(Coding):
     """Numbers as they are."""
 
-    def encode(self, X: Any) -> Any:
+    def encode(self, X: object) -> object:
         """Return X."""
         return X
 
-    def complete(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return an array, or a DataFrame with the types of X."""
         if not _is_frame(X):
             return values
@@ -102,12 +102,12 @@ class Plain(Coding):
         columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
         return _filled(columns, X, values, missing)
 
-    def complete_draws(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    def complete_draws(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return an array."""
         del X, missing
         return values
 
-    def hide(self, X: Any, hidden: BoolArray, values: FloatArray) -> Any:
+    def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return numbers with NaN where they are hidden."""
         shown = np.where(hidden, np.nan, values)
         return type(X)(shown, columns=X.columns, index=X.index) if _is_frame(X) else shown
@@ -116,7 +116,7 @@ class Plain(Coding):
         """Return the numbers."""
         return values
 
-    def views(self, asked: Any) -> Any:
+    def views(self, asked: object) -> object:
         """Return the views as asked for."""
         return asked
 
@@ -124,7 +124,7 @@ class Plain(Coding):
         """Return the data: their scale is one per view."""
         return data
 
-    def likelihood(self, asked: Any, data: Views) -> Any:
+    def likelihood(self, asked: object, data: Views) -> object:
         """Return the likelihood as asked for."""
         del data
         return asked
@@ -138,7 +138,7 @@ class Plain(Coding):
         del per_column
         return asked
 
-    def to_json(self) -> Any:
+    def to_json(self) -> object:
         """Return None."""
         return None
 
@@ -156,11 +156,11 @@ class Mixed(Coding):
         Of the columns, as X has them.
     """
 
-    def __init__(self, columns: Sequence[Column], names: Sequence[Any]) -> None:
+    def __init__(self, columns: Sequence[Column], names: Sequence[object]) -> None:
         self.columns = list(columns)
         self.names = list(names)
 
-    def encode(self, X: Any) -> Any:
+    def encode(self, X: object) -> object:
         """Return a DataFrame of numbers; arrays hold such numbers already."""
         if not _is_frame(X):
             return X
@@ -180,22 +180,21 @@ class Mixed(Coding):
         do = "write X = X[model.feature_names_in_]"
         return InputError(message(f"the {len(known)} columns of training", got, do))
 
-    def complete(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return a DataFrame with the types of X; of an array of numbers an array."""
         if not _is_frame(X):
             return values
         return _filled(self.columns, X, values, missing)
 
-    def complete_draws(self, X: Any, values: FloatArray, missing: BoolArray) -> Any:
+    def complete_draws(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return a list of DataFrames."""
         if not _is_frame(X):
             return values
         return [self.complete(X, drawn, missing) for drawn in values]
 
-    def hide(self, X: Any, hidden: BoolArray, values: FloatArray) -> Any:
+    def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return X with what is hidden missing."""
-        del values
-        return X.mask(hidden)
+        return X.mask(hidden) if _is_frame(X) else np.where(hidden, np.nan, values)
 
     def rows(self, values: FloatArray) -> Any:
         """Return a DataFrame with the types of training."""
@@ -206,7 +205,7 @@ class Mixed(Coding):
         ]
         return pandas.concat(series, axis=1, keys=self.names)
 
-    def views(self, asked: Any) -> Any:
+    def views(self, asked: object) -> object:
         """Return the columns of each kind."""
         if asked is not None:
             do = "leave views out, or convert the columns to numbers and name their likelihoods"
@@ -221,11 +220,11 @@ class Mixed(Coding):
         """Return the data with one scale per column of numbers."""
         return data.scaled_by_column(Number.view) if self._of(Number.view) else data
 
-    def likelihood(self, asked: Any, data: Views) -> Any:
+    def likelihood(self, asked: object, data: Views) -> object:
         """Return the likelihood of each kind."""
         del asked
         kinds = {own.view: own.likelihood for own in self.columns}
-        chosen: dict[str, Any] = {view: kinds[view] for view in data.names}
+        chosen: dict[str, object] = {view: kinds[view] for view in data.names}
         grades = [own for own in self.columns if isinstance(own, Ordered)]
         if grades:
             chosen[Ordered.view] = Binomial([len(own.labels) - 1 for own in grades])
@@ -242,13 +241,13 @@ class Mixed(Coding):
         """Return noise per column: columns of a table were measured in different ways."""
         return "column" if per_column else asked
 
-    def to_json(self) -> Any:
+    def to_json(self) -> object:
         """Return the columns."""
         names = [name if isinstance(name, str | int) else str(name) for name in self.names]
         return {"columns": [own.to_json() for own in self.columns], "names": names}
 
 
-def coding_of(X: Any, likelihood: Any, views: Any) -> Coding:
+def coding_of(X: object, likelihood: object, views: object) -> Coding:
     """Return how X is to be coded.
 
     Parameters
@@ -269,7 +268,7 @@ def coding_of(X: Any, likelihood: Any, views: Any) -> Coding:
     if only_numbers and (views is not None or len(kinds & {Number, Whole}) < 2):
         return Plain()
     _check_names(X)
-    return Mixed(columns, X.columns)
+    return Mixed(columns, list(X.columns))
 
 
 def coding_from_json(plain: Mapping[str, Any] | None) -> Coding:
@@ -279,7 +278,7 @@ def coding_from_json(plain: Mapping[str, Any] | None) -> Coding:
     return Mixed([from_json(own) for own in plain["columns"]], plain["names"])
 
 
-def _check_numbers(X: Any) -> None:
+def _check_numbers(X: pd.DataFrame) -> None:
     """Refuse a column of text, and say how tables with such columns are fitted."""
     for j, name in enumerate(X.columns):
         values = X.iloc[:, j]
@@ -294,11 +293,11 @@ def _check_numbers(X: Any) -> None:
                 raise InputError(message("numbers", got, do))
 
 
-def _is_number(dtype: Any) -> bool:
+def _is_number(dtype: object) -> bool:
     return getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "categories")
 
 
-def _check_names(X: Any) -> None:
+def _check_names(X: pd.DataFrame) -> None:
     names = [str(name) for name in X.columns]
     for j, name in enumerate(names):
         if name in names[:j]:
@@ -306,12 +305,14 @@ def _check_names(X: Any) -> None:
             raise InputError(message("column names that differ", got, "rename one of them"))
 
 
-def _is_frame(X: Any) -> bool:
+def _is_frame(X: object) -> TypeGuard[pd.DataFrame]:
     """Whether X is a DataFrame of pandas."""
     return hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X, "columns")
 
 
-def _filled(columns: Sequence[Column], X: Any, values: FloatArray, missing: BoolArray) -> Any:
+def _filled(
+    columns: Sequence[Column], X: pd.DataFrame, values: FloatArray, missing: BoolArray
+) -> object:
     """Return X with predictions in place of what is missing; other entries are left alone."""
     out = X.copy()
     for j, own in enumerate(columns):
@@ -333,7 +334,7 @@ def _series(values: Any, own: Column, dtype: Any) -> Any:
     return values.astype(dtype)
 
 
-def _categories(pandas: Any, values: Any, own: Any, dtype: Any) -> Any:
+def _categories(pandas: Any, values: Any, own: Any, dtype: Any) -> object:
     """Return the categories of X, or those of training where X lacks a predicted one."""
     if hasattr(dtype, "categories") and set(values.dropna()) <= set(dtype.categories):
         return dtype

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,9 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.data.columns import IntArray, columns_of
+from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.columns import columns_of
+from bochner.data.covariates import Covariates
 from bochner.data.missing import split
+from bochner.data.row_sources import RowSource
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
+from bochner.data.stored import StoredMatrix
 from bochner.data.views import Views
 from bochner.data.views import blocks as by_pattern
 from bochner.fitting.data import FitData
@@ -22,6 +27,7 @@ from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.likelihoods.offsets import of_each_row, rows_of
 from bochner.models.spec import ViewSpec
 from bochner.regression.observations import (
     Block,
@@ -30,8 +36,6 @@ from bochner.regression.observations import (
     EncodedBlock,
     IncompleteBlock,
 )
-
-FloatArray = NDArray[np.floating[Any]]
 
 # Numbers of a sparse X that may be dense at once.
 DENSE_NUMBERS = 2**24
@@ -42,7 +46,12 @@ _TELLING_ROWS = 2000
 Offsets = Mapping[str, Tensor | None]
 
 
-def fit_data(data: Views, plan: Plan, offsets: Offsets | None = None) -> FitData:
+def fit_data(
+    data: Views,
+    plan: Plan,
+    offsets: Offsets | None = None,
+    covariates: Covariates | None = None,
+) -> FitData:
     """Turn checked views into what a fit takes, on the plan's device.
 
     Parameters
@@ -51,15 +60,66 @@ def fit_data(data: Views, plan: Plan, offsets: Offsets | None = None) -> FitData
     plan : Plan
     offsets : mapping of view to Tensor of shape (N,) or None, optional
         Logarithms of the rows' size factors.
+    covariates : Covariates, optional
 
     Returns
     -------
     FitData
     """
-    kind = _SparseViews if data.sparse else _DenseViews
-    source = kind(data, plan, offsets or {})
-    stacked = functools.partial(side_by_side, source.shown())
-    return FitData(source.blocks(), data.X.shape[0], stacked, source.surrogates())
+    source = _views(data, plan, offsets or {})
+    if covariates is not None:
+        values = covariates.values.to(plan.device, plan.dtype)
+        covariates = replace(covariates, values=values)
+    n_rows = data.X.shape[0]
+    return FitData(source.blocks(), n_rows, source.stacked, source.surrogates(), covariates)
+
+
+def _views(data: Views, plan: Plan, offsets: Offsets) -> _Views:
+    if isinstance(data.X, RowSource):
+        return _StoredViews(data, plan)
+    return (_SparseViews if data.sparse else _DenseViews)(data, plan, offsets)
+
+
+class _Views(Protocol):
+    """What a fit takes of a kind of X."""
+
+    def blocks(self) -> Data:
+        """Return the blocks of observed entries of every view."""
+
+    def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
+        """Return views as starts see them side by side, NaN where missing; None: all rows."""
+
+    def surrogates(self) -> Data | None:
+        """Return surrogates as blocks, missing entries filled; None if all views are conjugate."""
+
+
+class _StoredViews:
+    """Complete Gaussian views of rows that are read block by block."""
+
+    def __init__(self, data: Views, plan: Plan) -> None:
+        self.data = data
+        self.plan = plan
+        self.source: RowSource = data.X
+
+    def blocks(self) -> Data:
+        """Return one block a view."""
+        return tuple((CompleteBlock.of(self._matrix(name)),) for name in self.data.names)
+
+    def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
+        """Return rows of all views side by side."""
+        some = self.source.whole() if rows is None else self.source.take(rows)
+        own = self.data.columns
+        scaled = {v: self.data.scaling_of(v).apply(columns_of(some, own[v])) for v in own}
+        return side_by_side(scaled)
+
+    def surrogates(self) -> Data | None:
+        """Return None: all views are conjugate."""
+        return None
+
+    def _matrix(self, name: str) -> StoredMatrix:
+        data, plan = self.data, self.plan
+        scaling = data.scaling_of(name)
+        return StoredMatrix(self.source, data.columns[name], scaling, plan.dtype, plan.device)
 
 
 class _DenseViews:
@@ -75,9 +135,9 @@ class _DenseViews:
         """Return the blocks of observed entries of every view."""
         return tuple(self._view(spec) for spec in self.plan.spec)
 
-    def shown(self) -> dict[str, FloatArray]:
-        """Return Gaussian surrogates of the views, as starts see them, NaN where missing."""
-        return self._surrogates
+    def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
+        """Return Gaussian surrogates of the views side by side."""
+        return side_by_side(self._surrogates, rows)
 
     def surrogates(self) -> Data | None:
         """Return surrogates as blocks, missing entries filled; None if all views are conjugate."""
@@ -139,8 +199,12 @@ class _SparseViews:
         """Return one block a view."""
         return tuple((self._view(spec),) for spec in self.plan.spec)
 
-    def shown(self) -> dict[str, FloatArray]:
-        """Return the leading principal components of every view's surrogate."""
+    def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
+        """Return the leading principal components of every view's surrogate side by side."""
+        return side_by_side(self._components, rows)
+
+    @functools.cached_property
+    def _components(self) -> dict[str, FloatArray]:
         seed = self.plan.seed
         return {name: leading(values, seed) for name, (values, _) in self._surrogates.items()}
 
@@ -151,7 +215,7 @@ class _SparseViews:
         return tuple((self._block(*parts),) for parts in self._surrogates.values())
 
     @functools.cached_property
-    def _surrogates(self) -> dict[str, tuple[Any, FloatArray]]:
+    def _surrogates(self) -> dict[str, tuple[object, FloatArray]]:
         """Values and centre of every view, scaled as Gaussian data are."""
         out = {}
         for spec in self.plan.spec:
@@ -174,20 +238,22 @@ class _SparseViews:
         offset = self.offsets.get(spec.name)
         # unscaled views have a centre of 0
         Y = SparseMatrix.of(values, centre, plan.dtype, plan.device)
-        return EncodedBlock.of(
-            Y, None, None if offset is None else offset.to(plan.device, plan.dtype)
-        )
+        return EncodedBlock.of(Y, None, of_each_row(offset, values.shape[0], _like(plan)))
 
-    def _block(self, values: Any, centre: FloatArray) -> Block:
+    def _block(self, values: object, centre: FloatArray) -> Block:
         return CompleteBlock.of(SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device))
+
+
+def _like(plan: Plan) -> Tensor:
+    return torch.empty(0, dtype=plan.dtype, device=plan.device)
 
 
 def _raw(
     likelihood: NonConjugateLikelihood, offset: Tensor | None, part: FloatArray, rows: slice
 ) -> FloatArray:
     """Return the surrogate of some rows."""
-    some = None if offset is None else offset[rows]
-    values: FloatArray = likelihood.surrogate(torch.from_numpy(part).double(), some).numpy()
+    data = torch.from_numpy(part).double()
+    values: FloatArray = likelihood.surrogate(data, rows_of(offset, rows)).numpy()
     return values
 
 
@@ -211,9 +277,8 @@ def _encoded(
         rows = torch.tensor(np.flatnonzero(present), device=plan.device)
     data = torch.tensor(values[present], dtype=torch.float64)
     Y = likelihood.encode(data).to(plan.device, plan.dtype)
-    if offset is not None:
-        offset = offset[torch.from_numpy(present)].to(plan.device, plan.dtype)
-    return EncodedBlock.of(Y, rows, offset)
+    some = rows_of(offset, torch.from_numpy(present))
+    return EncodedBlock.of(Y, rows, of_each_row(some, Y.shape[0], Y))
 
 
 def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:

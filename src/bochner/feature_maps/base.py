@@ -18,7 +18,7 @@ from torch import Tensor
 from bochner import random
 from bochner.data.row_sources import RowSource, floating, is_stored
 from bochner.data.validation import as_rows
-from bochner.errors import DataWarning, InputError, warn_user
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
 from bochner.isolation import transactional
 
@@ -57,7 +57,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Return how many prepared rows have no image but zero."""
         return 0
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: object) -> Any:
         """Return the features of the rows of X.
 
         Parameters
@@ -91,7 +91,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self._warn(n_zero)
         return features
 
-    def iter_transform(self, X: Any, chunk: int = 4096) -> Iterator[Any]:
+    def iter_transform(self, X: object, chunk: int = 4096) -> Iterator[Any]:
         """Yield the features of X in chunks of rows, so that memory does not grow with their
         number.
 
@@ -118,7 +118,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             raise InputError(f"chunk must be a positive number of rows, got {chunk!r}.")
         return self._features_of(X if isinstance(X, Iterator) else cut(X, int(chunk)))
 
-    def _features_of(self, parts: Iterator[Any]) -> Iterator[Any]:
+    def _features_of(self, parts: Iterator[object]) -> Iterator[Any]:
         total = 0
         for rows in parts:
             features, n_zero = self._transform(rows)
@@ -126,7 +126,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             yield features
         self._warn(total)
 
-    def _lazily(self, X: Any) -> Any:
+    def _lazily(self, X: Any) -> object:
         """Return the features of a Dask array as one: nothing is computed here."""
         dtype = floating(X.dtype)
         self._validate(np.zeros((1, *X.shape[1:]), dtype), reset=False)
@@ -139,7 +139,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     @torch.no_grad()
-    def approximation_error(self, X: Any, relative: bool = False) -> float:
+    def approximation_error(self, X: object, relative: bool = False) -> float:
         """Return the root mean squared error of the kernel matrix over all pairs of different rows.
 
         Parameters
@@ -156,7 +156,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Raises
         ------
         NotFittedError, ValueError
-            As ``transform``; X has fewer than two rows.
+            As ``transform``; X has fewer than two rows, or, with ``relative``, the kernel is zero
+            between all of them.
         """
         check_is_fitted(self)
         rows = self._prepared(self._validate(X, reset=False, min_samples=2).double())
@@ -170,6 +171,10 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             pairs[:, block].fill_diagonal_(False)
             error = error + (left[block] @ features.T - exact)[pairs].square().sum()
             exact_square = exact_square + exact[pairs].square().sum()
+        if relative and not float(exact_square) > 0.0:
+            do = "leave out relative=True, or give rows of which some are alike"
+            got = "one that is zero between all of them"
+            raise InputError(message("a kernel that is not zero between all rows", got, do))
         scale = exact_square if relative else n_rows * (n_rows - 1)
         return float((error / scale).sqrt())
 
@@ -178,7 +183,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _transform(self, X: Any) -> tuple[Any, int]:
+    def _transform(self, X: object) -> tuple[Any, int]:
         rows = self._prepared(self._validate(X, reset=False))
         features = self._features(rows)
         return (features if isinstance(X, Tensor) else features.cpu().numpy()), self._n_zero(rows)
@@ -191,14 +196,14 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
             warn_user(text, DataWarning)
 
-    def _checked_rows(self, X: Any, *, reset: bool, min_samples: int = 1) -> Iterator[Tensor]:
+    def _checked_rows(self, X: object, *, reset: bool, min_samples: int = 1) -> Iterator[Tensor]:
         """Check X section by section, and yield its rows."""
         for number, section in enumerate(sections(X)):
             first = number == 0
             least = min_samples if first else 1
             yield self._validate(section(), reset=reset and first, min_samples=least)
 
-    def _check(self, X: Any, *, reset: bool) -> None:
+    def _check(self, X: object, *, reset: bool) -> None:
         """Check X section by section: no copy of all of it is made."""
         for _ in self._checked_rows(X, reset=reset):
             pass
@@ -263,7 +268,7 @@ class DrawnMap(FeatureMap):
         """
 
     @transactional
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: object, y: object = None) -> Self:
         """Fit to the first rows of a stream, and check the others: the features stay.
 
         Parameters

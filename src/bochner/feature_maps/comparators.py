@@ -13,10 +13,11 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.maclaurin import draw, maclaurin_features
-from bochner.features.spherical import directions, positive_spectrum
+from bochner.features.spherical import directions
 from bochner.isolation import isolated, transactional
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
+from bochner.krein.positive_spectrum import positive_spectrum
 
 
 class _SphereMap(DrawnMap):
@@ -71,7 +72,7 @@ class RandomMaclaurin(_SphereMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions({"polynomial"}), IndefiniteKernel],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "exact_low_degrees": ["boolean"],
@@ -85,7 +86,7 @@ class RandomMaclaurin(_SphereMap):
         n_components: int = 100,
         *,
         exact_low_degrees: bool = False,
-        random_state: Any = None,
+        random_state: object = None,
         device: str = "auto",
     ) -> None:
         self.kernel = kernel
@@ -204,7 +205,7 @@ class SphericalFeatures(_SphereMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [
             StrOptions({"polynomial", "hellinger", "tanh", "geodesic_gaussian"}),
             IndefiniteKernel,
@@ -221,7 +222,7 @@ class SphericalFeatures(_SphereMap):
         n_components: int = 100,
         *,
         n_gaussians: int = 10,
-        random_state: Any = None,
+        random_state: object = None,
         device: str = "auto",
     ) -> None:
         self.kernel = kernel

@@ -68,7 +68,7 @@ class FourierFeatures(DrawnMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions({"rbf"}), Kernel],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "sampling": [StrOptions({"iid", "orthogonal", "sobol"})],
@@ -82,7 +82,7 @@ class FourierFeatures(DrawnMap):
         n_components: int = 100,
         *,
         sampling: str = "iid",
-        random_state: Any = None,
+        random_state: object = None,
         device: str = "auto",
     ) -> None:
         self.kernel = kernel
@@ -166,7 +166,7 @@ class FourierFeatures(DrawnMap):
         return matrix
 
 
-def _checked(kernel: Any) -> SpectralKernel:
+def _checked(kernel: object) -> SpectralKernel:
     """Return a copy of the kernel, which must have a spectral density and values for all its
     parameters.
     """

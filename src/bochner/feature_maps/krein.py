@@ -129,7 +129,7 @@ class KreinFeatures(FeatureMap):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions(set(NAMED)), IndefiniteKernel, callable],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_mixtures": [Interval(Integral, 1, None, closed="left")],
@@ -149,7 +149,7 @@ class KreinFeatures(FeatureMap):
         sketch_size: int | str = "auto",
         inference: str = "best",
         max_iter: int = 100,
-        random_state: Any = None,
+        random_state: object = None,
         device: str = "auto",
     ) -> None:
         self.kernel = kernel
@@ -214,7 +214,7 @@ class KreinFeatures(FeatureMap):
         )
         return self
 
-    def fitted_kernel(self, X: Any, Y: Any = None) -> Any:
+    def fitted_kernel(self, X: object, Y: object = None) -> object:
         """Return the closed form of the fitted kernel, the mean of the features' kernel over their
         draws.
 
@@ -277,12 +277,12 @@ class KreinFeatures(FeatureMap):
         self.history_, self.n_iter_ = fit.history, fit.n_iter
         return fit.frequencies
 
-    def _survey(self, X: Any) -> Survey:
+    def _survey(self, X: object) -> Survey:
         """Check X and count its rows, section by section."""
         checked = self._checked_rows(X, reset=True, min_samples=2)
         return Survey.of((len(rows), int(self._alive(rows).sum())) for rows in checked)
 
-    def _sketch(self, X: Any, survey: Survey, source: torch.Generator) -> Sketch:
+    def _sketch(self, X: object, survey: Survey, source: torch.Generator) -> Sketch:
         """Draw the rows of the sketch and of the check among those that have a place on the
         kernel's domain.
         """
@@ -297,7 +297,7 @@ class KreinFeatures(FeatureMap):
         size = min(size, max(2, len(prepared) - held))
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
 
-    def _placed_rows(self, section: Any) -> Tensor:
+    def _placed_rows(self, section: object) -> Tensor:
         """Return the rows of a section that have a place on the kernel's domain."""
         rows = self._validate(section, reset=False).detach()
         return rows[self._alive(rows)]

@@ -17,7 +17,7 @@ from bochner.data.row_sources import ArraySource, RowSource, changed, is_stored
 from bochner.memory import chunks
 
 
-def sections(X: Any) -> list[Callable[[], Any]]:
+def sections(X: object) -> list[Callable[[], Any]]:
     """Cut the rows of arrays into consecutive parts, each read when it is called; what is no array
     is one part.
     """
@@ -32,7 +32,7 @@ def sections(X: Any) -> list[Callable[[], Any]]:
     return [partial(X.read, first, min(first + X.block_rows, X.n_rows)) for first in starts]
 
 
-def cut(X: Any, size: int) -> Iterator[Any]:
+def cut(X: object, size: int) -> Iterator[object]:
     """Yield the rows of X in parts of so many rows."""
     X = ArraySource(X) if is_stored(X) else X
     if isinstance(X, RowSource):
@@ -62,7 +62,7 @@ class Survey:
         pairs = list(sizes)
         return cls(sum(n for n, _ in pairs), torch.tensor([count for _, count in pairs]))
 
-    def take(self, X: Any, drawn: Tensor, candidates: Callable[[Any], Tensor]) -> Tensor:
+    def take(self, X: object, drawn: Tensor, candidates: Callable[[Any], Tensor]) -> Tensor:
         """Return rows by their numbers among those that may be drawn; only their sections are read.
 
         Parameters

@@ -3,7 +3,8 @@
 Feature-major: a chunk of n rows becomes a (K, n) matrix. With p = (w1 + w2)x / 2 and m = (w1 - w2)x
 / 2, cos(w1 x) + cos(w2 x) = 2 cos(m) cos(p) and sin(w1 x) + sin(w2 x) = 2 cos(m) sin(p): a paired
 map is a stationary one at the middle frequency, modulated by cos(m). That saves a quarter of the
-sines and makes the gradient in p free of them.
+sines and makes the gradient in p free of them. Covariates beside the latents are further
+features, after the waves.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ class Trace:
     ----------
     x : Tensor of shape (D, n)
         Contiguous: products with its transpose, or into it, are many times slower.
+    covariates : Tensor of shape (L, n) or None
+        Before they were multiplied by their factors.
     features : Tensor of shape (K, n)
-        envelope * cos, then envelope * sin.
+        envelope * cos, then envelope * sin, then the covariates times their factors.
     cos, sin : Tensor of shape (P, n)
         Of the middle phase p.
     half_gap, cos_gap : Tensor of shape (P, n), or None for single points
@@ -44,6 +47,7 @@ class Trace:
     """
 
     x: Tensor
+    covariates: Tensor | None
     features: Tensor
     cos: Tensor
     sin: Tensor
@@ -57,7 +61,7 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
 
     Parameters
     ----------
-    x : Tensor of shape (n, D)
+    x : Tensor of shape (n, D), or (n, D + L) with covariates, which are 0 where they are left out
     frequencies : Frequencies
         P points or pairs, in x's precision.
     scratch : Scratch, optional
@@ -66,15 +70,18 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     Returns
     -------
     Trace
-        ``features`` has shape (K, n), K = 2 P: the cosines, then the sines.
+        ``features`` has shape (K, n), K = 2 P + L: the cosines, then the sines, the covariates.
     """
     w1, w2, (n_pairs, n) = (
         frequencies.first,
         frequencies.second,
         (frequencies.first.shape[0], x.shape[0]),
     )
-    own, x = scratch or Scratch(x), x.T.contiguous()
-    features = own.take("features", 2 * n_pairs, n)
+    own, beside = scratch or Scratch(x), _beside(x, frequencies)
+    x = frequencies.latents(x).T.contiguous()
+    features = own.take("features", frequencies.n_features, n)
+    if beside is not None and frequencies.linear is not None:
+        torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
         half_gap, cos_gap, envelope = None, None, frequencies.amplitude[:, None]
         middle = _phases(w1, x, own.take("sin", n_pairs, n))
@@ -87,8 +94,16 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
         )
     cos, sin = torch.cos(middle, out=own.take("cos", n_pairs, n)), middle.sin_()
     torch.mul(cos, envelope, out=features[:n_pairs])
-    torch.mul(sin, envelope, out=features[n_pairs:])
-    return Trace(x, features, cos, sin, half_gap, cos_gap, own)
+    torch.mul(sin, envelope, out=features[n_pairs : 2 * n_pairs])
+    return Trace(x, beside, features, cos, sin, half_gap, cos_gap, own)
+
+
+def _beside(x: Tensor, frequencies: Frequencies) -> Tensor | None:
+    """Return the covariates beside latents, (n, D + L) -> (L, n)."""
+    if frequencies.linear is None:
+        return None
+    given = x[:, frequencies.first.shape[1] :]
+    return given.T if given.shape[1] else x.new_zeros(frequencies.n_linear, x.shape[0])
 
 
 def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
@@ -103,8 +118,9 @@ def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
 
 def pull_back(
     trace: Trace, frequencies: Frequencies, upstream: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """Carry the gradient of the features back to the latents and the spectral points.
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+    """Carry the gradient of the features back to the latents, the spectral points and the factors
+    of covariates.
 
     Parameters
     ----------
@@ -115,12 +131,16 @@ def pull_back(
 
     Returns
     -------
-    (n, D), (P, D), (P, D) or None, (P,)
-        Gradients in x, first, second, amplitude.
+    (n, D + L), (P, D), (P, D) or None, (P,), (L,) or None
+        Gradients in x, first, second, amplitude, linear. Covariates are data: their gradient is
+        left at 0.
     """
     x, amplitude, n_pairs = trace.x, frequencies.amplitude, frequencies.first.shape[0]
-    cos_f, sin_f = trace.features[:n_pairs], trace.features[n_pairs:]
-    up_cos, up_sin = upstream[:n_pairs], upstream[n_pairs:]
+    cos_f, sin_f = trace.features[:n_pairs], trace.features[n_pairs : 2 * n_pairs]
+    up_cos, up_sin = upstream[:n_pairs], upstream[n_pairs : 2 * n_pairs]
+    d_linear = None
+    if trace.covariates is not None:
+        d_linear = (trace.covariates * upstream[2 * n_pairs :]).sum(1)
     shape, own = trace.cos.shape, trace.scratch
     # d cos(p) = -sin(p), d sin(p) = cos(p): the features are their own derivatives
     d_middle = torch.mul(cos_f, up_sin, out=own.take("slope", *shape)).addcmul_(
@@ -128,7 +148,8 @@ def pull_back(
     )
     wave = torch.mul(trace.cos, up_cos, out=own.take("wave", *shape)).addcmul_(trace.sin, up_sin)
     if frequencies.second is None or trace.half_gap is None or trace.cos_gap is None:
-        return (frequencies.first.T @ d_middle).T, d_middle @ x.T, None, wave.sum(1)
+        d_x = _with_beside((frequencies.first.T @ d_middle).T, trace)
+        return d_x, d_middle @ x.T, None, wave.sum(1), d_linear
     d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(1)
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
     d_gap, factor = (
@@ -141,22 +162,36 @@ def pull_back(
     )
     d_centre_w, d_gap_w = 0.5 * (d_middle @ x.T), 0.5 * factor * (d_gap @ x.T)
     d_x = torch.addmm((factor * gap).T @ d_gap, centre.T, d_middle).T
-    return d_x, d_centre_w + d_gap_w, d_centre_w - d_gap_w, d_amplitude
+    d_x = _with_beside(d_x, trace)
+    return d_x, d_centre_w + d_gap_w, d_centre_w - d_gap_w, d_amplitude, d_linear
+
+
+def _with_beside(d_x: Tensor, trace: Trace) -> Tensor:
+    """Return the gradient in latents with zeros for the covariates beside them."""
+    if trace.covariates is None:
+        return d_x
+    return torch.cat([d_x, d_x.new_zeros(d_x.shape[0], trace.covariates.shape[0])], dim=1)
 
 
 class _FourierFeatures(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, first: Tensor, second: Tensor | None, amplitude: Tensor
+        ctx: Any,
+        x: Tensor,
+        first: Tensor,
+        second: Tensor | None,
+        amplitude: Tensor,
+        linear: Tensor | None,
     ) -> Tensor:
-        ctx.save_for_backward(x, first, second, amplitude)
-        return evaluate(x, Frequencies(first, second, amplitude)).features
+        ctx.save_for_backward(x, first, second, amplitude, linear)
+        return evaluate(x, Frequencies(first, second, amplitude, linear)).features
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-        x, first, second, amplitude = ctx.saved_tensors
-        frequencies = Frequencies(first, second, amplitude)
-        return pull_back(evaluate(x, frequencies), frequencies, upstream)
+    def backward(
+        ctx: Any, upstream: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+        frequencies = Frequencies(*ctx.saved_tensors[1:])
+        return pull_back(evaluate(ctx.saved_tensors[0], frequencies), frequencies, upstream)
 
 
 def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
@@ -174,7 +209,7 @@ def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
         Columns phi(x_n) with E phi(x)^T phi(x') = k(x, x').
     """
     f = frequencies.to(x.dtype)
-    features: Tensor = _FourierFeatures.apply(x, f.first, f.second, f.amplitude)  # type: ignore[no-untyped-call]
+    features: Tensor = _FourierFeatures.apply(x, f.first, f.second, f.amplitude, f.linear)  # type: ignore[no-untyped-call]
     return features
 
 
@@ -196,12 +231,14 @@ class Jet:
     @cached_property
     def stack(self) -> Tensor:
         """Features and their Jacobian in one array, (n, 1 + D, K)."""
-        (n, k), dim = self.value.shape, self.waves[0][0].shape[1]
+        (n, k), (n_points, dim) = self.value.shape, self.waves[0][0].shape
         out = self.value.new_empty(n, 1 + dim, k)
         out[:, 0] = self.value
+        out[:, 1:, 2 * n_points :] = 0.0  # covariates do not change with the latents
         for index, (w, c, s) in enumerate(self.waves):
             for d in range(dim):
-                on_cos, on_sin = out[:, 1 + d, : k // 2], out[:, 1 + d, k // 2 :]
+                on_cos = out[:, 1 + d, :n_points]
+                on_sin = out[:, 1 + d, n_points : 2 * n_points]
                 if index == 0:
                     torch.mul(s, -w[:, d], out=on_cos)
                     torch.mul(c, w[:, d], out=on_sin)
@@ -217,13 +254,13 @@ class Jet:
 
     def slope(self, weights: Tensor) -> Tensor:
         """Return sum_k weights_k d phi_k / dx, (n, K) -> (n, D), without the Jacobian."""
-        on_cos, on_sin = weights.chunk(2, dim=1)
+        on_cos, on_sin = self._of_waves(weights)
         parts = [(on_sin * c).addcmul_(on_cos, s, value=-1.0) @ w for w, c, s in self.waves]
         return functools.reduce(torch.add, parts)
 
     def curvature(self, weights: Tensor) -> Tensor:
         """Return sum_k weights_k d^2 phi_k / dx dx^T, (n, K) -> (n, D, D)."""
-        on_cos, on_sin = weights.chunk(2, dim=1)
+        on_cos, on_sin = self._of_waves(weights)
         # each wave is its own second derivative times -w w^T
         parts = [
             (on_cos * c).addcmul_(on_sin, s) @ (w[:, :, None] * w[:, None, :]).flatten(1)
@@ -232,20 +269,28 @@ class Jet:
         dim = self.waves[0][0].shape[1]
         return functools.reduce(torch.add, parts).neg_().reshape(-1, dim, dim)
 
+    def _of_waves(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights of cosines and sines, without those of covariates."""
+        n_points = self.waves[0][0].shape[0]
+        return weights[:, :n_points], weights[:, n_points : 2 * n_points]
+
 
 def jet(x: Tensor, frequencies: Frequencies) -> Jet:
     """Evaluate features and what their derivatives are made of.
 
     Parameters
     ----------
-    x : Tensor of shape (n, D)
+    x : Tensor of shape (n, D), or (n, D + L) with covariates, which are 0 where they are left out
     frequencies : Frequencies
         In x's precision.
 
     Returns
     -------
     Jet
+        Its derivatives are those in the latents.
     """
+    beside = [] if frequencies.linear is None else [frequencies.covariates(x)]
+    x = frequencies.latents(x)
     waves = []
     for w in (frequencies.first, frequencies.second):
         if w is not None:
@@ -258,7 +303,8 @@ def jet(x: Tensor, frequencies: Frequencies) -> Jet:
                 )
             )
     value = torch.cat(
-        [functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)], dim=1
+        [functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)] + beside,
+        dim=1,
     )
     return Jet(value, tuple(waves))
 
@@ -269,7 +315,8 @@ def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies
 
     Parameters
     ----------
-    mean : Tensor of shape (n, D)
+    mean : Tensor of shape (n, D), or (n, D + L) with covariates, which are 0 where they are left
+        out
     covariance : Tensor of shape (n, D, D)
     frequencies : Frequencies
 
@@ -277,7 +324,9 @@ def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies
     -------
     Tensor of shape (n, K)
     """
-    total = mean.new_zeros(mean.shape[0], frequencies.n_features)
+    beside = frequencies.covariates(mean)
+    mean = frequencies.latents(mean)
+    total = mean.new_zeros(mean.shape[0], 2 * frequencies.first.shape[0])
     for w in (frequencies.first, frequencies.second):
         if w is not None:
             phase = mean @ w.T
@@ -286,4 +335,4 @@ def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies
                 * (-0.5 * torch.einsum("nde,pd,pe->np", covariance, w, w)).exp()
             )
             total = total + torch.cat([envelope * phase.cos(), envelope * phase.sin()], dim=1)
-    return total
+    return total if frequencies.linear is None else torch.cat([total, beside], dim=1)

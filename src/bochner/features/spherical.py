@@ -1,5 +1,4 @@
-"""Random features of radial functions: averages of plane waves over directions, signed radial
-spectra, and the spherical features of Pennington et al. 2015.
+"""Random features of radial functions: directions, and averages of plane waves over them.
 
 The mean of cos(r u.delta) over directions u is a function of r ||delta|| alone, the characteristic
 function of a direction; a radial kernel is a (signed) mixture of it over radii.
@@ -96,63 +95,3 @@ def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
         return columns.T.contiguous()
     points: Tensor = q.reshape(-1, dim)[:n]
     return points
-
-
-def positive_spectrum(
-    values: Tensor, distances: Tensor, dim: int, n_gaussians: int = 10
-) -> tuple[Tensor, Tensor]:
-    """Return the radial spectrum of the positive definite kernel nearest to a function of the
-    distance.
-
-    A sum of Gaussians of free sign and width is fitted to the function; its radial spectrum is cut
-    at zero, and what is fitted is the kernel of the cut spectrum (Pennington, Yu and Kumar 2015,
-    Algorithm 1).
-
-    Parameters
-    ----------
-    values : Tensor of shape (P,)
-        The kernel at the distances.
-    distances : Tensor of shape (P,)
-        An even grid from 0 to 2, the diameter of the sphere.
-    dim : int
-        d.
-    n_gaussians : int
-
-    Returns
-    -------
-    radii : Tensor of shape (R,)
-        An even grid, radians per unit.
-    mass : Tensor of shape (R,)
-        Non-negative, sums to k(0) of the fitted kernel.
-    """
-    radii = torch.linspace(0.0, 42.0, 281, dtype=torch.float64)
-    waves = direction_mean(distances[:, None] * radii, dim)
-    scale = values.abs().max().clamp(min=1e-300)
-    goal = values.double() / scale
-    # widths from the whole sphere to a tenth of it; a Gaussian of standard deviation 1/s has a chi
-    # spectrum of scale s
-    log_scale = torch.linspace(-1.5, 2.0, n_gaussians, dtype=torch.float64).requires_grad_()
-    coefficient = torch.full(
-        (n_gaussians,), 1.0 / n_gaussians, dtype=torch.float64
-    ).requires_grad_()
-    search = torch.optim.LBFGS(
-        [coefficient, log_scale], max_iter=120, line_search_fn="strong_wolfe"
-    )
-
-    def loss() -> Tensor:
-        search.zero_grad()
-        error = (waves @ _cut(coefficient, log_scale, radii, dim) - goal).square().mean()
-        error.backward()  # type: ignore[no-untyped-call]
-        return error
-
-    search.step(loss)  # type: ignore[no-untyped-call]
-    return radii, (_cut(coefficient, log_scale, radii, dim) * scale).detach()
-
-
-def _cut(coefficient: Tensor, log_scale: Tensor, radii: Tensor, dim: int) -> Tensor:
-    """The radial mass of a signed sum of Gaussian spectra, cut at zero, on the grid."""
-    safe = radii.clamp(min=1e-6)
-    log_chi = (dim - 1) * (safe.log() - log_scale[:, None]) - 0.5 * (
-        safe / log_scale[:, None].exp()
-    ).square()
-    return (coefficient @ torch.softmax(log_chi, 1)).clamp(min=0.0)

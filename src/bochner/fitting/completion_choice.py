@@ -18,7 +18,7 @@ from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit
 from bochner.fitting.landmarks import choose
 from bochner.fitting.plan import Fit, Plan
-from bochner.latent_inference.placement import offsets_of
+from bochner.likelihoods.offsets import offsets_of
 from bochner.prediction import tempering
 from bochner.prediction.completion import Mixture, complete, view_columns
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -65,7 +65,8 @@ class Question:
     def of(
         cls, found: Fit, kept: Tensor, data: FitData, plan: Plan, rows: Rows
     ) -> Question | dict[str, float | None]:
-        """Keep what the answer takes; fits of one view have the answer.
+        """Keep what the answer takes; fits of one view have the answer, and those with covariates:
+        modes, for a mixture's places know the covariates of other rows.
 
         Parameters
         ----------

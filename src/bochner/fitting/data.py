@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.covariates import Covariates
 from bochner.fitting import landmarks
 from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import Plan
@@ -18,6 +19,7 @@ from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.build import FloatArray
 from bochner.models.spec import ModelSpec
+from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, CompleteBlock, Data, has_holes
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -39,15 +41,22 @@ class FitData:
         starts are made of.
     surrogates : tuple over views of tuples of Block, optional
         Complete Gaussian data in place of those of non-conjugate views, where training starts.
+    covariates : Covariates, optional
+        Of all rows.
     """
 
     blocks: Data
     n_rows: int
     stacked: Stacked
     surrogates: Data | None = None
+    covariates: Covariates | None = None
 
-    def take(self, index: Tensor) -> FitData:
-        """Return some rows, renumbered."""
+    def take(self, index: Tensor, processes: Processes = ALONE) -> FitData:
+        """Return some rows, renumbered: of rows that are divided among processes all of these, in
+        every process.
+        """
+        if processes.size > 1:
+            return self._joined(index, processes)
         rows = index.cpu().numpy()
         some = self.surrogates
         return FitData(
@@ -55,6 +64,21 @@ class FitData:
             index.shape[0],
             lambda chosen: self.stacked(rows if chosen is None else rows[chosen]),
             some and landmarks.take(some, index),
+            None if self.covariates is None else self.covariates.take(index),
+        )
+
+    def _joined(self, index: Tensor, processes: Processes) -> FitData:
+        """Return rows of all processes, of complete views."""
+        own = processes.own(index, self.n_rows)
+        views = landmarks.take(self.blocks, own)
+        blocks = tuple(
+            (CompleteBlock.of(processes.joined(block.values(), index, self.n_rows)),)
+            for (block,) in views
+        )
+        here = torch.from_numpy(self.stacked(own.numpy()))
+        values = processes.joined(here, index, self.n_rows).numpy()
+        return FitData(
+            blocks, len(index), lambda chosen: values if chosen is None else values[chosen]
         )
 
 
@@ -72,6 +96,7 @@ class NothingWithheld:
         self,
         without: Callable[[], Sequence[ViewPosterior]],  # noqa: ARG002 - see Withheld
         latents: Tensor,  # noqa: ARG002
+        covariates: Tensor | None = None,  # noqa: ARG002
     ) -> list[float]:
         """Return 0 for every view: nothing says that the noise should be larger."""
         return [0.0] * len(self.data)
@@ -100,12 +125,15 @@ class TrainingData:
     rotation : Rotation
         What training on fewer columns leaves out.
     withheld : Withheld or NothingWithheld
+    covariates : Covariates or None
+        Of the rows. Starts are made of data without their linear effects: latents are for the rest.
     """
 
     def __init__(self, rows: FitData, plan: Plan) -> None:
         self.n_rows = rows.n_rows
         self._stacked = rows.stacked
         self._seed = plan.seed
+        self.covariates = rows.covariates
         scattered = has_holes(rows.blocks)
         conjugate = rows.surrogates is None
         self.withheld: Withheld | NothingWithheld = NothingWithheld(rows.blocks)
@@ -122,9 +150,23 @@ class TrainingData:
 
     @functools.cached_property
     def filled(self) -> FloatArray:
-        """All views side by side, missing and withheld entries filled: what starts are made of."""
-        values = self.withheld.hide(self._stacked(None))
+        """All views side by side, missing and withheld entries filled and without the effects of
+        covariates: what starts are made of.
+        """
+        values = self._shown - self._effects if self.covariates else self._shown
         return iterative_pca.fill(values, self._seed) if np.isnan(values).any() else values
+
+    @functools.cached_property
+    def _shown(self) -> FloatArray:
+        return self.withheld.hide(self._stacked(None))
+
+    @functools.cached_property
+    def _effects(self) -> FloatArray | float:
+        """What covariates add to every entry, (N, sum of M)."""
+        if self.covariates is None:
+            return 0.0
+        found: FloatArray = self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
+        return found
 
     @property
     def by_view(self) -> list[FloatArray]:
@@ -132,10 +174,17 @@ class TrainingData:
         widths = [sum(block.n_columns for block in blocks) for blocks in self.start_blocks]
         return np.split(self.filled, np.cumsum(widths)[:-1], axis=1)
 
-    @property
+    @functools.cached_property
     def start_blocks(self) -> Data:
         """On which starts are compared by simple models."""
-        return self.blocks if self.surrogates is None else self.surrogates
+        blocks = self.blocks if self.surrogates is None else self.surrogates
+        covariates = self.covariates
+        if covariates is None:
+            return blocks
+        return tuple(
+            tuple(_without_effects(block, covariates, self.n_rows) for block in own)
+            for own in blocks
+        )
 
     @property
     def n_entries(self) -> int:
@@ -150,7 +199,7 @@ class TrainingData:
             begin = end
             end += sum(block.n_columns for block in blocks)
             if has_holes((blocks,)):
-                values = self.filled[:, begin:end]
+                values = (self.filled + self._effects)[:, begin:end]
                 Y = torch.tensor(values, dtype=plan.dtype, device=plan.device)
                 out.append((_present(Y, blocks),))
             else:
@@ -164,6 +213,16 @@ def _present(Y: Tensor, blocks: tuple[Block, ...]) -> CompleteBlock:
     for block in blocks:
         block.rows.mark(present)
     return CompleteBlock.present(Y, present)
+
+
+def _without_effects(block: Block, covariates: Covariates, n_rows: int) -> Block:
+    """Return a dense complete block without the linear effects of covariates; others stay."""
+    if not (isinstance(block, CompleteBlock) and isinstance(block.Y, Tensor)):
+        return block
+    effects = covariates.effects(block.Y, block.rows.numbers(n_rows))
+    rest = block.Y - effects.to(block.Y)
+    before, after = (float(Y.double().square().sum()) for Y in (block.Y, rest))
+    return replace(block, Y=rest, square=block.square - before + after)
 
 
 def _rotated(data: Data, plan: Plan, spec: ModelSpec) -> tuple[Data, Rotation]:

@@ -47,7 +47,8 @@ def fit(data: FitData, plan: Plan) -> Fit:
 def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
     if plan.checkpoint is None:
         return NoCheckpoint()
-    return Checkpoint(plan.checkpoint, plan.digest(data.blocks))
+    covariates = None if data.covariates is None else data.covariates.values
+    return Checkpoint(plan.checkpoint, plan.digest(data.blocks, covariates))
 
 
 def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier | None) -> Fit:
@@ -58,6 +59,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     excess = training.withheld.excess(
         functools.partial(condition, trainer.module, training.complete, plan, n_draws=1),
         _means(trainer.module),
+        None if training.covariates is None else training.covariates.values.double().cpu(),
     )
     done = selection.finish(trainer.module, training, interrupted=stopped == "interrupted")
     # the last bound of a fit without landmarks comes before: kernels move to the processor here
@@ -126,8 +128,11 @@ def _means(model: LatentVariableModel) -> Tensor:
 
 
 def _latent_draws(model: LatentVariableModel, plan: Plan) -> Tensor | None:
-    """Return the draws of X behind the posterior, where a view may have to be completed."""
-    if len(model.views) == 1:
+    """Return the draws of X behind the posterior, where a view may have to be completed by a
+    mixture.
+    """
+    if len(model.views) == 1 or model.latents.covariates is not None:
         return None
-    draws = model.latents.draws(n_latent_draws(model), plan.seed)
+    count = n_latent_draws(model, plan)
+    draws = model.latents.draws(count, plan.seed, plan.processes.start)
     return torch.stack(draws).double().cpu()

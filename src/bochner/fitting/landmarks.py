@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.covariates import Covariates
 from bochner.fitting.plan import Plan
-from bochner.latent_inference.infer import place
+from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.placement import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
@@ -105,6 +106,8 @@ def spread(
     data: Data,
     index: Tensor,
     n_rows: int,
+    covariates: Covariates | None = None,
+    kept: Tensor | None = None,
 ) -> LatentVariableModel:
     """Return the model of all rows: landmarks keep their latents, the others are placed under their
     posterior.
@@ -117,25 +120,35 @@ def spread(
         Of its weights.
     data : tuple over views of tuples of Block
         All rows, every column.
-    index : Tensor of shape (L,), int64
+    index : Tensor of shape (l,), int64
+        The landmarks among these rows.
     n_rows : int
+    covariates : Covariates, optional
+        Of all rows.
+    kept : Tensor of shape (L,), bool, optional
+        Which landmarks of the model those are; None: all.
     """
+    here: Tensor | slice = slice(None) if kept is None else kept
+    beside = None if covariates is None else covariates.values.to(model.latents.mean)
     mean = model.latents.mean.new_zeros(n_rows, model.n_components)
     log_std = torch.zeros_like(mean)
-    mean[index], log_std[index] = model.latents.mean.detach(), model.latents.log_std.detach()
+    mean[index] = model.latents.mean.detach()[here]
+    log_std[index] = model.latents.log_std.detach()[here]
     candidates = model.latents.mean.detach().double().cpu()
     width = sum(block.n_columns for blocks in data for block in blocks)
     n_others = n_rows - index.shape[0]
+    placer = Placer(posterior, candidates)
     for part in chunks(n_others, max(1, min(_CHUNK, _NUMBERS // width))):
         rows = others(index, part)
         some = take(data, rows)
         own = [_entries(blocks, rows.shape[0]) for blocks in some]
         # 0 where a row has no data in the view
         offsets = [blocks[0].offsets(rows.shape[0]) for blocks in some]
-        placed = place(posterior, candidates, own, offsets, n_modes=1, polish=False, encoded=True)
+        known = None if beside is None else beside[rows].double().cpu()
+        placed = placer.place(own, offsets, 1, polish=False, encoded=True, covariates=known)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
-    return LatentVariableModel(GaussianLatents(mean, log_std), list(model.views))
+    return LatentVariableModel(GaussianLatents(mean, log_std, beside), list(model.views))
 
 
 def others(index: Tensor, part: slice) -> Tensor:
@@ -180,20 +193,17 @@ def _log_std(placed: Placement) -> Tensor:
 
 def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
     """Take a few steps over all rows; an interrupt keeps the best state."""
-    n_entries = sum(block.n_entries for blocks in data for block in blocks)
+    among = plan.processes
+    n_entries = among.total(sum(block.n_entries for blocks in data for block in blocks))
 
     def objective(step: int) -> Tensor:
-        return elbo(
-            model,
-            data,
-            plan.early.draws(model, "joint", step),
-        ).total
+        return elbo(model, data, plan.early.draws(model, "joint", step), processes=among).total
 
     rate = _JOINT_RATE * plan.training.learning_rate
     options = replace(
         plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={}
     )
-    trainer = Trainer(model, objective, n_entries, options)
+    trainer = Trainer(model, objective, n_entries, options, agree=among.agreed)
     with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
         try:
             trainer.run(on_step=bar)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -17,11 +17,12 @@ from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import SWEEPS, Plan, evaluate
 from bochner.fitting.warm_start import warm
 from bochner.initialization.build import FloatArray, model_from
+from bochner.io.schema import Tensors, parse, whole
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
 from bochner.models.sites import SiteUpdate
 from bochner.objectives.elbo import elbo
-from bochner.training.checkpoint import AnyCheckpoint, restore
+from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
 
@@ -34,10 +35,16 @@ SETTLE_STEPS = 5
 REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
 _LEAST_MATCH = 30
-# Starts that race at the most, unless the caller asked for them.
-_MOST = 3
-# Of the bounds that are compared; they share their draws.
-_RACE_DRAWS = 16
+# Of the bounds that are compared, which share their draws; and of those before the race.
+_RACE_DRAWS, _START_DRAWS = 16, 4
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a checkpoint says about the race: the starts so far, and whether it is decided."""
+
+    starts: list[dict[str, Any]]
+    decided: bool
 
 
 class Race:
@@ -55,7 +62,8 @@ class Race:
         start.
         """
         plan = replace(self.plan, seed=self.plan.seed + index)
-        model = model_from(latents, plan.spec, self.data.blocks, plan.seed, plan.dtype, plan.device)
+        of_rows = (self.data.blocks, plan.seed, plan.dtype, plan.device, self.data.covariates)
+        model = model_from(latents, plan.spec, *of_rows)
 
         updates: tuple[SiteUpdate | None, ...] = ()
 
@@ -165,7 +173,7 @@ class Race:
         self, candidate: Candidate, trainer: Trainer[LatentVariableModel], length: int
     ) -> dict[str, Any]:
         """Train a start for so many steps; return what it is worth before and after."""
-        value, error = self._bound(trainer)
+        value, error = self._bound(trainer, _START_DRAWS)
         result: dict[str, Any] = {
             "init": candidate.name,
             "index": candidate.index,
@@ -185,13 +193,15 @@ class Race:
     def _winner(self) -> int:
         return int(max(self.results, key=lambda result: float(result["elbo"]))["index"])
 
-    def _bound(self, trainer: Trainer[LatentVariableModel]) -> tuple[float, float]:
+    def _bound(
+        self, trainer: Trainer[LatentVariableModel], n_draws: int = _RACE_DRAWS
+    ) -> tuple[float, float]:
         """Return the bound of a start, with as many features as the race has, and its standard
         error.
         """
         plan = self.plan.early
         budget = plan.column_budget
-        return evaluate(trainer.module, self.data.blocks, plan, "race", budget, _RACE_DRAWS)
+        return evaluate(trainer.module, self.data.blocks, plan, "race", budget, n_draws)
 
     def best(self) -> Trainer[LatentVariableModel]:
         """Return the best trainer so far; at least one start must exist."""
@@ -200,27 +210,37 @@ class Race:
         return self._best
 
     def resume(
-        self, tensors: dict[str, Tensor], header: dict[str, Any], checkpoint: AnyCheckpoint
+        self, tensors: Tensors, header: Header, checkpoint: AnyCheckpoint
     ) -> Trainer[LatentVariableModel]:
-        """Continue from a checkpoint: no start that was raced is raced again."""
-        if not tensors:  # nothing was done yet
+        """Continue from a checkpoint: no start that was raced is raced again.
+
+        Raises
+        ------
+        ModelFileError
+            Its parts do not fit together.
+        """
+        if header.state is None:  # nothing was done yet
             return self.run(checkpoint)
-        extra = header["extra"]
-        self.results = extra["starts"]
-        shape = tensors["module.latents.mean"].shape
-        start = torch.zeros(shape, dtype=torch.float64).numpy()
-        trainer = self.trainer(self._winner(), start)
-        restore(trainer, tensors, header)
+        with whole("the one given", "checkpoint"):
+            extra = parse(Progress, header.extra, "extra")
+            self.results = extra.starts
+            start = torch.zeros(self.data.n_rows, self.plan.spec.n_components).double().numpy()
+            trainer = self.trainer(self._winner(), start)
+            restore(trainer, tensors, header.state)
         # last, so that an interrupt before here leaves the file alone
-        self._best, self.decided = trainer, bool(extra["decided"])
+        self._best, self.decided = trainer, extra.decided
         return trainer if self.decided else self.run(checkpoint)
 
 
 def _promising(every: list[Candidate], margin: float) -> list[Candidate]:
-    """Return the starts whose bound under the simplest kernels is close to the best.
+    """Return the starts whose bound under the simplest kernels is close to the best, in the order
+    of those bounds.
 
-    With a margin at most `_MOST` race, in the order of those bounds.
+    With a margin they race as they settled, and the best one as it was, too.
     """
+    if margin == math.inf:
+        return every
     ordered = sorted(every, key=lambda candidate: -candidate.bound)
     close = [one for one in ordered if one.bound >= ordered[0].bound - margin]
-    return every if margin == math.inf else close[:_MOST]
+    as_they_were = [one for one in close if not one.settled]
+    return as_they_were[:1] + [one for one in close if one.settled]

@@ -72,7 +72,10 @@ class Withheld:
         return values
 
     def excess(
-        self, without: Callable[[], Sequence[ViewPosterior]], latents: Tensor
+        self,
+        without: Callable[[], Sequence[ViewPosterior]],
+        latents: Tensor,
+        covariates: Tensor | None = None,
     ) -> list[float]:
         """Return what every view's noise lacks for the intervals of its entries to hold what they
         say, at least 0.
@@ -83,16 +86,19 @@ class Withheld:
             Returns the posterior given the other entries.
         latents : Tensor of shape (N, D), float64
             Where training put the rows.
+        covariates : Tensor of shape (N, L), float64, optional
         """
         if not self.rows.numel():
             return [0.0] * len(self.data)
         views = without()
-        mean, variance = complete(views, place(views, latents, rows_of(self.data, self.rows)))
+        own = None if covariates is None else covariates[self.rows]
+        rows = rows_of(self.data, self.rows)
+        mean, variance = complete(views, place(views, latents, rows, covariates=own))
         # the noise with which an entry, NaN where nothing was withheld, would lie on the edge of
         # its interval
         lacks = ((torch.cat(list(self.truth), dim=1) - mean) / _EDGE).square() - variance
-        of_view = [torch.nanquantile(lacks[:, own], _LEVEL) for own in view_columns(views)]
-        return [max(0.0, float(torch.nan_to_num(own))) for own in of_view]
+        of_view = [torch.nanquantile(lacks[:, cols], _LEVEL) for cols in view_columns(views)]
+        return [max(0.0, float(torch.nan_to_num(more))) for more in of_view]
 
 
 def noisier(

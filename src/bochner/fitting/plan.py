@@ -17,6 +17,7 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.models.spec import ModelSpec
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.objectives.subset_sites import Anchors
+from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Data, has_holes
 from bochner.training.trainer import Options
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
@@ -65,6 +66,8 @@ class Plan:
     origin : str
         Digest of what the data do not show here: their units, the names of columns, the caller's
         parameters.
+    processes : Processes
+        Among which the rows are divided.
     """
 
     spec: ModelSpec
@@ -80,6 +83,7 @@ class Plan:
     checkpoint: Path | None = None
     column_budget: float = COLUMN_BUDGET
     origin: str = ""
+    processes: Processes = ALONE
 
     @property
     def early(self) -> Plan:
@@ -91,16 +95,17 @@ class Plan:
     ) -> Draws:
         """Return the base noise of one evaluation of the bound, keyed by purpose and step."""
         spec = self.spec
-        return draw(model, spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
+        own = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
+        return draw(model, *own, self.processes.start)
 
-    def digest(self, data: Data) -> str:
+    def digest(self, data: Data, covariates: Tensor | None = None) -> str:
         """Return the fingerprint of this fit."""
         spec = self.spec
         settings = {
             **vars(self),
             "starts": [s if isinstance(s, str) else "array" for s in self.starts],
         }
-        for transient in ("shown", "checkpoint", "device", "spec"):
+        for transient in ("shown", "checkpoint", "device", "spec", "processes"):
             settings.pop(transient)
         settings["spec"] = [spec.layout, spec.n_mixtures, spec.n_frequencies, spec.sampling]
         settings["views"] = [
@@ -111,6 +116,9 @@ class Plan:
         # which entries are observed is part of the data: the same values in other rows are another
         # fit
         parts = [part for blocks in data for block in blocks for part in block.tensors()]
+        if covariates is not None:
+            settings["groups"] = spec.groups
+            parts.append(covariates)
         return fingerprint([*arrays, *parts], settings)
 
 
@@ -154,6 +162,8 @@ class Fit:
     latent_draws : Tensor of shape (S, N, D), float64, or None
         The draws of X over which the posterior's statistics are means, while somebody may leave
         rows out of it: where there are several views.
+    latent_excess : float
+        By how much variances of latents are too small, on rows drawn from the model.
     """
 
     posterior: tuple[ViewPosterior, ...]
@@ -168,6 +178,7 @@ class Fit:
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)
     latent_draws: Tensor | None = None
+    latent_excess: float = 0.0
 
 
 def evaluate(
@@ -191,7 +202,8 @@ def evaluate(
         n_draws = LOCAL_EVALUATION_DRAWS if expensive else EVALUATION_DRAWS
     with torch.no_grad():
         draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))
-        bounds = (elbo(model, data, own, n_sweeps=SWEEPS) for own in draws)
+        among = plan.processes
+        bounds = (elbo(model, data, own, processes=among, n_sweeps=SWEEPS) for own in draws)
         values = torch.stack([bound.with_gap if weighted else bound.unweighted for bound in bounds])
     return float(values.mean()), float(values.std() / n_draws**0.5)
 
@@ -209,13 +221,15 @@ def condition(
         data,
         n_frequencies=plan.spec.n_frequencies,
         n_draws=n_draws,
-        n_latent_draws=n_latent_draws(model),
+        n_latent_draws=n_latent_draws(model, plan),
         sampling=plan.spec.sampling,
         seed=plan.seed,
         anchors=anchors,
+        processes=plan.processes,
     )
 
 
-def n_latent_draws(model: LatentVariableModel) -> int:
+def n_latent_draws(model: LatentVariableModel, plan: Plan) -> int:
     """Return over how many draws of the latents statistics are averaged."""
-    return 1 if model.latents.mean.shape[0] > MANY_ROWS else LATENT_DRAWS
+    n_rows = plan.processes.total(model.latents.mean.shape[0])
+    return 1 if n_rows > MANY_ROWS else LATENT_DRAWS

@@ -14,6 +14,7 @@ from bochner.fitting.data import FitData, TrainingData
 from bochner.fitting.plan import MANY_ROWS, Plan, condition, evaluate
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
+from bochner.processes import ALONE
 from bochner.regression.observations import Data
 
 _JOINT_DRAWS = 4
@@ -63,7 +64,8 @@ def select(data: FitData, plan: Plan) -> RowSelection:
     if plan.landmarks is None:
         return EveryRow(data, plan)
     kind = ConjugateLandmarks if data.surrogates is None else SiteLandmarks
-    return kind(data, plan, landmarks.choose(data.blocks, data.n_rows, plan.landmarks, plan.seed))
+    n_rows = plan.processes.total(data.n_rows)
+    return kind(data, plan, landmarks.choose(data.blocks, n_rows, plan.landmarks, plan.seed))
 
 
 class EveryRow:
@@ -90,10 +92,12 @@ class _Landmarks:
     def __init__(self, data: FitData, plan: Plan, index: Tensor) -> None:
         self.data = data
         self.index = index
-        self.rows = data.take(index)
+        # the same rows in every process: all train the same model
+        self.rows = data.take(index, plan.processes)
         some = index.numpy()
         starts = tuple(s if isinstance(s, str) else s[some] for s in plan.starts)
-        self.plan = replace(plan, starts=starts)
+        self.plan = replace(plan, starts=starts, processes=ALONE)
+        self.every = plan
 
 
 class ConjugateLandmarks(_Landmarks):
@@ -103,26 +107,31 @@ class ConjugateLandmarks(_Landmarks):
         self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
     ) -> Finished:
         """Return the better of the models before and after the joint steps, by its bound."""
-        every = training.rotation.apply(self.data.blocks)
+        # machines of different kinds round in different ways: the first one's model it is
+        model.load_state_dict(self.every.processes.first(model.state_dict()))
+        every = self.every.processes.first(training.rotation).apply(self.data.blocks)
         placed = self._placed(model, every, training.blocks)
-        before, _ = evaluate(placed, every, self.plan, "joint", n_draws=_JOINT_DRAWS)
+        before, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
         report = {"n": self.index.shape[0], "elbo_placed": before, "elbo_joint": before}
         best = placed
         cut = False
         if not interrupted:
             trained, cut = self._jointly_trained(placed, every)
-            after, _ = evaluate(trained, every, self.plan, "joint", n_draws=_JOINT_DRAWS)
+            after, _ = evaluate(trained, every, self.every, "joint", n_draws=_JOINT_DRAWS)
             if after > before:
                 best = trained
                 report["elbo_joint"] = after
-        bound = _final_bound(best, self.data, self.plan)
+        bound = _final_bound(best, self.data, self.every)
         return Finished(best, *bound, report, interrupted=cut)
 
     def _placed(self, model: LatentVariableModel, every: Data, chosen: Data) -> LatentVariableModel:
         """Return the model of all rows; the columns are the rotated ones of training."""
         posterior = condition(model, landmarks.narrow(chosen), self.plan)
         whole = landmarks.as_if_whole(posterior, chosen)
-        return landmarks.spread(model, whole, landmarks.narrow(every), self.index, self.data.n_rows)
+        among, n_rows = self.every.processes, self.data.n_rows
+        own = (among.own(self.index, n_rows), n_rows, self.data.covariates)
+        kept = among.here(self.index, n_rows)
+        return landmarks.spread(model, whole, landmarks.narrow(every), *own, kept)
 
     def _jointly_trained(
         self, placed: LatentVariableModel, every: Data
@@ -130,7 +139,7 @@ class ConjugateLandmarks(_Landmarks):
         """Return the model after the joint steps, and whether they were interrupted."""
         trained = copy.deepcopy(placed)
         try:
-            landmarks.train_jointly(trained, every, self.plan)
+            landmarks.train_jointly(trained, every, self.every)
         except KeyboardInterrupt:
             warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
             return trained, True
@@ -151,12 +160,14 @@ class SiteLandmarks(_Landmarks):
         anchors = Anchors(self.index.to(self.plan.device), self.rows.blocks)
         posterior = condition(model, self.rows.blocks, self.plan)
         blocks = self.data.blocks
-        placed = landmarks.spread(model, posterior, blocks, self.index, self.data.n_rows)
+        rows = (self.index, self.data.n_rows, self.data.covariates)
+        placed = landmarks.spread(model, posterior, blocks, *rows)
         value, error = landmarks.evaluate_anchored(placed, blocks, anchors, self.plan)
         report = {"n": self.index.shape[0], "elbo_placed": value, "elbo_joint": value}
         return Finished(placed, value, error, report, anchors)
 
 
 def _final_bound(model: LatentVariableModel, data: FitData, plan: Plan) -> tuple[float, float]:
-    n_draws = _FEW_DRAWS if data.n_rows > MANY_ROWS else None
+    many = plan.processes.total(data.n_rows) > MANY_ROWS
+    n_draws = _FEW_DRAWS if many else None
     return evaluate(model, data.blocks, plan, "final", n_draws=n_draws, weighted=False)

@@ -9,17 +9,24 @@ sigma^2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 from bochner.data.sparse import SparseMatrix
+from bochner.data.stored import StoredMatrix
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import chunks
-from bochner.regression.observations import Block, CompleteBlock, Data, complete_blocks
+from bochner.regression.observations import (
+    Block,
+    CompleteBlock,
+    Data,
+    Matrix,
+    complete_blocks,
+)
 
 _CHUNK = 8192
 # Share of the squares below which a Gram matrix of float64 holds rounding alone.
@@ -124,11 +131,14 @@ def _one_noise(likelihood: Likelihood) -> bool:
 def _turned(blocks: tuple[Block, ...], basis: Tensor | None) -> tuple[Block, ...]:
     if basis is None:
         return blocks
-    out = []
-    for block in complete_blocks(blocks):
-        turned = torch.cat([block.Y[rows] @ basis for rows in chunks(block.n_rows, _CHUNK)])
-        out.append(CompleteBlock(turned, block.rows, block.columns, block.square))
-    return tuple(out)
+    return tuple(replace(block, Y=_times(block.Y, basis)) for block in complete_blocks(blocks))
+
+
+def _times(Y: Matrix, basis: Tensor) -> Matrix:
+    """Return Y times a basis: of rows that are not in memory when they are read."""
+    if isinstance(Y, StoredMatrix):
+        return Y.rotated(basis)
+    return torch.cat([Y[rows] @ basis for rows in chunks(Y.shape[0], _CHUNK)])
 
 
 def _dropped(rotated: tuple[Block, ...]) -> float:
@@ -145,7 +155,7 @@ def _basis(block: CompleteBlock, share: float, seed: int, limits: Limits) -> Ten
     beyond = min(block.Y.shape) > limits.exact
     if not beyond:
         squares, basis = _spectrum(block.Y)
-    elif isinstance(block.Y, SparseMatrix):
+    elif not isinstance(block.Y, Tensor):
         return None  # its products are cut from sparse rows: what rotation would save is small
     else:
         squares, basis = _leading(block.Y, limits.directions, seed)
@@ -173,7 +183,7 @@ def _leading(Y: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(values).double().square(), vectors
 
 
-def _spectrum(Y: Tensor | SparseMatrix) -> tuple[Tensor, Tensor]:
+def _spectrum(Y: Matrix) -> tuple[Tensor, Tensor]:
     """Return squared singular values, descending, and right singular vectors (m, r) of Y (n, m),
     float64.
     """

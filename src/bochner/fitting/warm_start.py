@@ -40,9 +40,11 @@ def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
     device = model.latents.mean.device
     own = [v.likelihood if v.sites is None else Gaussian(0.3).to(device) for v in model.views]
     views = [
-        View(v.name, v.kernel, noise, None, v.dims, v.weight)
+        View(v.name, v.kernel, noise, None, v.dims, v.weight, v.groups)
         for v, noise in zip(model.views, own, strict=True)
     ]
+    for view, of_model in zip(views, model.views, strict=True):
+        view.log_factors = of_model.log_factors
     gaussian = LatentVariableModel(model.latents, views)
     n_entries = sum(block.Y.numel() for blocks in surrogates for block in blocks)
     n_steps = min(STEPS, plan.training.max_iter)

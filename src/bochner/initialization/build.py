@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from bochner import random
+from bochner.data.covariates import Covariates
 from bochner.errors import InputError, message
 from bochner.initialization import embeddings
 from bochner.likelihoods.gaussian import Gaussian
@@ -105,6 +106,7 @@ def model_from(
     seed: int,
     dtype: torch.dtype,
     device: torch.device,
+    covariates: Covariates | None = None,
 ) -> LatentVariableModel:
     """Build a model at a start.
 
@@ -118,13 +120,16 @@ def model_from(
     dtype : torch.dtype
         Of the latents and so of every product over rows.
     device : torch.device
+    covariates : Covariates, optional
+        Of the rows.
 
     Returns
     -------
     LatentVariableModel
     """
     mean = torch.tensor(latents, dtype=dtype)
-    posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)))
+    beside = None if covariates is None else covariates.values.to("cpu", dtype)
+    posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)), beside)
     views = []
     for v, (view, blocks) in enumerate(zip(spec, data, strict=True)):
         dims = spec.layout.dims(v)
@@ -132,7 +137,8 @@ def model_from(
         source = random.generator(seed, f"kernel/{view.name}")
         kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
         likelihood, sites = _likelihood(view, blocks, device)
-        views.append(View(view.name, kernel, likelihood, sites, dims, view.weight))
+        groups = None if covariates is None else covariates.groups
+        views.append(View(view.name, kernel, likelihood, sites, dims, view.weight, groups))
     return LatentVariableModel(posterior, views).to(device)
 
 
@@ -144,8 +150,9 @@ def _likelihood(
     if isinstance(likelihood, NonConjugateLikelihood):
         learned = copy.deepcopy(likelihood).to(device)
         return learned, _sites(learned, encoded_block(blocks))
-    per_column = isinstance(likelihood, Gaussian) and likelihood.per_column
-    return (copy.deepcopy(likelihood) if per_column else Gaussian(_INITIAL_NOISE)), None
+    if isinstance(likelihood, Gaussian) and (likelihood.per_column or not likelihood.learned):
+        return copy.deepcopy(likelihood), None
+    return Gaussian(_INITIAL_NOISE), None
 
 
 def _sites(likelihood: NonConjugateLikelihood, block: EncodedBlock) -> Sites:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
-from bochner.io.dense import dense
-from bochner.io.extras import require
+from bochner.extras import require
 from bochner.io.join import check_unique, join
 from bochner.io.request import Request
-from bochner.io.table import Table, as_matrix, unreadable
+from bochner.io.table import Table, as_matrix, dense, unreadable
 
 
 def from_anndata(
@@ -194,7 +193,7 @@ def _mask(adata: Any, mask_var: Any, place: str) -> NDArray[np.bool_]:
     return np.asarray(mask, dtype=np.bool_)
 
 
-def _by_modality(value: Any, names: list[str], option: str) -> dict[str, Any]:
+def _by_modality(value: object, names: list[str], option: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return dict.fromkeys(names, value)
     unknown = [repr(str(name)) for name in value if name not in names]

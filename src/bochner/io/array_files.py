@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
-from bochner.io.limits import Memory, size_text
 from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, unreadable
+from bochner.memory import Memory, size_text
 
 LABELS = ("y", "labels")
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
@@ -84,7 +84,7 @@ def consecutive(widths: dict[str, int]) -> dict[str, slice]:
     }
 
 
-def _names(arrays: dict[str, NDArray[Any]], key: str, count: int) -> list[str] | None:
+def _names(arrays: dict[str, NDArray[np.generic]], key: str, count: int) -> list[str] | None:
     found = arrays.get(key)
     return (
         None if found is None or found.shape != (count,) else [str(name) for name in found.tolist()]

@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from bochner.data.validation import as_rows
 from bochner.errors import InputError, message
+from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
-from bochner.io.dense import dense
-from bochner.io.extras import require
 from bochner.io.frames import from_frame
 from bochner.io.join import check_unique, join
-from bochner.io.table import Table, as_matrix
+from bochner.io.table import Table, as_matrix, dense
 
 REAL, IMAG = ".real", ".imag"
 
 
-def stack(views: Any) -> tuple[Any, dict[str, slice]]:
+def stack(views: object) -> tuple[object, dict[str, slice]]:
     """Lay views side by side: what an estimator takes.
 
     Parameters
@@ -70,7 +69,7 @@ def stack(views: Any) -> tuple[Any, dict[str, slice]]:
     )
 
 
-def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, Any]:
+def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:
     """Take a matrix of `stack` apart: one array or DataFrame per view, complex ones whole again.
 
     Parameters
@@ -102,7 +101,7 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, Any]:
     return out
 
 
-def _split(name: str, value: Any) -> dict[str, Any]:
+def _split(name: str, value: Any) -> dict[str, object]:
     """Return a view, or the two views of a complex one."""
     if hasattr(value, "iloc") and value.ndim == 1:
         value = value.to_frame()
@@ -123,7 +122,7 @@ def _split(name: str, value: Any) -> dict[str, Any]:
     return halves
 
 
-def _table(name: str, value: Any) -> Table:
+def _table(name: str, value: object) -> Table:
     place = f"view {name!r}"
     if hasattr(value, "iloc"):
         return from_frame(value, place)
@@ -155,7 +154,7 @@ def _numeric(array: NDArray[Any], place: str) -> NDArray[np.float64]:
         ) from error
 
 
-def _dtype(value: Any) -> np.dtype[Any]:
+def _dtype(value: Any) -> np.dtype[np.generic]:
     if hasattr(value, "obs_names"):
         value = value.X
     found = {
@@ -164,7 +163,7 @@ def _dtype(value: Any) -> np.dtype[Any]:
     return np.dtype(np.float32) if found == {"float32"} else np.dtype(np.float64)
 
 
-def _labels(parts: Mapping[str, Any]) -> dict[str, Any]:
+def _labels(parts: Mapping[str, object]) -> dict[str, object]:
     """Return row labels by their text: numbers stay numbers in the index of the result."""
     found: dict[str, Any] = {}
     for part in parts.values():
@@ -174,7 +173,9 @@ def _labels(parts: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _out(table: Table, types: list[np.dtype[Any]], labels: Mapping[str, Any] | None = None) -> Any:
+def _out(
+    table: Table, types: list[np.dtype[np.generic]], labels: Mapping[str, object] | None = None
+) -> Any:
     X = table.X.astype(np.float32) if all(own == np.float32 for own in types) else table.X
     if table.row_names is None:
         return X

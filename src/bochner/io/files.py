@@ -35,7 +35,7 @@ def check_place(path: str | Path) -> None:
         raise InputError(message("a place to write to", got, "choose another path"))
 
 
-def write(path: str | Path, tensors: Mapping[str, Tensor], header: dict[str, Any]) -> None:
+def write(path: str | Path, tensors: Mapping[str, Tensor], header: dict[str, object]) -> None:
     """Write atomically: a reader sees the old file or the new one, never half of it.
 
     Raises
@@ -115,7 +115,7 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
     return tensors, header
 
 
-def _check_kind(path: Path, header: Any, kind: str, schema: int) -> None:
+def _check_kind(path: Path, header: object, kind: str, schema: int) -> None:
     own = header if isinstance(header, dict) else {}
     if own.get("kind") != kind:
         raise ModelFileError(

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bochner.data.columns import describe_column
 from bochner.errors import InputError, message
-from bochner.io.extras import require
-from bochner.io.headers import distinct_whole, is_key_name
+from bochner.extras import require
+from bochner.io.csv.headers import distinct_whole, is_key_name
 from bochner.io.join import check_unique
 from bochner.io.request import Request
 from bochner.io.table import Table, unreadable

@@ -70,6 +70,34 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _refusal(path, error) from error
 
 
+@contextmanager
+def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a folder for one run: another one that asks for it is refused. Ends with the process.
+
+    Parameters
+    ----------
+    folder : path-like
+        Must exist. Nothing is written there; where folders cannot be locked, nobody is refused.
+
+    Raises
+    ------
+    InputError
+        Another run holds it.
+    """
+    if sys.platform == "win32":
+        yield  # folders cannot be opened there
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if not _lock(handle):
+            got = f"{os.fspath(folder)}, where another run is writing"
+            do = "wait until it has ended, or choose another folder"
+            raise InputError(message("a folder of one's own", got, do))
+        yield
+    finally:
+        os.close(handle)
+
+
 def sweep(path: str | os.PathLike[str]) -> None:
     """Remove what killed processes left half written for a path; files of living ones stay."""
     target = Path(os.path.realpath(path))

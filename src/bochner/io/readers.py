@@ -8,15 +8,15 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bochner.errors import InputError, message
 from bochner.io.annotated import read_h5ad, read_h5mu
 from bochner.io.array_files import read_npy, read_npz
-from bochner.io.csv_files import read_csv
-from bochner.io.csv_write import write_csv
+from bochner.io.csv.files import read_csv
+from bochner.io.csv.headers import distinct_whole
+from bochner.io.csv.write import write_csv
 from bochner.io.extensions import (
     EXTENSIONS,
     LAYERED,
@@ -26,11 +26,10 @@ from bochner.io.extensions import (
     extension_of,
 )
 from bochner.io.frames import read_parquet
-from bochner.io.headers import distinct_whole
 from bochner.io.join import join
-from bochner.io.limits import Memory
 from bochner.io.request import Request, Selection, selection_of
 from bochner.io.table import Table
+from bochner.memory import Memory
 
 __all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
 
@@ -49,7 +48,7 @@ _READERS: dict[str, Reader] = {
 def read(
     path: str | os.PathLike[str],
     index: str | None = None,
-    layer: Any = None,
+    layer: object = None,
     *,
     header: bool | None = None,
     columns: Sequence[str] | None = None,
@@ -77,7 +76,7 @@ def read(
     drop : sequence of str
         Names of columns to leave out.
     memory : Memory, optional
-        Limits; see `bochner.io.limits`.
+        Limits; see `bochner.memory`.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from typing import Any
 
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
-from bochner.io.limits import Memory
+from bochner.memory import Memory
 
 
 class Selection:
@@ -83,15 +83,18 @@ class KnownColumns(Selection):
     Parameters
     ----------
     known : sequence of str
+    beside : sequence of str
+        Columns to leave out of all others.
     """
 
-    def __init__(self, known: Sequence[str]) -> None:
+    def __init__(self, known: Sequence[str], beside: Sequence[str] = ()) -> None:
         self._known = set(known)
+        self._beside = set(beside)
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
         if not self._known <= set(names):
-            return super().kept(names)
+            return [j for j, name in enumerate(names) if name not in self._beside]
         return [j for j, name in enumerate(names) if name in self._known]
 
 

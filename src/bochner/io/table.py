@@ -10,6 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
+from bochner.memory import chunks
+
+# Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a
+# machine.
+DENSE_LIMIT = 8 * 2**30
+DENSE_ROWS = 2048
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Table:
     row_names: list[str] | None = None
     column_names: list[str] | None = None
     views: dict[str, slice] | None = None
-    labels: NDArray[Any] | None = None
+    labels: NDArray[np.generic] | None = None
     index_name: str = ""
 
     def __post_init__(self) -> None:
@@ -45,7 +51,7 @@ class Table:
                 raise InputError(message(expected, repr(bad), f"rename the {what}"))
 
 
-def as_matrix(array: NDArray[Any], place: str) -> NDArray[np.float64]:
+def as_matrix(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
     """Convert an array read from a file to float64, shape (N, M); `place` names its source in the
     error.
     """
@@ -75,3 +81,39 @@ def unreadable(path: Path, kind: str, reason: object) -> InputError:
             f"a readable {kind} file", f"{path} ({reason})", f"check that it is {kind} and complete"
         )
     )
+
+
+def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
+    """Write a sparse matrix out; a dense one is returned as it is.
+
+    Parameters
+    ----------
+    X : scipy sparse matrix or array, or ndarray, shape (N, M)
+    place : str
+        Its source, for the message.
+    dtype : dtype
+        Of the result, which is filled at once: there is no second dense copy.
+
+    Raises
+    ------
+    InputError
+        The result would take more than `DENSE_LIMIT` bytes.
+    """
+    if isinstance(X, np.ndarray):
+        return X
+    size = int(X.shape[0]) * int(X.shape[1]) * np.dtype(dtype).itemsize
+    if size > DENSE_LIMIT:
+        got = f"{X.shape[0]:,} × {X.shape[1]:,} entries ({size / 2**30:.1f} GiB) in {place}"
+        do = "choose fewer columns, such as the most variable ones, or fewer rows"
+        raise InputError(
+            message(
+                f"at most {DENSE_LIMIT / 2**30:.0f} GiB when a sparse matrix is written out",
+                got,
+                do,
+            )
+        )
+    out = np.empty(X.shape, dtype=dtype)
+    rows = X.tocsr()
+    for own in chunks(X.shape[0], DENSE_ROWS):
+        out[own] = rows[own].toarray()
+    return out

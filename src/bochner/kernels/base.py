@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -27,16 +27,54 @@ class Frequencies:
     amplitude : Tensor of shape (P,)
         Factor of ``[cos(first x) + cos(second x); sin(first x) + sin(second x)]``; of ``[cos;
         sin]`` when there is no second.
+    linear : Tensor of shape (L,) or None
+        Factors of L covariates, which stand beside x and are features themselves.
     """
 
     first: Tensor
     second: Tensor | None
     amplitude: Tensor
+    linear: Tensor | None = None
 
     @property
     def n_features(self) -> int:
-        """K = 2 P."""
-        return 2 * self.first.shape[0]
+        """K = 2 P + L."""
+        return 2 * self.first.shape[0] + self.n_linear
+
+    @property
+    def n_linear(self) -> int:
+        """L."""
+        return 0 if self.linear is None else int(self.linear.shape[0])
+
+    def covariates(self, x: Tensor) -> Tensor:
+        """Return the covariates that stand beside latents times their factors, (n, D + L) -> (n,
+        L).
+
+        Parameters
+        ----------
+        x : Tensor of shape (n, D + L), or (n, D) for covariates of 0
+
+        Returns
+        -------
+        Tensor of shape (n, L)
+        """
+        given = x[:, self.first.shape[1] :]
+        if self.linear is None or not given.shape[1]:
+            return x.new_zeros(x.shape[0], self.n_linear)
+        return given * self.linear
+
+    def latents(self, x: Tensor) -> Tensor:
+        """Return the latents without the covariates beside them, (n, D + L) -> (n, D).
+
+        Parameters
+        ----------
+        x : Tensor of shape (n, D + L) or (n, D)
+
+        Returns
+        -------
+        Tensor of shape (n, D)
+        """
+        return x if self.linear is None else x[:, : self.first.shape[1]]
 
     def to(self, dtype: torch.dtype) -> Frequencies:
         """Return the same points in another precision.
@@ -50,7 +88,8 @@ class Frequencies:
         Frequencies
         """
         second = None if self.second is None else self.second.to(dtype)
-        return Frequencies(self.first.to(dtype), second, self.amplitude.to(dtype))
+        linear = None if self.linear is None else self.linear.to(dtype)
+        return Frequencies(self.first.to(dtype), second, self.amplitude.to(dtype), linear)
 
     def detach(self) -> Frequencies:
         """Return the same points without their history.
@@ -60,7 +99,8 @@ class Frequencies:
         Frequencies
         """
         second = None if self.second is None else self.second.detach()
-        return Frequencies(self.first.detach(), second, self.amplitude.detach())
+        linear = None if self.linear is None else self.linear.detach()
+        return Frequencies(self.first.detach(), second, self.amplitude.detach(), linear)
 
     def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
         """Return the same points among more latents, those numbered ``dims`` (None: all), with no
@@ -85,9 +125,8 @@ class Frequencies:
         def wide(w: Tensor) -> Tensor:
             return w.new_zeros(w.shape[0], n_components).index_copy(1, index, w)
 
-        return Frequencies(
-            wide(self.first), None if self.second is None else wide(self.second), self.amplitude
-        )
+        second = None if self.second is None else wide(self.second)
+        return replace(self, first=wide(self.first), second=second)
 
 
 class Kernel(nn.Module, ABC):
@@ -306,7 +345,7 @@ def positive(name: str, values: Tensor) -> Tensor:
     return values.log()
 
 
-def as_tensor(values: Any) -> Tensor:
+def as_tensor(values: object) -> Tensor:
     """Copy numbers, sequences or arrays to a float64 tensor."""
     return torch.as_tensor(values, dtype=torch.float64).detach().clone()
 

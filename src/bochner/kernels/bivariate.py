@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
+from bochner._typing import Numbers
 from bochner.errors import InputError
 from bochner.kernels.base import Kernel, as_tensor, check_components, positive
 
@@ -44,7 +43,12 @@ class BivariateSpectralMixture(Kernel):
     """
 
     def __init__(
-        self, weights: Any, means1: Any, means2: Any, scales: Any, correlations: Any
+        self,
+        weights: Numbers,
+        means1: Numbers,
+        means2: Numbers,
+        scales: Numbers,
+        correlations: Numbers,
     ) -> None:
         super().__init__(
             weights=weights, means1=means1, means2=means2, scales=scales, correlations=correlations

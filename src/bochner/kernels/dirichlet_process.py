@@ -4,13 +4,13 @@ process mixture.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner._typing import Sampling
+from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError
 from bochner.kernels.base import (
     Frequencies,
@@ -66,11 +66,11 @@ class DirichletProcessMixture(SpectralKernel):
 
     def __init__(
         self,
-        proportions: Any = None,
-        means: Any = None,
-        scales: Any = None,
-        variance: Any = 1.0,
-        prior: Any = (1.0, 1.0),
+        proportions: Numbers | None = None,
+        means: Numbers | None = None,
+        scales: Numbers | None = None,
+        variance: Numbers = 1.0,
+        prior: object = (1.0, 1.0),
         n_points: int | None = None,
     ) -> None:
         super().__init__(
@@ -250,7 +250,7 @@ class DirichletProcessMixture(SpectralKernel):
         return type(self)(phi, means, scales, self._params["variance"], self._params["prior"])
 
 
-def _checked_prior(prior: Any) -> tuple[float, float]:
+def _checked_prior(prior: object) -> tuple[float, float]:
     values = as_tensor(prior)
     if values.shape != (2,) or not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InputError(

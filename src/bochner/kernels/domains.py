@@ -50,7 +50,7 @@ class IndefiniteKernel(ABC):
         """
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Build the kernel anew with some constructor arguments replaced.
 
         Parameters

@@ -10,7 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from bochner._typing import Sampling
+from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError
 from bochner.kernels.base import Frequencies, Kernel, SpectralKernel, as_tensor
 from bochner.kernels.stationary import log_scale
@@ -42,7 +42,9 @@ class Gibbs(Kernel):
     form of D = 1 (docs/math.md, section 1).
     """
 
-    def __init__(self, lengthscale: Any = 1.0, decay: Any = 0.5, variance: Any = 1.0) -> None:
+    def __init__(
+        self, lengthscale: Numbers = 1.0, decay: Numbers = 0.5, variance: Numbers = 1.0
+    ) -> None:
         super().__init__(lengthscale=lengthscale, decay=decay, variance=variance)
         rate = as_tensor(decay)
         if rate.ndim or not bool(torch.isfinite(rate)):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from bochner import random
-from bochner._typing import Sampling
+from bochner._typing import Numbers, Sampling
 from bochner.kernels.base import Frequencies, SpectralKernel, check_components
 from bochner.kernels.stationary import log_scale
 
@@ -51,7 +51,9 @@ class Periodic(SpectralKernel):
 
     stationary = True
 
-    def __init__(self, period: Any = 1.0, lengthscale: Any = 1.0, variance: Any = 1.0) -> None:
+    def __init__(
+        self, period: Numbers = 1.0, lengthscale: Numbers = 1.0, variance: Numbers = 1.0
+    ) -> None:
         super().__init__(period=period, lengthscale=lengthscale, variance=variance)
         self.log_period = log_scale("period", period)
         self.log_lengthscale = log_scale("lengthscale", lengthscale)

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner._typing import Sampling
+from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError
 from bochner.kernels.base import (
     Frequencies,
@@ -32,7 +32,7 @@ def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:
     return values
 
 
-def _given(**params: Any) -> bool:
+def _given(**params: object) -> bool:
     """Return whether the parameters have values; InputError when some do and some do not."""
     missing = [name for name, value in params.items() if value is None]
     if 0 < len(missing) < len(params):
@@ -88,7 +88,12 @@ class SpectralMixture(SpectralKernel):
 
     stationary = True
 
-    def __init__(self, weights: Any = None, means: Any = None, scales: Any = None) -> None:
+    def __init__(
+        self,
+        weights: Numbers | None = None,
+        means: Numbers | None = None,
+        scales: Numbers | None = None,
+    ) -> None:
         super().__init__(weights=weights, means=means, scales=scales)
         if not _given(**self._params):
             return
@@ -171,12 +176,12 @@ class NextGenSpectralMixture(SpectralKernel):
 
     def __init__(
         self,
-        weights: Any = None,
-        means1: Any = None,
-        means2: Any = None,
-        scales1: Any = None,
-        scales2: Any = None,
-        correlations: Any = None,
+        weights: Numbers | None = None,
+        means1: Numbers | None = None,
+        means2: Numbers | None = None,
+        scales1: Numbers | None = None,
+        scales2: Numbers | None = None,
+        correlations: Numbers | None = None,
     ) -> None:
         super().__init__(
             weights=weights,

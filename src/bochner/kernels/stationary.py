@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner._typing import Sampling
+from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError
 from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, positive
 
 _MATERN_ORDERS = (0.5, 1.5, 2.5)
 
 
-def log_scale(name: str, values: Any, max_ndim: int = 1) -> nn.Parameter:
+def log_scale(name: str, values: Numbers, max_ndim: int = 1) -> nn.Parameter:
     """Return the logarithm of a positive scale, one number or (``max_ndim`` = 1) one per dimension.
 
     Raises
@@ -64,7 +64,7 @@ class RBF(SpectralKernel):
 
     stationary = True
 
-    def __init__(self, lengthscale: Any = 1.0, variance: Any = 1.0) -> None:
+    def __init__(self, lengthscale: Numbers = 1.0, variance: Numbers = 1.0) -> None:
         super().__init__(lengthscale=lengthscale, variance=variance)
         self.log_lengthscale = log_scale("lengthscale", lengthscale)
         self.log_variance = log_scale("variance", variance, max_ndim=0)
@@ -122,7 +122,9 @@ class Matern(SpectralKernel):
 
     stationary = True
 
-    def __init__(self, lengthscale: Any = 1.0, nu: float = 1.5, variance: Any = 1.0) -> None:
+    def __init__(
+        self, lengthscale: Numbers = 1.0, nu: float = 1.5, variance: Numbers = 1.0
+    ) -> None:
         super().__init__(lengthscale=lengthscale, nu=nu, variance=variance)
         if nu not in _MATERN_ORDERS:
             raise InputError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}. For nu = infinity use RBF.")

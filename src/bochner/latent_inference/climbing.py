@@ -31,11 +31,13 @@ def climb(
     tolerance: float,
     max_steps: int = MAX_STEPS,
     hopeless: float = HOPELESS,
+    reached: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
     own.
 
     A start that cannot catch up with the row's best is left where it is: its weight would vanish.
+    ``reached`` are values that rows have elsewhere, (n,).
     """
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
@@ -43,7 +45,7 @@ def climb(
         4.0 * torch.finfo(x.dtype).eps
     )  # rounding of the value must not reject the last, tiny steps
     radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
-    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf)
+    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
     for _ in range(max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]

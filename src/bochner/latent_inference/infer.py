@@ -8,28 +8,24 @@ batch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from bochner.latent_inference.climbing import HOPELESS, climb, newton_step, positive_inverse
-from bochner.latent_inference.placement import Placement, groups_of_rows, rows_at_once
+from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
+from bochner.latent_inference.modes import located, solved
+from bochner.latent_inference.placement import Placement, alike, groups_of_rows, rows_at_once
 from bochner.latent_inference.row_bound import Target, target_for
+from bochner.likelihoods.offsets import offsets_of, per_size, rows_of
 from bochner.weight_posterior.posterior import ViewPosterior
 
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
 # behind it.
 MANY_DIMENSIONS = 12
-# A step shorter than this is taken and ends a climb, in double precision and in the single
-# precision that goes before: Newton's error after it is about its square.
-_TOLERANCE = 1e-5
-_ROUGH = 1e-3
-# Squared distance, in posterior standard deviations, below which two climbs in single precision
-# have found the same mode.
-_SAME = 0.01
 # So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between
 # them.
 _STARTS = 2000
@@ -45,71 +41,176 @@ def place(
     n_modes: int = N_MODES,
     polish: bool = True,
     encoded: bool = False,
+    covariates: Tensor | None = None,
 ) -> Placement:
-    """Place rows.
+    """Place rows, once: every start is climbed from.
 
     Parameters
     ----------
     views : sequence of ViewPosterior
     candidates : Tensor of shape (C, D), float64
         Latents of training rows, where the search starts.
-    rows : sequence over views of Tensor of shape (n, M_v), float64
-        Scaled data, NaN where missing. A row without any observed entry gets the prior.
-    offsets : sequence over views of Tensor of shape (n,), or None, optional
-        Logarithms of the rows' size factors.
-    n_modes : int
-        R, starts from which a row climbs; one in more than 12 dimensions.
-    polish : bool
-        Whether double precision walks the last steps; without, modes are good to three digits.
-    encoded : bool
-        Whether rows are as their likelihoods encode them already.
+    rows, offsets, n_modes, polish, encoded, covariates
+        As in ``Placer.place``.
 
     Returns
     -------
     Placement
     """
-    n, dim = rows[0].shape[0], candidates.shape[1]
-    n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
+    placer = Placer(views, candidates, tables=False)
+    return placer.place(rows, offsets, n_modes, polish, encoded, covariates)
+
+
+class Placer:
+    """Places rows under one model, as often as asked.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows, where the search starts.
+    tables : bool
+        Whether Gaussian rows begin at modes that a table of all candidates finds, where these are
+        many: it costs what placing a thousand rows does.
+    """
+
+    def __init__(
+        self, views: Sequence[ViewPosterior], candidates: Tensor, tables: bool = True
+    ) -> None:
+        self._views = views
+        self._candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
+        self._conjugate = all(view.local is None for view in views)
+        many = candidates.shape[0] >= _STARTS
+        self._tabulates = tables and many and tabulates(views, self._candidates)
+        self._table: tuple[list[Tensor], CandidateTable] | None = None
+
+    @functools.cached_property
+    def _near(self) -> Tensor:
+        return _near(self._candidates)
+
+    @functools.cached_property
+    def _book(self) -> list[tuple[Tensor, Tensor]]:
+        return [reconstructions(view, self._candidates) for view in self._views]
+
+    def place(
+        self,
+        rows: Sequence[Tensor],
+        offsets: Offsets | None = None,
+        n_modes: int = N_MODES,
+        polish: bool = True,
+        encoded: bool = False,
+        covariates: Tensor | None = None,
+    ) -> Placement:
+        """Place rows.
+
+        Parameters
+        ----------
+        rows : sequence over views of Tensor of shape (n, M_v), float64
+            Scaled data, NaN where missing. A row without any observed entry gets the prior.
+        offsets : sequence over views of Tensor of shape (n,), or None, optional
+            Logarithms of the rows' size factors.
+        n_modes : int
+            R, starts from which a row climbs; one in more than 12 dimensions.
+        polish : bool
+            Whether double precision walks the last steps; without, modes are good to three digits.
+        encoded : bool
+            Whether rows are as their likelihoods encode them already.
+        covariates : Tensor of shape (n, L), float64, optional
+            Of the rows, where the model has any; None: 0, their average.
+
+        Returns
+        -------
+        Placement
+        """
+        views, dim = self._views, self._candidates.shape[1]
+        n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
+        out = _at_the_prior(rows[0].shape[0], n_modes, dim, covariates)
+        offsets = offsets or [None] * len(views)
+        rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
+        # Matrices of many dimensions are expensive: single precision, which is good to three
+        # digits, has to do.
+        single = self._conjugate and dim > MANY_DIMENSIONS
+        seen_by = [_single(view) for view in views] if single else views
+        tabulated = self._tabulates and covariates is None
+        for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
+            part = [y[index] for y in rows]
+            of_part, beside = offsets_of(offsets, index), rows_of(covariates, index)
+            kept = beside
+            if single:
+                part, kept = [y.float() for y in part], None if beside is None else beside.float()
+            target = target_for(seen_by, part, dim, shared, of_part, kept)
+            if shared and tabulated:
+                found = located(target, self._begin(part, target, n_modes), polish)
+            else:
+                if shared and self._conjugate:
+                    # single precision: it only says where to start
+                    scores = target.to(torch.float32).table(self._candidates.float())
+                else:
+                    scores = self._scores([y[index] for y in rows], of_part, beside)
+                chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
+                found = solved(target, self._candidates[chosen], polish and not single)
+            out.modes[index], out.covariances[index] = found.modes, found.covariances
+            out.weights[index] = found.weights
+        return out
+
+    def _begin(self, part: Sequence[Tensor], target: Target, n_modes: int) -> Starts:
+        """Return the starts of rows that observe the same columns; the table of the last such
+        columns is still there.
+        """
+        seen = [~y[:1].isnan() for y in part]
+        if self._table is None or not all(map(torch.equal, seen, self._table[0])):
+            self._table = seen, CandidateTable.of(self._views, target, self._candidates)
+        table = self._table[1]
+        multipliers = table.multipliers(part, target)
+        scores = table.scores(multipliers)
+        if n_modes == 1:
+            return table.begin(best_apart(scores, _NONE, 1), multipliers)
+        chosen = table.ascended(best_apart(scores.clone(), self._near, n_modes), scores)
+        return table.begin(chosen, multipliers)
+
+    def _scores(self, part: Sequence[Tensor], offsets: Offsets, beside: Tensor | None) -> Tensor:
+        """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
+        candidates = self._candidates
+        scores = torch.empty(len(part[0]), candidates.shape[0], dtype=torch.float64)
+        for own, known in alike(beside, len(part[0])):
+            some = [y[own] for y in part]
+            pairs = zip(self._views, self._book, strict=True)
+            at = [shifted(view, pair, known) for view, pair in pairs]
+            scores[own] = candidate_scores(at, self._views, some, offsets_of(offsets, own))
+        return scores - 0.5 * candidates.square().sum(1)
+
+
+_NONE = torch.zeros(0, 0, dtype=torch.bool)
+
+
+def _single(view: ViewPosterior) -> ViewPosterior:
+    return replace(view, draws=tuple(draw.to(torch.float32) for draw in view.draws))
+
+
+def _at_the_prior(n: int, n_modes: int, dim: int, covariates: Tensor | None) -> Placement:
+    eye = torch.eye(dim, dtype=torch.float64)
     out = Placement(
         torch.zeros(n, n_modes, dim, dtype=torch.float64),
-        torch.eye(dim, dtype=torch.float64).expand(n, n_modes, -1, -1).clone(),
+        eye.expand(n, n_modes, -1, -1).clone(),
         torch.zeros(n, n_modes, dtype=torch.float64),
+        covariates,
     )
     out.weights[:, 0] = 1.0
-    offsets = offsets or [None] * len(views)
-    rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
-    book: list[tuple[Tensor, Tensor]] = []
-    near = _near(candidates) if n_modes > 1 else torch.zeros(0, 0, dtype=torch.bool)
-    conjugate = all(view.local is None for view in views)
-    # Matrices of many dimensions are expensive: single precision, which is good to three digits,
-    # has to do.
-    single = conjugate and dim > MANY_DIMENSIONS
-    seen_by = (
-        [replace(v, draws=tuple(d.to(torch.float32) for d in v.draws)) for v in views]
-        if single
-        else views
-    )
-    for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
-        part = [y[index] for y in rows]
-        of_part = [None if offset is None else offset[index] for offset in offsets]
-        target = target_for(
-            seen_by, [y.float() for y in part] if single else part, dim, shared, of_part
-        )
-        if shared and conjugate:
-            # single precision: it only says where to start
-            scores = target.to(torch.float32).table(candidates.float())
-        else:
-            book = book or [reconstructions(view, candidates) for view in views]
-            scores = candidate_scores(book, views, part, of_part) - 0.5 * candidates.square().sum(1)
-        starts = candidates[best_apart(scores, near, n_modes)]
-        found = _solve(target, starts, polish and not single)
-        out.modes[index], out.covariances[index], out.weights[index] = (
-            found.modes,
-            found.covariances,
-            found.weights,
-        )
     return out
+
+
+def shifted(
+    view: ViewPosterior, book: tuple[Tensor, Tensor], covariates: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return reconstructions at some covariates (L,): their means; uncertainties stay."""
+    if covariates is None:
+        return book
+    effects = [
+        (covariates * linear) @ draw.mean[-linear.shape[0] :]
+        for draw in view.draws
+        if (linear := draw.frequencies.linear) is not None
+    ]
+    return book[0] + torch.stack(effects).mean(0), book[1]
 
 
 def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,7 +265,7 @@ def candidate_scores(
         filled = torch.nan_to_num(y)
         if view.local is not None:
             # every row as it would be with the typical size factor: good enough to start from
-            typical = filled if offset is None else filled / offset.exp()[:, None]
+            typical = per_size(filled, offset)
             for of_row, of_candidate in view.local.products(typical, mean, spread):
                 score += view.weight * ((seen * of_row) @ of_candidate.T)
             continue
@@ -201,76 +302,8 @@ def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
     """
     chosen = []
     for r in range(count):
-        best = scores.argmax(1)
+        best = torch.from_numpy(scores.numpy().argmax(1))  # several times as fast as torch's
         chosen.append(best)
         if r + 1 < count:
             scores.masked_fill_(near[best], -torch.inf)
     return torch.stack(chosen, dim=1)
-
-
-def _solve(target: Target, starts: Tensor, polish: bool) -> Placement:
-    """Climb from every start and weigh the modes found by their Laplace evidence."""
-    n, n_modes, dim = starts.shape
-    rows = torch.arange(n).repeat_interleave(n_modes)
-    # Single precision finds the basin at half the cost; double precision walks the last, quadratic
-    # steps, and only of modes that will weigh anything.
-    x, value, hessian = (
-        t.double()
-        for t in climb(
-            target.to(torch.float32), starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH
-        )
-    )
-    if polish:
-        best = value.reshape(n, n_modes).amax(1)[rows]
-        twin = _twins(
-            x.reshape(n, n_modes, dim),
-            value.reshape(n, n_modes),
-            hessian.reshape(n, n_modes, dim, dim),
-        )
-        near = ((value > best - 2.0 * HOPELESS) & (twin == torch.arange(n * n_modes))).nonzero()[
-            :, 0
-        ]
-        x[near], value[near], hessian[near] = _polished(target, x[near], rows[near])
-        x, value, hessian = x[twin], value[twin], hessian[twin]
-    covariance, log_volume = positive_inverse(-hessian)
-    evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
-    order = evidence.argsort(dim=1, descending=True, stable=True)
-    modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
-    evidence = evidence.gather(1, order)
-    covariance = covariance.reshape(n, n_modes, dim, dim).gather(
-        1, order[..., None, None].expand(-1, -1, dim, dim)
-    )
-    for r in range(1, n_modes):  # the same mode reached twice counts once
-        same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
-        evidence[:, r] = torch.where(
-            same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r]
-        )
-    return Placement(modes, covariance, evidence.softmax(1))
-
-
-def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
-    """Return which climb each one counts as, (n R,): its row's best, where both found the same
-    mode, or itself.
-    """
-    n, n_modes, _ = x.shape
-    twin = torch.arange(n * n_modes).reshape(n, n_modes)
-    best = value.argmax(1)
-    own = torch.arange(n)
-    away = x - x[own, best][:, None]
-    squared = -((away @ hessian[own, best]) * away).sum(-1)
-    # a form that is not positive tells nothing
-    same = (squared >= 0.0) & (squared < _SAME) & (away.norm(dim=-1) < 10.0 * _ROUGH)
-    return torch.where(same, twin[own, best][:, None], twin).flatten()
-
-
-def _polished(target: Target, starts: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Climb in double precision and return modes with their values and Hessians.
-
-    Where the climb ends depends on where single precision left it, and so on the rounding of the
-    whole batch. A new evaluation there and one more step bring that below rounding: the step is
-    about 1e-10 long, and neither value nor Hessian changes with it.
-    """
-    x, _, _ = climb(target, starts, rows, tolerance=_TOLERANCE)
-    value, gradient, hessian = target.evaluate(x, rows)
-    step, _ = newton_step(gradient, hessian, torch.full_like(value, _TOLERANCE))
-    return x + step, value, hessian

@@ -81,6 +81,39 @@ class LaplaceEntries:
         return Curvatures(on_mean, mixed, mixed * found.first)
 
 
+@dataclass(frozen=True)
+class QuadraticEntries:
+    """log E p(y | psi), log p taken for its expansion to second order about the mean of psi.
+
+    Where a row may lie asks for no more digits, and this is one evaluation of the derivatives.
+
+    Attributes
+    ----------
+    likelihood : Likelihood
+    """
+
+    likelihood: Likelihood
+
+    def slopes(self, y: Tensor, mean: Tensor, variance: Tensor) -> Slopes:
+        """Return the value and its slopes, third derivatives of log p left out."""
+        density = self.likelihood.density(y)
+        first, second, _ = density.derivatives(mean)
+        second = second.clamp(max=0.0)
+        shrink = 1.0 / (1.0 - variance * second)
+        on_mean = first * shrink
+        value = density.value(mean) + 0.5 * (variance * first * on_mean + shrink.log())
+        return Slopes(value, on_mean, 0.5 * (on_mean.square() + second * shrink))
+
+    def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
+        """Return the second derivatives."""
+        first, second, _ = self.likelihood.density(y).derivatives(mean)
+        second = second.clamp(max=0.0)
+        shrink = 1.0 / (1.0 - variance * second)
+        on_mean = second * shrink
+        mixed = on_mean * first * shrink
+        return Curvatures(on_mean, mixed, mixed * first * shrink)
+
+
 def entries_of(likelihood: Likelihood) -> EntryTerms:
     """Return the log predictive densities of a view's entries."""
     if isinstance(likelihood, Gaussian):

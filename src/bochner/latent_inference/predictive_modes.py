@@ -17,10 +17,11 @@ from torch import Tensor
 
 from bochner.latent_inference.climbing import MAX_STEPS, climb, positive_inverse
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
-from bochner.latent_inference.placement import Placement, offsets_of, rows_at_once
+from bochner.latent_inference.placement import Placement, rows_at_once
 from bochner.latent_inference.predictive_entries import entries_of
 from bochner.latent_inference.row_bound import Target
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
+from bochner.likelihoods.offsets import offsets_of, shifted
 from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
@@ -130,25 +131,63 @@ def _climbed(
     offsets: Offsets,
     max_steps: int,
 ) -> Modes:
-    n, n_modes, dim = start.modes.shape
-    target = predictive_target(views, rows, dim, offsets)
+    dim = start.modes.shape[2]
+    target = predictive_target(views, rows, dim, offsets, start.covariates)
+    if dim <= MANY_DIMENSIONS:
+        every = torch.ones_like(start.weights, dtype=torch.bool)
+        return laplace_modes(target, start.modes, every, _TOLERANCE, max_steps)
+    n, n_modes, _ = start.modes.shape
     index = torch.arange(n).repeat_interleave(n_modes)
-    points = start.modes.reshape(-1, dim)
-    if dim > MANY_DIMENSIONS:
-        value, covariance = target.evaluate(points, index)[0], start.covariances.flatten(0, 1)
-        log_volume = cholesky(covariance).logdet()
-    else:
-        points, value, hessian = climb(target, points, index, _TOLERANCE, max_steps, _BEHIND)
-        covariance, log_volume = positive_inverse(-hessian)
-    evidence = value + 0.5 * (log_volume + dim * math.log(2.0 * math.pi))
-    evidence = torch.where(evidence.isfinite() & points.isfinite().all(1), evidence, _NOWHERE)
-    points, covariance = _finite(points, covariance)
-    found = Modes(
-        points.reshape(n, n_modes, dim),
-        covariance.reshape(n, n_modes, dim, dim),
-        evidence.reshape(n, n_modes),
+    points, covariance = start.modes.reshape(-1, dim), start.covariances.flatten(0, 1)
+    value, log_volume = target.evaluate(points, index)[0], cholesky(covariance).logdet()
+    parts = _mixed(points, covariance, value, log_volume)
+    return _distinct(Modes(*(part.reshape(n, n_modes, *part.shape[1:]) for part in parts)))
+
+
+def laplace_modes(
+    target: Target, starts: Tensor, kept: Tensor, tolerance: float, max_steps: int
+) -> Modes:
+    """Climb and describe what was found by Laplace's approximations, in the target's precision.
+
+    Parameters
+    ----------
+    target : Target
+    starts : Tensor of shape (n, C, D)
+        In the precision of the target.
+    kept : Tensor of shape (n, C), bool
+        Starts that are climbed from; at least one of every row.
+    tolerance : float
+        A step of this length ends a climb.
+    max_steps : int
+
+    Returns
+    -------
+    Modes
+        In float64. Those not kept weigh nothing.
+    """
+    count, dim = starts.shape[1:]
+    index = kept.flatten().nonzero()[:, 0]
+    climbs = climb(
+        target, starts.flatten(0, 1)[index], index // count, tolerance, max_steps, _BEHIND
     )
-    return _distinct(found)
+    points, value, hessian = (part.double() for part in climbs)
+    covariance, log_volume = positive_inverse(-hessian)
+    parts = _mixed(points, covariance, value, log_volume)
+    places = points.new_zeros(kept.numel(), dim)
+    covariances = torch.eye(dim, dtype=points.dtype).repeat(kept.numel(), 1, 1)
+    log_weights = points.new_full((kept.numel(),), -torch.inf)
+    places[index], covariances[index], log_weights[index] = parts
+    parts = (places, covariances, log_weights)
+    return _distinct(Modes(*(part.reshape(*kept.shape, *part.shape[1:]) for part in parts)))
+
+
+def _mixed(
+    points: Tensor, covariance: Tensor, value: Tensor, log_volume: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return places, covariances and evidence; those of climbs that broke down are the prior's."""
+    evidence = value + 0.5 * (log_volume + points.shape[1] * math.log(2.0 * math.pi))
+    evidence = torch.where(evidence.isfinite() & points.isfinite().all(1), evidence, _NOWHERE)
+    return *_finite(points, covariance), evidence
 
 
 def _finite(points: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,7 +234,11 @@ def _sorted(parts: Sequence[Modes]) -> Modes:
 
 
 def predictive_target(
-    views: Sequence[ViewPosterior], rows: Sequence[Tensor], n_components: int, offsets: Offsets
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    n_components: int,
+    offsets: Offsets,
+    covariates: Tensor | None = None,
 ) -> Target:
     """Return log p(y | x) + log p(x) of some rows under one draw of every view.
 
@@ -208,19 +251,20 @@ def predictive_target(
     n_components : int
         D.
     offsets : sequence over views of Tensor of shape (n,), or None
+    covariates : Tensor of shape (n, L), optional
     """
     terms = tuple(
         (_term(view, y, offset),)
         for view, y, offset in zip(views, rows, offsets, strict=True)
         if not bool(y.isnan().all())
     )
-    return Target(terms, n_components, (1.0,) * len(terms))
+    return Target(terms, n_components, (1.0,) * len(terms), covariates)
 
 
 def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugateTerm:
     draw = view.draws[0]
     total = torch.zeros_like(y) if view.intercept is None else view.intercept.expand_as(y)
-    total = total if offset is None else total + offset[:, None]
+    total = shifted(total, offset)
     covariance, group_of = _covariances(view, draw)
     return NonConjugateTerm(
         draw.frequencies,

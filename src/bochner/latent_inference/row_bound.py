@@ -23,9 +23,11 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
+from bochner.latent_inference.placement import with_covariates
 from bochner.latent_inference.quadratic_forms import Quadratic, Shared, quadratic_of
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.likelihoods.offsets import shifted
 from bochner.weight_posterior.posterior import ViewPosterior
 
 
@@ -60,6 +62,12 @@ class Term:
             j.curvature(on_features) - j.jacobian @ product[:, 1:].transpose(1, 2),
         )
 
+    def slope(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the gradient alone, (n, D)."""
+        j = jet(x, self.frequencies)
+        product = self.quadratic.push(j.value[:, None], rows)[:, 0]
+        return j.slope(self.linear[rows] - product)
+
     def _value(self, phi: Tensor, product: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the value and its gradient in the features, p - Q phi."""
         p = self.linear[rows]
@@ -74,6 +82,21 @@ class Term:
         if not isinstance(self.quadratic, Shared):
             raise TypeError("a table needs rows that share their columns")
         return phi, -0.5 * self.quadratic.table(phi)
+
+    def beside(self, covariates: Tensor | None) -> Term:
+        """Return the term for points without covariates, those of the rows (n, L) put in.
+
+        With phi = [w, 0] + [0, c] = w + c, p^T phi - phi^T Q phi / 2 = (p - Q c)^T w - w^T Q w / 2
+        + (p - Q c / 2)^T c.
+        """
+        own = self.frequencies.linear
+        if covariates is None or own is None or not isinstance(self.quadratic, Shared):
+            return self
+        padded = torch.zeros_like(self.linear)
+        padded[:, -own.shape[0] :] = covariates * own
+        pushed = padded @ self.quadratic.matrix
+        constant = self.constant + ((self.linear - 0.5 * pushed) * padded).sum(1)
+        return replace(self, constant=constant, linear=self.linear - pushed)
 
     def to(self, dtype: torch.dtype) -> Term:
         """Return the same term in another precision."""
@@ -97,6 +120,7 @@ class Target:
     terms: tuple[tuple[Term | NonConjugateTerm, ...], ...]
     n_components: int
     weights: tuple[float, ...]
+    covariates: Tensor | None = None
 
     def to(self, dtype: torch.dtype) -> Target:
         """Return the same target in another precision."""
@@ -104,6 +128,7 @@ class Target:
             tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms),
             self.n_components,
             self.weights,
+            None if self.covariates is None else self.covariates.to(dtype),
         )
 
     def table(self, x: Tensor) -> Tensor:
@@ -115,8 +140,9 @@ class Target:
         for term, share in self._shares():
             if isinstance(term, Term):
                 phi, form = term.factors(x)
-                of_points, of_rows = of_points + share * form, of_rows + share * term.constant
-                linear.append(term.linear)
+                own = term.beside(self.covariates)
+                of_points, of_rows = of_points + share * form, of_rows + share * own.constant
+                linear.append(own.linear)
                 features.append(phi.mul_(share))
         # one product over all terms: tables are large, passes over them slow
         return torch.addmm(of_points, torch.cat(linear, dim=1), torch.cat(features)).add_(
@@ -129,9 +155,23 @@ class Target:
         """
         prior = -torch.eye(self.n_components, dtype=x.dtype).repeat(x.shape[0], 1, 1)
         total = (*self._prior(x), prior)
+        at = x if self.covariates is None else with_covariates(x, self.covariates[rows])
         for term, share in self._shares():
-            for own, more in zip(total, term.evaluate(x, rows), strict=True):
+            for own, more in zip(total, term.evaluate(at, rows), strict=True):
                 own.add_(more, alpha=share)
+        return total
+
+    def constant(self) -> Tensor:
+        """Return what no latent changes, (n,): Gaussian views."""
+        parts = [share * term.constant for term, share in self._shares() if isinstance(term, Term)]
+        return torch.stack(parts).sum(0)
+
+    def slope(self, x: Tensor, rows: Tensor) -> Tensor:
+        """Return the gradient at x (n, D) of the given rows, (n, D): Gaussian views."""
+        _, total = self._prior(x)
+        for term, share in self._shares():
+            if isinstance(term, Term):
+                total = total + share * term.slope(x, rows)
         return total
 
     def _prior(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -149,6 +189,7 @@ def target_for(
     n_components: int,
     shared: bool,
     offsets: Sequence[Tensor | None] | None = None,
+    covariates: Tensor | None = None,
 ) -> Target:
     """Build the target of some rows.
 
@@ -163,6 +204,7 @@ def target_for(
         Whether all these rows observe the same columns of the Gaussian views.
     offsets : sequence of Tensor of shape (n,) or None, optional
         Logarithms of the rows' size factors by view.
+    covariates : Tensor of shape (n, L), optional
     """
     terms: list[tuple[Term | NonConjugateTerm, ...]] = []
     weights: list[float] = []
@@ -178,7 +220,7 @@ def target_for(
         else:
             filled = torch.where(seen, y, torch.zeros_like(y))
             terms.append(_terms(view, filled, seen, n_components, shared))
-    return Target(tuple(terms), n_components, tuple(weights))
+    return Target(tuple(terms), n_components, tuple(weights), covariates)
 
 
 def _nonconjugate_terms(
@@ -186,7 +228,7 @@ def _nonconjugate_terms(
 ) -> tuple[NonConjugateTerm, ...]:
     seen = (~y.isnan()).to(y.dtype)
     total = torch.zeros_like(seen) if view.intercept is None else view.intercept.expand_as(seen)
-    total = total if offset is None else total + offset[:, None]
+    total = shifted(total, offset)
     filled = torch.nan_to_num(y)
     return tuple(
         NonConjugateTerm(

@@ -114,3 +114,14 @@ class NonConjugateTerm:
             product = (j.jacobian @ covariance) @ j.jacobian.transpose(1, 2)
             total = total + 2.0 * on_spread[:, g, None, None] * product
         return total
+
+
+class ScoringTerm(NonConjugateTerm):
+    """One view with the curvature of its variances left out.
+
+    Under the model the weight of that curvature, the slope in the variance, is 0 in the mean: what
+    is left is Fisher's scoring for the variances, at a (1 + D)-th of the cost.
+    """
+
+    def _slant(self, j: Jet, on_features: Tensor, on_spread: Tensor) -> Tensor:  # noqa: ARG002
+        return j.curvature(on_features)

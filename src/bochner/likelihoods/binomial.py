@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from bochner._typing import Numbers
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
@@ -24,7 +25,7 @@ class _Trials(NonConjugateLikelihood):
 
     n_trials: Tensor
 
-    def __init__(self, n_trials: Any, bound: BoundName, /, **params: Any) -> None:
+    def __init__(self, n_trials: Numbers | str, bound: BoundName, /, **params: object) -> None:
         super().__init__(**params)
         trials = as_tensor(1 if isinstance(n_trials, str) and n_trials == "max" else n_trials)
         if trials.ndim > 1 or not bool(((trials >= 1) & (trials == trials.round())).all()):
@@ -50,7 +51,7 @@ class _Trials(NonConjugateLikelihood):
         params = self.get_params()
         if params.get("n_trials") == "max":
             params["n_trials"] = max(int(Y[~Y.isnan()].max()), 1)
-        made = self._made(params)
+        made: Self = self._made(params)
         if made.n_trials.ndim and made.n_trials.shape[0] != Y.shape[1]:
             got = f"{made.n_trials.shape[0]} numbers for {Y.shape[1]} columns"
             raise InputError(
@@ -59,7 +60,7 @@ class _Trials(NonConjugateLikelihood):
         return made
 
     @abstractmethod
-    def _made(self, params: dict[str, Any]) -> Self:
+    def _made(self, params: dict[str, object]) -> Self:
         """Return a likelihood of this kind."""
 
     def _b(self, like: Tensor, columns: Tensor | None = None) -> Tensor:
@@ -155,7 +156,7 @@ class Binomial(_Trials):
     name: ClassVar[str] = "binomial"
     support: ClassVar[str] = "trials"
 
-    def __init__(self, n_trials: Any = "max", bound: BoundName = "polya-gamma") -> None:
+    def __init__(self, n_trials: Numbers | str = "max", bound: BoundName = "polya-gamma") -> None:
         super().__init__(n_trials, bound, n_trials=n_trials, bound=bound)
 
     def _made(self, params: dict[str, Any]) -> Self:

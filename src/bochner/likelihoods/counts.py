@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
+from bochner.likelihoods.offsets import of_each_row, per_size
 
 # How far the site of an entry may ask its log mean to go: a factor of e^2.
 REACH = 2.0
@@ -66,13 +67,13 @@ def log_rate(y: Tensor, offset: Tensor | None) -> Tensor:
     offset : Tensor of shape (N,), optional
         Logarithms of the size factors.
     """
-    sizes = torch.ones_like(y[:, 0]) if offset is None else offset.to(y.dtype).exp()
+    sizes = of_each_row(offset, y.shape[0], y).exp()
     return ((y.nansum(0) + 0.5) / (sizes @ (~y.isnan()).to(y.dtype) + 0.5)).log()
 
 
 def log_normalised(Y: Tensor, offset: Tensor | None) -> Tensor:
     """Return log(1 + y / size), NaN = missing: counts as starts see them."""
-    return torch.log1p(Y if offset is None else Y / offset.to(Y.dtype).exp()[:, None])
+    return per_size(Y, offset).log1p()
 
 
 def moment_dispersion(

@@ -47,6 +47,11 @@ class Gaussian(Likelihood):
         return self.log_noise_variance.ndim > 0
 
     @property
+    def learned(self) -> bool:
+        """Whether training moves the variance."""
+        return self.log_noise_variance.requires_grad
+
+    @property
     def noise_variance(self) -> Tensor:
         """The variance, scalar or of shape (M,), float64."""
         variance = self.log_noise_variance.exp()

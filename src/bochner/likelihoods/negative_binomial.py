@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from bochner.likelihoods.counts import (
 )
 from bochner.likelihoods.densities import LogisticDensity, softplus
 from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
+from bochner.likelihoods.offsets import shifted
 from bochner.quadrature import normal_mean
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
@@ -77,7 +78,7 @@ class NegativeBinomial(NonConjugateLikelihood):
 
     def __init__(
         self,
-        dispersion: Literal["shared", "column"] | float | Any = "shared",
+        dispersion: Literal["shared", "column"] | float | object = "shared",
         size_factors: SizeFactors = None,
         bound: BoundName = "auto",
     ) -> None:
@@ -110,8 +111,8 @@ class NegativeBinomial(NonConjugateLikelihood):
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:
         """Start from moments about the columns' means."""
         kind = self._params["dispersion"]
-        sizes = torch.zeros(Y.shape[0], dtype=Y.dtype) if offset is None else offset.to(Y.dtype)
-        mean = (log_rate(Y, offset) + sizes[:, None]).exp()
+        logs = log_rate(Y, offset).expand(Y.shape[0], -1)
+        mean = shifted(logs, offset).exp()
         r = moment_dispersion(Y, mean, shared=kind != "column", smallest=0.1, largest=10.0)
         made = type(self)(**{**self._params, "bound": self._bound_for(mean, r)})
         if isinstance(kind, str):

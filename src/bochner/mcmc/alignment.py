@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from bochner.mcmc.chain import Chain
+from bochner.mcmc.conditionals.latents import align
+from bochner.mcmc.conditionals.mixture import Components
 from bochner.mcmc.draws import FloatArray
-from bochner.mcmc.latents import align
-from bochner.mcmc.mixture import Components
 from bochner.mcmc.model import Model, State
 
 

@@ -18,13 +18,13 @@ from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood
 from bochner.likelihoods.negative_binomial import NegativeBinomial
+from bochner.mcmc.conditionals.gaussian import GaussianView
+from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
+from bochner.mcmc.conditionals.mixture import Components, draw_assignments, draw_components
+from bochner.mcmc.conditionals.views import ViewData, ViewModel, ViewState
 from bochner.mcmc.draws import FloatArray, source
-from bochner.mcmc.gaussian import GaussianView
-from bochner.mcmc.logistic import BinomialView, NegativeBinomialView
-from bochner.mcmc.mixture import Components, draw_assignments, draw_components
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
-from bochner.mcmc.views import ViewData, ViewModel, ViewState
 from bochner.regression.observations import Block
 from bochner.weight_posterior.posterior import ViewPosterior
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bochner.mcmc.conditionals.mixture import Components
+from bochner.mcmc.conditionals.views import ViewState
 from bochner.mcmc.draws import FloatArray
-from bochner.mcmc.mixture import Components
 from bochner.mcmc.model import Model, State
-from bochner.mcmc.views import ViewState
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def state_from_tensors(tensors: dict[str, Tensor], prefix: str, n_views: int) ->
     return State(tensors[f"{prefix}x"].numpy(), tuple(views), step)
 
 
-def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Return tensors and a JSON-able header that hold a chain."""
     tensors = state_to_tensors(chain.state, "state.")
     for s, (_, state) in enumerate(chain.snapshots):

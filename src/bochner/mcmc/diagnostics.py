@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner.io.extras import require
+from bochner.extras import require
 from bochner.mcmc.chain import Chain
 from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model

@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
-from bochner.mcmc import coordinates, latents
-from bochner.mcmc.draws import FloatArray, IntArray, source
-from bochner.mcmc.frequencies import KERNELS, update_frequencies
-from bochner.mcmc.views import ViewModel, ViewState
+from bochner.data.arrays import IntArray
+from bochner.mcmc.conditionals import coordinates, latents
+from bochner.mcmc.conditionals.frequencies import KERNELS
+from bochner.mcmc.conditionals.views import ViewModel, ViewState
+from bochner.mcmc.draws import FloatArray, source
 
 LatentKernel = Literal["sample", "map"]
 BLOCKS = ("mixture", "concentration", "frequencies", "weights", "coordinates", "latents")
@@ -110,28 +111,13 @@ class Model:
         return state
 
     def update_frequencies(self, state: State, keys: Keys) -> State:
-        """Update the frequencies of every view, each with its own weights integrated out."""
+        """Update the frequencies of every view, with weights integrated out."""
         kernel, accepted = KERNELS[self.frequency_kernel], []
-        for v, (view, own) in enumerate(zip(self.views, state.views, strict=True)):
+        for v, view in enumerate(self.views):
             rng = keys("frequencies", v)
-            points, amplitude = view.spectrum(own)
-            psi = view.psi(own, state.x)
-            form = view.form(psi, own.parameter, rng)
-            found = update_frequencies(
-                view.see(state.x),
-                points,
-                amplitude,
-                own.weights,
-                psi,
-                form,
-                own.labels,
-                own.components,
-                kernel,
-                rng,
-            )
-            moved = found.points[: view.n_points]
-            state = state.with_view(v, replace(own, points=moved, weights=found.weights))
-            accepted.append(found.acceptance)
+            own, moved = view.update_frequencies(state.views[v], state.x, kernel, rng)
+            state = state.with_view(v, own)
+            accepted.append(moved)
         return _noted(state, "frequencies", accepted)
 
     def update_weights(self, state: State, keys: Keys) -> State:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
+from bochner.io.schema import whole
 from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
 from bochner.mcmc.model import Model, State
+from bochner.training.progress import bar
 
 _LOG = logging.getLogger("bochner")
 SCHEMA = 1
@@ -70,11 +70,12 @@ class ChainFiles:
         if not path.exists():
             return None
         tensors, header = files.read(path, "chain", SCHEMA)
-        if header["fingerprint"] != self.fingerprint:
+        if header.get("fingerprint") != self.fingerprint:
             got = f"{path.name}, which belongs to other data or settings"
             do = "delete it or name another checkpoint"
             raise InputError(message("the checkpoint of this very model", got, do))
-        return chain_from_tensors(tensors, header)
+        with whole(path.name, "chain"):
+            return chain_from_tensors(tensors, header)
 
 
 def remove(path: Path) -> None:
@@ -166,22 +167,14 @@ def _advance(
 @contextmanager
 def progress(schedule: Schedule, shown: bool) -> Iterator[OnRound]:
     """Yield a function to call after every round: a bar on a terminal, lines for a log."""
-    console = Console(stderr=True)
-    if not shown or not console.is_terminal:
-        yield lambda chains: _LOG.info("sampling: %s", _described(chains, schedule))
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, refresh_per_second=4) as bar:
-        task = bar.add_task("sampling", total=schedule.n_sweeps)
+    with bar("sampling", schedule.n_sweeps, shown) as move:
 
         def update(chains: Sequence[Chain]) -> None:
-            done = min(chain.index for chain in chains)
-            bar.update(task, completed=done, description=_described(chains, schedule))
+            words = _described(chains, schedule)
+            if move is None:
+                _LOG.info("sampling: %s", words)
+            else:
+                move(min(chain.index for chain in chains), words)
 
         yield update
 

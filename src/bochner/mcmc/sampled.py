@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bochner.data.arrays import IntArray
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import Frequencies
@@ -22,12 +23,12 @@ from bochner.likelihoods.negative_binomial import LARGEST_POLYA_GAMMA, NegativeB
 from bochner.mcmc import build
 from bochner.mcmc.alignment import aligned
 from bochner.mcmc.chain import Chain, Schedule
+from bochner.mcmc.conditionals.views import ViewModel, WeightMoments
 from bochner.mcmc.diagnostics import Draws, stacked
-from bochner.mcmc.draws import FloatArray, IntArray, source
+from bochner.mcmc.draws import FloatArray, source
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles, run
-from bochner.mcmc.views import ViewModel, WeightMoments
 from bochner.regression.observations import Data
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
 

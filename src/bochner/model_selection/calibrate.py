@@ -10,16 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from bochner import metrics
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.io.dense import dense
+from bochner.estimators.covariates import index_of
+from bochner.io.table import dense
 from bochner.isolation import isolated
+from bochner.likelihoods.offsets import offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density
 
-FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
 
 # Numbers of draws held at once.
@@ -34,8 +36,9 @@ def calibration(
     hide: str = "entries",
     fraction: float = 0.1,
     n_draws: int = 200,
-    size_factors: Any = None,
-    random_state: Any = None,
+    size_factors: object = None,
+    covariates: object = None,
+    random_state: object = None,
 ) -> CalibrationReport:
     """Say whether a model's uncertainty about entries it does not see is right.
 
@@ -56,6 +59,8 @@ def calibration(
     n_draws : int, default=200
         Draws of every hidden entry.
     size_factors : array-like of shape (n,), or dict of view to one, optional
+        As in ``transform``.
+    covariates : DataFrame, Series, dict of name to values, or array, optional
         As in ``transform``.
     random_state : int, RandomState instance or None, default=None
         Of what is hidden and of the ranks.
@@ -83,10 +88,11 @@ def calibration(
         raise InputError(message("n_draws of at least 2", str(n_draws), "ask for 200"))
     values = dense(model._validate(X, reset=False), "X")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    hidden = hide_some(values, model._columns, hide, fraction, np.random.default_rng(seed))
-    pit, density = compare(model, values, hidden, n_draws, size_factors, seed)
+    hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))
+    beside = model._covariate_coding.encode(covariates, len(values), index_of(X))
+    pit, density = compare(model, values, hidden, n_draws, size_factors, seed, beside)
     views, counts = {}, {}
-    for view, own in model._columns.items():
+    for view, own in model.views_.items():
         rows, columns = np.nonzero(hidden[:, own])
         if rows.size:
             views[view] = assess(
@@ -101,8 +107,9 @@ def compare(
     values: FloatArray,
     hidden: NDArray[np.bool_],
     n_draws: int,
-    size_factors: Any,
+    size_factors: object,
     seed: int,
+    covariates: torch.Tensor | None = None,
 ) -> tuple[Array, Array]:
     """Compare hidden entries with what the model says of them.
 
@@ -117,10 +124,11 @@ def compare(
     index = np.flatnonzero(hidden.any(axis=1))
     size = max(1, _NUMBERS // (n_draws * values.shape[1]))
     for part in np.array_split(index, -(-len(index) // size)):
-        own = [None if offset is None else offset[torch.from_numpy(part)] for offset in offsets]
+        rows = torch.from_numpy(part)
         truth = np.where(hidden[part], values[part], np.nan)
+        own, beside = offsets_of(offsets, rows), rows_of(covariates, rows)
         pit[part], density[part] = _compare_rows(
-            model, shown[part], truth, n_draws, own, seed + int(part[0])
+            model, shown[part], truth, n_draws, own, seed + int(part[0]), beside
         )
     return pit, density - np.log(model._scaling.scale)
 
@@ -132,15 +140,16 @@ def _compare_rows(
     n_draws: int,
     offsets: Any,
     seed: int,
+    covariates: torch.Tensor | None,
 ) -> tuple[Array, Array]:
     views, mixture = model._fit.posterior, completion.Mixture(model._candidates, model.completion_)
     rows, answers = model._split(shown), model._split(truth)
-    latents = completion.draw_latents(views, mixture, rows, n_draws, seed, offsets)
+    latents = completion.draw_latents(views, mixture, rows, n_draws, seed, offsets, covariates)
     drawn = completion.draw_at(views, latents, rows, seed, offsets).numpy()
     scaled = torch.cat(answers, dim=1).numpy()
     known = ~np.isnan(scaled)
     pit = np.full(scaled.shape, np.nan)
     pit[known] = metrics.randomised_pit(scaled[known], drawn[:, known], seed)
     density = entry_log_density(views, latents, answers, offsets)
-    back = np.argsort(np.concatenate(list(model._columns.values())))
+    back = np.argsort(np.concatenate(list(model.views_.values())))
     return pit[:, back], density.numpy()[:, back]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from bochner.estimators import options, plans
+from bochner.estimators.settings import options, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
 from bochner.initialization.folding import STEPS as FOLD_STEPS
 from bochner.training.trainer import RATES
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
 
 # Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the
 # steps between.
@@ -33,8 +36,8 @@ _TRUNCATED_COLUMNS = 256
 
 
 def estimate(
-    estimator: Any, X: NDArray[np.float64], columns: dict[str, NDArray[np.intp]]
-) -> dict[str, Any]:
+    estimator: LatentVariableEstimator, X: NDArray[np.float64], columns: dict[str, NDArray[np.intp]]
+) -> dict[str, object]:
     """Estimate time and memory of ``estimator.fit(X)`` by two short fits on some of its rows.
 
     Parameters
@@ -62,7 +65,7 @@ def estimate(
     # On a busy machine the second fit can be the faster one; the rate stays finite then.
     per_step = max(more - few, 1e-3 * more) / (MORE_STEPS - FEW_STEPS)
     rate = trial / per_step
-    landmarks = plans._landmarks(estimator.landmarks, n_rows)
+    landmarks = plans.n_landmarks(estimator.landmarks, n_rows)
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
@@ -90,13 +93,13 @@ def estimate(
     }
 
 
-def operations(estimator: Any, n_rows: int, columns: dict[str, NDArray[np.intp]]) -> float:
+def operations(
+    estimator: LatentVariableEstimator, n_rows: int, columns: dict[str, NDArray[np.intp]]
+) -> float:
     """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products
     there and back.
     """
-    n_mixtures = (
-        estimator._auto_mixtures if estimator.n_mixtures == "auto" else estimator.n_mixtures
-    )
+    n_mixtures = plans.n_mixtures(estimator)
     layout = options.layout(estimator.latent, estimator.n_components, list(columns))
     gaussian = estimator.likelihood == "gaussian"
     K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, gaussian, layout.n_components)
@@ -115,7 +118,7 @@ def _rows(X: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.union1d(kept, first)
 
 
-def _seconds(estimator: Any, X: NDArray[np.float64], steps: int) -> float:
+def _seconds(estimator: LatentVariableEstimator, X: NDArray[np.float64], steps: int) -> float:
     trial = clone(estimator).set_params(
         max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0
     )

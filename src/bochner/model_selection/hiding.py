@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import BoolArray, FloatArray
 from bochner.errors import InputError, message
-
-FloatArray = NDArray[np.floating[Any]]
-BoolArray = NDArray[np.bool_]
 
 _FEW_COLUMNS = 16
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,9 @@ from bochner.data.validation import as_rows
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.covariates import of_rows
 from bochner.initialization import iterative_pca
-from bochner.io.dense import dense
+from bochner.io.table import dense
 from bochner.isolation import isolated
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
@@ -62,8 +63,7 @@ class ComponentSelection:
         Mean agreement, after Procrustes, of all rows' embeddings between repeats, which differ in
         seed and rows; NaN with one repeat.
     best : int
-        The number to use: that with the highest log-likelihood, or by the rule of one standard
-        error.
+        The number to use, by the rule asked for.
     n_repeats : int
     """
 
@@ -128,8 +128,9 @@ def select_n_components(
     fraction: float = 0.1,
     rows: str = "new",
     n_repeats: int = 3,
-    one_standard_error: bool = False,
+    rule: str = "one_se",
     size_factors: Any = None,
+    covariates: Any = None,
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> ComponentSelection:
@@ -163,9 +164,12 @@ def select_n_components(
     n_repeats : int, default=3
         Parts held out in turn, of 5 or, with more repeats, of as many; with ``rows="same"`` other
         entries each time.
-    one_standard_error : bool, default=False
-        Take the smallest number that lies no more than one standard error behind the best.
+    rule : {"one_se", "best"}, default="one_se"
+        "one_se": the smallest number that lies no more than one standard error behind the one with
+        the highest log-likelihood; "best": that one.
     size_factors : array-like of shape (N,), or dict of view to one, optional
+        As in ``fit``.
+    covariates : DataFrame, Series, dict of name to values, or array, optional
         As in ``fit``.
     n_jobs : int, optional
         Fits at a time, as in joblib.
@@ -194,6 +198,8 @@ def select_n_components(
     X = as_rows(X)
     X = X.tocsr() if hasattr(X, "tocsr") else X  # other formats have no rows to take
     _check_rows(rows, hide, X)
+    if rule not in ("one_se", "best"):
+        raise InputError(message("rule= 'one_se' or 'best'", repr(rule), "correct it"))
     if isinstance(candidates, str):
         estimator, candidates = _coarse(estimator, X, candidates, hide, seed)
     numbers = _check(candidates, n_repeats, np.shape(X)[0])
@@ -206,7 +212,7 @@ def select_n_components(
             X,
             parts[r],
             (hide, fraction, seed + r),
-            size_factors,
+            _Known(size_factors, covariates),
         )
         for r, d in jobs
     )
@@ -215,7 +221,7 @@ def select_n_components(
         d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)]) for d in numbers
     }
     embeddings = {d: [done[jobs.index((r, d))][2] for r in range(n_repeats)] for d in numbers}
-    return _summary(numbers, scores, of_rows, embeddings, n_repeats, one_standard_error)
+    return _summary(numbers, scores, of_rows, embeddings, n_repeats, rule)
 
 
 def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int, ...]:
@@ -241,28 +247,30 @@ def _held_out(
     X: Any,
     test: NDArray[np.intp],
     what: tuple[str, float, int],
-    size_factors: Any,
+    known: _Known,
 ) -> tuple[Array, NDArray[np.intp], Array]:
     """Fit without some rows; return the log densities of what was hidden in them, its rows, and all
     rows' latents.
     """
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
-    model.fit(_safe_indexing(X, train), size_factors=_of_rows(size_factors, train))
+    model.fit(_safe_indexing(X, train), **vars(known.of(train)))
     values = dense(model._validate(_safe_indexing(X, test), reset=False), "X")
     source = np.random.default_rng(seed)
-    hidden = hide_some(values, model._columns, hide, fraction, source, n_patterns=_PATTERNS)
-    _, density = compare(model, values, hidden, _DRAWS, _of_rows(size_factors, test), seed)
-    embedding = np.asarray(model.transform(X, size_factors=size_factors), dtype=np.float64)
+    hidden = hide_some(values, model.views_, hide, fraction, source, n_patterns=_PATTERNS)
+    own = known.of(test)
+    beside = model._covariate_coding.encode(own.covariates, len(values))
+    _, density = compare(model, values, hidden, _DRAWS, own.size_factors, seed, beside)
+    embedding = np.asarray(model.transform(X, **vars(known)), dtype=np.float64)
     return density[hidden], test[np.nonzero(hidden)[0]], embedding
 
 
 def _hidden(
     model: LatentVariableEstimator,
-    X: Any,
+    X: object,
     _: NDArray[np.intp],
     what: tuple[str, float, int],
-    size_factors: Any,
+    known: _Known,
 ) -> tuple[Array, NDArray[np.intp], Array]:
     """Fit to all rows, some entries hidden; return the log densities of these, their rows, and the
     rows' latents.
@@ -273,17 +281,19 @@ def _hidden(
     # a column needs an entry to be fitted
     hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
     framed = model._coding.hide(X, hidden, values)
-    model.fit(framed, size_factors=size_factors)
+    model.fit(framed, **vars(known))
     if all(view.local is None for view in model._fit.posterior):
-        mean, std = model.impute(framed, return_std=True)
+        mean, std = model.impute(framed, return_std=True, covariates=known.covariates)
         away = (values - np.asarray(mean))[hidden] / std[hidden]
         density = -0.5 * np.square(away) - np.log(std[hidden]) - 0.5 * np.log(2.0 * np.pi)
     else:
-        density = compare(model, values, hidden, _DRAWS, size_factors, seed)[1][hidden]
+        beside = model._covariate_coding.encode(known.covariates, len(values))
+        shown = (known.size_factors, seed, beside)
+        density = compare(model, values, hidden, _DRAWS, *shown)[1][hidden]
     return density, np.nonzero(hidden)[0], np.asarray(model.embedding_, dtype=np.float64)
 
 
-def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, Views]:
+def _table(model: LatentVariableEstimator, X: object) -> tuple[Array, Views]:
     """Return the checked values of X and its views, before there is a fit."""
     values = model._validate(X, reset=True).astype(np.float64)
     views, names = model._coding.views(model.views), getattr(model, "feature_names_in_", None)
@@ -291,7 +301,7 @@ def _table(model: LatentVariableEstimator, X: Any) -> tuple[Array, Views]:
 
 
 def _coarse(
-    estimator: LatentVariableEstimator, X: Any, asked: str, hide: str, seed: int
+    estimator: LatentVariableEstimator, X: object, asked: str, hide: str, seed: int
 ) -> tuple[LatentVariableEstimator, Sequence[int]]:
     """Return the estimator as short fits want it, and candidates about the best rank of a linear
     completion.
@@ -314,7 +324,7 @@ def _coarse(
     return brief, sorted({min(d, most) for d in numbers if d > 1})
 
 
-def _check_rows(rows: str, hide: str, X: Any) -> None:
+def _check_rows(rows: str, hide: str, X: object) -> None:
     if rows not in ("new", "same"):
         raise InputError(message("rows= 'new' or 'same'", repr(rows), "correct it"))
     if rows == "same" and (hide != "entries" or sp.issparse(X)):
@@ -324,10 +334,16 @@ def _check_rows(rows: str, hide: str, X: Any) -> None:
         )
 
 
-def _of_rows(size_factors: Any, rows: NDArray[np.intp]) -> Any:
-    if isinstance(size_factors, Mapping):
-        return {view: np.asarray(own)[rows] for view, own in size_factors.items()}
-    return None if size_factors is None else np.asarray(size_factors)[rows]
+@dataclass(frozen=True)
+class _Known:
+    """What is known of rows beside their data."""
+
+    size_factors: object
+    covariates: Any
+
+    def of(self, rows: NDArray[np.intp]) -> _Known:
+        """Return that of some rows, (n,)."""
+        return _Known(of_rows(self.size_factors, rows), of_rows(self.covariates, rows))
 
 
 def _summary(
@@ -336,14 +352,14 @@ def _summary(
     rows: NDArray[np.intp],
     embeddings: dict[int, list[Array]],
     n_repeats: int,
-    one_standard_error: bool,
+    rule: str,
 ) -> ComponentSelection:
     means = np.array([mean_of_rows(scores[d], rows) for d in numbers])
     top = numbers[int(means[:, 0].argmax())]
     behind = np.array([mean_of_rows(scores[top] - scores[d], rows) for d in numbers])
     near = [d for d, (gap, error) in zip(numbers, behind, strict=True) if gap <= error]
     agreement = [_agreement(embeddings[d]) for d in numbers]
-    best = min(near) if one_standard_error else top
+    best = min(near) if rule == "one_se" else top
     return ComponentSelection(
         numbers,
         means[:, 0],

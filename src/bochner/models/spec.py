@@ -96,6 +96,8 @@ class ModelSpec:
         H until the bound has converged: steps cost a fraction and find nearly the same place.
     sampling : {"iid", "orthogonal", "sobol"}
         How spectral points are drawn.
+    groups : tuple of L int, or None
+        The covariate that each column beside the latents belongs to; None: no covariates.
     """
 
     views: tuple[ViewSpec, ...]
@@ -104,6 +106,7 @@ class ModelSpec:
     n_frequencies: int
     sampling: Sampling
     n_early: int
+    groups: tuple[int, ...] | None = None
 
     def __iter__(self) -> Iterator[ViewSpec]:
         return iter(self.views)

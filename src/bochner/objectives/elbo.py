@@ -14,7 +14,8 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import SiteUpdate, column_batch
-from bochner.regression.evidence import CHUNK_ROWS, Reduce
+from bochner.processes import ALONE, Processes
+from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.incomplete import N_DETERMINANTS, Sample, gaussian_evidence
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import Data, encoded_block
@@ -100,12 +101,13 @@ def draw(
     purpose: str,
     step: int,
     budget: float | None = None,
+    start: int = 0,
 ) -> Draws:
     """Draw the base noise keyed by (seed, purpose, step).
 
     The latents and each view have keys of their own, so that the order of the views does not
     matter. With a budget, multiplications of one product of features and columns, views that are
-    not Gaussian draw columns as well.
+    not Gaussian draw columns as well. ``start`` is the global number of the model's first row.
     """
     mean = model.latents.mean
     latents = random.row_noise(
@@ -114,6 +116,7 @@ def draw(
         seed,
         f"{purpose}/latents",
         step,
+        start=start,
         dtype=mean.dtype,
         device=mean.device,
     )
@@ -163,7 +166,7 @@ def elbo(
     draws: Draws,
     *,
     chunk_rows: int = CHUNK_ROWS,
-    reduce: Reduce | None = None,
+    processes: Processes = ALONE,
     n_sweeps: int = 1,
 ) -> Bound:
     """Evaluate sum_v log p(Y^v | X, W_v) - KL(q(X) || p(X)) at one draw of (X, W).
@@ -176,7 +179,7 @@ def elbo(
     model : LatentVariableModel
     data : tuple over views of tuples of Block
     draws : Draws
-    chunk_rows, reduce
+    chunk_rows, processes
         As in ``view_evidence``, of Gaussian views.
     n_sweeps : int
         As in ``nonconjugate_evidence``, of the others: views that draw columns take one, and steep
@@ -196,7 +199,7 @@ def elbo(
     for v, (view, noise, blocks, columns) in enumerate(
         zip(model.views, draws.spectra, data, chosen, strict=True)
     ):
-        f, seen = view.kernel.frequencies(noise), view.see(x)
+        f, seen = view.frequencies(noise), view.see(x)
         if view.sites is None:
             s2, sample = (
                 view.noise_variance,
@@ -204,7 +207,7 @@ def elbo(
             )
             values.append(
                 gaussian_evidence(
-                    seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, reduce=reduce
+                    seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, processes=processes
                 )
             )
             updates.append(None)
@@ -227,7 +230,10 @@ def elbo(
             updates.append(local.update)
             gaps.append(local.gap)
             control = control + view.weight * view.sites.control_variate(local.update.columns)
-    kl = model.latents.kl() + sum(
+    own = model.latents.kl()
+    # the value is that of all rows, the gradient in the latents that of the rows here
+    others = processes.sum(own.detach()) - own.detach()
+    kl = (own + others) + sum(
         kernel_kl(view.kernel).to(x.device) for view in model.views if view.kernel.has_posterior
     )
     weighted = (

@@ -119,7 +119,7 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
     for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):
         if view.kernel.has_posterior:
             total = total - kernel_kl(view.kernel).to(x.device)
-        f, seen = view.kernel.frequencies(noise), view.see(x)
+        f, seen = view.frequencies(noise), view.see(x)
         if view.sites is None:
             total = total + view_evidence(seen, f, view.noise_variance, complete_blocks(data[v]))
         else:

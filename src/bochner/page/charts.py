@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,9 @@ from bochner.page.encode import pack
 from bochner.plots.kernels import components, kernel_slice
 from bochner.prediction.calibration import CalibrationReport
 
-FloatArray = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
 Chart = dict[str, Any]
 
 # A trace is drawn at so many steps; a screen has about as many pixels.
@@ -19,7 +21,7 @@ _TRACE = 1500
 _KERNEL_POINTS = 80
 
 
-def bound_trace(model: Any) -> Chart:
+def bound_trace(model: LatentVariableEstimator) -> Chart:
     """Return the bound of every training step and the final one.
 
     Returns
@@ -51,7 +53,7 @@ def bound_trace(model: Any) -> Chart:
     }
 
 
-def kernel(model: Any, view: str) -> Chart:
+def kernel(model: LatentVariableEstimator, view: str) -> Chart:
     """Return a view's learned kernel along the dimension that matters most to it."""
     dim, places, K = kernel_slice(model, view, _KERNEL_POINTS)
     limit = float(np.abs(K).max())
@@ -71,7 +73,7 @@ def kernel(model: Any, view: str) -> Chart:
     }
 
 
-def spectrum(model: Any, view: str) -> Chart | None:
+def spectrum(model: LatentVariableEstimator, view: str) -> Chart | None:
     """Return where the components of a view's spectrum lie, None for kernels that have none to
     draw.
     """
@@ -140,11 +142,11 @@ def calibration(found: CalibrationReport) -> list[Chart]:
     return [left, right]
 
 
-def _line(x: Any, y: Any, label: str) -> Chart:
+def _line(x: object, y: object, label: str) -> Chart:
     return {"x": np.asarray(x).tolist(), "y": _short(y), "label": label}
 
 
-def _short(values: Any) -> list[float]:
+def _short(values: object) -> list[float]:
     """Seven digits are more than a screen shows."""
     return [float(f"{value:.7g}") for value in np.asarray(values).tolist()]
 

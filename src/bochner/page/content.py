@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.page.encode import Packed, finite, pack, quantise, script_json
 from bochner.page.labels import Labels
 from bochner.page.layouts import Layout
 from bochner.page.planes import Plane, choose_planes, decode
 from bochner.page.views import KeptView
 
-FloatArray = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 # Characters of data in a page, and how many of them the views may take: a page of 10,000 rows stays
 # below 4 MB, one of 100,000 rows below 8 MB.
@@ -50,7 +52,7 @@ class Rows:
     labels: list[Labels]
     layouts: list[Layout]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return all but the data."""
         rounded = 2 * self.Z.size > _EXACT
         return {
@@ -66,7 +68,9 @@ class Rows:
         }
 
 
-def gather(model: Any, rows: Rows, views: list[KeptView], budget: int = BUDGET) -> dict[str, Any]:
+def gather(
+    model: LatentVariableEstimator, rows: Rows, views: list[KeptView], budget: int = BUDGET
+) -> dict[str, object]:
     """Return the data of a page as JSON for its script.
 
     Parameters
@@ -110,7 +114,7 @@ class _Parts:
 
 
 def _views(
-    model: Any,
+    model: LatentVariableEstimator,
     rows: Rows,
     views: list[KeptView],
     grids: list[tuple[FloatArray, FloatArray]],
@@ -140,7 +144,7 @@ def _views(
     return parts
 
 
-def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str, Any]:
+def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str, object]:
     used = sum(mean.size + std.size for part in parts for mean, std in part.planes)
     every, data = _data(parts, room - used)
     used += sum(own.size for own in data if own is not None)
@@ -188,12 +192,12 @@ def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
         every = max(int(np.ceil(every * size / max(room, 1))), every + 1)
 
 
-def _labels(labels: Labels) -> dict[str, Any]:
+def _labels(labels: Labels) -> dict[str, object]:
     values = labels.values.astype(np.int32) if labels.classes is not None else labels.values
     return {"name": labels.name, "classes": labels.classes, "values": pack(values).to_json()}
 
 
-def _latents(values: FloatArray, rounded: bool) -> dict[str, Any]:
+def _latents(values: FloatArray, rounded: bool) -> dict[str, object]:
     if not rounded:
         return pack(values).to_json()
     low, high = values.min(axis=0), values.max(axis=0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
+from bochner.data.arrays import FloatArray
 
 # Browsers unpack this format themselves (DecompressionStream("deflate")): no library of ours rides
 # along.
@@ -45,7 +45,7 @@ class Packed:
         """Bytes in the page."""
         return 4 * -(-len(self.body) // 3)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return what the page unpacks."""
         text = base64.b64encode(self.body).decode("ascii")
         scale = (
@@ -56,7 +56,7 @@ class Packed:
         return {"dtype": self.dtype, "shape": list(self.shape), "body": text, **scale}
 
 
-def pack(array: NDArray[Any]) -> Packed:
+def pack(array: NDArray[np.generic]) -> Packed:
     """Compress an array as it is, float64 as float32."""
     kept = array.astype(np.float32) if array.dtype == np.float64 else array
     return Packed(kept.dtype.name, kept.shape, _deflate(kept))
@@ -99,7 +99,7 @@ def restore(packed: Packed) -> FloatArray:
     return np.where(codes == missing, np.nan, packed.low + packed.step * codes)
 
 
-def script_json(value: Any) -> str:
+def script_json(value: object) -> str:
     """Write JSON that is safe inside a script element, whatever text it holds: no ``</script>``, no
     ``<!--``.
     """
@@ -107,7 +107,7 @@ def script_json(value: Any) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def finite(value: Any) -> Any:
+def finite(value: Any) -> object:
     """Replace numbers that JSON has no word for by None, arrays and NumPy numbers by plain ones."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
@@ -120,7 +120,7 @@ def finite(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
-def _deflate(array: NDArray[Any]) -> bytes:
+def _deflate(array: NDArray[np.generic]) -> bytes:
     little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<")))
     return zlib.compress(little.tobytes(), _LEVEL)
 

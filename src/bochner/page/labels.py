@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
-from bochner.io.headers import number
-from bochner.io.limits import Memory
-from bochner.io.text import Lines, contents, sample
+from bochner.io.csv.headers import number
+from bochner.io.csv.text import Lines, contents, sample
+from bochner.memory import Memory
 
 # Whole numbers with more values than this are numbers, not names of classes.
 MOST_CLASSES = 50
@@ -42,7 +42,7 @@ class Labels:
     """
 
     name: str
-    values: NDArray[Any]
+    values: NDArray[np.generic]
     classes: list[str] | None
 
 
@@ -76,7 +76,7 @@ def _name(given: Any) -> str:
     return str(getattr(given, "name", None) or "label")
 
 
-def _one(name: str, values: NDArray[Any], n_rows: int) -> Labels:
+def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
     if values.shape != (n_rows,):
         got = (
             f"{len(values)} in {name!r}"
@@ -109,7 +109,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
 
 
-def _classes(name: str, texts: NDArray[Any], classes: list[str]) -> Labels:
+def _classes(name: str, texts: NDArray[np.generic], classes: list[str]) -> Labels:
     code = {text: i for i, text in enumerate(classes)}
     return Labels(
         name, np.array([code.get(text, -1) for text in texts.tolist()], dtype=np.int32), classes
@@ -118,7 +118,7 @@ def _classes(name: str, texts: NDArray[Any], classes: list[str]) -> Labels:
 
 def read_labels(
     path: Path, row_names: Sequence[str] | None, n_rows: int
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, NDArray[np.generic]]:
     """Read labels of rows from a file.
 
     Parameters
@@ -167,7 +167,7 @@ def read_labels(
     return found
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     loaded = load_arrays(path, path.suffix.lower().removeprefix("."), Memory())
     if isinstance(loaded, np.ndarray):
         return {"label": loaded}
@@ -178,7 +178,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     raise InputError(message(f"an array {' or '.join(LABELS)}", got, "name the array of labels so"))
 
 
-def _text(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, NDArray[Any]]:
+def _text(
+    path: Path, row_names: Sequence[str] | None, n_rows: int
+) -> dict[str, NDArray[np.generic]]:
     text = contents(path, Memory())
     lines = [cells for _, cells in Lines(path, text, sample(path, text)[0]).lines]
     header = None if _without_header(path, lines, n_rows) else lines[0]
@@ -230,7 +232,7 @@ def _without_header(path: Path, lines: list[list[str]], n_rows: int) -> bool:
     return True
 
 
-def _typed(cells: list[str]) -> NDArray[Any]:
+def _typed(cells: list[str]) -> NDArray[np.generic]:
     """Numbers where every cell is one or empty, text otherwise."""
     stripped = [cell.strip() for cell in cells]
     try:

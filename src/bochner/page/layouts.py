@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.page.labels import read_labels
-
-FloatArray = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Layout:
     places: FloatArray
 
 
-def as_layouts(given: Any, n_rows: int) -> list[Layout]:
+def as_layouts(given: object, n_rows: int) -> list[Layout]:
     """Turn coordinates into layouts.
 
     Parameters
@@ -50,7 +47,7 @@ def as_layouts(given: Any, n_rows: int) -> list[Layout]:
     return [_one(str(name), values, n_rows) for name, values in named.items()]
 
 
-def _one(name: str, values: Any, n_rows: int) -> Layout:
+def _one(name: str, values: object, n_rows: int) -> Layout:
     want = f"an embedding of shape ({n_rows}, 2)"
     do = "give two coordinates per row, in their order"
     try:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
+from bochner.data.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 # Entries decoded at a time: some 100 MB with all that is held beside them.
 _ENTRIES = 2_000_000
@@ -89,7 +93,9 @@ def choose_planes(
     ]
 
 
-def decode(model: Any, Z: FloatArray, columns: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
+def decode(
+    model: LatentVariableEstimator, Z: FloatArray, columns: NDArray[np.intp]
+) -> tuple[FloatArray, FloatArray]:
     """Decode latents, a few at a time.
 
     Parameters

@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arrays import FloatArray
 from bochner.data.validation import as_rows
 from bochner.errors import InputError, message
-from bochner.io.dense import dense
+from bochner.estimators.covariates import of_rows
 from bochner.io.outputs import replacing
+from bochner.io.table import dense
 from bochner.page import charts
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
@@ -32,7 +33,9 @@ from bochner.page.views import choose_views
 from bochner.prediction.calibration import CalibrationReport
 from bochner.summary import describe_model
 
-FloatArray = NDArray[np.floating[Any]]
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 _CHECKED = 20  # rows placed again to see whether they are those of the fit
 _TOP = 8  # columns that are named for each dimension
@@ -53,16 +56,17 @@ _SCRIPTS = (
 
 
 def report(
-    model: Any,
-    X: Any = None,
-    labels: Any = None,
+    model: LatentVariableEstimator,
+    X: object = None,
+    labels: object = None,
     *,
     path: str | Path = "report.html",
     shapes: Mapping[str, tuple[int, int]] | None = None,
     row_names: Sequence[str] | None = None,
     title: str = "bochner report",
     calibration: CalibrationReport | None = None,
-    embedding: Any = None,
+    embedding: object = None,
+    covariates: object = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a page that shows a fitted model: an interactive map of the latent space and what the
@@ -89,6 +93,9 @@ def report(
     embedding : array-like of shape (n, 2), or mapping of name to one, optional
         Layouts of the rows that the page offers beside the latent dimensions, such as a UMAP of
         many of them.
+    covariates : DataFrame, Series, dict of name to values, or array, optional
+        Of the rows of X, for a model that was fitted with covariates. What places decode to is for
+        the average of them.
     overwrite : bool, default=False
         Replace an existing file.
 
@@ -110,7 +117,7 @@ def report(
     X = as_rows(X)
     names = row_names if row_names is not None else _index(X)
     X = dense(X, "X") if issparse(X) else X
-    Z, std = _place(model, X)
+    Z, std = _place(model, X, covariates)
     if names is not None and len(names) != len(Z):
         got = f"{len(names)}"
         raise InputError(
@@ -178,7 +185,7 @@ def check_page(path: str | Path, overwrite: bool) -> Path:
     return target
 
 
-def _index(X: Any) -> list[str] | None:
+def _index(X: object) -> list[str] | None:
     """Names of a DataFrame's rows, where they are more than their count."""
     index = getattr(X, "index", None)
     if index is None or callable(index) or list(index) == list(range(len(index))):
@@ -194,7 +201,9 @@ def _values(X: Any) -> FloatArray:
     return np.asarray(X, dtype=np.float64)
 
 
-def _place(model: Any, X: Any) -> tuple[FloatArray, FloatArray]:
+def _place(
+    model: LatentVariableEstimator, X: Any, covariates: Any
+) -> tuple[FloatArray, FloatArray]:
     """Return the latents of the rows to show: those of the fit as they are, any others placed."""
     fitted = model.embedding_, model.embedding_std_
     if X is None:
@@ -202,14 +211,17 @@ def _place(model: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     if len(X) == len(fitted[0]):
         some = np.unique(np.linspace(0, len(X) - 1, min(len(X), _CHECKED)).round().astype(int))
         sample = X.iloc[some] if hasattr(X, "iloc") else np.asarray(X)[some]
-        if np.allclose(model.transform(sample), fitted[0][some], atol=1e-4):
+        beside = of_rows(covariates, some)
+        if np.allclose(model.transform(sample, covariates=beside), fitted[0][some], atol=1e-4):
             return fitted
-    Z, std = model.transform(X, return_std=True)
+    Z, std = model.transform(X, return_std=True, covariates=covariates)
     return np.asarray(Z), np.asarray(std)
 
 
-def _figures(model: Any, calibration: CalibrationReport | None) -> dict[str, Any]:
-    views = list(model._columns)
+def _figures(
+    model: LatentVariableEstimator, calibration: CalibrationReport | None
+) -> dict[str, object]:
+    views = list(model.views_)
     spectra = [charts.spectrum(model, view) for view in views]
     return {
         "bound": charts.bound_trace(model),
@@ -220,10 +232,10 @@ def _figures(model: Any, calibration: CalibrationReport | None) -> dict[str, Any
 
 
 def _html(
-    model: Any,
+    model: LatentVariableEstimator,
     title: str,
-    content: dict[str, Any],
-    figures: dict[str, Any],
+    content: dict[str, object],
+    figures: dict[str, object],
     calibration: CalibrationReport | None,
 ) -> str:
     about = describe_model(model)
@@ -269,7 +281,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _loadings(model: Any) -> list[list[tuple[str, float]]]:
+def _loadings(model: LatentVariableEstimator) -> list[list[tuple[str, float]]]:
     """Return the columns that each dimension drives most, with the shares of their variance; none
     where many columns have no names, as pixels.
     """
@@ -284,7 +296,7 @@ def _loadings(model: Any) -> list[list[tuple[str, float]]]:
     ]
 
 
-def _partial(model: Any) -> str:
+def _partial(model: LatentVariableEstimator) -> str:
     """Say where the steps saw less than what the final bound is about."""
     left = max(model.dropped_.values(), default=0.0)
     what = ["fewer rows (landmarks)"] if model.landmarks_ else []
@@ -296,7 +308,7 @@ def _partial(model: Any) -> str:
     return f"The bound of the steps below is that of {' and '.join(what)}." if what else ""
 
 
-def _summary(model: Any, content: dict[str, Any]) -> str:
+def _summary(model: LatentVariableEstimator, content: dict[str, Any]) -> str:
     views = ", ".join(f"{view['name']} ({view['width']} columns)" for view in content["views"])
     return (
         f"{type(model).__name__}: {content['rows']:,} rows, {content['dims']} latent "

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 
-FloatArray = NDArray[np.floating[Any]]
 Shape = tuple[int, int]
 
 # Squares below 8 x 8 are too few pixels to tell an image from a table.

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray, IntArray
 from bochner.page.encode import Packed, quantise
 from bochner.page.planes import decode
 from bochner.page.shapes import Shape, check_shapes, guess_shape
 from bochner.plots.decodings import grey_levels
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.intp]
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 # A table view keeps so many columns, those whose decoded values vary most: more cannot be read at a
 # glance.
@@ -53,7 +54,7 @@ class KeptView:
         return quantise(values, *limits, bits=8 if self.shape else 16)
 
     def limits(
-        self, model: Any, data: FloatArray | None, decoded: list[FloatArray]
+        self, model: LatentVariableEstimator, data: FloatArray | None, decoded: list[FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest value of every column.
 
@@ -75,7 +76,10 @@ class KeptView:
 
 
 def choose_views(
-    model: Any, X: FloatArray | None, Z: FloatArray, shapes: Mapping[str, Any]
+    model: LatentVariableEstimator,
+    X: FloatArray | None,
+    Z: FloatArray,
+    shapes: Mapping[str, object],
 ) -> list[KeptView]:
     """Choose what to keep of every view.
 
@@ -88,13 +92,13 @@ def choose_views(
     shapes : mapping of view to (height, width)
         Views of images; square images without column names are found where the data leave no doubt.
     """
-    widths = {view: int(own.size) for view, own in model._columns.items()}
+    widths = {view: int(own.size) for view, own in model.views_.items()}
     given = check_shapes(shapes, widths)
     rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _SAMPLE)).round().astype(int))
     decoded, _ = decode(model, Z[rows], np.arange(model.n_features_in_))
     names = getattr(model, "feature_names_in_", None)
     kept = []
-    for view, own in model._columns.items():
+    for view, own in model.views_.items():
         sample = decoded[:, own] if X is None else X[rows][:, own]
         guessed = (
             None if names is not None or widths[view] > _LARGEST_IMAGE else guess_shape(sample)

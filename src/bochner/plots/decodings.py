@@ -4,24 +4,28 @@ all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.floating[Any]]
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 _MARGIN = 0.05
 
 
-def starts(model: Any, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+def starts(
+    model: LatentVariableEstimator, ax: Axes | None = None, *, title: str | None = None
+) -> Axes:
     """Draw the bound of every start before and after its race, the kept one first in colour.
 
     Parameters
@@ -57,7 +61,7 @@ def starts(model: Any, ax: Axes | None = None, *, title: str | None = None) -> A
 
 
 def decoded_grid(
-    model: Any,
+    model: LatentVariableEstimator,
     view: str | None = None,
     shape: tuple[int, int] | None = None,
     column: int | str | None = None,
@@ -143,7 +147,7 @@ def decoded_grid(
 
 
 def reconstructions(
-    model: Any,
+    model: LatentVariableEstimator,
     X: ArrayLike,
     view: str | None = None,
     shape: tuple[int, int] | None = None,
@@ -210,7 +214,9 @@ def reconstructions(
     return ax
 
 
-def grey_levels(model: Any, columns: NDArray[np.intp], decoded: FloatArray) -> tuple[float, float]:
+def grey_levels(
+    model: LatentVariableEstimator, columns: NDArray[np.intp], decoded: FloatArray
+) -> tuple[float, float]:
     """Return what to draw white and black where only decoded images are there.
 
     Half a percent may lie beyond on either side; where no pixel has a mean below 0 the data hardly
@@ -220,18 +226,22 @@ def grey_levels(model: Any, columns: NDArray[np.intp], decoded: FloatArray) -> t
     return max(low, 0.0) if model._scaling.centre[columns].min() >= 0 else low, high
 
 
-def _columns(model: Any, view: str | None) -> tuple[str, NDArray[np.intp]]:
-    name = list(model._columns)[model._view_index(view)]
-    return name, model._columns[name]
+def _columns(model: LatentVariableEstimator, view: str | None) -> tuple[str, NDArray[np.intp]]:
+    name = list(model.views_)[model._view_index(view)]
+    return name, model.views_[name]
 
 
-def _called(model: Any, j: int) -> str:
+def _called(model: LatentVariableEstimator, j: int) -> str:
     names = getattr(model, "feature_names_in_", None)
     return f"column {j}" if names is None else str(names[j])
 
 
 def _column(
-    model: Any, view: str, own: NDArray[np.intp], column: int | str | None, places: FloatArray
+    model: LatentVariableEstimator,
+    view: str,
+    own: NDArray[np.intp],
+    column: int | str | None,
+    places: FloatArray,
 ) -> int:
     if column is None:
         return int(own[np.argmax(model.inverse_transform(places)[:, own].var(axis=0))])
@@ -258,7 +268,7 @@ def _check_shape(shape: tuple[int, int], own: NDArray[np.intp], view: str) -> No
 
 
 def _plane(
-    model: Any, dims: tuple[int, int], n: int
+    model: LatentVariableEstimator, dims: tuple[int, int], n: int
 ) -> tuple[FloatArray, tuple[float, float, float, float]]:
     """Return places of shape (n², D), second dimension slowest, and the ends of the grid: left,
     right, bottom, top.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.floating[Any]]
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 # Components with a smaller share are not drawn; so many, the largest, are labelled.
 _LEAST_SHARE = 0.005
@@ -23,7 +26,7 @@ _NAMED = 8
 
 
 def learned_kernel(
-    model: Any,
+    model: LatentVariableEstimator,
     view: str | None = None,
     ax: Axes | None = None,
     n_points: int = 120,
@@ -54,7 +57,7 @@ def learned_kernel(
     """
     check_is_fitted(model)
     ax = ax or axes(5.6, 4.6)[0]
-    name = list(model._columns)[model._view_index(view)]
+    name = list(model.views_)[model._view_index(view)]
     dim, places, K = kernel_slice(model, name, n_points)
     low, high = places[0], places[-1]
     limit = float(np.abs(K).max())
@@ -74,7 +77,9 @@ def learned_kernel(
     return ax
 
 
-def kernel_slice(model: Any, view: str, n_points: int = 120) -> tuple[int, FloatArray, FloatArray]:
+def kernel_slice(
+    model: LatentVariableEstimator, view: str, n_points: int = 120
+) -> tuple[int, FloatArray, FloatArray]:
     """Return a view's learned kernel between points along the dimension that matters most to it.
 
     Returns
@@ -93,7 +98,7 @@ def kernel_slice(model: Any, view: str, n_points: int = 120) -> tuple[int, Float
 
 
 def kernel_recovery(
-    model: Any,
+    model: LatentVariableEstimator,
     true: ArrayLike,
     view: str | None = None,
     order: ArrayLike | None = None,
@@ -176,7 +181,7 @@ def _centred(K: FloatArray) -> FloatArray:
 
 
 def spectrum(
-    model: Any,
+    model: LatentVariableEstimator,
     view: str | None = None,
     dims: tuple[int, int] | None = None,
     ax: Axes | None = None,
@@ -212,7 +217,7 @@ def spectrum(
         The kernel has no such components, or ``dims`` are not two of the latent dimensions.
     """
     check_is_fitted(model)
-    name = list(model._columns)[model._view_index(view)]
+    name = list(model.views_)[model._view_index(view)]
     share, means, scales = components(model.kernels_[name], name)
     n_dims = means.shape[1]
     ax = ax or axes(5.6, 5.0)[0]
@@ -238,7 +243,7 @@ def spectrum(
 
 
 def components(
-    kernel: dict[str, FloatArray], name: str
+    kernel: Mapping[str, FloatArray], name: str
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return shares that sum to 1, means and scales of the components that matter, largest
     first.

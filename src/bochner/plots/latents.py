@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = NDArray[np.floating[Any]]
+    from bochner.estimators.base import LatentVariableEstimator
+
 
 _MARKERS = "os^Dv"
 _FAINT = "#b0b0b0"
@@ -23,7 +25,7 @@ _PIXEL_GAP = 1
 
 
 def latent_map(
-    model: Any,
+    model: LatentVariableEstimator,
     labels: ArrayLike | None = None,
     dims: tuple[int, int] = (0, 1),
     ax: Axes | None = None,
@@ -82,7 +84,11 @@ def latent_map(
 
 
 def bound_trace(
-    model: Any, ax: Axes | None = None, window: int = 50, *, title: str | None = None
+    model: LatentVariableEstimator,
+    ax: Axes | None = None,
+    window: int = 50,
+    *,
+    title: str | None = None,
 ) -> Axes:
     """Draw the evidence lower bound of every training step, its running mean, and its final value.
 
@@ -132,7 +138,9 @@ def bound_trace(
     return ax
 
 
-def relevance(model: Any, ax: Axes | None = None, *, title: str | None = None) -> Axes:
+def relevance(
+    model: LatentVariableEstimator, ax: Axes | None = None, *, title: str | None = None
+) -> Axes:
     """Draw the share of each view's variation along each latent dimension.
 
     Parameters
@@ -150,7 +158,7 @@ def relevance(model: Any, ax: Axes | None = None, *, title: str | None = None) -
     ax = ax or axes(6.4, 3.6)[0]
     n_views, n_dims = model.relevance_.shape
     width = 0.8 / n_views
-    for i, view in enumerate(model._columns):
+    for i, view in enumerate(model.views_):
         places = np.arange(n_dims) + (i - (n_views - 1) / 2) * width
         ax.bar(
             places,
@@ -239,7 +247,7 @@ def completions(
 
 
 def _coordinates(
-    model: Any, dims: tuple[int, int]
+    model: LatentVariableEstimator, dims: tuple[int, int]
 ) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
     Z, std = model.embedding_, model.embedding_std_
     if Z.shape[1] == 1:
@@ -288,7 +296,7 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
     ax.update_datalim(np.vstack([Z[rows] - std[rows], Z[rows] + std[rows]]))
 
 
-def _labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
+def _labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
     y = np.asarray(labels)
     if y.shape != (n_rows,):
         raise InputError(
@@ -297,11 +305,11 @@ def _labels(labels: ArrayLike, n_rows: int) -> NDArray[Any]:
     return y
 
 
-def _is_classes(y: NDArray[Any]) -> bool:
+def _is_classes(y: NDArray[np.generic]) -> bool:
     return (y.dtype.kind not in "f" and len(np.unique(y)) <= _MOST_CLASSES) or y.dtype.kind in "OSU"
 
 
-def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[Any], size: float) -> None:
+def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[np.generic], size: float) -> None:
     from matplotlib.patheffects import withStroke
 
     classes = np.unique(y)

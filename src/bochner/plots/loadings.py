@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.plots.figures import axes, figure, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from bochner.estimators.base import LatentVariableEstimator
+
 # Shares from here on are written in white.
 _DARK = 0.6
 
 
 def loadings(
-    model: Any,
+    model: LatentVariableEstimator,
     n: int = 5,
     ax: Axes | None = None,
     *,
@@ -69,7 +71,7 @@ def loadings(
     return ax
 
 
-def leading(shares: NDArray[np.floating[Any]], n: int) -> list[int]:
+def leading(shares: FloatArray, n: int) -> list[int]:
     """Return the n columns of each dimension with the largest shares, each once."""
     order = np.argsort(-shares, axis=0, kind="stable")[:n]
     return list(dict.fromkeys(int(j) for j in order.T.ravel()))

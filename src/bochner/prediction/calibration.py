@@ -1,14 +1,13 @@
-"""Do intervals are calibrated? A report on entries that were hidden and predicted."""
+"""Are intervals calibrated? A report on entries that were hidden and predicted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 from bochner import markup
 
@@ -19,11 +18,13 @@ N_BINS = 20
 
 # A share further off than this, beyond two standard errors, is said.
 _TOLERANCE = 0.02
-# Columns with so many hidden entries are looked at alone, at this level; so many standard errors
-# off is off.
-_COLUMN_ENTRIES, _COLUMN_LEVEL, _COLUMN_ERRORS = 20, 0.8, 3.0
-# The share of such columns that chance does not explain, and the least number of them.
-_COLUMN_SHARE, _LEAST_COLUMNS = 0.1, 2
+# Columns with so many hidden entries are compared with the share of the view at this level, by a
+# test of all of them with this probability of a false alarm.
+_COLUMN_ENTRIES, _COLUMN_LEVEL, _COLUMN_ALARM = 20, 0.8, 0.005
+# Outside of these intervals lies what single entries, rather than all, are off by.
+_FAR = 0.98
+# Fewer hidden entries, or fewer rows, tell nothing.
+_LEAST_ENTRIES, _LEAST_ROWS = 20, 5
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,13 @@ class ViewCalibration:
         0.5 where predictions are neither too high nor too low.
     log_likelihood, log_likelihood_se : float
         Mean log density of a hidden entry given what was shown of its row, nats, original units.
+    far, far_se : float
+        Share of the entries outside 98 % intervals.
     columns_off, columns_seen : int
-        Columns whose own 80 % intervals hold too much or too little, of those with at least 20
-        hidden entries.
+        Columns whose own 80 % intervals hold more or less than the view's on the whole, of those
+        with at least 20 hidden entries.
+    columns_p : float
+        Of a chi-square test that the columns hold as much as the view; 1 without such columns.
     column_range : (float, float)
         Least and largest share of a column's entries in their 80 % intervals; NaN without such
         columns.
@@ -66,18 +71,39 @@ class ViewCalibration:
     pit_mean_se: float
     log_likelihood: float
     log_likelihood_se: float
+    far: float
+    far_se: float
     columns_off: int
     columns_seen: int
+    columns_p: float
     column_range: tuple[float, float]
+
+    @property
+    def few(self) -> str:
+        """Say that there is too little to tell anything, where that is so."""
+        if self.n_entries >= _LEAST_ENTRIES and self.n_rows >= _LEAST_ROWS:
+            return ""
+        return (
+            f"view {self.view!r}: {self.n_entries:,} hidden entries of {self.n_rows:,} rows are "
+            "too few to tell: pass more rows, or hide a larger fraction."
+        )
 
     def problems(self) -> list[str]:
         """Say in plain sentences where the predictions are not calibrated; empty where they are."""
+        if self.few:
+            return []
         off = {level: self._excess(level) for level in self.coverage}
         worst = max(off, key=lambda level: abs(off[level]))
         found = []
-        if self._tails_beyond_scale() < 0:
+        differ = self.columns_p < _COLUMN_ALARM and self.columns_off > 0
+        if not differ and self._tails_beyond_scale() < 0:
             both = f"{self._holds(min(off))}, {self._holds(max(off))}"
             found.append(f"{both}: the noise has heavier tails than the likelihood.")
+        elif not differ and self._outliers() > 0:
+            found.append(
+                f"{100 * self.far:.1f} ± {100 * self.far_se:.1f} % of the entries lie outside 98 % "
+                "intervals: outliers."
+            )
         elif off[worst]:
             found.append(f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}.")
         lean = _beyond(self.pit_mean - 0.5, self.pit_mean_se)
@@ -88,12 +114,12 @@ class ViewCalibration:
                 f"The truth lies at {mean} of its predictive distribution on average: predictions "
                 f"too {side}."
             )
-        if self.columns_off >= max(_LEAST_COLUMNS, _COLUMN_SHARE * self.columns_seen):
+        if differ:
             low, high = self.column_range
             found.append(
                 f"80 % intervals hold {100 * low:.0f} to {100 * high:.0f} % in single columns "
-                f"({self.columns_off} of {self.columns_seen} are off): the columns differ in their "
-                "noise."
+                f"({self.columns_off} of {self.columns_seen} are off what the view holds): the "
+                "columns differ in their noise."
             )
         return [f"view {self.view!r}: {text}" for text in found]
 
@@ -104,18 +130,30 @@ class ViewCalibration:
         """Return what the widest intervals hold beyond what they would if standard deviations were
         wrong by a factor alone.
         """
-        inner, outer = min(self.coverage), max(self.coverage)
-        factor = norm.ppf(0.5 + 0.5 * min(self.coverage[inner], 1 - 1e-9)) / norm.ppf(
-            0.5 + 0.5 * inner
-        )
-        expected = 2.0 * norm.cdf(factor * norm.ppf(0.5 + 0.5 * outer)) - 1.0
-        return _beyond(self.coverage[outer] - float(expected), self.coverage_se[outer])
+        outer = max(self.coverage)
+        expected = self._by_scale(outer)
+        return _beyond(self.coverage[outer] - expected, self.coverage_se[outer])
+
+    def _outliers(self) -> float:
+        """Return how many more entries than a wrong factor explains lie outside far intervals."""
+        more = self.far - (1.0 - self._by_scale(_FAR))
+        least = max(2.5 * self.far_se, 0.3 * (1.0 - _FAR))
+        return more if more > least and self.far - (1.0 - _FAR) > least else 0.0
+
+    def _by_scale(self, level: float) -> float:
+        """Return what intervals would hold if standard deviations were wrong by a factor, which the
+        inner intervals show.
+        """
+        inner = min(self.coverage)
+        held = min(max(self.coverage[inner], 1e-9), 1 - 1e-9)
+        factor = norm.ppf(0.5 + 0.5 * held) / norm.ppf(0.5 + 0.5 * inner)
+        return float(2.0 * norm.cdf(factor * norm.ppf(0.5 + 0.5 * level)) - 1.0)
 
     def _holds(self, level: float) -> str:
         share, error = 100 * self.coverage[level], 100 * self.coverage_se[level]
         return f"{100 * level:.0f} % intervals hold {share:.0f} ± {error:.0f} %"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return plain numbers; levels as text such as "0.8"."""
         plain = {name: value for name, value in vars(self).items() if name != "view"}
         plain |= {
@@ -125,8 +163,10 @@ class ViewCalibration:
         plain |= {
             "pit": self.pit.tolist(),
             "pit_se": self.pit_se.tolist(),
-            "column_range": list(self.column_range),
+            "column_range": list(self.column_range) if self.columns_seen else None,
         }
+        if self.n_rows < 2:  # an error of one row is not known
+            plain |= {name: None for name in plain if name.endswith("_se")}
         return {**plain, "problems": self.problems()}
 
 
@@ -150,7 +190,7 @@ class CalibrationReport:
 
     @property
     def calibrated(self) -> bool:
-        """Whether no view has a problem."""
+        """Whether no view has a problem; of views with too few hidden entries none is known."""
         return not self.problems()
 
     def problems(self) -> list[str]:
@@ -171,16 +211,16 @@ class CalibrationReport:
                 ),
                 f"{view.log_likelihood:.4g} ± {view.log_likelihood_se:.2g}",
             ]
-            for view in self.views.values()
+            for view in self._known()
         ]
-        below = self.problems() or ["Calibrated, as far as these entries can tell."]
+        below = self._verdict()
         heads.append("log-likelihood (nats per entry)")
         return markup.table(f"Calibration on {self.hidden}", heads, rows, below)
 
     def __str__(self) -> str:
         """Return a line per view, then what is not calibrated."""
         lines = [f"Calibration on {self.hidden}: share of the truth in central intervals"]
-        for view in self.views.values():
+        for view in self._known():
             shares = ", ".join(
                 f"{100 * level:.0f} %: {100 * share:.1f} ± {100 * view.coverage_se[level]:.1f}"
                 for level, share in view.coverage.items()
@@ -193,11 +233,18 @@ class CalibrationReport:
                 f"  {view.view} ({view.n_entries:,} entries of {view.n_rows:,} rows): {shares}; "
                 f"{density}"
             )
-        return "\n".join(
-            [*lines, *(self.problems() or ["Calibrated, as far as these entries can tell."])]
-        )
+        return "\n".join([*lines, *self._verdict()])
 
-    def to_json(self) -> dict[str, Any]:
+    def _known(self) -> list[ViewCalibration]:
+        """Return the views of which enough was hidden to tell anything."""
+        return [view for view in self.views.values() if not view.few]
+
+    def _verdict(self) -> list[str]:
+        few = [view.few for view in self.views.values() if view.few]
+        said = [*self.problems(), *few]
+        return said or ["Calibrated, as far as these entries can tell."]
+
+    def to_json(self) -> dict[str, object]:
         """Return the report as plain numbers and text."""
         views = {name: view.to_json() for name, view in self.views.items()}
         own = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": self.calibrated}
@@ -231,7 +278,8 @@ def assess(
     bins = np.minimum((pit * N_BINS).astype(int), N_BINS - 1)
     shares = np.array([mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)])
     lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
-    off, seen, shares_of_columns = _by_column(
+    far = mean_of_rows((centred > _FAR / 2).astype(np.float64), rows)
+    off, seen, p, shares_of_columns = _by_column(
         (centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns
     )
     return ViewCalibration(
@@ -244,8 +292,10 @@ def assess(
         shares[:, 1],
         *lean,
         *density,
+        *far,
         off,
         seen,
+        p,
         shares_of_columns,
     )
 
@@ -263,15 +313,24 @@ def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     return mean, float(np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values))
 
 
-def _by_column(inside: Array, columns: NDArray[np.intp]) -> tuple[int, int, tuple[float, float]]:
+def _by_column(
+    inside: Array, columns: NDArray[np.intp]
+) -> tuple[int, int, float, tuple[float, float]]:
+    """Compare columns with what all of them hold: how many are off, of how many, p of a chi-square
+    test, and the range. Differences of a tolerance do not count.
+    """
     counts = np.bincount(columns)
     kept = counts >= _COLUMN_ENTRIES
     if not kept.any():
-        return 0, 0, (float("nan"), float("nan"))
-    shares = np.bincount(columns, inside)[kept] / counts[kept]
-    errors = np.sqrt(_COLUMN_LEVEL * (1 - _COLUMN_LEVEL) / counts[kept])
-    off = int((np.abs(shares - _COLUMN_LEVEL) > _COLUMN_ERRORS * errors + _TOLERANCE).sum())
-    return off, int(kept.sum()), (float(shares.min()), float(shares.max()))
+        return 0, 0, 1.0, (float("nan"), float("nan"))
+    sums, counts = np.bincount(columns, inside)[kept], counts[kept]
+    shares, seen = sums / counts, int(kept.sum())
+    # a little of every kind, so that columns that hold all or nothing have an error
+    mean = (sums.sum() + 1.0) / (counts.sum() + 2.0)
+    squares = np.square(shares - mean) / (mean * (1.0 - mean) / counts + _TOLERANCE**2)
+    p = float(chi2.sf(squares.sum(), seen - 1)) if seen > 1 else 1.0
+    off = int((squares > chi2.isf(0.05 / seen, 1)).sum())
+    return off, seen, p, (float(shares.min()), float(shares.max()))
 
 
 def _beyond(difference: float, error: float) -> float:

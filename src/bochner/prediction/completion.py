@@ -22,7 +22,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
-from bochner.latent_inference.placement import Placement, offsets_of
+from bochner.latent_inference.placement import Placement
+from bochner.likelihoods.offsets import offsets_of, rows_of
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode, sample_at
 from bochner.prediction.decoding import draw_latents as latents_by_modes
@@ -62,6 +63,7 @@ def complete(
     rows: Sequence[Tensor],
     offsets: Offsets | None = None,
     placed: Placement | None = None,
+    covariates: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Predict the columns of half-seen rows.
 
@@ -75,6 +77,8 @@ def complete(
         Logarithms of the rows' size factors.
     placed : Placement, optional
         Of these rows, where it is known already.
+    covariates : Tensor of shape (n, L), optional
+        Of these rows; with them no mixture completes a view.
 
     Returns
     -------
@@ -90,9 +94,11 @@ def complete(
     if bool(by_modes.any()):
         own = offsets_of(offsets, by_modes)
         shown = [y[by_modes] for y in rows]
-        known = (
-            place(views, mixture.candidates, shown, own) if placed is None else placed.of(by_modes)
-        )
+        if placed is None:
+            beside = rows_of(covariates, by_modes)
+            known = place(views, mixture.candidates, shown, own, covariates=beside)
+        else:
+            known = placed.of(by_modes)
         mean[by_modes], variance[by_modes] = complete_by_modes(views, known, own)
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
@@ -111,6 +117,7 @@ def draw_rows(
     n_draws: int,
     seed: int,
     offsets: Offsets | None = None,
+    covariates: Tensor | None = None,
 ) -> Tensor:
     """Draw completions: a latent, then a spectrum, weights and noise; the views that a row lacks
     share its latent.
@@ -119,9 +126,8 @@ def draw_rows(
     -------
     Tensor of shape (n_draws, n, sum of M)
     """
-    return draw_at(
-        views, draw_latents(views, mixture, rows, n_draws, seed, offsets), rows, seed, offsets
-    )
+    latents = draw_latents(views, mixture, rows, n_draws, seed, offsets, covariates)
+    return draw_at(views, latents, rows, seed, offsets)
 
 
 def draw_at(
@@ -152,23 +158,29 @@ def draw_latents(
     n_draws: int,
     seed: int,
     offsets: Offsets | None = None,
+    covariates: Tensor | None = None,
 ) -> list[Tensor]:
     """Draw where half-seen rows lie, one set of places for every view whose entries they are to
     predict.
 
     Returns
     -------
-    list over views of Tensor of shape (n, n_draws, D)
+    list over views of Tensor of shape (n, n_draws, D), or (n, n_draws, D + L) with covariates
         From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0
         where a row has no holes.
     """
     offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
     by_modes = _need_modes(exponents, rows)
-    own = torch.zeros(rows[0].shape[0], n_draws, mixture.candidates.shape[1], dtype=torch.float64)
+    width = mixture.candidates.shape[1] + (0 if covariates is None else covariates.shape[1])
+    own = torch.zeros(rows[0].shape[0], n_draws, width, dtype=torch.float64)
     if bool(by_modes.any()):
         placed = place(
-            views, mixture.candidates, [y[by_modes] for y in rows], offsets_of(offsets, by_modes)
+            views,
+            mixture.candidates,
+            [y[by_modes] for y in rows],
+            offsets_of(offsets, by_modes),
+            covariates=rows_of(covariates, by_modes),
         )
         own[by_modes] = latents_by_modes(placed, n_draws, seed)
     mixed, source = own.clone(), random.generator(seed, "complete/mixture")

@@ -12,8 +12,9 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import expected_features, jet
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.placement import Placement, with_covariates
 from bochner.likelihoods.categorical import Categorical
+from bochner.likelihoods.offsets import offsets_of, rows_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -38,7 +39,8 @@ def decode(
     Parameters
     ----------
     views : sequence of ViewPosterior
-    x : Tensor of shape (n, D), float64
+    x : Tensor of shape (n, D), float64, or (n, D + L) with covariates, which are 0 where they are
+        left out: their average
     covariance : Tensor of shape (n, D, D), optional
         Uncertainty of x: the mean is then E m^T phi(x), exactly; the variance gains J cov J^T
         (delta method).
@@ -52,10 +54,8 @@ def decode(
     """
     means, variances = [], []
     for part in chunks(x.shape[0], _CHUNK):
-        spread = None if covariance is None else covariance[part]
-        own = [
-            None if offset is None else offset[part] for offset in offsets or [None] * len(views)
-        ]
+        spread = rows_of(covariance, part)
+        own = offsets_of(offsets or [None] * len(views), part)
         of_views = [
             _decode_view(view, x[part], spread, o) for view, o in zip(views, own, strict=True)
         ]
@@ -76,7 +76,7 @@ def _decode_view(
             # x's uncertainty as the rows of a square root R: sum over d of (R^T J)^2 is diag(J^T
             # cov J)
             dtype = (
-                x.dtype if x.shape[1] <= MANY_DIMENSIONS else torch.float32
+                x.dtype if covariance.shape[1] <= MANY_DIMENSIONS else torch.float32
             )  # as rows are placed
             root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
             slopes = (root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian) @ draw.mean.to(
@@ -107,9 +107,7 @@ def complete(
         view.n_columns + view.draws[0].frequencies.n_features for view in views
     )
     for part in chunks(placement.modes.shape[0], max(1, min(_CHUNK, _SLOPES // slopes))):
-        own = [
-            None if offset is None else offset[part] for offset in offsets or [None] * len(views)
-        ]
+        own = offsets_of(offsets or [None] * len(views), part)
         modes = [
             _decode_mode(views, placement, part, r, own) for r in range(placement.modes.shape[1])
         ]
@@ -141,8 +139,12 @@ def _decode_mode(
         )
         return nothing, nothing
     x, covariance = placement.modes[part, r][index], placement.covariances[part, r][index]
+    beside = placement.covariates
     found = decode(
-        views, x, covariance, [None if offset is None else offset[index] for offset in offsets]
+        views,
+        with_covariates(x, rows_of(rows_of(beside, part), index)),
+        covariance,
+        offsets_of(offsets, index),
     )
     mean, variance = (
         own.new_zeros(part.stop - part.start, own.shape[1]).index_copy(0, index, own)
@@ -165,7 +167,7 @@ def draw_latents(placement: Placement, n_draws: int, seed: int) -> Tensor:
 
     Returns
     -------
-    Tensor of shape (n, n_draws, D)
+    Tensor of shape (n, n_draws, D), or (n, n_draws, D + L) with the rows' covariates
     """
     n, _, dim = placement.modes.shape
     source = random.generator(seed, "complete")
@@ -174,7 +176,7 @@ def draw_latents(placement: Placement, n_draws: int, seed: int) -> Tensor:
     factor = torch.linalg.cholesky(placement.covariances[rows, index])
     noise = torch.randn(n, n_draws, dim, 1, generator=source, dtype=torch.float64)
     places: Tensor = placement.modes[rows, index] + (factor @ noise)[..., 0]
-    return places
+    return placement.inputs(places)
 
 
 def sample_at(
@@ -194,9 +196,7 @@ def sample_at(
             rows = (which == s).nonzero()[:, 0]
             if not rows.numel():
                 continue
-            mean, variance = view.psi(
-                draw, draw.features(x[rows]), None if offset is None else offset[rows]
-            )
+            mean, variance = view.psi(draw, draw.features(x[rows]), rows_of(offset, rows))
             psi = mean + variance.sqrt() * torch.randn(
                 mean.shape, generator=source, dtype=torch.float64
             )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.latent_inference.infer import Offsets
+from bochner.likelihoods.offsets import of_each_row, rows_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -50,7 +51,9 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
     parts = []
     for part in chunks(n, max(1, _NUMBERS // (n_draws * view.n_columns))):
         x = latents[part].reshape(-1, dim)
-        shift = None if offset is None else offset[part].repeat_interleave(n_draws)
+        shift = of_each_row(rows_of(offset, part), len(latents[part]), latents).repeat_interleave(
+            n_draws
+        )
         encoded = view.encode(y[part]).repeat_interleave(n_draws, dim=0)
         seen, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
         entries = []

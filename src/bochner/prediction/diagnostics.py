@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bochner import markup
 from bochner.features.fourier import jet
+from bochner.latent_inference.placement import with_covariates
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
 from bochner.prediction.loadings import predicted
@@ -24,6 +25,10 @@ FloatArray = NDArray[np.float64]
 _DEAD_SIGNAL = 0.05
 _DEAD_RATIO = 0.8
 _ALL_NOISE = 0.98
+_ALIVE = (
+    "No collapse: every dimension and every view carries signal. Dimensions that the data do not "
+    "need may do so too: bo.select_n_components asks held-out entries."
+)
 _CHUNK = 1024
 
 
@@ -39,8 +44,8 @@ class CollapseReport:
         Mean posterior variance over prior variance: near 0 the data decide, near 1 nothing was
         learned.
     effective_dimensions : float
-        Participation ratio of the covariance of the latent means, in [1, D]; 0 when all means
-        coincide.
+        Participation ratio of the covariance of the latent means, in [1, D]: how evenly places
+        spread over the dimensions, not how many of them the data need; 0 when all means coincide.
     noise_share : dict of str to float
         Learned noise variance of each view over its total variance.
     """
@@ -59,11 +64,10 @@ class CollapseReport:
         """Say what to change, or that nothing needs to be."""
         lines = []
         if self.dead:
-            keep = len(self.variance_ratio) - len(self.dead)
+            keep = max(len(self.variance_ratio) - len(self.dead), 1)
+            fewer = f"fit with n_components={keep}, or " if keep < len(self.variance_ratio) else ""
             lines.append(
-                f"Latent dimensions {list(self.dead)} carry nothing: fit with "
-                f"n_components={max(keep, 1)}, "
-                "or try another init."
+                f"Latent dimensions {list(self.dead)} carry nothing: {fewer}try another init."
             )
         lines += [
             f"View {name!r} is explained as noise alone: check its columns, or raise n_components "
@@ -71,7 +75,7 @@ class CollapseReport:
             for name, share in self.noise_share.items()
             if share > _ALL_NOISE
         ]
-        return " ".join(lines) or "No collapse: every dimension and every view carries signal."
+        return " ".join(lines) or _ALIVE
 
     def _repr_html_(self) -> str:
         """Return the report as a table, for notebooks."""
@@ -82,7 +86,7 @@ class CollapseReport:
         noise = [f"noise share of view {v!r}: {s:.3f}" for v, s in self.noise_share.items()]
         count = f"{self.effective_dimensions:.2f} of {len(self.variance_ratio)}"
         heads = ("", "posterior/prior variance", "")
-        below = [f"effective dimensions: {count}", *noise, self.advice()]
+        below = [f"participation ratio of the places: {count}", *noise, self.advice()]
         return markup.table("What latent dimensions carry", heads, rows, below)
 
     def __str__(self) -> str:
@@ -91,7 +95,8 @@ class CollapseReport:
         noise = ", ".join(f"{name}: {share:.3f}" for name, share in self.noise_share.items())
         return (
             f"posterior/prior variance per dimension: {ratios}\n"
-            f"effective dimensions: {self.effective_dimensions:.2f} of {len(self.variance_ratio)}\n"
+            f"participation ratio of the places: {self.effective_dimensions:.2f} of "
+            f"{len(self.variance_ratio)}\n"
             f"noise share per view: {noise}\n{self.advice()}"
         )
 
@@ -184,7 +189,10 @@ def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
 
 
 def variance_explained(
-    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor]
+    views: Sequence[ViewPosterior],
+    x: Tensor,
+    rows: Sequence[Tensor],
+    covariates: Tensor | None = None,
 ) -> FloatArray:
     """How much of each view's variance is lost when a latent dimension is not known.
 
@@ -195,6 +203,8 @@ def variance_explained(
         Latents of rows.
     rows : sequence over views of Tensor of shape (N, M_v), float64
         Scaled data of those rows, NaN = missing.
+    covariates : Tensor of shape (N, L), float64, optional
+        Of those rows: what they explain counts for no dimension.
 
     Returns
     -------
@@ -205,7 +215,9 @@ def variance_explained(
         takes the place of the data. Rows need not sum to R^2: what dimensions do together counts
         for each of them.
     """
-    out = torch.zeros(len(views), x.shape[1], dtype=torch.float64)
+    n_dims = x.shape[1]
+    x = with_covariates(x, covariates)
+    out = torch.zeros(len(views), n_dims, dtype=torch.float64)
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         centre, total = torch.nan_to_num(y.nanmean(0)), torch.zeros((), dtype=torch.float64)
         if view.local is not None:
@@ -214,7 +226,7 @@ def variance_explained(
             fitted = predicted(view, part)
             truth = own if view.local is None else fitted
             total += (truth - centre).square().nansum()
-            for d in view.dims or range(x.shape[1]):
+            for d in view.dims or range(n_dims):
                 without = predicted(view, part, d)
                 out[v, d] += ((truth - without).square() - (truth - fitted).square()).nansum()
         out[v] /= total.clamp(min=1e-300)

@@ -23,7 +23,7 @@ def explained(views: Sequence[ViewPosterior], x: Tensor) -> Tensor:
     ----------
     views : sequence of ViewPosterior
     x : Tensor of shape (n, D), float64
-        Latents of rows.
+        Latents of rows; covariates are at their average.
 
     Returns
     -------
@@ -50,10 +50,11 @@ def _of_view(view: ViewPosterior, x: Tensor) -> Tensor:
 
 
 def predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Tensor:
-    """Return the mean of psi without intercept, (n, columns of psi), one dimension integrated out
-    under its prior if asked.
+    """Return the mean of psi without intercept, (n, D) or (n, D + L) -> (n, columns of psi), one
+    dimension integrated out under its prior if asked.
     """
-    covariance = torch.zeros(1, x.shape[1], x.shape[1], dtype=x.dtype)
+    n_dims = view.draws[0].frequencies.first.shape[1]
+    covariance = torch.zeros(1, n_dims, n_dims, dtype=x.dtype)
     if without is not None:
         covariance[0, without, without] = 1.0
         x = x.index_fill(1, torch.tensor([without]), 0.0)

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart, place
-from bochner.latent_inference.placement import Placement, offsets_of
+from bochner.latent_inference.placement import Placement, alike, with_covariates
 from bochner.latent_inference.predictive_entries import entries_of
 from bochner.latent_inference.predictive_modes import Modes, climbed, combinations, joined
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.offsets import of_each_row, offsets_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -73,12 +74,15 @@ class Batch:
     offsets: list[Tensor | None]
     keys: list[int]
     seed: int
+    covariates: Tensor | None = None
 
     def at(self, index: Tensor) -> Batch:
         """Return some of the rows."""
         keys = [self.keys[i] for i in index.tolist()]
         rows = [y[index] for y in self.rows]
-        return replace(self, rows=rows, offsets=offsets_of(self.offsets, index), keys=keys)
+        beside = None if self.covariates is None else self.covariates[index]
+        own = offsets_of(self.offsets, index)
+        return replace(self, rows=rows, offsets=own, keys=keys, covariates=beside)
 
     def rounds(self, dim: int) -> tuple[int, ...]:
         """Return how many samples each round has."""
@@ -90,7 +94,15 @@ class Batch:
         """Return the modes of every draw, from candidates and the best of a cloud."""
         parts = []
         for views in combinations(self.views):
-            start = place(views, candidates, self.rows, self.offsets, polish=False, encoded=True)
+            start = place(
+                views,
+                candidates,
+                self.rows,
+                self.offsets,
+                polish=False,
+                encoded=True,
+                covariates=self.covariates,
+            )
             if cloud is not None:
                 start = _with_starts(start, cloud.places[:, :_N_STARTS])
             parts.append(climbed(views, start, self.rows, self.offsets))
@@ -103,14 +115,18 @@ class Batch:
         dim = candidates.shape[1]
         if dim > MANY_DIMENSIONS:
             return None
-        points = _points(candidates)
+        points = points_around(candidates)
         total = (-0.5 * points.square().sum(1)).repeat(len(self.keys), 1)
-        for view, y, offset in zip(self.views, self.rows, self.offsets, strict=True):
-            of_draws = [
-                _table(view, y, offset, *view.psi(draw, draw.features(points)))
-                for draw in view.draws
-            ]
-            total += torch.stack(of_draws).logsumexp(0)
+        for index, known in alike(self.covariates, len(self.keys)):
+            beside = None if known is None else known.expand(len(points), -1)
+            at = with_covariates(points, beside)
+            some = [y[index] for y in self.rows], offsets_of(self.offsets, index)
+            for view, y, offset in zip(self.views, *some, strict=True):
+                of_draws = [
+                    table(view, y, offset, *view.psi(draw, draw.features(at)))
+                    for draw in view.draws
+                ]
+                total[index] += torch.stack(of_draws).logsumexp(0)
         apart = _APART * math.sqrt(dim)
         index = best_apart(total.clone(), torch.cdist(points, points) < apart, _N_BEST)
         return Cloud(points[index], 0.5 * apart, (0.5 * total.gather(1, index)).softmax(1))
@@ -118,7 +134,8 @@ class Batch:
     def modes_near(self, x: Tensor) -> Modes:
         """Return the mode of every draw that a climb from x (n, D) reaches."""
         eye = torch.eye(x.shape[1], dtype=x.dtype).expand(x.shape[0], 1, -1, -1)
-        start = Placement(x[:, None], eye, torch.ones(x.shape[0], 1, dtype=x.dtype))
+        weights = torch.ones(x.shape[0], 1, dtype=x.dtype)
+        start = Placement(x[:, None], eye, weights, self.covariates)
         views = combinations(self.views)
         return joined([climbed(single, start, self.rows, self.offsets) for single in views])
 
@@ -141,12 +158,13 @@ class Batch:
         for part in chunks(n, max(1, _NUMBERS // (count * width))):
             rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
             sizes = [None if o is None else o[part].repeat_interleave(count) for o in self.offsets]
-            at = x[part].flatten(0, 1)
+            beside = None if self.covariates is None else self.covariates[part]
+            at = with_covariates(x[part], beside).flatten(0, 1)
             parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
 
 
-def _points(candidates: Tensor) -> Tensor:
+def points_around(candidates: Tensor) -> Tensor:
     """Return where rows may lie: some candidates; and, for rows unlike all training rows, a wide
     cloud, where the weights are uncertain.
     """
@@ -162,10 +180,11 @@ def _with_starts(placement: Placement, x: Tensor) -> Placement:
         torch.cat([placement.modes, x], dim=1),
         torch.cat([placement.covariances, eye], dim=1),
         torch.cat([placement.weights, torch.zeros_like(x[..., 0])], dim=1),
+        placement.covariates,
     )
 
 
-def _table(
+def table(
     view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:
     """Return log predictive densities of all rows (n, M) at points with these moments (C, M)."""
@@ -175,7 +194,7 @@ def _table(
         squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
         return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)
     entries, parts = entries_of(view.predictive), []
-    shift = torch.zeros_like(y[:, 0]) if offset is None else offset
+    shift = of_each_row(offset, y.shape[0], y)
     for part in chunks(y.shape[0], max(1, _NUMBERS // mean.numel())):
         psi = mean + shift[part, None, None]
         shape = psi.shape

@@ -33,6 +33,7 @@ def log_density(
     rows: Sequence[Tensor],
     seed: int,
     offsets: Offsets | None = None,
+    covariates: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Estimate log of the integral of p(y_observed | x) p(x) for every row.
 
@@ -47,6 +48,7 @@ def log_density(
         Of noise that depends on the values of a row, not on the rows beside it.
     offsets : sequence over views of Tensor of shape (n,), or None, optional
         Logarithms of size factors.
+    covariates : Tensor of shape (n, L), float64, optional
 
     Returns
     -------
@@ -55,7 +57,7 @@ def log_density(
     """
     keys = row_keys([view.name for view in views], rows)
     encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    batch = Batch(views, encoded, list(offsets or [None] * len(views)), keys, seed)
+    batch = Batch(views, encoded, list(offsets or [None] * len(views)), keys, seed, covariates)
     cloud = batch.cloud(candidates)
     first = Proposal.about(batch.modes(candidates, cloud), cloud)
     density, error = _estimate(batch, _Samples((first,)), batch.rounds(candidates.shape[1]))

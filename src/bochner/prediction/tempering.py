@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
-from bochner.latent_inference.placement import offsets_of
 from bochner.likelihoods.categorical import Categorical
+from bochner.likelihoods.offsets import offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
@@ -168,7 +168,7 @@ class _Fold:
         scores = candidate_scores(self.book, self.views, encoded, own)
         values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))
         few = slice(_PLACED_ROWS // _FOLDS)
-        some = [None if offset is None else offset[few] for offset in own]
+        some = offsets_of(own, few)
         placed = place(self.views, self.candidates, [y[few] for y in shown], some)
         mean, variance = complete_by_modes(self.views, placed, some)
         columns, by_modes = (

@@ -9,6 +9,7 @@ that both are matters of speed, never of correctness.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,10 @@ from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.regression.weighted_grams import weighted_grams
 
-_MAX_ITER = 20
+# Iterations, unless the caller asks for more.
+MAX_ITER = 20
+# Iterations without an improvement after which rounding is all that is left.
+_PATIENCE = 30
 # Rows whose values at all columns are held at a time.
 _ROWS = 1024
 
@@ -69,7 +73,12 @@ class Weights:
 
 
 def weights_from(
-    features: Tensor, precision: Tensor, shift: Tensor, sizes: tuple[int, ...], tol: float | Tensor
+    features: Tensor,
+    precision: Tensor,
+    shift: Tensor,
+    sizes: tuple[int, ...],
+    tol: float | Tensor,
+    max_iter: int = MAX_ITER,
 ) -> Weights:
     """Solve for q(A).
 
@@ -83,6 +92,8 @@ def weights_from(
     tol : float or Tensor of shape (m,)
         When means are exact enough: a relative residual of each column, or so many nats per entry;
         or, column by column, twice the nats that the bound may lose by them.
+    max_iter : int
+        Conjugate gradient iterations at the most.
 
     Returns
     -------
@@ -99,10 +110,9 @@ def weights_from(
     inverse = factor.inverse()
     trace = torch.diagonal(inverse, dim1=-2, dim2=-1).sum(-1)
     covariance = inverse.to(features.dtype)
-    shared = all(size == 1 for size in sizes)  # then the preconditioner is the solution
-    mean = _solve(
-        features, precision, features @ shift, covariance, sizes, 0 if shared else _MAX_ITER, tol
-    )
+    if all(size == 1 for size in sizes):  # then the preconditioner is the solution
+        max_iter = 0
+    mean = _solve(features, precision, features @ shift, covariance, sizes, max_iter, tol)
     return Weights(mean, covariance, factor.logdet(), trace, sizes)
 
 
@@ -147,9 +157,14 @@ def _solve(
     # a column's error in the metric of q, r^T S r, against that of its shift
     goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
     spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
+    best, worse = math.inf, 0
     for _ in range(max_iter):
         # the bound lies half of `inner` below what the best means would give
-        if float(inner.sum()) < spare or not bool((inner > goal).any()):
+        lost = float(inner.sum())
+        if lost < spare or not bool((inner > goal).any()):
+            break
+        best, worse = (lost, 0) if lost < best else (best, worse + 1)
+        if worse == _PATIENCE:
             break
         image = apply(direction)
         step = inner / (direction * image).sum(0).clamp(min=1e-30)

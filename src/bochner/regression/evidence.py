@@ -21,12 +21,11 @@ from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import Scratch, chunks
+from bochner.processes import ALONE, Processes
 from bochner.regression.autograd import closed_form
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import Statistics, statistics, total
-
-Reduce = Callable[[Statistics], Statistics]
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.
@@ -103,7 +102,9 @@ def evidence(
     return Evidence(value, d_gram, d_cross, d_noise)
 
 
-def products_in(dtype: torch.dtype, diagonal: float, noise_variance: Tensor) -> torch.dtype:
+def products_in(
+    dtype: torch.dtype, diagonal: float, noise_variance: Tensor, limit: float = ROUNDING
+) -> torch.dtype:
     """Return the precision that products for a Gram matrix ask for: the features', or float64 where
     the noise variance is not far above their rounding.
 
@@ -114,9 +115,11 @@ def products_in(dtype: torch.dtype, diagonal: float, noise_variance: Tensor) -> 
     diagonal : float
         How large the matrix's diagonal is.
     noise_variance : Tensor, scalar or of shape (m,)
+    limit : float
+        The largest share of the noise variance that rounding may have.
     """
     rounding = 0.5 * torch.finfo(dtype).eps * diagonal
-    exact = rounding <= ROUNDING * float(noise_variance.detach().min())
+    exact = rounding <= limit * float(noise_variance.detach().min())
     return dtype if exact else torch.float64
 
 
@@ -125,7 +128,10 @@ def gram_diagonal(f: Frequencies, n_rows: int) -> float:
     float64: their errors add up as independent ones.
     """
     n = min(n_rows, CHUNK_ROWS) * math.sqrt(max(1.0, n_rows / CHUNK_ROWS))
-    return n * (1.0 if f.second is None else 4.0) * 0.5 * float(f.amplitude.detach().square().max())
+    largest = (1.0 if f.second is None else 4.0) * 0.5 * f.amplitude.detach().square().max()
+    if f.linear is not None:  # covariates have about unit variance
+        largest = torch.maximum(largest, f.linear.detach().square().max())
+    return n * float(largest)
 
 
 def dense_evidence(
@@ -171,6 +177,7 @@ class _Gradient:
     first: Tensor
     second: Tensor | None
     amplitude: Tensor
+    linear: Tensor | None
     noise: Tensor
 
     @classmethod
@@ -182,12 +189,26 @@ class _Gradient:
             torch.zeros_like(f.first),
             second,
             torch.zeros_like(f.amplitude),
+            None if f.linear is None else torch.zeros_like(f.linear),
             noise,
         )
 
     def parts(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients in latents, spectral points, amplitude and noise."""
-        return self.x, self.first, self.second, self.amplitude, self.noise
+        """Return the gradients in latents, spectral points, amplitude, covariates' factors and
+        noise.
+        """
+        return self.x, self.first, self.second, self.amplitude, self.linear, self.noise
+
+    def over(self, processes: Processes) -> None:
+        """Add what the rows of other processes say of the frequencies. Latents are this process's
+        own, and the noise's gradient comes from sums over all processes already.
+        """
+        own = [self.first, self.amplitude, *([] if self.second is None else [self.second])]
+        wire = processes.sum(torch.cat([part.reshape(-1) for part in own]))
+        for part, summed in zip(
+            own, torch.split(wire, [part.numel() for part in own]), strict=True
+        ):
+            part.copy_(summed.reshape(part.shape))
 
     def add_noise(self, d_noise: Tensor, block: CompleteBlock) -> None:
         """Add the gradient in sigma^2, or in those of a block's columns."""
@@ -198,12 +219,14 @@ class _Gradient:
 
     def add(self, rows: Rows, trace: Trace, f: Frequencies, upstream: Tensor) -> None:
         """Carry the features' gradient of some rows back and add it."""
-        d_x, d_first, d_second, d_amplitude = pull_back(trace, f, upstream)
+        d_x, d_first, d_second, d_amplitude, d_linear = pull_back(trace, f, upstream)
         rows.add_to(self.x, d_x)
         self.first += d_first
         if self.second is not None and d_second is not None:
             self.second += d_second
         self.amplitude += d_amplitude
+        if self.linear is not None and d_linear is not None:
+            self.linear += d_linear
 
 
 def _two_passes(
@@ -212,7 +235,7 @@ def _two_passes(
     s2: Tensor,
     block: CompleteBlock,
     chunk_rows: int,
-    reduce: Reduce,
+    processes: Processes,
     into: _Gradient | None,
 ) -> Tensor:
     """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by
@@ -224,7 +247,7 @@ def _two_passes(
     scratch = Scratch(x)
 
     def stats(dtype: torch.dtype) -> Statistics:
-        return reduce(total(part(i, dtype) for i in range(len(cuts))))
+        return total(part(i, dtype) for i in range(len(cuts))).over(processes)
 
     def part(i: int, dtype: torch.dtype) -> Statistics:
         nonlocal last
@@ -234,7 +257,7 @@ def _two_passes(
             last.features, block.Y[cuts[i]], square if i == 0 else 0.0, block.n_columns, dtype
         )
 
-    products = products_in(x.dtype, gram_diagonal(f, block.n_rows), s2)
+    products = products_in(x.dtype, gram_diagonal(f, processes.total(block.n_rows)), s2)
     result = evidence(stats(products), s2, lambda: stats(torch.float64))
     if into is not None:
         into.add_noise(result.d_noise, block)
@@ -266,10 +289,6 @@ def _own_noise(s2: Tensor, block: CompleteBlock) -> Tensor:
     return own[0] if own.numel() == 1 and own.ndim else own
 
 
-def _alone(stats: Statistics) -> Statistics:
-    return stats
-
-
 def view_evidence(
     x: Tensor,
     frequencies: Frequencies,
@@ -277,7 +296,7 @@ def view_evidence(
     blocks: tuple[CompleteBlock, ...],
     *,
     chunk_rows: int = CHUNK_ROWS,
-    reduce: Reduce | None = None,
+    processes: Processes = ALONE,
 ) -> Tensor:
     """Return sum over blocks of log p(Y_block | X, W), differentiable once in x, frequencies and
     noise.
@@ -291,8 +310,9 @@ def view_evidence(
     blocks : tuple of CompleteBlock
     chunk_rows : int
         Rows per chunk; the result does not depend on it beyond rounding.
-    reduce : callable, optional
-        Adds the statistics of other processes; None when this process has all rows.
+    processes : Processes
+        Among which the rows are divided: the value, and the gradients in frequencies and noise, are
+        those of all rows.
 
     Returns
     -------
@@ -306,10 +326,12 @@ def view_evidence(
         value = torch.zeros((), dtype=torch.float64, device=x.device)
         for block in blocks:
             s2 = _own_noise(noise_variance, block)
-            if f.n_features > block.n_rows and reduce is None:
+            if f.n_features > block.n_rows and processes.size == 1:
                 value += _dense(x, f, s2, block, into)
             else:
-                value += _two_passes(x, f, s2, block, chunk_rows, reduce or _alone, into)
+                value += _two_passes(x, f, s2, block, chunk_rows, processes, into)
+        if into is not None and processes.size > 1:
+            into.over(processes)
         return value, () if into is None else into.parts()
 
-    return closed_form(compute, x, f.first, f.second, f.amplitude, noise_variance)
+    return closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, noise_variance)

@@ -30,9 +30,15 @@ from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
 from bochner.memory import chunks
+from bochner.processes import ALONE, Processes
 from bochner.regression.autograd import closed_form
 from bochner.regression.conjugate_gradients import Weights, weights_from
-from bochner.regression.evidence import CHUNK_ROWS, Reduce, view_evidence
+from bochner.regression.evidence import (
+    CHUNK_ROWS,
+    gram_diagonal,
+    products_in,
+    view_evidence,
+)
 from bochner.regression.nonconjugate import carried_back, joined_features
 from bochner.regression.observations import (
     Block,
@@ -51,6 +57,10 @@ TOLERANCE = 2e-4
 N_DETERMINANTS = 2
 # Columns factored at a time.
 _AT_ONCE = 16
+# Rounding of a Gram matrix's diagonal over the noise variance, beyond which all is in float64:
+# covariances enter the value by themselves here. And iterations where the noise is that small.
+_ROUNDING = 1e-2
+_MAX_ITER = 200
 
 
 @dataclass(frozen=True)
@@ -83,18 +93,15 @@ def gaussian_evidence(
     *,
     sample: Sample | None = None,
     chunk_rows: int = CHUNK_ROWS,
-    reduce: Reduce | None = None,
+    processes: Processes = ALONE,
 ) -> Tensor:
     """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
     ``masked_evidence``.
     """
     whole, holed = complete_blocks(blocks), incomplete_blocks(blocks)
-    if reduce is not None and holed:
-        got, do = (
-            "reduce= for one with scattered holes",
-            "leave reduce=None and keep all rows in one process",
-        )
-        raise InputError(message("views without scattered holes in several processes", got, do))
+    if processes.size > 1 and holed:
+        do = "keep all rows in one process"
+        raise InputError(message("complete views in several processes", "scattered holes", do))
     parts = [
         masked_evidence(x, frequencies, noise_variance, block, sample=sample, chunk_rows=chunk_rows)
         for block in holed
@@ -102,7 +109,7 @@ def gaussian_evidence(
     if whole or not parts:
         parts.append(
             view_evidence(
-                x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, reduce=reduce
+                x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, processes=processes
             )
         )
     return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
@@ -141,18 +148,27 @@ def masked_evidence(
         In nats. Unbiased over the sample's start.
     """
     f = frequencies.to(x.dtype)
+    dtype = _precision(x.dtype, f, block, noise_variance)
 
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], chunk_rows)]
-        features = joined_features(traces)
+        features, data = joined_features(traces).to(dtype), block.to(dtype)
         s2 = float(noise_variance)
-        value, upstream, d_noise = _solve(features, block, s2, sample, tol, chunk_rows, wanted)
+        value, upstream, d_noise = _solve(features, data, s2, sample, tol, chunk_rows, wanted)
         if not wanted:
             return value, ()
-        return value, (*carried_back(x, block.rows, traces, f, upstream), d_noise)
+        carried = carried_back(x, block.rows, traces, f, upstream.to(x.dtype))
+        return value, (*carried, d_noise)
 
-    return closed_form(compute, x, f.first, f.second, f.amplitude, noise_variance)
+    return closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, noise_variance)
+
+
+def _precision(
+    dtype: torch.dtype, f: Frequencies, block: IncompleteBlock, noise_variance: Tensor
+) -> torch.dtype:
+    """Return the precision that the block's noise asks for."""
+    return products_in(dtype, gram_diagonal(f, block.n_rows), noise_variance, _ROUNDING)
 
 
 def _solve(
@@ -196,7 +212,9 @@ def _solve(
 def _weights(features: Tensor, block: IncompleteBlock, s2: float, tol: float) -> Weights:
     observed = block.observed
     goal = 2.0 * tol * observed.sum(0)
-    return weights_from(features, observed / s2, block.Y / s2, block.sizes, goal)
+    return weights_from(
+        features, observed / s2, block.Y / s2, block.sizes, goal, max_iter=_MAX_ITER
+    )
 
 
 def _fit(
@@ -299,6 +317,8 @@ def completed(
         return block
     if not isinstance(block, IncompleteBlock):
         raise TypeError(f"expected a Gaussian block, got a {type(block).__name__}")
-    features = evaluate(block.rows.take(x), frequencies.to(x.dtype)).features
-    mean = _weights(features, block, float(noise_variance), TOLERANCE).mean
-    return block.filled(features.T @ mean)
+    f = frequencies.to(x.dtype)
+    dtype = _precision(x.dtype, f, block, noise_variance)
+    features = evaluate(block.rows.take(x), f).features.to(dtype)
+    mean = _weights(features, block.to(dtype), float(noise_variance), TOLERANCE).mean
+    return block.filled((features.T @ mean).to(block.Y.dtype))

@@ -134,7 +134,7 @@ def nonconjugate_evidence(
         carried = carried_back(x, block.rows, traces, f, upstream)
         return scale * bound.sum(), (*carried, *(scale * gradient for gradient in own))
 
-    value = closed_form(compute, x, f.first, f.second, f.amplitude, *parameters)
+    value = closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, *parameters)
     prior = entries.scale * sites.log_prior(entries.columns).sum()
     return NonConjugateValue(
         value + prior,
@@ -246,7 +246,9 @@ def _rows(entries: Entries, sample: RowSample | None) -> tuple[slice, int]:
 def carried_back(
     x: Tensor, rows: Rows, traces: list[Trace], f: Frequencies, upstream: Tensor
 ) -> list[Tensor | None]:
-    """Carry the features' gradient back to the latents and the spectral points."""
+    """Carry the features' gradient back to the latents, the spectral points and the factors of
+    covariates.
+    """
     sizes = [trace.features.shape[1] for trace in traces]
     parts = [
         pull_back(trace, f, up.contiguous())
@@ -255,6 +257,9 @@ def carried_back(
     d_rows = torch.cat([part[0] for part in parts])
     d_x = rows.scatter(d_rows, x)
     first = torch.stack([part[1] for part in parts]).sum(0)
+    amplitude = torch.stack([part[3] for part in parts]).sum(0)
     seconds = [part[2] for part in parts if part[2] is not None]
+    linears = [part[4] for part in parts if part[4] is not None]
     second = torch.stack(seconds).sum(0) if seconds else None
-    return [d_x, first, second, torch.stack([part[3] for part in parts]).sum(0)]
+    linear = torch.stack(linears).sum(0) if linears else None
+    return [d_x, first, second, amplitude, linear]

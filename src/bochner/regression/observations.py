@@ -17,9 +17,13 @@ from torch import Tensor
 from bochner.data.masks import FullMask, Mask
 from bochner.data.rows import Rows
 from bochner.data.sparse import SparseMatrix
+from bochner.data.stored import StoredMatrix
+from bochner.likelihoods.offsets import of_each_row
 from bochner.memory import chunks
 
 _ROWS = 8192
+
+Matrix = Tensor | SparseMatrix | StoredMatrix
 
 
 @dataclass(frozen=True)
@@ -28,16 +32,16 @@ class Block:
 
     Attributes
     ----------
-    Y : Tensor or SparseMatrix of shape (n, m), or (n, r) when it was rotated to fewer columns
-        Scaled or encoded values, 0 where missing. A sparse one gives dense rows or columns when
-        asked, never all at once.
+    Y : Tensor, SparseMatrix or StoredMatrix of shape (n, m), or (n, r) when it was rotated
+        Scaled or encoded values, 0 where missing. One that is sparse, or not in memory, gives
+        dense rows or columns when asked, never all at once.
     rows : Rows
         Which rows of the data set have data here.
     columns : Tensor of shape (m,), int64
         Positions within the view.
     """
 
-    Y: Tensor | SparseMatrix
+    Y: Matrix
     rows: Rows
     columns: Tensor
 
@@ -58,7 +62,7 @@ class Block:
 
     def values(self) -> Tensor:
         """Return Y with NaN where missing, dense, (n, m)."""
-        return self.Y[:] if isinstance(self.Y, SparseMatrix) else self.Y
+        return self.Y if isinstance(self.Y, Tensor) else self.Y[:]
 
     def take(self, index: Tensor, rows: Rows) -> Block:
         """Return rows by their positions in the block, (l,); ``rows`` of the new data set."""
@@ -86,7 +90,7 @@ class Block:
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return what tells two blocks apart."""
-        parts = self.Y.parts if isinstance(self.Y, SparseMatrix) else (self.Y,)
+        parts = (self.Y,) if isinstance(self.Y, Tensor) else self.Y.parts
         return (*parts, *self.rows.tensors(), self.columns)
 
 
@@ -104,13 +108,13 @@ class CompleteBlock(Block):
 
     @classmethod
     def of(
-        cls, Y: Tensor | SparseMatrix, rows: Tensor | None = None, columns: Tensor | None = None
+        cls, Y: Matrix, rows: Tensor | None = None, columns: Tensor | None = None
     ) -> CompleteBlock:
         """Build a block and its square.
 
         Parameters
         ----------
-        Y : Tensor or SparseMatrix of shape (n, m)
+        Y : Tensor, SparseMatrix or StoredMatrix of shape (n, m)
         rows : Tensor of shape (n,), int64, optional
             Of the data set; None: all.
         columns : Tensor of shape (m,), int64, optional
@@ -119,7 +123,7 @@ class CompleteBlock(Block):
         return cls._with_square(Y, Rows.of(rows), _columns(Y, columns))
 
     @classmethod
-    def _with_square(cls, Y: Tensor | SparseMatrix, rows: Rows, columns: Tensor) -> CompleteBlock:
+    def _with_square(cls, Y: Matrix, rows: Rows, columns: Tensor) -> CompleteBlock:
         square = Y.square() if isinstance(Y, SparseMatrix) else _square(Y)
         return cls(Y, rows, columns, square)
 
@@ -132,7 +136,8 @@ class CompleteBlock(Block):
     @functools.cached_property
     def squares(self) -> Tensor:
         """||y_m||^2 of every column, (m,), float64; of a block that was not rotated."""
-        return self.Y.double().square().sum(0)
+        parts = (self.Y[part].double().square().sum(0) for part in chunks(self.n_rows, _ROWS))
+        return functools.reduce(torch.add, parts)
 
     def take(self, index: Tensor, rows: Rows) -> CompleteBlock:
         """Return some rows."""
@@ -171,6 +176,10 @@ class IncompleteBlock(Block):
     def values(self) -> Tensor:
         """Return Y with NaN where missing, (n, m)."""
         return self.Y.masked_fill(self.observed == 0, torch.nan)
+
+    def to(self, dtype: torch.dtype) -> IncompleteBlock:
+        """Return the block in another precision."""
+        return replace(self, Y=self.Y.to(dtype), observed=self.observed.to(dtype))
 
     def take(self, index: Tensor, rows: Rows) -> IncompleteBlock:
         """Return some rows."""
@@ -216,6 +225,7 @@ class EncodedBlock(Block):
         Added to psi of every entry of a row: the logarithm of its size factor, 0 without one.
     """
 
+    Y: Tensor | SparseMatrix
     mask: Mask
     offset: Tensor
 
@@ -233,8 +243,8 @@ class EncodedBlock(Block):
         offset : Tensor of shape (n,), optional
             None: 0.
         """
-        zero = torch.zeros(Y.shape[0], dtype=Y.dtype, device=Y.device)
-        offset = zero if offset is None else offset
+        like = torch.empty(0, dtype=Y.dtype, device=Y.device)
+        offset = of_each_row(offset, Y.shape[0], like)
         mask: Mask = FullMask()
         if isinstance(Y, Tensor):
             mask, Y = Mask.of(Y), torch.nan_to_num(Y)
@@ -285,15 +295,15 @@ def encoded_block(blocks: tuple[Block, ...]) -> EncodedBlock:
     return block
 
 
-def _columns(Y: Tensor | SparseMatrix, columns: Tensor | None) -> Tensor:
+def _columns(Y: Matrix, columns: Tensor | None) -> Tensor:
     return torch.arange(Y.shape[1]) if columns is None else columns
 
 
-def _rows_of(Y: Tensor | SparseMatrix, index: Tensor) -> Tensor | SparseMatrix:
+def _rows_of(Y: Matrix, index: Tensor) -> Tensor | SparseMatrix:
     return Y.rows(index) if isinstance(Y, SparseMatrix) else Y[index]
 
 
-def _square(Y: Tensor) -> float:
+def _square(Y: Tensor | StoredMatrix) -> float:
     # in parts: a whole copy in float64 is twice the data
     parts = (Y[part].double().square().sum() for part in chunks(Y.shape[0], _ROWS))
     return sum((float(part) for part in parts), 0.0)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.processes import Processes
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -41,6 +43,22 @@ class Statistics:
             self.cross + other.cross,
             self.square + other.square,
             self.n_rows + other.n_rows,
+            self.n_columns,
+        )
+
+    def over(self, processes: Processes) -> Statistics:
+        """Add the statistics of other processes."""
+        if processes.size == 1:
+            return self
+        square = torch.as_tensor(self.square, dtype=torch.float64, device=self.gram.device)
+        parts = [self.gram, self.cross, square, self.gram.new_tensor(float(self.n_rows))]
+        wire = processes.sum(torch.cat([part.reshape(-1) for part in parts]))
+        gram, cross, square, count = torch.split(wire, [part.numel() for part in parts])
+        return Statistics(
+            gram.reshape(self.gram.shape),
+            cross.reshape(self.cross.shape),
+            square if isinstance(self.square, Tensor) else float(square),
+            int(count),
             self.n_columns,
         )
 

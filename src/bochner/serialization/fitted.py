@@ -4,6 +4,7 @@ never code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any
 
@@ -14,15 +15,49 @@ from bochner import kernels as kernel_classes
 from bochner import likelihoods as likelihood_classes
 from bochner.errors import InputError, ModelFileError, message
 from bochner.fitting.plan import Fit
+from bochner.io.schema import MismatchError, Tensors, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
-from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
 
-_PLAIN = ("elbo", "elbo_se", "history", "stopped", "starts", "blocks", "landmarks", "dropped")
+_STOPPED = ("plateau", "max_iter", "interrupted", "failed")
 
 
-def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
+@dataclass(frozen=True)
+class ViewHeader:
+    """What a file says of a view, beside its tensors; see `ViewPosterior`."""
+
+    name: str
+    n_draws: int
+    dims: tuple[int, ...] | None
+    weight: float
+    predictive_noise: float | None
+    likelihood: str
+    likelihood_params: dict[str, object]
+    kernel: str
+    kernel_params: dict[str, object]
+
+
+@dataclass(frozen=True)
+class FitHeader:
+    """What a file says of a fit, beside its tensors; see `Fit`."""
+
+    views: list[ViewHeader]
+    elbo: float
+    elbo_se: float
+    history: list[float]
+    stopped: str
+    starts: list[dict[str, Any]]
+    blocks: list[list[object]]
+    landmarks: dict[str, float] | None
+    dropped: list[float]
+    latent_excess: float
+
+
+_PLAIN = tuple(own.name for own in fields(FitHeader) if own.name != "views")
+
+
+def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Return the tensors and the JSON-able header of a fit."""
     tensors: dict[str, Tensor] = {"latents": fit.latents}
     views = []
@@ -32,6 +67,7 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f = draw.frequencies
             parts = {"first": f.first, "second": f.second, "amplitude": f.amplitude}
             parts |= {"mean": draw.mean, "covariance": draw.covariance, "scales": draw.scales}
+            parts |= {"linear": f.linear}
             tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
         if posterior.intercept is not None:
             tensors[f"{v}.intercept"] = posterior.intercept
@@ -56,43 +92,82 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, {"views": views, **{name: getattr(fit, name) for name in _PLAIN}}
 
 
-def fit_from_file(tensors: dict[str, Tensor], header: dict[str, Any]) -> Fit:
-    """Rebuild a fit."""
+def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
+    """Rebuild a fit.
+
+    Raises
+    ------
+    MismatchError
+        Tensors and header do not fit together.
+    ModelFileError
+        This release lacks a kernel or a likelihood.
+    """
+    latents = tensors.take("latents", None, None)
+    if header.stopped not in _STOPPED or len(header.dropped) != len(header.views):
+        raise MismatchError("fit.stopped or fit.dropped is none that a fit has")
     posterior, kernels = [], []
-    for v, view in enumerate(header["views"]):
-        draws = tuple(_draw(tensors, f"{v}.{s}.") for s in range(view["n_draws"]))
-        likelihood = _likelihood(view, tensors, v)
-        intercept = tensors.get(f"{v}.intercept")
-        dims = (
-            None if view.get("dims") is None else tuple(view["dims"])
-        )  # files of 0.1 know no private latents
-        own = (dims, view.get("weight", 1.0), view.get("predictive_noise"))
-        posterior.append(
-            ViewPosterior(
-                view["name"], draws, tensors[f"{v}.group_of"], likelihood, intercept, *own
-            )
-        )
-        kernel = kernel_from_json(view["kernel"], view["kernel_params"])
-        prefix = f"{v}.kernel."
-        kernel.load_state_dict(
-            {k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)}
-        )
-        kernels.append(kernel)
-    plain = {name: header[name] for name in _PLAIN if name in header}  # files of 0.1 know no blocks
+    for v, view in enumerate(header.views):
+        own = _view(v, view, tensors, latents.shape[1])
+        posterior.append(own)
+        kernels.append(_kernel(v, view, tensors, own.see(latents[:2])))
     return Fit(
-        posterior=tuple(posterior), latents=tensors["latents"], kernels=tuple(kernels), **plain
+        posterior=tuple(posterior),
+        latents=latents,
+        kernels=tuple(kernels),
+        **{name: getattr(header, name) for name in _PLAIN},
     )
 
 
-def _likelihood(view: dict[str, Any], tensors: dict[str, Tensor], v: int) -> Likelihood:
-    if "likelihood" not in view:  # schema 1 knew Gaussian views only
-        return Gaussian(view["noise_variance"]).requires_grad_(False)
-    likelihood = likelihood_from_json(view["likelihood"], view["likelihood_params"])
-    prefix = f"{v}.likelihood."
-    state = {k[len(prefix) :]: t for k, t in tensors.items() if k.startswith(prefix)}
+def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior:
+    """Rebuild a view's posterior over latents of so many dimensions."""
+    group_of = tensors.take(f"{v}.group_of", None, kind="i")
+    width = group_of.shape[0]
+    if view.n_draws < 1 or not width:
+        raise MismatchError(f"the view {view.name!r} has no draws or no columns")
+    if view.dims is not None and not set(view.dims) <= set(range(dim)):
+        raise MismatchError(f"the view {view.name!r} sees dimensions that are not there")
+    draws = tuple(_draw(tensors, f"{v}.{s}.", dim, width) for s in range(view.n_draws))
+    if not bool(((group_of >= 0) & (group_of < draws[0].covariance.shape[0])).all()):
+        raise MismatchError(f"the tensor '{v}.group_of' names groups that are not there")
+    if view.weight <= 0 or (view.predictive_noise is not None and view.predictive_noise <= 0):
+        raise MismatchError(f"a weight or a noise of the view {view.name!r} is not positive")
+    return ViewPosterior(
+        view.name,
+        draws,
+        group_of,
+        _likelihood(v, view, tensors),
+        tensors.take_if_there(f"{v}.intercept", width),
+        view.dims,
+        view.weight,
+        view.predictive_noise,
+    )
+
+
+def _likelihood(v: int, view: ViewHeader, tensors: Tensors) -> Likelihood:
+    likelihood = likelihood_from_json(view.likelihood, view.likelihood_params)
+    state = tensors.take_all(f"{v}.likelihood.")
+    if state.keys() != likelihood.state_dict().keys():
+        raise MismatchError(f"the tensors of {view.likelihood} are not {sorted(state)}")
     for name, value in state.items():  # learned shapes may differ from those of the arguments
+        if value.dim() > 1 or not value.is_floating_point():
+            raise MismatchError(f"the tensor '{v}.likelihood.{name}' is no list of numbers")
         getattr(likelihood, name).data = value
     return likelihood.requires_grad_(False)
+
+
+def _kernel(v: int, view: ViewHeader, tensors: Tensors, seen: Tensor) -> SpectralKernel:
+    """Rebuild a view's kernel, and ask it about some latents: shapes that do not fit show."""
+    check_sizes(view.kernel_params, tensors.n_entries, f"the parameters of {view.kernel}")
+    kernel = kernel_from_json(view.kernel, view.kernel_params)
+    state = tensors.take_all(f"{v}.kernel.")
+    for name, value in state.items():
+        if not value.is_floating_point():
+            check_sizes(value.tolist(), value.numel() - 1, f"the tensor '{v}.kernel.{name}'")
+    kernel.load_state_dict(state)
+    with torch.no_grad():
+        if not bool(kernel.double()(seen).isfinite().all()):
+            raise MismatchError(f"the kernel of the view {view.name!r} is not finite")
+    return kernel
 
 
 def _is_exported(cls: type, package: ModuleType) -> bool:
@@ -117,7 +192,7 @@ def refusal(expected: str, cls: type) -> str:
     return message(f"a {expected}", got, "pickle the estimator instead")
 
 
-def likelihood_to_json(likelihood: Likelihood) -> dict[str, Any]:
+def likelihood_to_json(likelihood: Likelihood) -> dict[str, object]:
     """Return a likelihood's constructor arguments as plain numbers and lists.
 
     Raises
@@ -130,7 +205,7 @@ def likelihood_to_json(likelihood: Likelihood) -> dict[str, Any]:
     return {name: _plain(value) for name, value in likelihood.get_params().items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -154,16 +229,25 @@ def likelihood_from_json(name: str, params: dict[str, Any]) -> Likelihood:
     return cls(**params)
 
 
-def _draw(tensors: dict[str, Tensor], prefix: str) -> Draw:
-    f = Frequencies(
-        tensors[prefix + "first"], tensors.get(prefix + "second"), tensors[prefix + "amplitude"]
+def _draw(tensors: Tensors, prefix: str, dim: int, width: int) -> Draw:
+    first = tensors.take(prefix + "first", None, dim)
+    n_points, linear = first.shape[0], tensors.take_if_there(prefix + "linear", None)
+    n_features = 2 * n_points + (0 if linear is None else linear.shape[0])
+    frequencies = Frequencies(
+        first,
+        tensors.take_if_there(prefix + "second", n_points, dim),
+        tensors.take(prefix + "amplitude", n_points),
+        linear,
     )
     return Draw(
-        f, tensors[prefix + "mean"], tensors[prefix + "covariance"], tensors.get(prefix + "scales")
+        frequencies,
+        tensors.take(prefix + "mean", n_features, width),
+        tensors.take(prefix + "covariance", None, n_features, n_features),
+        tensors.take_if_there(prefix + "scales", width, n_features),
     )
 
 
-def kernel_to_json(kernel: SpectralKernel) -> dict[str, Any]:
+def kernel_to_json(kernel: SpectralKernel) -> dict[str, object]:
     """Return a kernel's constructor arguments as plain numbers and lists.
 
     Raises
@@ -180,7 +264,7 @@ def kernel_to_json(kernel: SpectralKernel) -> dict[str, Any]:
     }
 
 
-def _to_json(owner: str, name: str, value: Any) -> Any:
+def _to_json(owner: str, name: str, value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple) and any(isinstance(part, SpectralKernel) for part in value):
@@ -193,7 +277,7 @@ def _to_json(owner: str, name: str, value: Any) -> Any:
     return torch.as_tensor(value, dtype=torch.float64).tolist()
 
 
-def kernel_from_json(name: str, params: dict[str, Any]) -> SpectralKernel:
+def kernel_from_json(name: str, params: dict[str, object]) -> SpectralKernel:
     """Rebuild a kernel by its class's name.
 
     Raises
@@ -210,7 +294,7 @@ def kernel_from_json(name: str, params: dict[str, Any]) -> SpectralKernel:
     return cls(**{key: _from_json(value) for key, value in params.items()})
 
 
-def _from_json(value: Any) -> Any:
+def _from_json(value: object) -> object:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return [kernel_from_json(part["kernel"], part["params"]) for part in value]
     return value

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 # Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden
 # learning rate.
+# By number of the parameter: the moments, and the count of steps.
+Moments = dict[int, dict[str, Tensor]]
 _FIRST, _SECOND, _EPS = 0.9, 0.99, 1e-12
 
 
@@ -77,11 +78,11 @@ class Adam:
         scale = (square / (1.0 - _SECOND**count)).sqrt_().add_(_EPS)
         parameter.addcdiv_(mean, scale, value=-rate / (1.0 - _FIRST**count))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Moments]:
         """Return the moments by number of the parameter, as torch's optimisers do."""
         return {"state": self._state}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Moments]) -> None:
         """Continue from moments, brought to where the parameters are; tensors already there will
         change.
         """

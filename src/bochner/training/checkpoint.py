@@ -18,10 +18,35 @@ from torch import Tensor
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
+from bochner.io.schema import Tensors, parse, whole
 from bochner.training.trainer import State, Trainer
 
 SCHEMA = 1
-Earlier = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a checkpoint says, beside its tensors.
+
+    Attributes
+    ----------
+    kind : str
+    schema : int
+    fingerprint : str
+    state : State or None
+        None of a run that has done nothing yet.
+    extra : dict
+        Of the race of the starts.
+    """
+
+    kind: str
+    schema: int
+    fingerprint: str
+    state: State | None
+    extra: dict[str, object]
+
+
+Earlier = tuple[Tensors, Header]
 
 
 class LastingPath(os.PathLike[str]):
@@ -75,7 +100,7 @@ class Checkpoint:
 
         Yields
         ------
-        (tensors, header), or None
+        (Tensors, Header), or None
             As `read` returns them.
         """
         earlier = self.read()
@@ -135,15 +160,17 @@ class Checkpoint:
         if not self.path.exists():
             files.check_place(self.path)
             return None
-        tensors, header = files.read(self.path, "checkpoint", SCHEMA)
-        if header["fingerprint"] != self.fingerprint:
+        tensors, plain = files.read(self.path, "checkpoint", SCHEMA)
+        with whole(self.path.name, "checkpoint"):
+            header = parse(Header, plain, "the file")
+        if header.fingerprint != self.fingerprint:
             got = f"{self.path.name}, which belongs to other data or settings"
             raise InputError(
                 message(
                     "the checkpoint of this very fit", got, "delete it or name another checkpoint"
                 )
             )
-        return tensors, header
+        return Tensors(tensors), header
 
 
 class NoCheckpoint:
@@ -164,16 +191,24 @@ class NoCheckpoint:
 AnyCheckpoint = Checkpoint | NoCheckpoint
 
 
-def restore(trainer: Trainer[Any], tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Put a trainer where a checkpoint was written."""
-    prefix = "module."
-    trainer.module.load_state_dict(
-        {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
-    )
+def restore(trainer: Trainer[Any], tensors: Tensors, state: State) -> None:
+    """Put a trainer where a checkpoint was written.
+
+    Raises
+    ------
+    MismatchError
+        A tensor is missing, unknown, or of another shape than its parameter.
+    """
+    trainer.module.load_state_dict(tensors.take_all("module."))
     slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimiser."):
-            _, index, slot = name.split(".")
-            slots.setdefault(int(index), {})[slot] = tensor
+    for i, parameter in enumerate(trainer.optimiser.parameters):
+        prefix, shape = f"optimiser.{i}.", tuple(parameter.shape)
+        if prefix + "step" in tensors:
+            slots[i] = {
+                "step": tensors.take(prefix + "step", kind="i"),
+                "exp_avg": tensors.take(prefix + "exp_avg", *shape, kind="f"),
+                "exp_avg_sq": tensors.take(prefix + "exp_avg_sq", *shape, kind="f"),
+            }
+    tensors.finish()
     trainer.optimiser.load_state_dict({"state": slots})
-    trainer.resume(State(**header["state"]))
+    trainer.resume(state)

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from bochner.training.trainer import OnStep, State
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _LOG = logging.getLogger("bochner")
 # Steps between two lines of the log.
 _LOGGED = 100
+# Of a bar: how many are done, and the words before it.
+Update = Callable[[int, str], None]
 
 
 def _log(label: str, state: State) -> None:
@@ -32,39 +36,64 @@ def _draws(console: Console) -> bool:
 
 
 @contextmanager
-def progress_bar(
-    label: str, n_steps: int, shown: bool, console: Console | None = None
-) -> Iterator[OnStep]:
-    """Yield a function to call after every step.
+def _python_random_state() -> Iterator[None]:
+    """Keep Python's global generator as it is: rich draws from it when it is imported."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+@contextmanager
+def bar(
+    label: str, total: int, shown: bool, console: Console | None = None
+) -> Iterator[Update | None]:
+    """Yield a function that moves a bar, None where none can be drawn.
 
     Parameters
     ----------
     label : str
-    n_steps : int
-        Steps at the most.
+    total : int
     shown : bool
         Whether the caller wants a bar; without a terminal or a notebook there is none all the
         same.
     console : Console, optional
         Where to draw; by default standard error.
     """
+    if not shown:
+        yield None
+        return
+    with _python_random_state():
+        from rich import progress
+        from rich.console import Console
     console = console or Console(stderr=True)
-    if not (shown and _draws(console)):
-        yield lambda state: _log(label, state)
+    if not _draws(console):
+        yield None
         return
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, refresh_per_second=4) as bar:
-        task = bar.add_task(label, total=n_steps)
+    with progress.Progress(
+        *columns, console=console, transient=True, refresh_per_second=4
+    ) as drawn:
+        task = drawn.add_task(label, total=total)
+        yield lambda done, words: drawn.update(task, completed=done, description=words)
+
+
+@contextmanager
+def progress_bar(
+    label: str, n_steps: int, shown: bool, console: Console | None = None
+) -> Iterator[OnStep]:
+    """Yield a function to call after every step of training; see `bar`."""
+    with bar(label, n_steps, shown, console) as move:
 
         def update(state: State) -> None:
             _log(label, state)
-            bar.update(
-                task, completed=state.step, description=f"{label}  elbo {state.history[-1]:,.0f}"
-            )
+            if move is not None:
+                move(state.step, f"{label}  elbo {state.history[-1]:,.0f}")
 
         yield update

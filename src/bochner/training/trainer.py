@@ -41,6 +41,8 @@ class Options:
         Steps of a window.
     decay : float
         Length of the decay as a share of the steps before it, since the last run that settled.
+    least_decay : int
+        Its length at the least, as far as ``max_iter`` allows.
     factors : mapping of str to float
         Endings of parameters' names and what their learning rate is multiplied by; others: 1.
     """
@@ -50,6 +52,7 @@ class Options:
     tol: float = 1e-4
     window: int = 50
     decay: float = 0.3
+    least_decay: int = 0
     factors: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -90,7 +93,7 @@ class State:
     since: int = 0
     blocks: list[Any] = field(default_factory=list)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold."""
         return dict(vars(self))
 
@@ -111,6 +114,9 @@ class Trainer(Generic[Module]):
     accept : callable, optional
         Called with the step when its bound and gradient are finite, before the parameters move: it
         applies what else the evaluation asks for, so that the objective itself changes nothing.
+    agree : callable, optional
+        Called with the cause why this process cannot take a step, or None; returns that of any
+        process.
     between : callable, optional
         Called after every step with the state: updates of blocks that gradients do not reach.
     """
@@ -124,6 +130,7 @@ class Trainer(Generic[Module]):
         state: State | None = None,
         between: OnStep | None = None,
         accept: Callable[[int], None] | None = None,
+        agree: Callable[[str | None], str | None] | None = None,
     ) -> None:
         self.module, self.objective, self.n_entries, self.options = (
             module,
@@ -133,6 +140,7 @@ class Trainer(Generic[Module]):
         )
         self.between = between
         self.accept = accept
+        self.agree = agree
         self.state = state or State()
         self.optimiser = Adam(module, options.learning_rate, options.factors)
         self._good = self._best = self._snapshot()
@@ -215,13 +223,9 @@ class Trainer(Generic[Module]):
         self.state.history, self.state.blocks = list(state["history"]), list(state["blocks"])
 
     def _decay_length(self, start: int) -> int:
-        return max(
-            1,
-            min(
-                self.options.max_iter - start,
-                math.ceil(self.options.decay * (start - self.state.since)),
-            ),
-        )
+        share = math.ceil(self.options.decay * (start - self.state.since))
+        left = self.options.max_iter - start
+        return max(1, min(left, max(share, self.options.least_decay)))
 
     def _factor(self) -> float:
         """Of the learning rate: a linear warm-up, then constant, then linear to zero."""
@@ -248,8 +252,11 @@ class Trainer(Generic[Module]):
         if not math.isfinite(value):
             return f"the bound was {value}"
         name = self.optimiser.not_finite()
-        if name is not None:
-            return f"the gradient of {name} was not finite"
+        cause = None if name is None else f"the gradient of {name} was not finite"
+        if self.agree is not None:
+            cause = self.agree(cause)
+        if cause is not None:
+            return cause
         if self.accept is not None:
             self.accept(self.state.step)
         self.optimiser.learning_rate = self.options.learning_rate * self._factor()
@@ -312,7 +319,7 @@ class Trainer(Generic[Module]):
         return again
 
 
-def _copy(tree: Any) -> Any:
+def _copy(tree: object) -> Any:
     """Copy every tensor of nested dicts and lists."""
     if isinstance(tree, Tensor):
         return tree.detach().clone()

@@ -19,8 +19,10 @@ from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.likelihoods.offsets import shifted
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
+from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import gram_diagonal, products_in
 from bochner.regression.heteroscedastic import spectrum
 from bochner.regression.observations import (
@@ -69,7 +71,7 @@ class Draw:
         )
 
     def features(self, x: Tensor) -> Tensor:
-        """Return phi(x) row-major, (n, D) -> (n, K)."""
+        """Return phi(x) row-major, (n, D) or (n, D + L) with covariates -> (n, K)."""
         return evaluate(x, self.frequencies).features.T
 
     def spread(self, phi: Tensor, group_of: Tensor) -> Tensor:
@@ -181,7 +183,7 @@ class ViewPosterior:
         mean, variance = phi @ draw.mean, self.noise_variance * draw.spread(phi, self.group_of)
         if self.intercept is not None:
             mean = mean + self.intercept
-        return (mean if offset is None else mean + offset[:, None]), variance.clamp(min=0.0)
+        return shifted(mean, offset), variance.clamp(min=0.0)
 
 
 def weights_posterior(
@@ -194,6 +196,7 @@ def weights_posterior(
     sampling: Sampling,
     seed: int,
     anchors: Anchors | None = None,
+    processes: Processes = ALONE,
 ) -> tuple[ViewPosterior, ...]:
     """Condition the weights of every view on the data.
 
@@ -211,13 +214,15 @@ def weights_posterior(
     seed : int
     anchors : Anchors, optional
         The rows that sites belong to; None: all.
+    processes : Processes
+        Among which the rows of Gaussian views are divided.
 
     Returns
     -------
     tuple of ViewPosterior
     """
     with torch.no_grad():
-        latents = model.latents.draws(n_latent_draws, seed)
+        latents = model.latents.draws(n_latent_draws, seed, processes.start)
         return tuple(
             _view_posterior(
                 view,
@@ -230,6 +235,7 @@ def weights_posterior(
                 None
                 if anchors is None or view.sites is None
                 else (anchors.index, encoded_block(anchors.data[v])),
+                processes,
             )
             for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
         )
@@ -244,18 +250,21 @@ def _view_posterior(
     sampling: Sampling,
     seed: int,
     anchors: tuple[Tensor, EncodedBlock] | None,
+    processes: Processes,
 ) -> ViewPosterior:
     n_columns = sum(block.Y.shape[1] for block in blocks)
     draws: list[Draw] = []
-    n_components, latents = latents[0].shape[1], [view.see(x) for x in latents]
+    n_components = latents[0].shape[1] - view.n_covariates
+    latents = [view.see(x) for x in latents]
+    n_seen = latents[0].shape[1] - view.n_covariates
     for s in range(n_draws):
         source = random.generator(
             seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device
         )
-        noise = view.kernel.noise(n_frequencies, latents[0].shape[1], source, sampling)
-        f = view.kernel.frequencies(noise).detach()
+        noise = view.kernel.noise(n_frequencies, n_seen, source, sampling)
+        f = view.frequencies(noise).detach()
         if view.sites is None:
-            found = _draw(f, blocks, latents, view.noise_variance, n_columns)
+            found = _draw(f, blocks, latents, view.noise_variance, n_columns, processes)
         else:
             found = Draw(_to_cpu(f), *condition(view, f, encoded_block(blocks), latents, anchors))
         draws.append(replace(found, frequencies=found.frequencies.widened(view.dims, n_components)))
@@ -292,6 +301,7 @@ def _draw(
     latents: list[Tensor],
     noise_variance: Tensor,
     n_columns: int,
+    processes: Processes,
 ) -> Draw:
     mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
     covariances = []
@@ -300,8 +310,9 @@ def _draw(
         torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
     )
     for block in complete_blocks(blocks):
-        products = products_in(latents[0].dtype, gram_diagonal(f, block.n_rows), noise_variance)
-        stats = expected_statistics(f, block, latents, products)
+        diagonal = gram_diagonal(f, processes.total(block.n_rows))
+        products = products_in(latents[0].dtype, diagonal, noise_variance)
+        stats = expected_statistics(f, block, latents, products, processes)
         if scales is not None:
             values, vectors = spectrum(stats.gram / len(latents))
             inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
@@ -311,7 +322,7 @@ def _draw(
             scales[block.columns] = inverse.cpu()
             covariances.append(vectors[None].cpu())
             continue
-        factor = precision(f, block, latents, stats, noise_variance.double())
+        factor = precision(f, block, latents, stats, noise_variance.double(), processes)
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariances.append(factor.inverse()[None].cpu())
     for holed in incomplete_blocks(blocks):
@@ -324,4 +335,5 @@ def _draw(
 def _to_cpu(f: Frequencies) -> Frequencies:
     # in the order a file has: products of another layout round another way
     second = None if f.second is None else f.second.cpu().contiguous()
-    return Frequencies(f.first.cpu().contiguous(), second, f.amplitude.cpu())
+    linear = None if f.linear is None else f.linear.cpu()
+    return Frequencies(f.first.cpu().contiguous(), second, f.amplitude.cpu(), linear)

@@ -1,0 +1,74 @@
+"""
+Placing new samples
+===================
+
+A map of yesterday's rows is of little use if today's cannot be put on it. Factor analyses of
+several views have to be fitted anew, which moves everything; here a row that was never seen is
+placed under the model as it is, with half of it missing if it must be. Beside it are PCA, whose
+projection needs whole rows, and regression from the half that is there.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.linear_model import RidgeCV
+from sklearn.neighbors import KNeighborsClassifier
+
+import bochner as bo
+
+N_TRAIN, N_NEW = 600, 300
+STEPS = 150
+
+# %%
+# Digits in two halves. The model knows 600 of them.
+
+digits = bo.datasets.load_digits_halves()
+train, new = digits.data[:N_TRAIN], digits.data[N_TRAIN : N_TRAIN + N_NEW]
+labels, answers = digits.target[:N_TRAIN], digits.target[N_TRAIN : N_TRAIN + N_NEW]
+model = bo.NGMVLVM(6, views=digits.views, init="pca", max_iter=STEPS, random_state=0).fit(train)
+
+# %%
+# New rows, whole and with their upper half only, and how sure the model is of each place.
+
+half = new.copy()
+half[:, digits.views["lower"]] = np.nan
+whole, std = model.transform(new, return_std=True)
+seen, wider = model.transform(half, return_std=True)
+print("mean standard deviation of a place, whole and half rows:", std.mean(), wider.mean())
+
+
+def accuracy(Z, places):
+    """Of ten nearest neighbours among the training rows."""
+    return KNeighborsClassifier(10).fit(Z, labels).score(places, answers)
+
+
+pca = PCA(6).fit(train)
+upper, lower = digits.views["upper"], digits.views["lower"]
+ridge = RidgeCV(np.logspace(-2, 4, 13)).fit(train[:, upper], train[:, lower])
+filled = half.copy()
+filled[:, lower] = ridge.predict(new[:, upper])
+found = {
+    "NG-MVLVM, whole rows": accuracy(model.embedding_, whole),
+    "NG-MVLVM, upper halves": accuracy(model.embedding_, seen),
+    "PCA, whole rows": accuracy(pca.transform(train), pca.transform(new)),
+    "PCA, upper halves filled by ridge": accuracy(pca.transform(train), pca.transform(filled)),
+}
+for name, share in found.items():
+    print(f"{name}: {share:.3f}")
+
+# %%
+# And the halves that nobody showed: restored from the place, beside the regression.
+
+completed = model.impute(half)
+for name, own in (("NG-MVLVM", completed), ("ridge regression", filled)):
+    error = np.sqrt(np.mean((own - new)[:, lower] ** 2))
+    print(f"{name}: root mean square error of the lower halves {error:.2f}")
+print(f"held-out log density of a new row: {model.score(new[:50]):.1f} nats")
+
+fig, ax = plt.subplots(figsize=(6, 3))
+ax.barh(list(found), list(found.values()), color="#1764a5")
+ax.set_xlim(0.0, 1.0)
+ax.set_xlabel("accuracy of ten nearest neighbours")
+ax.invert_yaxis()
+fig.tight_layout()
+plt.show()

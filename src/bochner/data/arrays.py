@@ -1,0 +1,13 @@
+"""The arrays of numpy by what they hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Of either precision: a function that takes it keeps that of what it is given.
+FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]

@@ -1,0 +1,109 @@
+"""Columns of rows that are not in memory, scaled, of which dense blocks are cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bochner.data.arrays import IntArray
+from bochner.data.columns import columns_of
+from bochner.data.row_sources import RowSource
+from bochner.data.scaling import Scaling
+
+Index = slice | Tensor
+
+
+class StoredMatrix:
+    """A view of a row source in scaled units, (n, m); one block of rows is held at a time.
+
+    Parameters
+    ----------
+    source : RowSource
+    columns : ndarray of int, shape (m,)
+        Of the source.
+    scaling : Scaling
+        Of these columns.
+    dtype : torch.dtype
+        Of every dense block.
+    device : torch.device
+    basis : Tensor of shape (m, r), optional
+        Blocks are multiplied by it.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        columns: IntArray,
+        scaling: Scaling,
+        dtype: torch.dtype,
+        device: torch.device,
+        basis: Tensor | None = None,
+    ) -> None:
+        self._source, self._columns, self._scaling = source, columns, scaling
+        self._basis = basis
+        self.dtype, self.device = dtype, device
+        width = len(columns) if basis is None else basis.shape[1]
+        self.shape = (source.n_rows, int(width))
+        self._held: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    def rotated(self, basis: Tensor) -> StoredMatrix:
+        """Return the matrix times a basis, (m, r)."""
+        own = (self._source, self._columns, self._scaling, self.dtype, self.device)
+        return StoredMatrix(*own, basis)
+
+    def __getitem__(self, index: Index) -> Tensor:
+        """Return some rows, dense, (n', m): a slice of step 1, or row numbers."""
+        size = self._source.block_rows
+        if isinstance(index, Tensor):
+            return self._rows(index, size)
+        start, stop, _ = index.indices(self.shape[0])
+        parts = [
+            self._block(number)[max(start - number * size, 0) : stop - number * size]
+            for number in range(start // size, -(-stop // size))
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat([self._nothing(), *parts])
+
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        """Return some columns (dim = 1) of all rows, dense, (n, m')."""
+        return self[:].index_select(dim, index)
+
+    def double(self) -> Tensor:
+        """Return all of it, dense, float64: for few rows."""
+        return self[:].double()
+
+    def numel(self) -> int:
+        """Entries."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def parts(self) -> tuple[Tensor, ...]:
+        """What tells two matrices apart: a checksum of the rows, and the columns."""
+        return torch.tensor([self._source.checksum()]), torch.from_numpy(self._columns)
+
+    def _nothing(self) -> Tensor:
+        return torch.empty(0, self.shape[1], dtype=self.dtype, device=self.device)
+
+    def _rows(self, index: Tensor, size: int) -> Tensor:
+        out = torch.empty(len(index), self.shape[1], dtype=self.dtype, device=self.device)
+        blocks = index // size
+        for number in sorted(set(blocks.tolist())):
+            places = (blocks == number).nonzero()[:, 0]
+            out[places] = self._block(number)[index[places] - number * size]
+        return out
+
+    def _block(self, number: int) -> Tensor:
+        """Return the rows of a block of the source; the last one is still there."""
+        if self._held[0] != number:
+            size = self._source.block_rows
+            first = number * size
+            raw = self._source.read(first, min(first + size, self.shape[0]))
+            self._held = (number, self._scaled(raw))
+        return self._held[1]
+
+    def _scaled(self, raw: Any) -> Tensor:
+        values = np.ascontiguousarray(self._scaling.apply(columns_of(raw, self._columns)))
+        block = torch.from_numpy(values).to(self.device, self.dtype)
+        return block if self._basis is None else block @ self._basis

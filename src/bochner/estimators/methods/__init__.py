@@ -1,0 +1,1 @@
+"""What the estimators do with rows, as mixins of their base."""

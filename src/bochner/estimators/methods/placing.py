@@ -1,0 +1,186 @@
+"""Rows of the caller to places in latent space, part by part; those of the training rows are kept,
+or found when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bochner.data.arrays import FloatArray
+from bochner.data.row_sources import RowSource, changed
+from bochner.data.sparse import dense_rows
+from bochner.data.views import fingerprint
+from bochner.estimators import training_data
+from bochner.estimators.methods.rows import RowsMixin
+from bochner.estimators.settings import options
+from bochner.isolation import isolated
+from bochner.latent_inference.infer import Placer
+from bochner.latent_inference.placement import Placement
+from bochner.likelihoods.offsets import rows_of
+from bochner.prediction.latent_std import excess, latent_std
+
+Places = tuple[FloatArray, FloatArray]
+
+# Training rows whose patterns of holes rows have on which standard deviations are checked.
+_PATTERNS = 4
+# Numbers in the covariances of places that are remembered.
+_REMEMBERED = 2**25
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """Training rows that are not in memory, and were not placed yet.
+
+    Attributes
+    ----------
+    source : RowSource
+    checksum : int
+        Of the rows that were fitted.
+    covariates : Tensor of shape (N, L) or None
+        Of these rows.
+    """
+
+    source: RowSource
+    checksum: int
+    covariates: Tensor | None = None
+
+    def check(self) -> None:
+        """Refuse rows that are others than in the fit."""
+        if self.source.checksum() != self.checksum:
+            raise changed("others than when the fit began")
+
+
+def _digest(values: FloatArray) -> str:
+    return fingerprint([values], {})
+
+
+class PlacingMixin(RowsMixin):
+    """Placement of rows, and the latents of the training rows."""
+
+    seed_: int
+    _placed: tuple[str, Placement] | None
+    _embedded: Places | Unplaced
+    # of the model as it is: made when it is first used
+    _placer: Placer | None = None
+
+    @property
+    def embedding_(self) -> FloatArray:
+        """Latents of the training rows, (N, D)."""
+        return self._embedding()[0]
+
+    @embedding_.setter
+    def embedding_(self, value: FloatArray) -> None:
+        self._embedded = (value, getattr(self, "_embedded", (value, value))[1])
+
+    @property
+    def embedding_std_(self) -> FloatArray:
+        """Standard deviations of the training rows' latents, (N, D)."""
+        return self._embedding()[1]
+
+    @embedding_std_.setter
+    def embedding_std_(self, value: FloatArray) -> None:
+        self._embedded = (getattr(self, "_embedded", (value, value))[0], value)
+
+    def _embedding(self) -> Places:
+        if isinstance(self._embedded, Unplaced):
+            self._embedded.check()
+            held = self._embedded
+            nowhere: list[Tensor | None] = [None] * len(self._fit.posterior)
+            self._embedded = isolated(self._latents)(held.source, nowhere, held.covariates)
+        return self._embedded
+
+    @property
+    def _dtype(self) -> np.dtype[np.generic]:
+        """That of the training rows."""
+        held = self._embedded
+        return held.source.dtype if isinstance(held, Unplaced) else held[0].dtype
+
+    def _placements(
+        self, values: Any, offsets: list[Tensor | None], covariates: Tensor | None
+    ) -> Iterator[tuple[Placement, list[Tensor], list[Tensor | None]]]:
+        """Yield placed rows, their scaled data and offsets, part by part."""
+        options.of_empty(values)
+        if self._placer is None:
+            self._placer = Placer(self._fit.posterior, self._candidates)
+        for rows, own, beside in self._dense_parts(values, offsets, covariates):
+            yield self._placer.place(rows, own, covariates=beside), rows, own
+
+    def _latents(
+        self,
+        values: Any,
+        offsets: list[Tensor | None],
+        covariates: Tensor | None,
+        with_std: bool = True,
+    ) -> Places:
+        """Return places of rows and, if wanted, their standard deviations, (n, D)."""
+        mean = np.empty((values.shape[0], self._n_latents), values.dtype)
+        std = np.zeros_like(mean)
+        start = 0
+        for part, rows, own in self._placements(values, offsets, covariates):
+            stop = start + len(part.mean)
+            mean[start:stop] = part.mean
+            if with_std:
+                std[start:stop] = self._std(part, rows, own)
+            start = stop
+        return mean, std
+
+    def _std(
+        self, placement: Placement, rows: list[Tensor], offsets: list[Tensor | None]
+    ) -> Tensor:
+        """Return the standard deviations of placed rows, (n, D)."""
+        model = self._fit.posterior, self._candidates
+        return latent_std(*model, placement, rows, offsets, self._fit.latent_excess)
+
+    def _place(
+        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor | None
+    ) -> Placement:
+        return Placement.joined(
+            [part for part, *_ in self._placements(values, offsets, covariates)]
+        )
+
+    def _check_std(self, values: object, known: Tensor, covariates: Tensor | None) -> None:
+        """Measure what standard deviations of latents lack, with the holes of some known rows."""
+        some = known[torch.from_numpy(training_data.subset(len(known), _PATTERNS, self.seed_))]
+        shown = [~y.isnan() for y in self._split(dense_rows(values, some.numpy()))]
+        model = self._fit.posterior, self._candidates
+        beside = rows_of(covariates, some)
+        lacking = excess(*model, shown, self.seed_, beside)
+        self._fit = replace(self._fit, latent_excess=lacking)
+
+    def _stds(
+        self, values: FloatArray, offsets: list[Tensor | None], placement: Placement
+    ) -> NDArray[np.float64]:
+        """Return the standard deviations of all placed rows, (n, D)."""
+        parts, start = [], 0
+        for rows, own, _ in self._dense_parts(values, offsets, placement.covariates):
+            stop = start + len(rows[0])
+            parts.append(self._std(placement.of(torch.arange(start, stop)), rows, own))
+            start = stop
+        stds: NDArray[np.float64] = torch.cat(parts).numpy()
+        return stds
+
+    def _remember(self, values: FloatArray, placement: Placement) -> None:
+        """Keep where the training rows lie, if that is small: completing them is what usually comes
+        next.
+        """
+        small = placement.covariances.numel() <= _REMEMBERED and not sp.issparse(values)
+        small = small and placement.covariates is None
+        self._placed = (_digest(values), placement) if small else None
+
+    def _recall(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement | None:
+        """Return where rows lie if they are the training rows of this very fit, without size
+        factors or covariates.
+        """
+        placed = getattr(self, "_placed", None)  # files do not hold it
+        known = (
+            placed is not None and all(o is None for o in offsets) and placed[0] == _digest(values)
+        )
+        return placed[1] if known and placed is not None else None

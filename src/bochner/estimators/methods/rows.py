@@ -1,0 +1,256 @@
+"""Rows of the caller, checked, as the tensors that a fitted model takes, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import (
+    _check_n_features,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
+from torch import Tensor
+
+from bochner.data.arrays import FloatArray
+from bochner.data.columns import columns_of
+from bochner.data.outliers import check_reach
+from bochner.data.row_sources import RowSource, source_of
+from bochner.data.sparse import ROWS, canonical, dense_rows
+from bochner.data.validation import as_rows
+from bochner.data.views import Scaling, check_finite, check_kind
+from bochner.errors import InputError, message
+from bochner.estimators.covariates import CovariateCoding, index_of
+from bochner.estimators.settings import likelihoods, plans
+from bochner.estimators.settings.likelihoods import SizeFactors
+from bochner.estimators.tables import Coding, coding_of
+from bochner.fitting.plan import Fit
+from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.offsets import offsets_of, rows_of
+from bochner.memory import Memory, chunks, passes
+from bochner.processes import current
+
+
+class RowsMixin:
+    """Checks and units of rows."""
+
+    _fit: Fit
+    _candidates: Tensor
+    _scaling: Scaling
+    views_: dict[str, NDArray[np.intp]]
+    _size_factors: SizeFactors
+    _coding: Coding
+    _covariate_coding: CovariateCoding
+    likelihood: object
+    landmarks: Any
+    views: object
+    # whether training reads rows block by block
+    _trains_on_blocks: ClassVar[bool] = True
+
+    @property
+    def _n_latents(self) -> int:
+        """D."""
+        return int(self._candidates.shape[1])
+
+    def _unscale(self, stacked: Tensor) -> FloatArray:
+        return self._scaling.undo(self._in_columns_of_X(stacked))
+
+    def _unscale_std(self, variance: Tensor) -> FloatArray:
+        return self._scaling.undo_std(self._in_columns_of_X(variance.sqrt()))
+
+    def _in_columns_of_X(self, stacked: Tensor) -> FloatArray:
+        """Views side by side, (n, M), become columns in the order of X: views need not be listed in
+        that order.
+        """
+        back = np.argsort(np.concatenate(list(self.views_.values())))
+        values: FloatArray = stacked.numpy()[:, back]
+        return values
+
+    def _validate(self, X: Any, *, reset: bool) -> Any:
+        """Return checked rows: an array, a sparse matrix, or a source of rows that are read block
+        by block.
+        """
+        if not reset:
+            check_is_fitted(self)
+        source = source_of(X)
+        if source is None:
+            return self._validate_whole(X, reset=reset)
+        if reason := self._held_because(source, reset):
+            size = source.n_rows * source.n_columns * source.dtype.itemsize
+            what = f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
+            Memory().check(size, f"{what} {reason}", "fit fewer rows or columns")
+            values: Any = self._validate_whole(source.whole(), reset=reset)
+        else:
+            _check_n_features(self, source, reset=reset)
+            values = source
+            if reset:
+                vars(self).pop("feature_names_in_", None)  # of an earlier fit
+                self._coding = coding_of(source, self.likelihood, self.views)
+            else:
+                self._check_new(source)
+        self._check_names(source.columns, reset=reset)
+        return values
+
+    def _held_because(self, source: RowSource, reset: bool) -> str:
+        """Return why rows have to be in memory as a whole; nothing where they need not."""
+        if not reset:
+            own = [view.name for view in self._fit.posterior if view.local is not None]
+            return f"the likelihood of view {own[0]!r}" if own else ""
+        if not self._trains_on_blocks:
+            return f"the sampler of {type(self).__name__}"
+        # processes have about as many rows each
+        if plans.n_landmarks(self.landmarks, source.n_rows * current().size) is None:
+            return "a fit without landmarks"
+        if not likelihoods.all_gaussian(self.likelihood):
+            return f"likelihood={self.likelihood!r}"
+        return "" if source.is_complete() else "missing entries"
+
+    def _check_names(self, names: list[str] | None, *, reset: bool) -> None:
+        """Keep the names of a source's columns, or compare them with those of training."""
+        if names is None:
+            return
+        if reset:
+            self.feature_names_in_ = np.array(names, dtype=object)
+            return
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and list(known) != names:
+            j = next(j for j, name in enumerate(known) if name != names[j])
+            want = f"the columns of training, {known[j]!r} as column {j}"
+            raise InputError(message(want, repr(names[j]), "put the columns in that order"))
+
+    def _validate_whole(self, X: object, *, reset: bool) -> FloatArray:
+        X = as_rows(_from_torch(X))
+        if reset:
+            self._coding = coding_of(X, self.likelihood, self.views)
+        X = self._coding.encode(X)
+        check_kind(X)
+        values: FloatArray = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        if sp.issparse(values):
+            values = canonical(values)
+        if not reset:
+            self._check_new(values)
+        return values
+
+    def _check_new(self, values: Any) -> None:
+        """Refuse rows that a fitted model cannot place."""
+        names = getattr(self, "feature_names_in_", None)
+        check_finite(values, self.views_, names)
+        own = {view.name: view.likelihood for view in self._fit.posterior}
+        likelihoods.check(values, own, self.views_, names)
+        real = {
+            view.name: self.views_[view.name]
+            for view in self._fit.posterior
+            if view.likelihood.scales_with_data
+        }
+        check_reach(values, self._scaling, real, names)
+
+    def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
+        check_is_fitted(self)
+        Z = as_rows(_from_torch(Z))
+        check_kind(Z)
+        values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
+        if values.shape[1] != self._n_latents:
+            got, want = (
+                f"{values.shape[1]} columns",
+                f"Z with {self._n_latents} columns (latent dimensions)",
+            )
+            raise InputError(message(want, got, "pass latents, as transform returns them"))
+        return torch.tensor(values, dtype=torch.float64), values.dtype
+
+    @property
+    def _scales(self) -> dict[str, float]:
+        """Original units per scaled unit, by view; 1 where every column has units of its own."""
+        scales = {view: self._scaling.scale[own] for view, own in self.views_.items()}
+        return {view: float(own[0]) if np.ptp(own) == 0.0 else 1.0 for view, own in scales.items()}
+
+    def _noise_in_units(self, view: str, variance: float | Tensor) -> float | NDArray[np.float64]:
+        """Return a noise variance in original units squared: per column where units are."""
+        own = self._scaling.scale[self.views_[view]]
+        if np.ptp(own) == 0.0:
+            return likelihoods.plain_noise(variance, float(own[0]))
+        return np.asarray(likelihoods.plain_noise(variance)) * own**2
+
+    def _split(self, values: FloatArray) -> list[Tensor]:
+        scaled = self._scaling.apply(values.astype(np.float64, copy=False))
+        return [
+            torch.from_numpy(np.ascontiguousarray(columns_of(scaled, own)))
+            for own in self.views_.values()
+        ]
+
+    def _some(
+        self, values: FloatArray, offsets: list[Tensor | None], rows: Tensor | slice
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Return some rows by view, dense and scaled, with their offsets."""
+        part = dense_rows(values, rows if isinstance(rows, slice) else rows.numpy())
+        return self._split(part), offsets_of(offsets, rows)
+
+    def _dense_parts(
+        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor | None
+    ) -> Iterator[tuple[list[Tensor], list[Tensor | None], Tensor | None]]:
+        """Yield rows by view, dense and scaled, with their offsets and covariates: part by part,
+        copies in float64 as well.
+        """
+        sparse = sp.issparse(values)
+        for rows in chunks(values.shape[0], ROWS) if sparse else passes(values.shape):
+            beside = rows_of(covariates, rows)
+            yield *self._some(values, offsets, rows), beside
+
+    def _beside(self, X: object, values: FloatArray, covariates: object) -> Tensor | None:
+        """Return the covariates of rows as numbers, (n, L)."""
+        return self._covariate_coding.encode(covariates, values.shape[0], index_of(X))
+
+    def _offsets(self, values: FloatArray, size_factors: object) -> list[Tensor | None]:
+        """Return the logarithms of the rows' size factors, by view."""
+        own = {view.name: view.likelihood for view in self._fit.posterior}
+        return list(self._size_factors.offsets(values, size_factors, own, self.views_).values())
+
+    def _log_jacobian(self, values: FloatArray) -> NDArray[np.float64]:
+        """What turns log densities of rows as scaled into those in original units, (n,)."""
+        if sp.issparse(values):
+            return np.full(values.shape[0], -np.log(self._scaling.scale).sum())
+        parts = (values[rows] for rows in passes(values.shape))
+        return np.concatenate([self._scaling.log_jacobian(~np.isnan(part)) for part in parts])
+
+    def _total_log_jacobian(self, values: FloatArray) -> float:
+        """The sum of `_log_jacobian` over rows, without a mask in float64."""
+        if sp.issparse(values):
+            return float(self._log_jacobian(values).sum())
+        counts = np.zeros(values.shape[1], dtype=np.int64)
+        for rows in passes(values.shape):
+            counts += np.count_nonzero(~np.isnan(values[rows]), axis=0)
+        return float(self._scaling.log_jacobian(counts))
+
+
+def _from_torch(X: object) -> Any:
+    """Return a tensor as an array, without its gradient and on the processor; whatever else as it
+    is.
+
+    Precisions that numpy does not know (bfloat16) become single.
+    """
+    if not isinstance(X, torch.Tensor):
+        return X
+    X = X.detach().cpu()
+    return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
+
+
+def natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float64]]:
+    """Parameters of a kernel by name; variances and weights in original units squared."""
+    values: Mapping[str, Tensor] = kernel.values()
+    square = scale**2
+    return {
+        name: value.numpy() * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
+        for name, value in values.items()
+    }

@@ -1,0 +1,1 @@
+"""What the parameters of an estimator ask for, checked and resolved."""

@@ -1,0 +1,71 @@
+"""What parameters the estimators accept, as data: messages write themselves."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from os import PathLike
+
+import numpy as np
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
+
+from bochner.estimators.settings.likelihoods import NAMES
+from bochner.initialization.build import ALL_STARTS
+from bochner.likelihoods.nonconjugate import Likelihood
+
+COMMON: dict[str, list[object]] = {
+    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "views": [None, dict],
+    "likelihood": [StrOptions({*NAMES, "auto"}), dict, Likelihood],
+    "n_mixtures": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "n_frequencies": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "sampling": [StrOptions({"auto", "iid", "orthogonal", "sobol"})],
+    "init": [StrOptions({"auto", *ALL_STARTS}), np.ndarray, list],
+    "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    # of logarithms: at 1 a step multiplies a noise by e, beyond it nothing is learned
+    "learning_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
+    "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
+    "latent": [StrOptions({"shared"}), dict],
+    "noise": [StrOptions({"view", "column"})],
+    "noise_variance": [None, Interval(Real, 0, None, closed="neither"), dict],
+    "view_weight": [None, StrOptions({"balanced"}), dict],
+    "truncation": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
+    "device": [str],
+    "dtype": [StrOptions({"float32", "float64"})],
+    "checkpoint": [None, str, PathLike],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+# Of methods and functions: the types of arguments that are no data.
+METHODS: dict[str, dict[str, list[object]]] = {
+    "impute": {"n_draws": [Integral, None]},
+    "inverse_transform": {"interval": [Real, None]},
+    "kernel_matrix": {"view": [str, None]},
+    "load": {"path": [str, PathLike]},
+    "sample": {"n_samples": [Integral], "random_state": ["random_state"]},
+    "save": {"path": [str, PathLike]},
+}
+
+
+def check_types(method: str, **given: object) -> None:
+    """Refuse arguments of another type than a method takes.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    **given : object
+        Its arguments, by name.
+
+    Raises
+    ------
+    InvalidParameterError
+        A ValueError and a TypeError, that names the argument, what it may be, and what came.
+    """
+    validate_parameter_constraints(METHODS[method], given, caller_name=method)

@@ -1,0 +1,319 @@
+"""From the `likelihood` of an estimator to one likelihood per view, its checks, and the rows' size
+factors.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bochner.data.arrays import FloatArray
+from bochner.data.columns import ColumnNames
+from bochner.data.sparse import moments, observed_rows
+from bochner.data.support import Support, guess
+from bochner.data.views import Views
+from bochner.errors import InputError, message
+from bochner.likelihoods import (
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Gaussian,
+    NegativeBinomial,
+    Poisson,
+)
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+
+NAMES: dict[str, type[Likelihood]] = {
+    cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
+}
+# Of the scaled view: where training of a column's noise begins.
+_START_NOISE = 0.3
+_LOG = logging.getLogger("bochner")
+
+
+def choose(likelihood: Any, data: Views, verbose: bool) -> dict[str, Likelihood]:
+    """Return what the likelihood of every view is like.
+
+    Parameters
+    ----------
+    likelihood : str, Likelihood, or mapping of view to one of these
+        Views that a mapping does not name are Gaussian.
+    data : Views
+    verbose : bool
+        Whether to print why "auto" chose what it chose; it is logged in any case.
+
+    Raises
+    ------
+    InputError
+        A view or a name is unknown.
+    """
+    if isinstance(likelihood, Mapping):
+        for view in likelihood:
+            if view not in data.names:
+                raise InputError(
+                    message(
+                        f"likelihood for views {list(data.names)}", repr(view), "correct the name"
+                    )
+                )
+        chosen = {view: likelihood.get(view, "gaussian") for view in data.names}
+    else:
+        chosen = dict.fromkeys(data.names, likelihood)
+    return {view: _one(own, view, data, verbose) for view, own in chosen.items()}
+
+
+def _one(own: object, view: str, data: Views, verbose: bool) -> Likelihood:
+    if isinstance(own, Likelihood):
+        return own
+    if isinstance(own, str) and own == "auto":
+        own, reason = guess(data.X[:, data.columns[view]])
+        announce([f"view {view!r}: likelihood {own!r}, because {reason}"], verbose)
+    if not (isinstance(own, str) and own in NAMES):
+        expected = f"a likelihood from {[*NAMES, 'auto']} for view {view!r}"
+        raise InputError(
+            message(expected, repr(own), "correct the name, or pass one of bochner.likelihoods")
+        )
+    return NAMES[own]()
+
+
+def all_gaussian(likelihood: object) -> bool:
+    """Return whether what is asked for is Gaussian in every view."""
+    asked = likelihood.values() if isinstance(likelihood, Mapping) else [likelihood]
+    return all(
+        isinstance(own, Gaussian) or (isinstance(own, str) and own == Gaussian.name)
+        for own in asked
+    )
+
+
+def per_column(
+    chosen: Mapping[str, Likelihood], columns: Mapping[str, NDArray[np.intp]], verbose: bool
+) -> dict[str, Likelihood]:
+    """Give every column of the Gaussian views a noise variance of its own, and say what that
+    costs.
+    """
+    out = dict(chosen)
+    for view, own in chosen.items():
+        if isinstance(own, Gaussian):
+            out[view] = Gaussian([_START_NOISE] * len(columns[view]))
+            text = (
+                f"view {view!r}: noise per column, so that training sees all columns and "
+                "rotates none away"
+            )
+            announce([text], verbose)
+    return out
+
+
+def announce(texts: Sequence[str], verbose: bool) -> None:
+    """Log what was chosen, and print it if wanted."""
+    for text in texts:
+        _LOG.info(text)
+        if verbose:
+            print(text, file=sys.stderr)
+
+
+def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray[np.float64]:
+    """Return a noise variance in original units, or one per column (M_v,)."""
+    if isinstance(variance, Tensor):
+        values: NDArray[np.float64] = variance.numpy() * scale**2
+        return values
+    return variance * scale**2
+
+
+def support(likelihood: Likelihood) -> Support:
+    """Return what a likelihood can have produced."""
+    kind = likelihood.support if isinstance(likelihood, NonConjugateLikelihood) else "real"
+    largest = None
+    if isinstance(likelihood, Binomial) and likelihood.get_params()["n_trials"] != "max":
+        largest = likelihood.n_trials.numpy()
+    categories = likelihood.categories if isinstance(likelihood, Categorical) else None
+    if kind == "categories" and categories is None:
+        return Support("real")
+    return Support(kind, largest, categories)
+
+
+def check(
+    values: FloatArray,
+    likelihoods: Mapping[str, Likelihood],
+    columns: Mapping[str, NDArray[np.intp]],
+    column_names: ColumnNames,
+) -> None:
+    """Refuse entries that a view's likelihood cannot have produced; the message names the place."""
+    for view, likelihood in likelihoods.items():
+        if sp.issparse(values) and isinstance(likelihood, Categorical):
+            want, do = f"a dense X for view {view!r} (likelihood 'categorical')", "pass X.toarray()"
+            raise InputError(
+                message(want, "a sparse one, whose zeros mean nothing special to categories", do)
+            )
+        if isinstance(likelihood, Gaussian):
+            continue  # any finite number is possible
+        support(likelihood).check(values, columns[view], view, likelihood.name, column_names)
+
+
+class SizeFactors:
+    """The logarithms of the rows' size factors, relative to the typical training row.
+
+    Attributes
+    ----------
+    typical : dict of str to float
+        By view that has them: the mean of the logarithms over training rows.
+    shares : dict of str to ndarray of shape (M_v,)
+        By view whose factors are total counts: each column's share of all counts, with which a row
+        that was seen in part is extrapolated.
+    """
+
+    def __init__(self, typical: dict[str, float], shares: dict[str, NDArray[np.float64]]) -> None:
+        self.typical, self.shares = typical, shares
+
+    @classmethod
+    def fit(
+        cls,
+        values: FloatArray,
+        given: Any,
+        likelihoods: Mapping[str, Likelihood],
+        columns: Mapping[str, NDArray[np.intp]],
+    ) -> SizeFactors:
+        """Measure what is typical."""
+        made = cls({}, {})
+        for view, likelihood in likelihoods.items():
+            if getattr(likelihood, "size_factors", None) == "total":
+                part = values[:, columns[view]]
+                rate = (
+                    moments(part)[0]
+                    if sp.issparse(part)
+                    else np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
+                )
+                made.shares[view] = rate / max(float(rate.sum()), 1e-300)
+        factors = _given(given, likelihoods)
+        for view in factors:
+            _refuse_unknown(factors[view], view, values[:, columns[view]])
+        for view in {*made.shares, *factors}:
+            made.typical[view] = 0.0
+        raw = made.offsets(values, given, likelihoods, columns)
+        made.typical = {view: float(part.mean()) for view, part in raw.items() if part is not None}
+        return made
+
+    def offsets(
+        self,
+        values: FloatArray,
+        given: Any,
+        likelihoods: Mapping[str, Likelihood],
+        columns: Mapping[str, NDArray[np.intp]],
+    ) -> dict[str, Tensor | None]:
+        """Return the offsets of rows by view, each of shape (n,) or None.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n, M)
+        given : None, array-like of shape (n,), or mapping of view to one
+            NaN stands for a typical row.
+        likelihoods, columns
+            By view.
+
+        Raises
+        ------
+        InputError
+            Factors of the wrong length, factors that are not positive, or for a view that takes
+            none.
+        """
+        factors = _given(given, likelihoods)
+        out: dict[str, Tensor | None] = dict.fromkeys(likelihoods)
+        for view, typical in self.typical.items():
+            if view in factors:
+                logs = _checked(factors[view], view, values.shape[0])
+            elif view in self.shares:
+                logs = self._totals(values[:, columns[view]], self.shares[view])
+            else:
+                continue  # not given for these rows: they are typical
+            out[view] = torch.from_numpy(np.where(np.isnan(logs), 0.0, logs - typical))
+        extra = sorted(set(factors) - set(self.typical))
+        if extra:
+            do = "fit with size_factors for it as well"
+            raise InputError(
+                message(f"size_factors for views {sorted(self.typical)}", repr(extra[0]), do)
+            )
+        return out
+
+    @staticmethod
+    def _totals(part: FloatArray, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        if sp.issparse(part):
+            reach: NDArray[np.float64] = np.full(part.shape[0], float(shares.sum()))
+            total: NDArray[np.float64] = np.array(part.sum(axis=1, dtype=np.float64)).ravel()
+        else:
+            reach = ~np.isnan(part) @ shares
+            total = np.nansum(part, axis=1, dtype=np.float64)
+        # a row without counts says that it is small, not that it is nothing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(reach > 0, np.log(np.maximum(total, 0.5) / reach), np.nan)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain numbers."""
+        return {
+            "typical": self.typical,
+            "shares": {view: own.tolist() for view, own in self.shares.items()},
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> SizeFactors:
+        """Rebuild what `to_json` wrote."""
+        return cls(
+            dict(plain["typical"]), {view: np.array(own) for view, own in plain["shares"].items()}
+        )
+
+
+def _given(given: object, likelihoods: Mapping[str, Likelihood]) -> dict[str, object]:
+    """Size factors by view: an array goes to every view of counts."""
+    counts = [view for view, own in likelihoods.items() if hasattr(own, "size_factors")]
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        if not counts:
+            got = f"views {list(likelihoods)} without one"
+            do = "leave size_factors out, or choose 'poisson' or 'negative_binomial'"
+            raise InputError(message("a view of counts for size_factors", got, do))
+        return dict.fromkeys(counts, given)
+    for view in given:
+        if view not in counts:
+            raise InputError(
+                message(
+                    f"size_factors for views of counts {counts}", repr(view), "correct the name"
+                )
+            )
+    return dict(given)
+
+
+def _refuse_unknown(given: object, view: str, part: FloatArray) -> None:
+    """Refuse training rows that have counts and no size factor: what is typical could not be
+    told.
+    """
+    unknown = np.isnan(_checked(given, view, part.shape[0])) & observed_rows(part)
+    if unknown.any():
+        do = "give the row's factor, such as its total count, or drop the row"
+        want = f"a size factor for every training row of view {view!r}"
+        raise InputError(message(want, f"NaN in row {int(unknown.argmax())}", do))
+
+
+def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
+    factors = np.asarray(given, dtype=np.float64)
+    if factors.shape != (n_rows,):
+        want = f"{n_rows} size factors for view {view!r}, one per row"
+        raise InputError(message(want, f"shape {factors.shape}", "give one number per row of X"))
+    bad = ~np.isnan(factors) & ~((factors > 0) & np.isfinite(factors))
+    if bad.any():
+        row = int(bad.argmax())
+        got = f"{factors[row]:.6g} in row {row}"
+        raise InputError(
+            message(
+                f"positive size factors for view {view!r}",
+                got,
+                "drop the row, or correct its factor",
+            )
+        )
+    logs: NDArray[np.float64] = np.log(factors)
+    return logs

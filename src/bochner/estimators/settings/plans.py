@@ -1,0 +1,343 @@
+"""From an estimator's parameters and checked data to a plan of the fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bochner._typing import Sampling
+from bochner.data.views import Views
+from bochner.errors import InputError, message
+from bochner.estimators.settings import options, origin
+from bochner.estimators.settings.parameters import Parameters
+from bochner.fitting.plan import Plan, Start
+from bochner.initialization.build import ALL_STARTS
+from bochner.initialization.embeddings import TSNE_DIMENSIONS
+from bochner.kernels.base import SpectralKernel
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood
+from bochner.memory import Memory
+from bochner.models.spec import Layout, ModelSpec, ViewSpec
+from bochner.processes import ALONE, Processes
+from bochner.training.trainer import RATES, Options
+
+# The decay, when training has all its features, as a share of the steps before it.
+DECAY = 1.0
+# And its steps at the least: the winner of a race has converged soon after it. Of 30, 120 and 200
+# steps these are where bounds gain most for their time (seeds 100 to 102).
+LEAST_DECAY = 150
+# Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up
+# at twice the rate. With other kernels many dimensions end at a higher bound at this one, too.
+CAREFUL_RATES = replace(RATES, learning_rate=0.1, window=50, tol=1e-4)
+# The sites of non-conjugate views follow one step behind: steps as large would leave them
+# behind.
+LOCAL_RATES = Options(learning_rate=0.06)
+# Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
+FEW_ROWS = 1000
+# Rows for one frequency of training up to the decay, and the fewest of those.
+ROWS_EACH, LEAST_FREQUENCIES = 20, 16
+# Spectral points per component and latent dimension, at the least: fewer do not span the linear
+# functions of them all.
+POINTS_PER_DIMENSION = 1.25
+# Up to so many dimensions points are drawn from a Sobol net, and what is small in the data may be
+# left out.
+FEW_DIMENSIONS = 10
+# Of the starts that "auto" tries those race that the simplest kernels hold for equally good, nats
+# per entry.
+MARGIN = 2e-3
+# In small tables, where the simplest kernels may hold the best layout for the worst and a race
+# takes a tenth of a second, every start races. Rows and entries of such.
+SMALL_ROWS, SMALL_ENTRIES = 500, 10_000
+EVERY = 1e3
+# Beyond so many dimensions starts are not raced: principal components already follow what the data
+# have.
+RACED_DIMENSIONS = 12
+# Counts beyond this are multiplied in double precision.
+LARGE_COUNTS = 10_000
+# Above so many rows a model is trained on landmarks first.
+LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
+# Share of a view's squares that training may leave out.
+TRUNCATION = 0.05
+
+
+def check_size(shape: tuple[int, ...], n_components: int) -> None:
+    """Refuse latents that no memory holds, before it is asked for.
+
+    Raises
+    ------
+    InputError
+        Naming the size: means of all rows and a square matrix of the dimensions.
+    """
+    size = 8 * n_components * (shape[0] + n_components)
+    what = f"{n_components:,} latent dimensions of {shape[0]:,} rows"
+    Memory().check(size, what, "lower n_components")
+
+
+def make(
+    estimator: Parameters,
+    data: Views,
+    seed: int,
+    kernels: Mapping[str, SpectralKernel],
+    likelihoods: Mapping[str, Likelihood] | None = None,
+    groups: tuple[int, ...] | None = None,
+    processes: Processes = ALONE,
+) -> Plan:
+    """Resolve every "auto" of an estimator.
+
+    Parameters
+    ----------
+    estimator : LatentVariableEstimator
+        Parameters already validated one by one.
+    data : Views
+    seed : int
+    kernels : mapping of str to SpectralKernel
+        By view.
+    likelihoods : mapping of str to Likelihood, optional
+        By view, at their start; None: Gaussian ones.
+    groups : tuple of L int, optional
+        The covariate that each column beside the latents belongs to.
+    processes : Processes
+        Among which the rows are divided.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        A start does not fit the data.
+    """
+    n_rows = processes.total(data.X.shape[0])
+    if groups is not None and _decided(kernels.values()):
+        do = "fit NGMVLVM or AdvisedRFLVM, or leave covariates out"
+        got = "covariates for Dirichlet process kernels"
+        raise InputError(message("kernels that are trained by gradients", got, do))
+    spec = _spec(estimator, data, kernels, likelihoods or {}, n_rows)
+    spec = replace(spec, groups=groups)
+    starts = _starts(estimator, spec.layout, n_rows)
+    chosen = isinstance(estimator.init, str) and estimator.init == "auto"
+    return Plan(
+        spec=spec,
+        starts=starts,
+        margin=_margin(spec, data) if chosen and estimator.n_init == "auto" else math.inf,
+        training=_training(estimator, _rates(spec)),
+        seed=seed,
+        dtype=_dtype(estimator.dtype, data, likelihoods or {}),
+        device=_device(estimator.device),
+        truncation=_truncation(estimator.truncation, spec.n_components),
+        landmarks=n_landmarks(estimator.landmarks, n_rows),
+        shown=bool(estimator.verbose) and processes.rank == 0,
+        checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
+        origin=origin.digest(estimator, data),
+        processes=processes,
+    )
+
+
+def _spec(
+    estimator: Parameters,
+    data: Views,
+    kernels: Mapping[str, SpectralKernel],
+    likelihoods: Mapping[str, Likelihood],
+    n_rows: int,
+) -> ModelSpec:
+    """Return the model that is asked for."""
+    if estimator.noise == "column" and not takes_column_noise(kernels):
+        hint = "leave noise='view', or fit AdvisedRFLVM"
+        raise InputError(
+            message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
+        )
+    layout = options.layout(estimator.latent, estimator.n_components, data.names)
+    widths = {name: len(columns) for name, columns in data.columns.items()}
+    weights = options.weights(estimator.view_weight, widths)
+    learned = {name: likelihoods.get(name) or Gaussian() for name in data.names}
+    scales = {name: float(data.scaling_of(name).scale[0]) for name in data.names}
+    chosen = options.with_fixed_noise(estimator.noise_variance, learned, scales)
+    views = tuple(ViewSpec(name, kernels[name], chosen[name], weights[name]) for name in data.names)
+    conjugate = all(view.conjugate for view in views)
+    n_frequencies = _frequencies(estimator, n_rows, conjugate, layout.n_components)
+    return ModelSpec(
+        views=views,
+        layout=layout,
+        n_mixtures=n_mixtures(estimator),
+        n_frequencies=n_frequencies,
+        sampling=_sampling(estimator.sampling, layout.n_components),
+        n_early=_early(n_frequencies, n_rows, layout.n_components),
+    )
+
+
+def n_mixtures(estimator: Parameters) -> int:
+    """Return Q."""
+    asked = estimator.n_mixtures
+    return int(estimator._auto_mixtures if asked == "auto" else asked)
+
+
+def takes_column_noise(kernels: Mapping[str, SpectralKernel]) -> bool:
+    """Return whether models with these kernels learn a noise variance per column."""
+    return not _decided(kernels.values())
+
+
+def _decided(kernels: Iterable[SpectralKernel]) -> bool:
+    """Whether a kernel's components are assigned between steps."""
+    return any(isinstance(kernel, DirichletProcessMixture) for kernel in kernels)
+
+
+def _margin(spec: ModelSpec, data: Views) -> float:
+    """Return which starts race: of non-conjugate views the best one, of small tables all."""
+    n_rows, n_columns = data.X.shape
+    small = n_rows <= SMALL_ROWS and n_rows * n_columns <= SMALL_ENTRIES
+    return (EVERY if small else MARGIN) if spec.conjugate else 0.0
+
+
+def _rates(spec: ModelSpec) -> Options:
+    """Return the learning rates of a model."""
+    if not spec.conjugate:
+        return LOCAL_RATES
+    decided = _decided(view.kernel for view in spec)
+    careful = decided or spec.n_components > RACED_DIMENSIONS
+    return CAREFUL_RATES if careful else RATES
+
+
+def _training(estimator: Parameters, rates: Options) -> Options:
+    """Return how to train: the rates, unless one was asked for."""
+    return replace(
+        rates,
+        max_iter=rates.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter),
+        tol=rates.tol if estimator.tol == "auto" else float(estimator.tol),
+        learning_rate=rates.learning_rate
+        if estimator.learning_rate == "auto"
+        else float(estimator.learning_rate),
+        decay=DECAY,
+        least_decay=LEAST_DECAY,
+    )
+
+
+def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> torch.dtype:
+    """Return the precision of products: counts so large weigh entries by more than single precision
+    holds apart.
+    """
+    counted = [data.columns[view] for view, own in likelihoods.items() if not own.scales_with_data]
+    if name == "float64" or not counted:
+        return torch.float64 if name == "float64" else torch.float32
+    X: Any = data.X
+    largest = X.max(axis=0).toarray().ravel() if data.sparse else np.nanmax(X, axis=0)
+    return torch.float64 if largest[np.concatenate(counted)].max() > LARGE_COUNTS else torch.float32
+
+
+def _frequencies(estimator: Parameters, n_rows: int, gaussian: bool, n_components: int) -> int:
+    """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of
+    their own.
+    """
+    if estimator.n_frequencies != "auto":
+        return int(estimator.n_frequencies)
+    least = math.ceil(POINTS_PER_DIMENSION * n_components)
+    if not gaussian:
+        return max(int(estimator._local_frequencies), least)
+    return max(
+        int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies),
+        least,
+    )
+
+
+def _early(n_frequencies: int, n_rows: int, n_components: int) -> int:
+    """Return how many frequencies training has until the bound has converged.
+
+    Half of them, and fewer for few rows, whose steps are mostly features then. Fewer than D, and a
+    quarter more, do not span the linear functions of all dimensions.
+    """
+    few = min(n_frequencies // 2, n_rows // ROWS_EACH)
+    return min(n_frequencies, max(few, LEAST_FREQUENCIES, n_components + n_components // 4))
+
+
+def _sampling(asked: str, n_components: int) -> Sampling:
+    """Return how points are drawn: a Sobol net fills few dimensions, many are spanned evenly by
+    orthogonal points.
+    """
+    if asked != "auto":
+        return cast(Sampling, asked)
+    return "sobol" if n_components <= FEW_DIMENSIONS else "orthogonal"
+
+
+def _truncation(asked: str | float, n_components: int) -> float:
+    """Return the share of a view's squares that may be left out: none where dimensions are many
+    enough to fit it.
+    """
+    if asked != "auto":
+        return float(asked)
+    return TRUNCATION if n_components <= FEW_DIMENSIONS else 0.0
+
+
+def n_landmarks(asked: int | str | None, n_rows: int) -> int | None:
+    """Return how many rows to train on first."""
+    if asked is None:
+        return None
+    count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
+    return count if count < n_rows else None
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        got = f"{name!r} ({str(error).splitlines()[0]})"
+        raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")) from error
+    if device.type == "meta":
+        got = f"{name!r}, which holds no numbers"
+        raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'"))
+    return device
+
+
+def _starts(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, ...]:
+    init, n_init = estimator.init, estimator.n_init
+    names: list[Start]
+    if isinstance(init, np.ndarray):
+        names = [_check_start(init, n_rows, layout.n_components)]
+    elif isinstance(init, list):
+        names = [
+            s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components) for s in init
+        ]
+    elif init == "auto":
+        names = _race(estimator, layout, n_rows)
+    else:
+        names = [str(init)]
+    unknown = [name for name in names if isinstance(name, str) and name not in ALL_STARTS]
+    if unknown or not names:
+        raise InputError(
+            message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list")
+        )
+    count = len(names) if n_init == "auto" else int(n_init)
+    return tuple(names[i % len(names)] for i in range(count))
+
+
+def _race(estimator: Parameters, layout: Layout, n_rows: int) -> list[Start]:
+    """Return the starts of a race: those that fold and follow neighbours cost too much for many
+    rows.
+    """
+    if layout.shared > RACED_DIMENSIONS:
+        return ["pca"]
+    if n_rows <= LANDMARK_ROWS:
+        return ["pca", "fold", "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
+    trained = n_landmarks(estimator.landmarks, n_rows) or n_rows
+    return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
+
+
+def _check_start(array: object, n_rows: int, n_components: int) -> NDArray[np.float64]:
+    values = np.asarray(array, dtype=np.float64)
+    if values.shape != (n_rows, n_components):
+        got = f"shape {values.shape}"
+        raise InputError(
+            message(f"init of shape {(n_rows, n_components)}", got, "pass one latent per row")
+        )
+    if not np.isfinite(values).all():
+        raise InputError(message("a finite init", "NaN or inf", "replace them"))
+    return values

@@ -1,0 +1,146 @@
+"""Fits of several processes: what they must have in common, and the rows that all of them know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from bochner.data.arrays import FloatArray
+from bochner.data.row_sources import RowSource
+from bochner.errors import InputError, message
+from bochner.estimators.settings import likelihoods
+from bochner.estimators.tables import Plain
+from bochner.fitting.data import FitData
+from bochner.fitting.plan import Fit, Plan
+from bochner.memory import passes
+from bochner.processes import ALONE, Processes, current
+
+
+def joined(estimator: object, values: Any, covariates: object = None) -> Processes:
+    """Return the processes that fit an estimator to their rows.
+
+    Parameters
+    ----------
+    estimator : LatentVariableEstimator
+    values : ndarray, sparse matrix or RowSource
+        Checked rows of this process.
+    covariates : Any
+        As given to the fit.
+
+    Raises
+    ------
+    InputError
+        In every process: rows or parameters differ between processes, or are of a kind that one
+        process has to see as a whole.
+    """
+    processes = current()
+    if processes.size == 1:
+        return processes
+    if reason := next(
+        filter(None, processes.gathered(_held_back(estimator, values, covariates))), None
+    ):
+        want = "complete Gaussian rows of numbers in several processes"
+        raise InputError(message(want, reason, "fit them in one process"))
+    facts = processes.gathered(_facts(estimator, values))
+    for rank, own in enumerate(facts):
+        for what, value in own.items():
+            if value != facts[0][what]:
+                got = f"{value} in process {rank}"
+                want = f"{what} {facts[0][what]}, as in process 0"
+                raise InputError(message(want, got, "give all processes the same"))
+    return processes.sharing(values.shape[0])
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse plans that several processes cannot follow."""
+    if plan.processes.size == 1:
+        return
+    if plan.landmarks is None:
+        do = "set landmarks below the number of all rows"
+        raise InputError(message("landmarks in several processes", "none", do))
+    if plan.checkpoint is not None:
+        raise InputError(message("no checkpoint in several processes", "one", "leave it out"))
+    if any(not isinstance(start, str) for start in plan.starts):
+        do = "name a start, such as init='pca'"
+        raise InputError(message("starts by name in several processes", "an array", do))
+
+
+def _held_back(estimator: Any, values: Any, covariates: Any) -> str | None:
+    """Return why the rows of this process cannot be fitted with those of others."""
+    if covariates is not None:
+        return "covariates"
+    if sp.issparse(values):
+        return "a sparse X"
+    if not isinstance(estimator._coding, Plain):
+        return "a mixed table"
+    if not estimator._trains_on_blocks:
+        return f"the sampler of {type(estimator).__name__}"
+    if not likelihoods.all_gaussian(estimator.likelihood):
+        return f"likelihood={estimator.likelihood!r}"
+    holed = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
+    return "missing entries" if holed else None
+
+
+def _facts(estimator: Any, values: Any) -> dict[str, str]:
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "columns": f"{values.shape[1]}",
+        "names": "none" if names is None else ", ".join(map(str, names)),
+        "numbers of type": str(values.dtype),
+        "model": repr(estimator),
+    }
+
+
+def whole(processes: Processes, arrays: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
+    """Return arrays of all processes' rows, (N, ...), from those of the rows here."""
+    parts = processes.gathered(arrays)
+    return tuple(np.concatenate(own) for own in zip(*parts, strict=True))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Training rows that all processes know: from where rows are placed, and what reports look at.
+
+    Attributes
+    ----------
+    latents : Tensor of shape (C, D)
+    values : ndarray, sparse matrix or RowSource
+        Rows among which the candidates are: all rows of one process, or the candidates.
+    index : Tensor of shape (C,), int64
+        Which of these rows they are.
+    fit, data, plan
+        Of these rows.
+    """
+
+    latents: Tensor
+    values: Any
+    index: Tensor
+    fit: Fit
+    data: FitData
+    plan: Plan
+
+    @classmethod
+    def of(cls, fit: Fit, values: Any, data: FitData, kept: Tensor, plan: Plan) -> Candidates:
+        """Take rows by their global numbers, (C,)."""
+        processes, n_rows = plan.processes, values.shape[0]
+        if processes.size == 1:
+            return cls(fit.latents[kept], values, kept, fit, data, plan)
+        own = processes.own(kept, n_rows)
+        latents = processes.joined(fit.latents[own], kept, n_rows)
+        raw: object = (
+            values.take(own.numpy()) if isinstance(values, RowSource) else values[own.numpy()]
+        )
+        rows = processes.joined(torch.from_numpy(raw), kept, n_rows).numpy()
+        draws = fit.latent_draws
+        if draws is not None:
+            here = draws[:, own].transpose(0, 1)
+            draws = processes.joined(here, kept, n_rows).transpose(0, 1)
+        every = torch.arange(len(kept))
+        known = replace(fit, latents=latents, latent_draws=draws)
+        alone = replace(plan, processes=ALONE)
+        return cls(latents, rows, every, known, data.take(kept, processes), alone)

@@ -1,0 +1,48 @@
+"""Packages that only some users need: imported where they are used, with one message when they are
+not there.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from bochner.errors import InputError, message
+
+# Extra of this package that brings a module.
+EXTRAS = {
+    "anndata": "anndata",
+    "arviz": "mcmc",
+    "mudata": "anndata",
+    "pandas": "pandas",
+    "polyagamma": "mcmc",
+    "pyarrow": "parquet",
+    "sionna": "channel",
+    "zarr": "zarr",
+}
+
+
+def require(module: str, purpose: str) -> Any:
+    """Import a package of an extra.
+
+    Parameters
+    ----------
+    module : str
+        A key of `EXTRAS`, or a module within one.
+    purpose : str
+        What needs it, for the message.
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    InputError
+        It is not installed; the message says which command installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        do = f"run: pip install 'bochner[{EXTRAS[module.partition('.')[0]]}]'"
+        raise InputError(message(f"the package {module} ({purpose})", f"{error}", do)) from error

@@ -1,0 +1,1 @@
+"""Tables of text: decoding, headers, cells, and writing them."""

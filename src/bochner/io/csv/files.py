@@ -1,0 +1,134 @@
+"""Tables as comma- or tab-separated text: numbers by pandas where it is installed and the text is
+plain, cell by cell otherwise and to place an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from bochner.data.columns import listing
+from bochner.errors import InputError, message
+from bochner.io.csv.headers import is_header, key_column
+from bochner.io.csv.text import Lines, PlainLines, contents, sample
+from bochner.io.csv.write import unguarded
+from bochner.io.request import Request
+from bochner.io.table import Table
+
+# Characters from which it pays to import pandas.
+_LARGE = 2**19
+# Bytes per character of text that is cut into cells.
+_PER_CHARACTER = 12
+
+
+def read_csv(path: Path, request: Request | None = None) -> Table:
+    """Read one csv file.
+
+    The first line is a header as `bochner.io.csv.headers.is_header` says. Row names are the column
+    `index`, or a first column without a name, or one in which no cell is a number, or one that is
+    called ``id`` or the like and holds whole numbers that differ. Empty cells, NA and NaN are
+    missing, True and False are 1 and 0. Files whose name ends in .gz are decompressed. Separators:
+    comma, semicolon or tab.
+
+    Parameters
+    ----------
+    path : Path
+    request : Request, optional
+
+    Returns
+    -------
+    Table
+        With row and column names where the file has them.
+
+    Raises
+    ------
+    InputError
+        For an empty or unreadable file, lines of unequal length, repeated names, or a cell that is
+        no number.
+    """
+    request = request or Request()
+    text = contents(path, request.memory)
+    delimiter, first = sample(path, text)
+    header = request.header
+    if header is None:
+        header = request.index is not None or (bool(first) and is_header(first[0], first[1:]))
+    plain = PlainLines.of(text, delimiter) if len(text) >= _LARGE else None
+    if plain is not None:
+        with contextlib.suppress(ValueError):
+            return _table(path, plain, header, request)
+    request.memory.check(_PER_CHARACTER * len(text), f"the cells of {path}")
+    return _table(path, Lines(path, text, delimiter), header, request)
+
+
+def _table(path: Path, lines: Lines | PlainLines, has_header: bool, request: Request) -> Table:
+    skip = 1 if has_header else 0
+    header = [unguarded(name) for name in lines.first] if has_header else None
+    first = lines.column(0, skip)
+    if not first:
+        raise InputError(
+            message("rows of data", f"a header alone in {path}", "add rows below the header")
+        )
+    key = _key(path, header, first, request.index)
+    columns, names = _columns(path, len(lines.first), header, key, request)
+    X = lines.numbers(columns, skip, header)
+    if key is None:
+        return Table(X, None, names)
+    rows = _row_names(path, lines, first if key == 0 else lines.column(key, skip), skip)
+    return Table(X, rows, names, index_name="" if header is None else header[key])
+
+
+def _key(
+    path: Path, header: list[str] | None, first: Sequence[str], index: str | None
+) -> int | None:
+    if index is None:
+        return 0 if key_column(header, first) else None
+    if header is None:
+        do = "leave out --no-header, or --index"
+        raise InputError(message(f"a header with {index!r}", f"none in {path}", do))
+    if index in header:
+        return header.index(index)
+    close = difflib.get_close_matches(index, header, n=3) or header
+    do = f"choose one of {listing([repr(name) for name in close])}"
+    raise InputError(message(f"an index column {index!r} in {path}", "a header without it", do))
+
+
+def _columns(
+    path: Path, width: int, header: list[str] | None, key: int | None, request: Request
+) -> tuple[list[int], list[str] | None]:
+    """Return the positions of the columns of numbers, and their names."""
+    places = [j for j in range(width) if j != key]
+    if header is None:
+        request.selection.nameless(str(path))
+        names = None
+    else:
+        every = [header[j] or f"column_{j}" for j in places]
+        kept = request.selection.kept(every)
+        names = [every[j] for j in kept]
+        places = [places[j] for j in kept]
+        _refuse_repeats(path, "column", names)
+    if not places:
+        raise InputError(message("columns of numbers", f"row names alone in {path}", "add columns"))
+    return places, names
+
+
+def _row_names(path: Path, lines: Lines | PlainLines, cells: list[str], skip: int) -> list[str]:
+    names = [unguarded(name) for name in cells]
+    if "" in names:
+        line = lines.line_number(names.index(""), skip)
+        got = f"none in line {line} of {path}"
+        raise InputError(message("a name for every row", got, "name the row"))
+    _refuse_repeats(path, "row", names)
+    return names
+
+
+def _refuse_repeats(path: Path, what: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            got = f"{name!r} twice in {path}"
+            raise InputError(
+                message(f"{what} names that differ", got, f"rename or drop one of the {what}s")
+            )
+        seen.add(name)

@@ -1,0 +1,262 @@
+"""Comma- or tab-separated text, compressed or not: its separator, its lines and its columns."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import io
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.errors import InputError, message
+from bochner.io.csv.headers import MISSING, number
+from bochner.io.table import unreadable
+from bochner.memory import Memory
+
+Line = tuple[int, list[str]]  # line number in the file, cells
+
+# Lines that decide about separator and header.
+_SAMPLE = 20
+_SPELLINGS = (str.lower, str.upper, str.title)
+_ABSENT = sorted({spell(word) for word in MISSING for spell in _SPELLINGS} | {"NaN"})
+
+
+def contents(path: Path, memory: Memory) -> str:
+    """Read a text file, decompressed when its name ends in .gz.
+
+    Raises
+    ------
+    InputError
+        The file is no UTF-8, cannot be read, or is too large when decompressed.
+    """
+    try:
+        raw = _inflated(path, memory) if path.suffix.lower() == ".gz" else path.read_bytes()
+        return raw.decode("utf-8-sig")
+    except UnicodeError as error:
+        raise InputError(
+            message("text in UTF-8", f"{path} ({error})", "save it as csv UTF-8")
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, "csv", error) from error
+
+
+def _inflated(path: Path, memory: Memory) -> bytes:
+    most = memory.expanded(path.stat().st_size)
+    with gzip.open(path) as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise memory.too_large(str(path), most)
+    return raw
+
+
+def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
+    """Return the separator and the cells of the first lines.
+
+    The separator is a tab in files called .tsv; else the first of tab, semicolon and comma that
+    cuts the first lines into equally many cells, or, where none does, the one that the first line
+    has most of.
+
+    Raises
+    ------
+    InputError
+        An empty file, or a .tsv file without a tab but with commas.
+    """
+    names = path.name.lower().removesuffix(".gz")
+    start = _start(text)
+    first = next((line for line in start.splitlines() if line.strip()), "")
+    if not first:
+        do = "check that it was written to its end"
+        raise InputError(message("a file with data", f"the empty file {path}", do))
+    if names.endswith(".tsv"):
+        if "\t" not in first and "," in first:
+            do = "rename it to .csv, or separate its cells by tabs"
+            raise InputError(message("tabs between cells", f"commas in {path}", do))
+        return "\t", _first_lines(start, "\t")
+    for delimiter in "\t;,":
+        cells = _first_lines(start, delimiter)
+        widths = {len(line) for line in cells}
+        if len(widths) == 1 and max(widths) > 1:
+            return delimiter, cells
+    delimiter = max(",;\t", key=first.count)
+    return delimiter, _first_lines(start, delimiter)
+
+
+def _start(text: str) -> str:
+    """Return the first lines, without blank lines above them."""
+    begin = len(text) - len(text.lstrip())
+    begin = text.rfind("\n", 0, begin) + 1
+    end = begin
+    for _ in range(_SAMPLE):
+        end = text.find("\n", end) + 1
+        if not end:
+            return text[begin:]
+    return text[begin:end]
+
+
+def _first_lines(start: str, delimiter: str) -> list[list[str]]:
+    lines = csv.reader(io.StringIO(start, newline=""), delimiter=delimiter)
+    try:
+        return [[cell.strip() for cell in cells] for cells in lines if cells]
+    except csv.Error:
+        return []
+
+
+class Lines:
+    """Every line cut into cells; knows where each stands.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    text : str
+    delimiter : str
+
+    Raises
+    ------
+    InputError
+        Quotes that do not close, no line, or lines of unequal length.
+    """
+
+    def __init__(self, path: Path, text: str, delimiter: str) -> None:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        try:
+            self.lines = [
+                (reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells
+            ]
+        except csv.Error as error:
+            raise unreadable(path, "csv", error) from error
+        self._path = path
+        width = len(self.lines[0][1])
+        for line, cells in self.lines:
+            if len(cells) != width:
+                got = f"{len(cells)} in line {line} of {path}"
+                raise InputError(
+                    message(
+                        f"{width} cells in every line, as in the first", got, "repair that line"
+                    )
+                )
+
+    @property
+    def first(self) -> list[str]:
+        """Cells of the first line."""
+        return self.lines[0][1]
+
+    def column(self, j: int, skip: int) -> list[str]:
+        """Return the cells of a column, without those of the first `skip` lines."""
+        return [cells[j] for _, cells in self.lines[skip:]]
+
+    def line_number(self, i: int, skip: int) -> int:
+        """Return where the i-th line after the first `skip` stands in the file, from 1."""
+        return self.lines[skip + i][0]
+
+    def numbers(
+        self, columns: Sequence[int], skip: int, header: list[str] | None
+    ) -> NDArray[np.float64]:
+        """Return columns as numbers, without the first `skip` lines.
+
+        Raises
+        ------
+        InputError
+            A cell is no number: file, line and cell are named.
+        """
+        rows = [self._row(line, columns, header) for line in self.lines[skip:]]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
+
+    def _row(self, line: Line, columns: Sequence[int], header: list[str] | None) -> list[float]:
+        cells = [line[1][j] for j in columns]
+        values = [number(cell) for cell in cells]
+        for j, cell, value in zip(columns, cells, values, strict=True):
+            if value is None:
+                raise InputError(_no_number(self._path, line[0], j, cell, header))
+        return [value for value in values if value is not None]
+
+
+def _no_number(path: Path, line: int, j: int, cell: str, header: list[str] | None) -> str:
+    name = header[j] if header else ""
+    got = f"{cell!r} in {path}, line {line}, cell {j + 1}" + (f" ({name!r})" if name else "")
+    do = "write a number or leave the cell empty if it is missing"
+    if header is None and line == 1:
+        do += "; where the first line names the columns, add --header"
+    elif name:
+        do += f"; for a column of row names add --index {name}, to leave it out --drop {name}"
+        do += ", to fit categories --likelihood auto"
+    if cell.count(",") == 1 and all(part.lstrip("+-").isdigit() for part in cell.split(",")):
+        do = "write decimal points, and thousands without commas"
+    return message("a number", got, do)
+
+
+class PlainLines:
+    """Lines without quotes and of equal length: pandas reads their numbers.
+
+    What is unusual (a word, a fault) ends in a ValueError: `Lines` places it.
+    """
+
+    def __init__(self, text: str, lines: list[str], delimiter: str) -> None:
+        self._text = text
+        self._lines = lines
+        self._delimiter = delimiter
+
+    @classmethod
+    def of(cls, text: str, delimiter: str) -> PlainLines | None:
+        """Return the lines of a text that is plain; None for any other, or without pandas."""
+        if not importlib.util.find_spec("pandas") or '"' in text or "\0" in text:
+            return None
+        unix = text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+        lines = [line for line in unix.split("\n") if line]
+        separators = lines[0].count(delimiter)
+        if not all(line.count(delimiter) == separators and line.strip() for line in lines):
+            return None
+        return cls(unix, lines, delimiter)
+
+    @property
+    def first(self) -> list[str]:
+        """Cells of the first line."""
+        return [cell.strip() for cell in self._lines[0].split(self._delimiter)]
+
+    def column(self, j: int, skip: int) -> list[str]:
+        """Return the cells of a column, without those of the first `skip` lines."""
+        if j == 0 and self._lines[0].count(self._delimiter):
+            return [line[: line.index(self._delimiter)].strip() for line in self._lines[skip:]]
+        return [line.split(self._delimiter, j + 1)[j].strip() for line in self._lines[skip:]]
+
+    def line_number(self, i: int, skip: int) -> int:
+        """Not known: `Lines` says it."""
+        raise ValueError(f"line {skip + i}")
+
+    def numbers(
+        self, columns: Sequence[int], skip: int, header: list[str] | None
+    ) -> NDArray[np.float64]:
+        """Return columns as numbers, without the first `skip` lines."""
+        del header
+        import pandas as pd
+
+        exact: dict[str, Any] = {} if _exact(pd.__version__) else {"float_precision": "round_trip"}
+        frame = pd.read_csv(
+            io.BytesIO(self._text[len(self._lines[0]) if skip else 0 :].encode()),
+            header=None,
+            sep=self._delimiter,
+            usecols=list(columns),
+            dtype=np.float64,
+            na_values=_ABSENT,
+            keep_default_na=False,
+            skipinitialspace=True,
+            quoting=csv.QUOTE_NONE,
+            index_col=False,
+            engine="c",
+            **exact,
+        )
+        # pandas returns columns in the order of the file
+        values: NDArray[np.float64] = frame[list(columns)].to_numpy(dtype=np.float64)
+        return values
+
+
+def _exact(version: str) -> bool:
+    """Tell whether pandas reads every digit without being told to."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return (major, minor) >= (3, 1)

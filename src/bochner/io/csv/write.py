@@ -1,0 +1,102 @@
+"""Matrices as csv files."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bochner.data.arrays import BoolArray, FloatArray
+from bochner.errors import InputError, message
+from bochner.io.outputs import replacing
+
+# What a spreadsheet would run: a formula begins so, or with a sign before a call.
+_FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-].*[(|!])", re.DOTALL)
+
+
+def guarded(name: str) -> str:
+    """Return a name as a spreadsheet shows it: one that it would run gets an apostrophe before it.
+
+    `unguarded` takes it away again.
+    """
+    return f"'{name}" if _FORMULA.match(name) else name
+
+
+def unguarded(cell: str) -> str:
+    """Return the name that `guarded` wrote."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def write_csv(
+    path: str | os.PathLike[str],
+    matrix: FloatArray,
+    row_names: Sequence[str] | None = None,
+    column_names: Sequence[str] | None = None,
+    index_name: str = "",
+) -> None:
+    """Write a matrix as csv; the file appears complete or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+    matrix : ndarray of float, shape (N, M)
+        Written with the digits its type needs to come back unchanged, columns of whole numbers
+        under a name without a point; NaN becomes an empty cell.
+    row_names : sequence of str, shape (N,), optional
+        Names that a spreadsheet would run as formulas get an apostrophe, as those of columns do;
+        `read` takes it away.
+    column_names : sequence of str, shape (M,), optional
+        Counted (``x0``, ``x1``, ...) when only rows are named, so that `read` knows the names for
+        what they are.
+    index_name : str, optional
+        Above the row names. Under a name that is none for names (``id``) numbers are read as row
+        names only when `index` says so.
+
+    Raises
+    ------
+    InputError
+        When the folder does not exist.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(
+            message("an existing folder to write to", str(target.parent), "create it first")
+        )
+    if row_names is not None and column_names is None:
+        column_names = [f"x{j}" for j in range(matrix.shape[1])]
+    with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if column_names is not None:
+            corner = [] if row_names is None else [guarded(index_name)]
+            writer.writerow([*corner, *map(guarded, column_names)])
+        for i, values in enumerate(_cells(matrix, column_names is not None)):
+            name = [] if row_names is None else [guarded(row_names[i])]
+            writer.writerow([*name, *values])
+
+
+def _cells(matrix: FloatArray, named: bool) -> Iterator[list[object]]:
+    """Yield rows of numbers as they are written."""
+    # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
+    cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
+    missing = np.isnan(matrix)
+    # a first line of numbers such as ",0,1" would be read as a header
+    whole = _whole(matrix, missing) if named else np.zeros(matrix.shape[1], dtype=bool)
+    for i, row in enumerate(cells):
+        yield [
+            "" if missing[i, j] else int(matrix[i, j]) if whole[j] else value
+            for j, value in enumerate(row.tolist())
+        ]
+
+
+def _whole(matrix: FloatArray, missing: BoolArray) -> BoolArray:
+    """Return which columns hold whole numbers, and some, (M,): counts that other programs should
+    read as such.
+    """
+    minus_zero = (matrix == 0) & np.signbit(matrix)
+    exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
+    found: BoolArray = (exact | missing).all(axis=0) & ~missing.all(axis=0)
+    return found

@@ -1,0 +1,170 @@
+"""Files whose rows are read block by block: npy, zarr and parquet."""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.arrays import FloatArray
+from bochner.data.columns import describe_column
+from bochner.data.row_sources import ArraySource, RowSource, is_stored
+from bochner.errors import InputError, message
+from bochner.extras import require
+from bochner.io.table import unreadable
+
+STORED = (".npy", ".zarr", ".parquet")
+
+
+def open_rows(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    columns: Sequence[str] | None = None,
+) -> RowSource:
+    """Open rows that need not fit into memory: what an estimator's ``fit`` and ``transform`` take.
+
+    Parameters
+    ----------
+    path : path-like, or sequence of them
+        A ``.npy`` file, a ``.zarr`` array, or parquet: a file, a folder of files with the same
+        columns, or several such files, in this order.
+    columns : sequence of str, optional
+        Columns of parquet files; by default all.
+
+    Returns
+    -------
+    RowSource
+        float32 where the file is, else float64; null is NaN.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is of another kind or unreadable, or its columns are no numbers.
+    """
+    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(own) for own in path]
+    for own in paths:
+        if not own.exists():
+            raise InputError(message("a file", f"{own}, which does not exist", "check the path"))
+    if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr"):
+        if columns is not None:
+            do = "leave columns out, or choose columns of the array"
+            raise InputError(message("columns only for parquet files", f"{paths[0]}", do))
+        return _array(paths[0])
+    found = [part for own in paths for part in _parts(own)]
+    if not found or any(own.suffix.lower() != ".parquet" for own in found):
+        got = f"{paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+        do = "convert it, or read it whole: bochner.io.readers.read"
+        raise InputError(message(f"rows in {', '.join(STORED)}", got, do))
+    return ParquetSource(found, columns)
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Return the names of the columns of a parquet file."""
+    return list(_schema(path).names)
+
+
+def _schema(path: Path) -> Any:
+    try:
+        return require("pyarrow.parquet", "reads parquet files").read_schema(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return the files of a folder, in the order of their names, or the file."""
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+
+
+def _array(path: Path) -> RowSource:
+    try:
+        if path.suffix.lower() == ".npy":
+            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+        else:
+            array = require("zarr", "reads zarr arrays").open(str(path), mode="r")
+    except InputError:
+        raise
+    except Exception as error:  # whatever the library raises: it is the file
+        raise unreadable(path, path.suffix[1:], error) from error
+    is_stored(array)  # refuses a group
+    return ArraySource(array)
+
+
+class ParquetSource(RowSource):
+    """Columns of numbers in one or several parquet files with the same columns.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Their rows follow each other.
+    columns : sequence of str, optional
+        None: all.
+
+    Raises
+    ------
+    InputError
+        A file is unreadable, lacks a column, or a column holds no numbers.
+    """
+
+    def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None = None) -> None:
+        self._parquet = require("pyarrow.parquet", "reads parquet files")
+        self._paths = list(paths)
+        first = _schema(self._paths[0])
+        self.columns = list(first.names if columns is None else columns)
+        kinds = set()
+        self._groups: list[tuple[int, int]] = []
+        ends = [0]
+        for number, path in enumerate(self._paths):
+            kinds |= self._kinds(path)
+            metadata = self._parquet.read_metadata(path)
+            for group in range(metadata.num_row_groups):
+                self._groups.append((number, group))
+                ends.append(ends[-1] + metadata.row_group(group).num_rows)
+        self._ends = ends[1:]
+        self.n_rows, self.n_columns = ends[-1], len(self.columns)
+        self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
+        self._held: tuple[int, NDArray[np.generic]] = (
+            -1,
+            np.empty((0, self.n_columns), self.dtype),
+        )
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``; the last row group is still there."""
+        parts = [np.empty((0, self.n_columns), self.dtype)]
+        number = bisect.bisect_right(self._ends, start)
+        while start < stop:
+            end = self._ends[number]
+            rows = self._group(number)
+            parts.append(rows[len(rows) - (end - start) : len(rows) - (end - min(stop, end))])
+            start, number = min(stop, end), number + 1
+        return np.concatenate(parts)
+
+    def _group(self, number: int) -> NDArray[np.generic]:
+        if self._held[0] != number:
+            file, group = self._groups[number]
+            with self._parquet.ParquetFile(self._paths[file]) as opened:
+                table = opened.read_row_group(group, columns=self.columns)
+            out = np.empty((table.num_rows, self.n_columns), self.dtype)
+            for j, name in enumerate(self.columns or []):
+                out[:, j] = table.column(name).to_numpy()
+            self._held = (number, out)
+        return self._held[1]
+
+    def _kinds(self, path: Path) -> set[str]:
+        """Return the types of the columns of a file, and refuse what cannot be used."""
+        schema = _schema(path)
+        kinds = set()
+        for j, name in enumerate(self.columns or []):
+            if name not in schema.names:
+                got = f"none in {path}"
+                raise InputError(message(f"a column {name!r}", got, "choose columns of all files"))
+            kind = str(schema.field(name).type)
+            if not kind.startswith(("int", "uint", "float", "double", "half", "bool")):
+                got = f"the type {kind}, {describe_column(j, self.columns)} of {path}"
+                do = "name the columns of numbers: columns=[...]"
+                raise InputError(message("numbers", got, do))
+            kinds.add(kind)
+        return kinds

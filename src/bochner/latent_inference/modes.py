@@ -1,0 +1,167 @@
+"""From starts to the modes of rows: climbs in single precision, last steps in double, weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.latent_inference.candidate_table import Starts
+from bochner.latent_inference.climbing import HOPELESS, climb, newton_step, positive_inverse
+from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.row_bound import Target
+
+# A step shorter than this is taken and ends a climb, in double precision and in the single
+# precision that goes before: Newton's error after it is about its square.
+_TOLERANCE = 1e-5
+_ROUGH = 1e-3
+# Steps with the curvature that a table says: how many, how long, and which is the last.
+_SLOPES, _CLOSE, _LAST = 4, 1e-2, 1e-4
+# Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
+_WEIGHTLESS = 25.0
+# Squared distance, in posterior standard deviations, below which two climbs in single precision
+# have found the same mode.
+_SAME = 0.01
+
+
+def located(target: Target, starts: Starts, polish: bool) -> Placement:
+    """Climb where the table found no mode, and weigh modes by their Laplace evidence."""
+    n, n_modes, dim = starts.x.shape
+    rows = torch.arange(n).repeat_interleave(n_modes)
+    x, value = starts.x.reshape(-1, dim).double(), starts.value.flatten().double()
+    hessian = starts.hessian.reshape(-1, dim, dim).double()
+    hopeful = (starts.promised + HOPELESS > 0.0).flatten()
+    value[~hopeful] = -torch.inf
+    lost = (hopeful & ~starts.found.flatten()).nonzero()[:, 0]
+    if lost.numel():
+        single = target.to(torch.float32)
+        constant = target.constant()  # which values of tables lack
+        found = value.masked_fill(~starts.found.flatten(), -torch.inf).reshape(n, n_modes).amax(1)
+        reached = (found + constant).float()
+        own = (single, x[lost].float(), rows[lost], _ROUGH)
+        rough = climb(*own, hopeless=_WEIGHTLESS, reached=reached)
+        x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
+        value[lost] -= constant[rows[lost]]
+    ends = _Modes(x, value, hessian)
+    return _weighed(ends.polished(target, n, _refined) if polish else ends, n)
+
+
+def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
+    """Climb from every start and weigh the modes found by their Laplace evidence."""
+    n, n_modes, dim = starts.shape
+    rows = torch.arange(n).repeat_interleave(n_modes)
+    # Single precision finds the basin at half the cost; double precision walks the last, quadratic
+    # steps, and only of modes that will weigh anything.
+    single = target.to(torch.float32)
+    rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
+    ends = _Modes(*(found.double() for found in rough))
+    return _weighed(ends.polished(target, n, _polished) if polish else ends, n)
+
+
+Polish = Callable[[Target, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """Climbs of n rows, R each.
+
+    Attributes
+    ----------
+    x : Tensor of shape (n R, D)
+    value : Tensor of shape (n R,)
+    hessian : Tensor of shape (n R, D, D)
+    """
+
+    x: Tensor
+    value: Tensor
+    hessian: Tensor
+
+    def polished(self, target: Target, n: int, polish: Polish) -> _Modes:
+        """Walk the last steps of what will weigh anything, in double precision."""
+        x, value, hessian = self.x.clone(), self.value.clone(), self.hessian.clone()
+        count, dim = len(x) // n, x.shape[1]
+        rows = torch.arange(n).repeat_interleave(count)
+        best = value.reshape(n, count).amax(1)[rows]
+        shape = (n, count, dim)
+        twin = _twins(x.reshape(shape), value.reshape(n, count), hessian.reshape(*shape, dim))
+        near = ((value > best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
+        value[:] = -torch.inf
+        x[near], value[near], hessian[near] = polish(target, x[near], hessian[near], rows[near])
+        return _Modes(x[twin], value[twin], hessian[twin])
+
+
+def _weighed(ends: _Modes, n: int) -> Placement:
+    """Return modes, best first, with the weights of their Laplace evidence."""
+    x, value, hessian = ends.x, ends.value, ends.hessian
+    n_modes, dim = len(x) // n, x.shape[1]
+    covariance, log_volume = positive_inverse(-hessian)
+    evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
+    order = evidence.argsort(dim=1, descending=True, stable=True)
+    modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
+    evidence = evidence.gather(1, order)
+    covariance = covariance.reshape(n, n_modes, dim, dim).gather(
+        1, order[..., None, None].expand(-1, -1, dim, dim)
+    )
+    for r in range(1, n_modes):  # the same mode reached twice counts once
+        same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
+        evidence[:, r] = torch.where(
+            same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r]
+        )
+    return Placement(modes, covariance, evidence.softmax(1))
+
+
+def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
+    """Return which climb each one counts as, (n R,): its row's best, where both found the same
+    mode, or itself.
+    """
+    n, n_modes, _ = x.shape
+    twin = torch.arange(n * n_modes).reshape(n, n_modes)
+    best = value.argmax(1)
+    own = torch.arange(n)
+    away = x - x[own, best][:, None]
+    squared = -((away @ hessian[own, best]) * away).sum(-1)
+    # a form that is not positive tells nothing
+    same = (squared >= 0.0) & (squared < _SAME) & (away.norm(dim=-1) < 10.0 * _ROUGH)
+    return torch.where(same, twin[own, best][:, None], twin).flatten()
+
+
+def _refined(
+    target: Target, starts: Tensor, hessian: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Take steps with the curvature that is known, and one with a new one; climb where that is not
+    enough.
+
+    The last step brings what comes of single precision below rounding, as in ``_polished``.
+    """
+    x, going = starts.clone(), torch.arange(len(starts))
+    for _ in range(_SLOPES):
+        slope = target.slope(x[going], rows[going])
+        step, _ = newton_step(slope, hessian[going], x.new_full((len(going),), _CLOSE))
+        x[going] += step
+        going = going[step.norm(dim=1) > _LAST]
+        if not going.numel():
+            break
+    value, gradient, hessian = target.evaluate(x, rows)
+    step, _ = newton_step(gradient, hessian, torch.ones_like(value))
+    x = x + step
+    off = (step.norm(dim=1) > _TOLERANCE).nonzero()[:, 0]
+    if off.numel():
+        x[off], value[off], hessian[off] = _polished(target, starts[off], hessian[off], rows[off])
+    return x, value, hessian
+
+
+def _polished(
+    target: Target, starts: Tensor, hessian: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Climb in double precision and return modes with their values and Hessians.
+
+    Where the climb ends depends on where single precision left it, and so on the rounding of the
+    whole batch. A new evaluation there and one more step bring that below rounding: the step is
+    about 1e-10 long, and neither value nor Hessian changes with it.
+    """
+    x, _, _ = climb(target, starts, rows, tolerance=_TOLERANCE)
+    value, gradient, hessian = target.evaluate(x, rows)
+    step, _ = newton_step(gradient, hessian, torch.full_like(value, _TOLERANCE))
+    return x + step, value, hessian

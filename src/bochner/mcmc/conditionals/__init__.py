@@ -1,0 +1,1 @@
+"""Draws of one part of the sampler's state given the others."""

@@ -1,0 +1,325 @@
+"""Updates of the frequencies, one after the other, with weights integrated out.
+
+A proposed frequency is then not tied to weights that were drawn for the present one. Where the
+likelihood is Gaussian and few patterns of entries are missing, all weights are integrated out
+(`WeightsIntegrated`). Elsewhere it is the two weights of the frequency given those of the others
+(`GivenOtherWeights`): the likelihood of a proposal costs products with two features only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.random import Generator
+
+from bochner.data.arrays import IntArray
+from bochner.mcmc.conditionals.mixture import Components
+from bochner.mcmc.conditionals.slices import elliptical
+from bochner.mcmc.conditionals.weights import GaussianForm, Pair
+from bochner.mcmc.draws import FloatArray
+from bochner.mcmc.features import features
+
+
+class Marginal(Protocol):
+    """What a frequency is worth."""
+
+    @property
+    def log_marginal(self) -> float:
+        """Log likelihood with weights integrated out, up to what no frequency changes."""
+
+
+Value = TypeVar("Value", bound=Marginal)
+
+
+class FrequencyKernel(Protocol):
+    """A Markov kernel of one frequency."""
+
+    def __call__(
+        self,
+        point: FloatArray,
+        mean: FloatArray,
+        root: FloatArray,
+        likelihood: Callable[[FloatArray], Value],
+        rng: Generator,
+        /,
+    ) -> tuple[FloatArray, Value, bool]:
+        """Return the next frequency, its likelihood, and whether it moved.
+
+        ``mean`` and ``root``, the Cholesky factor of the covariance, are those of its component.
+        """
+
+
+def metropolis(
+    point: FloatArray,
+    mean: FloatArray,
+    root: FloatArray,
+    likelihood: Callable[[FloatArray], Value],
+    rng: Generator,
+) -> tuple[FloatArray, Value, bool]:
+    """Propose from the component: the ratio is that of the likelihoods."""
+    proposal = mean + root @ rng.standard_normal(mean.shape[0])
+    here = likelihood(point)
+    there = likelihood(proposal)
+    if np.log(rng.random()) < there.log_marginal - here.log_marginal:
+        return proposal, there, True
+    return point, here, False
+
+
+def elliptical_slice(
+    point: FloatArray,
+    mean: FloatArray,
+    root: FloatArray,
+    likelihood: Callable[[FloatArray], Value],
+    rng: Generator,
+) -> tuple[FloatArray, Value, bool]:
+    """Move on an ellipse through the present point and a draw of the component: always moves."""
+    last: list[Value] = []
+
+    def log_likelihood(shifted: FloatArray, rows: IntArray) -> FloatArray:  # noqa: ARG001
+        last[:] = [likelihood(mean + shifted[0])]
+        return np.array([last[0].log_marginal])
+
+    noise = root @ rng.standard_normal(mean.shape[0])
+    moved, _ = elliptical((point - mean)[None], noise[None], log_likelihood, rng)
+    return mean + moved[0], last[0], True
+
+
+KERNELS: dict[str, FrequencyKernel] = {"slice": elliptical_slice, "metropolis": metropolis}
+
+
+class Regression(Protocol[Value]):
+    """The other frequencies of a view, one left out at a time; changed in place."""
+
+    def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], Value]:
+        """Leave frequency h out, and return the likelihood of what may stand there."""
+
+    def put(self, h: int, found: Value) -> None:
+        """Put a frequency there, by its likelihood."""
+
+
+def update_frequencies(
+    points: FloatArray,
+    labels: IntArray,
+    components: Components,
+    regression: Regression[Value],
+    kernel: FrequencyKernel,
+    rng: Generator,
+) -> tuple[FloatArray, float]:
+    """Update every frequency that has a label.
+
+    Parameters
+    ----------
+    points : ndarray of shape (H, D)
+    labels : ndarray of shape (H,)
+    components : Components
+    regression : Regression
+        Of these frequencies.
+    kernel : FrequencyKernel
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of shape (H, D), float
+        The frequencies, and the share of them that moved.
+    """
+    points, moves = points.copy(), 0
+    for h, k in enumerate(labels):
+        likelihood = regression.without(h, points[h])
+        mean, root = components.means[k], components.roots[k]
+        points[h], found, moved = kernel(points[h], mean, root, likelihood, rng)
+        regression.put(h, found)
+        moves += moved
+    return points, moves / len(labels)
+
+
+class GivenOtherWeights:
+    """One frequency and its pair of weights, given the weights of the others.
+
+    Parameters
+    ----------
+    x : ndarray of shape (N, D)
+    amplitude : ndarray of shape (P,)
+    weights : ndarray of shape (2 P, M)
+    psi : ndarray of shape (N, M)
+        At these weights, offsets included.
+    form : GaussianForm
+    rng : Generator
+        Draws the pairs.
+    """
+
+    def __init__(
+        self,
+        x: FloatArray,
+        amplitude: FloatArray,
+        weights: FloatArray,
+        psi: FloatArray,
+        form: GaussianForm,
+        rng: Generator,
+    ) -> None:
+        self.x, self.amplitude, self.weights = x, amplitude, weights.copy()
+        self.precision, self.rng = form.precision, rng
+        self.score = form.linear - form.precision * psi
+
+    def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], Pair]:
+        """Take the pair out of psi."""
+        amplitude = self.amplitude[h : h + 1]
+        phi = features(self.x, point[None], amplitude)
+        self.score += self.precision * (phi @ self.weights[self._pair(h)])
+
+        def likelihood(proposed: FloatArray) -> Pair:
+            phi = features(self.x, proposed[None], amplitude)
+            return Pair.of(phi.T, self.score, self.precision)
+
+        return likelihood
+
+    def put(self, h: int, found: Pair) -> None:
+        """Draw the pair of weights and put it into psi."""
+        drawn = found.draw(self.rng)
+        self.weights[self._pair(h)] = drawn
+        self.score -= self.precision * (found.phi.T @ drawn)
+
+    def _pair(self, h: int) -> list[int]:
+        return [h, len(self.amplitude) + h]
+
+
+@dataclass(frozen=True)
+class _Proposal:
+    """A frequency beside the others of one regression.
+
+    Attributes
+    ----------
+    log_marginal : float
+    phi : ndarray of shape (n, 2)
+    solved : ndarray of shape (K, 2)
+        A' Phi^T phi, with A' the inverse of sigma^2 I + Phi^T Phi without this frequency.
+    inverse : ndarray of shape (2, 2)
+        Of sigma^2 I + phi^T phi - phi^T Phi A' Phi^T phi.
+    left : ndarray of shape (2, M)
+        phi^T y that the others do not explain.
+    """
+
+    log_marginal: float
+    phi: FloatArray
+    solved: FloatArray
+    inverse: FloatArray
+    left: FloatArray
+
+
+class _OneRegression:
+    """Columns that are observed in the same rows, weights integrated out: the inverse of their
+    precision times sigma^2 changes by matrices of rank two.
+    """
+
+    def __init__(self, phi: FloatArray, Y: FloatArray, noise: float) -> None:
+        self.phi, self.Y, self.noise = phi, Y, noise
+        gram = phi.T @ phi
+        gram[np.diag_indices_from(gram)] += noise
+        self.inverse = np.linalg.inv(gram)
+        self.mean = self.inverse @ (phi.T @ Y)
+
+    def without(self, pair: list[int]) -> None:
+        """Leave two features out: their rows and columns of the inverse become 0."""
+        columns = self.inverse[:, pair]
+        root = np.linalg.solve(columns[pair], columns.T)
+        self.mean -= root.T @ self.mean[pair]
+        self.inverse -= columns @ root
+        self.inverse[pair], self.inverse[:, pair], self.mean[pair] = 0.0, 0.0, 0.0
+
+    def propose(self, phi: FloatArray) -> _Proposal:
+        """Return what two features are worth."""
+        cross = self.phi.T @ phi
+        solved = self.inverse @ cross
+        left = phi.T @ self.Y - cross.T @ self.mean
+        precision = phi.T @ phi - cross.T @ solved
+        precision[[0, 1], [0, 1]] += self.noise
+        inverse: FloatArray = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+        logdet = np.linalg.slogdet(precision / self.noise)[1]
+        square = (left * (inverse @ left)).sum() / self.noise
+        value = 0.5 * (square - self.Y.shape[1] * logdet)
+        return _Proposal(float(value), phi, solved, inverse, left)
+
+    def put(self, pair: list[int], found: _Proposal) -> None:
+        """Put two features in."""
+        side = found.solved.copy()
+        side[pair] = -np.eye(2)
+        self.phi[:, pair] = found.phi
+        self.inverse += side @ found.inverse @ side.T
+        self.mean -= side @ (found.inverse @ found.left)
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """Proposals of one frequency in all regressions of a view."""
+
+    parts: list[_Proposal]
+
+    @property
+    def log_marginal(self) -> float:
+        return sum(own.log_marginal for own in self.parts)
+
+
+class WeightsIntegrated:
+    """The frequencies of a Gaussian view with all weights integrated out, given the noise variance.
+
+    Parameters
+    ----------
+    x : ndarray of shape (N, D)
+    amplitude : ndarray of shape (H,)
+    parts : sequence of (rows, regression)
+        Rows that each regression observes.
+    """
+
+    def __init__(
+        self,
+        x: FloatArray,
+        amplitude: FloatArray,
+        parts: Sequence[tuple[IntArray, _OneRegression]],
+    ) -> None:
+        self.x, self.amplitude, self.parts = x, amplitude, parts
+
+    @classmethod
+    def of(
+        cls,
+        x: FloatArray,
+        points: FloatArray,
+        amplitude: FloatArray,
+        patterns: Sequence[tuple[IntArray, FloatArray]],
+        noise: float,
+    ) -> Self:
+        """Build the regressions.
+
+        Parameters
+        ----------
+        x : ndarray of shape (N, D)
+        points : ndarray of shape (H, D)
+        amplitude : ndarray of shape (H,)
+        patterns : sequence of (rows of shape (n,), values of shape (n, m))
+            Columns that are observed in the same rows.
+        noise : float
+            Noise variance.
+        """
+        phi = features(x, points, amplitude)
+        parts = [(rows, _OneRegression(phi[rows], Y, noise)) for rows, Y in patterns]
+        return cls(x, amplitude, parts)
+
+    def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], _Joint]:  # noqa: ARG002
+        """Leave a frequency out of every regression."""
+        for _, own in self.parts:
+            own.without(self._pair(h))
+
+        def likelihood(proposed: FloatArray) -> _Joint:
+            phi = features(self.x, proposed[None], self.amplitude[h : h + 1])
+            return _Joint([own.propose(phi[rows]) for rows, own in self.parts])
+
+        return likelihood
+
+    def put(self, h: int, found: _Joint) -> None:
+        """Put a frequency into every regression."""
+        for (_, own), proposal in zip(self.parts, found.parts, strict=True):
+            own.put(self._pair(h), proposal)
+
+    def _pair(self, h: int) -> list[int]:
+        return [h, len(self.amplitude) + h]

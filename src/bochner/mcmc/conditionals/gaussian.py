@@ -1,0 +1,256 @@
+"""Gaussian views: weights and noise variance are integrated out where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator
+
+from bochner.data.arrays import IntArray
+from bochner.data.views import Block, blocks
+from bochner.mcmc.conditionals.frequencies import (
+    FrequencyKernel,
+    WeightsIntegrated,
+    update_frequencies,
+)
+from bochner.mcmc.conditionals.slices import slice_sample
+from bochner.mcmc.conditionals.views import ViewModel, ViewState, WeightMoments
+from bochner.mcmc.conditionals.weights import GaussianForm
+from bochner.mcmc.draws import FloatArray, inverse_gamma
+from bochner.mcmc.features import pull_back
+
+# Up to so many patterns of missing entries, the weights are integrated out of the latents'
+# density as well: each pattern takes a factorisation of its own per gradient.
+_FEW_PATTERNS = 4
+
+
+@dataclass(frozen=True)
+class _Spectral:
+    """One pattern's regression in the eigenvectors of its Gram matrix, for a kernel of variance
+    1.
+    """
+
+    columns: IntArray
+    values: FloatArray
+    vectors: FloatArray
+    projected: FloatArray
+
+    @classmethod
+    def of(cls, phi: FloatArray, Y: FloatArray, columns: IntArray) -> _Spectral:
+        values, vectors = np.linalg.eigh(phi.T @ phi)
+        projected = vectors.T @ (phi.T @ Y)
+        return cls(columns, np.maximum(values, 0.0), vectors, projected)
+
+    def shrunk(self, ratio: float) -> FloatArray:
+        """Return 1 / (1 + ratio values), shape (K,)."""
+        return np.asarray(1.0 / (1.0 + ratio * self.values))
+
+    def mean(self, ratio: float, variance: float) -> FloatArray:
+        """Return the posterior mean of the weights, shape (K, columns)."""
+        factor = ratio / np.sqrt(variance) * self.shrunk(ratio)
+        return np.asarray(self.vectors @ (factor[:, None] * self.projected))
+
+
+class GaussianView(ViewModel):
+    """y = psi + N(0, noise variance); log(variance / noise variance) has a normal prior, the noise
+    variance an inverse gamma one.
+    """
+
+    has_intercept = False
+
+    def _variance(self, parameter: FloatArray) -> float:
+        return float(parameter[0])
+
+    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: IntArray) -> FloatArray:
+        """Return log N(y; psi, noise variance), 0 where missing."""
+        noise = self._variance(parameter)
+        square = np.square(self.data.values[rows] - psi) / noise
+        return np.asarray(-0.5 * self.data.seen[rows] * (np.log(2.0 * np.pi * noise) + square))
+
+    def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
+        """Return (y - psi) / noise variance."""
+        return np.asarray(self.data.seen * (self.data.values - psi) / self._variance(parameter))
+
+    def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:  # noqa: ARG002
+        """Return y / noise variance and 1 / noise variance: nothing is drawn."""
+        precision = self.data.seen / self._variance(parameter)
+        return GaussianForm(precision * self.data.values, precision)
+
+    def draw_parameter(self, rng: Generator) -> FloatArray:
+        """Draw the noise variance."""
+        return np.array([inverse_gamma(*self.priors.noise, rng)])
+
+    def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:
+        """Draw the variance: that of the noise times the ratio."""
+        mean, deviation = self.priors.ratio
+        return float(self._variance(parameter) * np.exp(rng.normal(mean, deviation)))
+
+    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
+        """Draw psi plus noise."""
+        deviation = np.sqrt(self._variance(parameter))
+        return np.asarray(psi + deviation * rng.standard_normal(psi.shape))
+
+    def log_prior(self, state: ViewState) -> float:
+        """Return the log density of log noise variance and log ratio, up to constants."""
+        shape, rate = self.priors.noise
+        mean, deviation = self.priors.ratio
+        noise = self._variance(state.parameter)
+        ratio = (np.log(state.variance / noise) - mean) / deviation
+        return float(-shape * np.log(noise) - rate / noise - 0.5 * ratio**2)
+
+    # -- blocks
+
+    def _patterns(self) -> list[Block]:
+        return blocks(self.data.seen)
+
+    def _spectra(self, state: ViewState, x: FloatArray) -> list[_Spectral]:
+        phi = self.phi(replace(state, variance=1.0), x)
+        return [
+            _Spectral.of(phi[rows], self.data.values[np.ix_(rows, columns)], columns)
+            for rows, columns in self._patterns()
+        ]
+
+    def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+        """Draw the ratio with weights and noise integrated out, then the noise, then the
+        weights.
+        """
+        spectra = self._spectra(state, x)
+        present = np.log(state.variance / self._variance(state.parameter))
+        density = _RatioDensity(self, spectra)
+        drawn = slice_sample(np.array([present]), density, rng)
+        ratio = float(np.exp(drawn[0]))
+        noise = inverse_gamma(density.shape, density.rate(ratio), rng)
+        weights = self._draw_weights(spectra, ratio, noise * ratio, state.weights.shape, rng)
+        parameter = np.array([noise])
+        return replace(state, variance=noise * ratio, parameter=parameter, weights=weights)
+
+    def _draw_weights(
+        self,
+        spectra: Sequence[_Spectral],
+        ratio: float,
+        variance: float,
+        shape: tuple[int, ...],
+        rng: Generator,
+    ) -> FloatArray:
+        # columns without any entry keep their prior
+        weights = rng.standard_normal(shape)
+        for own in spectra:
+            root = np.sqrt(own.shrunk(ratio))[:, None]
+            noise = own.vectors @ (root * weights[:, own.columns])
+            weights[:, own.columns] = own.mean(ratio, variance) + noise
+        return weights
+
+    def update_frequencies(
+        self, state: ViewState, x: FloatArray, kernel: FrequencyKernel, rng: Generator
+    ) -> tuple[ViewState, float]:
+        """Update every frequency with all weights integrated out, where patterns of missing
+        entries are few, and draw the weights.
+        """
+        if not self._integrates:
+            return super().update_frequencies(state, x, kernel, rng)
+        patterns = [
+            (rows, self.data.values[np.ix_(rows, columns)]) for rows, columns in self._patterns()
+        ]
+        points, amplitude = self.spectrum(state)
+        noise = self._variance(state.parameter)
+        regression = WeightsIntegrated.of(self.see(x), points, amplitude, patterns, noise)
+        points, moved = update_frequencies(
+            points, state.labels, state.components, regression, kernel, rng
+        )
+        return self.redraw_weights(replace(state, points=points), x, rng), moved
+
+    def redraw_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+        """Draw the weights given variances: the latents moved with them integrated out."""
+        if not self._integrates:
+            return state
+        spectra = self._spectra(state, x)
+        ratio = state.variance / self._variance(state.parameter)
+        shape = state.weights.shape
+        weights = self._draw_weights(spectra, ratio, state.variance, shape, rng)
+        return replace(state, weights=weights)
+
+    def rao_blackwell(
+        self,
+        state: ViewState,
+        x: FloatArray,
+        rng: Generator,  # noqa: ARG002
+    ) -> WeightMoments:
+        """Return mean and covariance of the weights, one group per pattern of missing entries."""
+        spectra = self._spectra(state, x)
+        ratio = state.variance / self._variance(state.parameter)
+        size, n_columns = state.weights.shape
+        mean = np.zeros((size, n_columns))
+        group_of = np.full(n_columns, len(spectra))
+        covariances = []
+        for g, own in enumerate(spectra):
+            mean[:, own.columns] = own.mean(ratio, state.variance)
+            group_of[own.columns] = g
+            covariances.append((own.vectors * own.shrunk(ratio)) @ own.vectors.T)
+        if (group_of == len(spectra)).any():
+            covariances.append(np.eye(size))
+        return WeightMoments(mean, np.stack(covariances), group_of)
+
+    # -- latents
+
+    @property
+    def _integrates(self) -> bool:
+        return len(self._patterns()) <= _FEW_PATTERNS
+
+    def latent_objective(self, state: ViewState, x: FloatArray) -> tuple[float, FloatArray]:
+        """Return log likelihood and gradient with the weights integrated out, where patterns of
+        missing entries are few.
+        """
+        if not self._integrates:
+            return super().latent_objective(state, x)
+        points, _ = self.spectrum(state)
+        phi, noise = self.phi(state, x), self._variance(state.parameter)
+        value, upstream = 0.0, np.zeros_like(phi)
+        for rows, columns in self._patterns():
+            part, Y = phi[rows], self.data.values[np.ix_(rows, columns)]
+            own, slope = _marginal(part, Y, noise)
+            value += own
+            upstream[rows] += slope
+        return value, self.widen(pull_back(phi, points, upstream), x.shape[1])
+
+
+class _RatioDensity:
+    """Log density of log(variance / noise variance), weights and noise variance integrated out."""
+
+    def __init__(self, view: GaussianView, spectra: Sequence[_Spectral]) -> None:
+        self.spectra, self.prior = spectra, view.priors.ratio
+        shape, self._rate = view.priors.noise
+        self.shape = shape + 0.5 * float(view.data.seen.sum())
+        self._square = float(np.square(view.data.values).sum())
+
+    def rate(self, ratio: float) -> float:
+        """Return the rate of the noise variance's inverse gamma distribution."""
+        explained = 0.0
+        for own in self.spectra:
+            energy = np.square(own.projected).sum(1)
+            explained += ratio * float(energy @ own.shrunk(ratio))
+        return self._rate + 0.5 * (self._square - explained)
+
+    def __call__(self, logs: FloatArray) -> FloatArray:
+        ratio = float(np.exp(logs[0]))
+        mean, deviation = self.prior
+        logdet = -sum(len(own.columns) * np.log1p(ratio * own.values).sum() for own in self.spectra)
+        prior = ((logs[0] - mean) / deviation) ** 2
+        return np.array([0.5 * logdet - self.shape * np.log(self.rate(ratio)) - 0.5 * prior])
+
+
+def _marginal(phi: FloatArray, Y: FloatArray, noise: float) -> tuple[float, FloatArray]:
+    """Return log N(Y; 0, phi phi^T + noise I) over all columns, and its gradient in phi."""
+    n_rows, n_columns = Y.shape
+    precision = phi.T @ phi / noise
+    precision[np.diag_indices_from(precision)] += 1.0
+    root = np.linalg.cholesky(precision)
+    inverse = np.linalg.inv(root)
+    inverse = inverse.T @ inverse
+    cross = phi.T @ Y / noise
+    mean = inverse @ cross
+    logdet = 2.0 * np.log(np.diag(root)).sum() + n_rows * np.log(2.0 * np.pi * noise)
+    square = np.square(Y).sum() / noise - (cross * mean).sum()
+    slope = ((Y - phi @ mean) @ mean.T - n_columns * phi @ inverse) / noise
+    return float(-0.5 * (n_columns * logdet + square)), slope

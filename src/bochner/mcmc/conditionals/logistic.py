@@ -1,0 +1,285 @@
+"""Logistic views by Polya-gamma augmentation: binary, binomial, categorical, and counts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+from numpy.random import Generator
+from scipy.special import expit, gammaln
+
+from bochner.data.arrays import IntArray
+from bochner.extras import require
+from bochner.mcmc.conditionals.slices import slice_sample
+from bochner.mcmc.conditionals.views import ViewData, ViewModel, ViewState, WeightMoments
+from bochner.mcmc.conditionals.weights import GaussianForm, weight_posterior
+from bochner.mcmc.draws import FloatArray
+from bochner.mcmc.priors import Priors
+
+
+def softplus(psi: FloatArray) -> FloatArray:
+    """Return log(1 + e^psi)."""
+    return np.asarray(np.logaddexp(0.0, psi))
+
+
+class LogisticView(ViewModel):
+    """log p(y | psi) = log c(y) + a psi - b log(1 + e^psi), psi = intercept + offset + phi^T a.
+
+    Notes
+    -----
+    Polson, Scott and Windle (2013). The Polya-gamma variables are drawn anew by each block that
+    needs them and are no part of the state: blocks may take turns in any order.
+    """
+
+    @abstractmethod
+    def exponents(self, parameter: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return a and b of every entry, both (N, M)."""
+
+    @abstractmethod
+    def log_constant(self, parameter: FloatArray, rows: IntArray) -> FloatArray:
+        """Return log c(y), (n, M)."""
+
+    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: IntArray) -> FloatArray:
+        """Return log p of the entries of some rows, 0 where missing."""
+        a, b = self.exponents(parameter)
+        value = a[rows] * psi - b[rows] * softplus(psi) + self.log_constant(parameter, rows)
+        return np.asarray(self.data.seen[rows] * value)
+
+    def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
+        """Return a - b logistic(psi)."""
+        a, b = self.exponents(parameter)
+        return np.asarray(self.data.seen * (a - b * expit(psi)))
+
+    def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:
+        """Draw the Polya-gamma variables: precision omega, linear a - b / 2."""
+        a, b = self.exponents(parameter)
+        seen = self.data.seen
+        precision = np.zeros(psi.shape)
+        draw = require("polyagamma", "non-conjugate views").random_polyagamma
+        precision[seen] = draw(b[seen], psi[seen], random_state=rng)
+        return GaussianForm(seen * (a - 0.5 * b), precision)
+
+    def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:  # noqa: ARG002
+        """Draw the variance of the kernel."""
+        return float(np.exp(rng.normal(*self.priors.ratio)))
+
+    def log_prior(self, state: ViewState) -> float:
+        """Return the log density of the logarithm of the variance, up to a constant."""
+        mean, deviation = self.priors.ratio
+        return float(-0.5 * ((np.log(state.variance) - mean) / deviation) ** 2)
+
+    # -- blocks
+
+    def _centred(self, form: GaussianForm) -> GaussianForm:
+        """Return the form of psi less the offset."""
+        offset = self.data.offset[:, None]
+        return GaussianForm(form.linear - form.precision * offset, form.precision)
+
+    def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+        """Draw the weights given Polya-gamma variables, then the variance twice: given the scaled
+        weights and given the standard ones (Yu and Meng 2011), then the likelihood's parameter.
+        """
+        form = self.form(self.psi(state, x), state.parameter, rng)
+        posterior = weight_posterior(self.phi(state, x), self._centred(form))
+        state = replace(state, weights=posterior.draw(rng))
+        state = self._scale_variance(state, rng)
+        return self.update_parameter(self._likelihood_variance(state, x, rng), x, rng)
+
+    def _scale_variance(self, state: ViewState, rng: Generator) -> ViewState:
+        """Draw the variance with variance times squared weights fixed."""
+        rows = self.kernel_rows()
+        own = state.weights[rows]
+        square, count = state.variance * np.square(own).sum(), own.size
+        mean, deviation = self.priors.ratio
+
+        def log_density(logs: FloatArray) -> FloatArray:
+            prior = -0.5 * ((logs - mean) / deviation) ** 2
+            return np.asarray(prior - 0.5 * count * logs - 0.5 * square * np.exp(-logs))
+
+        present = np.array([np.log(state.variance)])
+        variance = float(np.exp(slice_sample(present, log_density, rng, 0.2)[0]))
+        weights = state.weights.copy()
+        weights[rows] *= np.sqrt(state.variance / variance)
+        return replace(state, variance=variance, weights=weights)
+
+    def _likelihood_variance(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+        """Draw the variance with the standard weights fixed."""
+        rows, every = self.kernel_rows(), np.arange(len(x))
+        phi, psi = self.phi(state, x), self.psi(state, x)
+        slope = phi[:, rows] @ state.weights[rows]
+        mean, deviation = self.priors.ratio
+        present = np.log(state.variance)
+
+        def log_density(logs: FloatArray) -> FloatArray:
+            factor = np.exp(0.5 * (logs[0] - present)) - 1.0
+            value = self.log_prob(psi + factor * slope, state.parameter, every).sum()
+            return np.array([value - 0.5 * ((logs[0] - mean) / deviation) ** 2])
+
+        drawn = slice_sample(np.array([present]), log_density, rng, 0.5)
+        return replace(state, variance=float(np.exp(drawn[0])))
+
+    def update_parameter(
+        self,
+        state: ViewState,
+        x: FloatArray,  # noqa: ARG002
+        rng: Generator,  # noqa: ARG002
+    ) -> ViewState:
+        """Draw the likelihood's parameter; most have none."""
+        return state
+
+    def rao_blackwell(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
+        """Return mean and covariance of the weights given Polya-gamma variables."""
+        form = self.form(self.psi(state, x), state.parameter, rng)
+        posterior = weight_posterior(self.phi(state, x), self._centred(form))
+        columns = np.arange(posterior.mean.shape[1])
+        return WeightMoments(posterior.mean, posterior.covariances(), columns)
+
+
+class BinomialView(LogisticView):
+    """y successes of n trials.
+
+    Parameters
+    ----------
+    trials : ndarray of shape (M,), optional
+        n; None: 1, and sticks of categories.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: ViewData,
+        dims: tuple[int, ...],
+        n_points: int,
+        priors: Priors,
+        trials: FloatArray | None = None,
+    ) -> None:
+        super().__init__(name, data, dims, n_points, priors)
+        self.trials = np.ones(data.values.shape[1]) if trials is None else trials
+
+    def with_data(self, data: ViewData) -> Self:
+        """Return this view with other data."""
+        return type(self)(self.name, data, self.dims, self.n_points, self.priors, self.trials)
+
+    def exponents(self, parameter: FloatArray) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+        """Return y and n."""
+        y = self.data.values
+        return y, np.broadcast_to(self.trials, y.shape)
+
+    def log_constant(self, parameter: FloatArray, rows: IntArray) -> FloatArray:  # noqa: ARG002
+        """Return log of n over y."""
+        y, n = self.data.values[rows], self.trials
+        return np.asarray(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0))
+
+    def draw_parameter(self, rng: Generator) -> FloatArray:  # noqa: ARG002
+        """There is none."""
+        return np.zeros(0)
+
+    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:  # noqa: ARG002
+        """Draw numbers of successes."""
+        n = np.broadcast_to(self.trials, psi.shape).astype(np.int64)
+        return np.asarray(rng.binomial(n, expit(psi)), dtype=np.float64)
+
+
+class NegativeBinomialView(LogisticView):
+    """Counts of dispersion r and success probability logistic(psi): mean r e^psi.
+
+    Parameters
+    ----------
+    per_column : bool
+        One r per column, or one for the view.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: ViewData,
+        dims: tuple[int, ...],
+        n_points: int,
+        priors: Priors,
+        per_column: bool = False,
+    ) -> None:
+        super().__init__(name, data, dims, n_points, priors)
+        self.per_column = per_column
+
+    def with_data(self, data: ViewData) -> Self:
+        """Return this view with other data."""
+        return type(self)(self.name, data, self.dims, self.n_points, self.priors, self.per_column)
+
+    def exponents(self, parameter: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return y and y + r."""
+        return self.data.values, self.data.values + parameter
+
+    def log_constant(self, parameter: FloatArray, rows: IntArray) -> FloatArray:
+        """Return log of Gamma(y + r) / (y! Gamma(r))."""
+        y = self.data.values[rows]
+        return np.asarray(gammaln(y + parameter) - gammaln(y + 1.0) - gammaln(parameter))
+
+    def draw_parameter(self, rng: Generator) -> FloatArray:
+        """Draw the dispersion."""
+        shape, rate = self.priors.dispersion
+        size = self.data.values.shape[1] if self.per_column else 1
+        return np.asarray(rng.gamma(shape, size=size) / rate)
+
+    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
+        """Draw counts: a Poisson of a gamma rate."""
+        r = np.broadcast_to(parameter, psi.shape)
+        return np.asarray(rng.poisson(rng.gamma(r) * np.exp(psi)), dtype=np.float64)
+
+    def log_prior(self, state: ViewState) -> float:
+        """Return the log density of log variance and log dispersion, up to constants."""
+        shape, rate = self.priors.dispersion
+        own = shape * np.log(state.parameter) - rate * state.parameter
+        return super().log_prior(state) + float(own.sum())
+
+    def update_parameter(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+        """Draw the dispersion twice: with psi fixed, by numbers of tables, and with the means
+        r e^psi fixed.
+        """
+        psi = self.psi(state, x)
+        shape, rate = self.priors.dispersion
+        tables = self._by_parameter(draw_tables(self.data, state.parameter, rng))
+        failures = self._by_parameter((self.data.seen * softplus(psi)).sum(0))
+        r = rng.gamma(shape + tables) / (rate + failures)
+        return self._shift(replace(state, parameter=r), psi, rng)
+
+    def _by_parameter(self, columns: FloatArray) -> FloatArray:
+        """Sum over the columns that share a dispersion, (M,) -> (1,) or (M,)."""
+        return columns if self.per_column else columns.sum(keepdims=True)
+
+    def _shift(self, state: ViewState, psi: FloatArray, rng: Generator) -> ViewState:
+        """Draw the dispersion with the means fixed: the intercepts move against it."""
+        shape, rate = self.priors.dispersion
+        present = np.log(state.parameter)
+        intercepts, every = state.weights[self.n_points], np.arange(len(psi))
+
+        def log_density(logs: FloatArray) -> FloatArray:
+            by, r = present - logs, np.exp(logs)
+            entries = self.log_prob(psi + by, r, every).sum(0)
+            prior = -0.5 * np.square(intercepts + by / self.priors.intercept)
+            return self._by_parameter(entries + prior) + shape * logs - rate * r
+
+        drawn = slice_sample(present, log_density, rng, 0.5)
+        weights = state.weights.copy()
+        weights[self.n_points] += (present - drawn) / self.priors.intercept
+        return replace(state, weights=weights, parameter=np.exp(drawn))
+
+
+def draw_tables(data: ViewData, r: FloatArray, rng: Generator) -> FloatArray:
+    """Draw the total number of tables of every column's counts, shape (M,).
+
+    The tables of a count y are sums over j < y of Bernoulli(r / (r + j)); their total needs only
+    how many counts exceed each j.
+
+    Notes
+    -----
+    Zhou and Carin (2015).
+    """
+    counts = np.where(data.seen, data.values, 0.0).astype(np.int64)
+    totals = np.zeros(counts.shape[1])
+    for m, own in enumerate(counts.T):
+        at_least = np.bincount(own)[::-1].cumsum()[::-1][1:]
+        probability = r[m % len(r)] / (r[m % len(r)] + np.arange(len(at_least)))
+        totals[m] = rng.binomial(at_least, probability).sum()
+    return totals

@@ -1,0 +1,141 @@
+"""The weights given latents, frequencies and a Gaussian form of the likelihood.
+
+Every likelihood here is Gaussian in psi once its auxiliary variables are given: up to a constant
+log p = linear * psi - precision * psi^2 / 2 at each entry, both 0 where the entry is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+from scipy.linalg import solve_triangular
+
+from bochner.mcmc.draws import FloatArray
+
+
+@dataclass(frozen=True)
+class GaussianForm:
+    """The likelihood as a quadratic function of psi.
+
+    Attributes
+    ----------
+    linear, precision : ndarray of shape (N, M)
+    """
+
+    linear: FloatArray
+    precision: FloatArray
+
+
+@dataclass(frozen=True)
+class WeightPosterior:
+    """Normal distribution of the weights of every column.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (K, M)
+    root : ndarray of shape (M, K, K)
+        Lower Cholesky factors of the precisions.
+    """
+
+    mean: FloatArray
+    root: FloatArray
+
+    def draw(self, rng: Generator) -> FloatArray:
+        """Draw the weights, shape (K, M)."""
+        noise = rng.standard_normal(self.mean.T.shape)
+        steps = [
+            solve_triangular(root, own, lower=True, trans="T", check_finite=False)
+            for root, own in zip(self.root, noise, strict=True)
+        ]
+        return np.asarray(self.mean + np.stack(steps, axis=1))
+
+    def covariances(self) -> FloatArray:
+        """Return the covariance of every column's weights, shape (M, K, K)."""
+        eye = np.eye(self.mean.shape[0])
+        inverses = [solve_triangular(root, eye, lower=True) for root in self.root]
+        return np.stack([inverse.T @ inverse for inverse in inverses])
+
+
+def weight_posterior(phi: FloatArray, form: GaussianForm) -> WeightPosterior:
+    """Return the posterior of the weights, whose prior is standard normal.
+
+    Parameters
+    ----------
+    phi : ndarray of shape (N, K)
+    form : GaussianForm
+
+    Returns
+    -------
+    WeightPosterior
+    """
+    eye = np.eye(phi.shape[1])
+    # column by column: (M, N, K) at once would be large
+    gram = [phi.T @ (own[:, None] * phi) + eye for own in form.precision.T]
+    root = np.linalg.cholesky(np.stack(gram))
+    linear = phi.T @ form.linear
+    mean = [_solve(factor, own) for factor, own in zip(root, linear.T, strict=True)]
+    return WeightPosterior(np.stack(mean, axis=1), root)
+
+
+def _solve(root: FloatArray, right: FloatArray) -> FloatArray:
+    half = solve_triangular(root, right, lower=True, check_finite=False)
+    return np.asarray(solve_triangular(root, half, lower=True, trans="T", check_finite=False))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two weights (cosine and sine) that one frequency has in every column, given the others.
+
+    Attributes
+    ----------
+    log_marginal : float
+        Log likelihood with the pair integrated out, up to what no frequency changes.
+    first, cross, second : ndarray of shape (M,)
+        Entries of the 2 x 2 posterior precision.
+    linear : ndarray of shape (2, M)
+    phi : ndarray of shape (2, N)
+        Features of the frequency.
+    """
+
+    log_marginal: float
+    first: FloatArray
+    cross: FloatArray
+    second: FloatArray
+    linear: FloatArray
+    phi: FloatArray
+
+    @classmethod
+    def of(cls, phi: FloatArray, score: FloatArray, precision: FloatArray) -> Pair:
+        """Integrate the pair out.
+
+        Parameters
+        ----------
+        phi : ndarray of shape (2, N)
+            Features of the frequency.
+        score : ndarray of shape (N, M)
+            linear - precision * psi, psi without the pair.
+        precision : ndarray of shape (N, M)
+        """
+        products = np.stack([phi[0] * phi[0], phi[0] * phi[1], phi[1] * phi[1]])
+        first, cross, second = products @ precision
+        first, second = 1.0 + first, 1.0 + second
+        linear = phi @ score
+        det = first * second - cross * cross
+        square = second * linear[0] ** 2 - 2.0 * cross * linear[0] * linear[1]
+        square = (square + first * linear[1] ** 2) / det
+        value = 0.5 * float((square - np.log(det)).sum())
+        return cls(value, first, cross, second, linear, phi)
+
+    def draw(self, rng: Generator) -> FloatArray:
+        """Draw the pair, shape (2, M)."""
+        noise = rng.standard_normal(self.linear.shape)
+        # Cholesky factor of the precision: [[a, 0], [b, c]]
+        a = np.sqrt(self.first)
+        b = self.cross / a
+        c = np.sqrt(self.second - b * b)
+        low = (self.linear[1] - b * self.linear[0] / a) / c
+        two = (low + noise[1]) / c
+        one = (self.linear[0] / a + noise[0] - b * two) / a
+        return np.stack([one, two])

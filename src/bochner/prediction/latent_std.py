@@ -1,0 +1,250 @@
+"""How sure the place of a row is: standard deviations about it, checked on rows of known latents.
+
+A row's posterior is a mixture over the draws of the spectra; under each of them the row has modes
+of its own, and the predictive density there knows that weights are uncertain. Modes that placement
+did not climb to are looked for among points all around. What Laplace's approximations still lack is
+measured on rows drawn from the fitted model itself, whose latents are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.latent_inference.infer import (
+    MANY_DIMENSIONS,
+    Offsets,
+    best_apart,
+    candidate_scores,
+    place,
+)
+from bochner.latent_inference.placement import Placement, alike, with_covariates
+from bochner.latent_inference.predictive_entries import LaplaceEntries, QuadraticEntries
+from bochner.latent_inference.predictive_modes import (
+    Modes,
+    joined,
+    laplace_modes,
+    predictive_target,
+)
+from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, ScoringTerm
+from bochner.likelihoods.offsets import offsets_of
+from bochner.memory import chunks
+from bochner.prediction.decoding import sample_at
+from bochner.prediction.row_batch import points_around, table
+from bochner.weight_posterior.posterior import ViewPosterior
+
+# Points from which a row climbs beside its modes, how far apart they lie in every dimension, and by
+# how many nats they may be behind the best of them.
+_N_STARTS, _APART, _BEHIND = 3, 0.4, 8.0
+# Climbs of so many steps, to this length: standard deviations ask for two digits.
+_STEPS, _TOLERANCE = 4, 1e-2
+# Weight of a mode below which it is not climbed from.
+_LITTLE = 1e-4
+# Numbers of the slopes of features and columns that are held at once.
+_NUMBERS = 2**23
+# Latents of drawn rows, how many rows they are at least and at most, and the share of the entries
+# that half of the rows lack beside.
+_N_LATENTS, _LEAST, _MOST, _HIDDEN = 480, 32, 160, 0.3
+# Squared errors count up to this many variances, so that a lost row does not widen all others.
+_OUTLIER = 16.0
+_MOST_EXCESS, _HALVINGS = 8.0, 30
+
+
+def latent_std(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    placement: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    excess: float = 0.0,
+) -> Tensor:
+    """Return root mean square distances of the rows' posteriors from their best modes.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows.
+    placement : Placement
+        Of these rows.
+    rows : sequence over views of Tensor of shape (n, M_v), float64
+        Scaled data, NaN where missing.
+    offsets : sequence over views of Tensor of shape (n,), or None
+        Logarithms of size factors.
+    excess : float
+        Of the variances, as `excess` measures it.
+
+    Returns
+    -------
+    Tensor of shape (n, D)
+        1 for a row without observed entries, and in dimensions that no observed view sees. Of
+        float32 computations: good to three digits.
+    """
+    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
+    observed = torch.stack([(~y.isnan()).any(1) for y in encoded], dim=1)
+    out = torch.ones_like(placement.mean)
+    width = max(max(view.n_columns, view.draws[0].mean.shape[0]) for view in views)
+    slopes = width * (1 + out.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
+    index = observed.any(1).nonzero()[:, 0]
+    for part in chunks(len(index), max(1, _NUMBERS // slopes)):
+        own = index[part]
+        of_rows = ([y[own] for y in encoded], offsets_of(offsets, own))
+        modes = _modes(views, candidates, placement.of(own), *of_rows)
+        out[own] = modes.std_about(placement.mean[own])
+    # dimensions that no observed view sees keep their prior, whatever climbs left of them
+    told = (observed.double() @ _sees(views, out.shape[1])) > 0
+    return torch.where(told, _widened(out, excess), 1.0)
+
+
+def _sees(views: Sequence[ViewPosterior], dim: int) -> Tensor:
+    """Return which dimensions every view sees, (V, D), float64: 1 or 0."""
+    every = torch.zeros(len(views), dim, dtype=torch.float64)
+    for own, view in zip(every, views, strict=True):
+        own[slice(None) if view.dims is None else list(view.dims)] = 1.0
+    return every
+
+
+def _widened(std: Tensor, excess: float) -> Tensor:
+    """Add a share of the variance: all of it where the data decide, none where the prior does."""
+    variance = std.square()
+    return (variance * (1.0 + excess * (1.0 - variance).clamp(min=0.0))).sqrt()
+
+
+def _modes(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    placement: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+) -> Modes:
+    dim, many = candidates.shape[1], candidates.shape[1] > MANY_DIMENSIONS
+    points = points_around(candidates)
+    apart = _APART * dim**0.5
+    near = torch.cdist(points, points) < apart
+    parts = []
+    for s in range(max(len(view.draws) for view in views)):
+        single = [_single(view, s) for view in views]
+        starts, kept = placement.modes, placement.weights > _LITTLE
+        kept[:, 0] = True
+        if not many:  # there points are far from each other
+            scores = _scores(single, points, rows, offsets, placement.covariates)
+            least = scores.amax(1, keepdim=True) - _BEHIND
+            known = (torch.cdist(placement.modes, points.expand(len(scores), -1, -1)) < apart).any(
+                1
+            )
+            scores.masked_fill_(known, -torch.inf)
+            index = best_apart(scores.clone(), near, _N_STARTS)
+            starts = torch.cat([starts, points[index]], dim=1)
+            kept = torch.cat([kept, scores.gather(1, index) > least], dim=1)
+        target = predictive_target(single, rows, dim, offsets, placement.covariates)
+        target = _coarse(target).to(torch.float32)
+        steps = 0 if many else _STEPS
+        parts.append(laplace_modes(target, starts.float(), kept, _TOLERANCE, steps))
+    return joined(parts)
+
+
+def _single(view: ViewPosterior, s: int) -> ViewPosterior:
+    """Return a view with one draw, whose columns share the mean of their covariances."""
+    draw = view.draws[s % len(view.draws)]
+    if draw.scales is not None:
+        return replace(view, draws=(draw,))
+    counts = torch.bincount(view.group_of, minlength=draw.covariance.shape[0]).to(draw.mean.dtype)
+    mean = torch.einsum("g,gkl->kl", counts / counts.sum(), draw.covariance)[None]
+    own = replace(draw, covariance=mean)
+    return replace(view, draws=(own,), group_of=torch.zeros_like(view.group_of))
+
+
+def _scores(
+    views: Sequence[ViewPosterior],
+    points: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    covariates: Tensor | None,
+) -> Tensor:
+    """Return about log p(y, x) of every row at every point, (n, C), up to a constant."""
+    n = rows[0].shape[0]
+    total = (-0.5 * points.square().sum(1)).repeat(n, 1)
+    for index, known in alike(covariates, n):
+        at = with_covariates(points, None if known is None else known.expand(len(points), -1))
+        some = [y[index] for y in rows], offsets_of(offsets, index)
+        for view, y, offset in zip(views, *some, strict=True):
+            moments = view.psi(view.draws[0], view.draws[0].features(at))
+            if view.local is None:
+                total[index] += table(view, y, offset, *moments)
+            else:  # products of the bound cost far less than predictive densities
+                one = replace(view, weight=1.0)
+                total[index] += candidate_scores([moments], [one], [y], [offset])
+    return total
+
+
+def _coarse(target: Target) -> Target:
+    """Return a target that costs less and is good to three digits."""
+    return replace(target, terms=tuple(tuple(map(_scoring, draws)) for draws in target.terms))
+
+
+def _scoring(term: object) -> ScoringTerm:
+    if not isinstance(term, NonConjugateTerm):
+        raise TypeError("predictive targets are made of such terms alone")
+    parts = dict(vars(term))
+    if isinstance(term.likelihood, LaplaceEntries):
+        parts["likelihood"] = QuadraticEntries(term.likelihood.likelihood)
+    return ScoringTerm(**parts)
+
+
+def excess(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    shown: Sequence[Tensor],
+    seed: int,
+    covariates: Tensor | None = None,
+) -> float:
+    """Measure by how much variances of latents are too small, on rows drawn from the model.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    candidates : Tensor of shape (C, D), float64
+        Latents of training rows.
+    shown : sequence over views of Tensor of shape (n, M_v), bool
+        Patterns of observed entries that drawn rows have; half of the rows lack more entries.
+    seed : int
+    covariates : Tensor of shape (n, L), optional
+        Of rows with these patterns.
+
+    Returns
+    -------
+    float
+        e, at least 0, with which variances v become v (1 + e (1 - v)).
+    """
+    dim = candidates.shape[1]
+    half = min(_MOST, max(_LEAST, _N_LATENTS // dim))
+    source = random.generator(seed, "latent std")
+    x = torch.randn(2 * half, dim, generator=source, dtype=torch.float64)
+    pattern = torch.cat(list(shown), dim=1)
+    hidden = torch.rand(pattern.shape, generator=source, dtype=torch.float64) < _HIDDEN
+    patterns = torch.cat([pattern, pattern & ~hidden])
+    which = torch.arange(2 * half) % len(patterns)
+    beside = None if covariates is None else covariates[which % len(pattern)]
+    y = sample_at(views, with_covariates(x, beside), source)
+    y = torch.where(patterns[which], y, torch.nan)
+    rows = torch.split(y, [view.n_data_columns for view in views], dim=1)
+    nowhere: list[Tensor | None] = [None] * len(views)
+    placement = place(views, candidates, rows, polish=False, covariates=beside)
+    variance = latent_std(views, candidates, placement, rows, nowhere).square()
+    return _solved((x - placement.mean).square(), variance)
+
+
+def _solved(squares: Tensor, variance: Tensor) -> float:
+    """Return the excess with which squared errors are as large as they should be on average."""
+    low, high = 0.0, _MOST_EXCESS
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        wide = _widened(variance.sqrt(), middle).square()
+        small = float((squares / wide).clamp(max=_OUTLIER).mean()) > 1.0
+        low, high = (middle, high) if small else (low, middle)
+    return low

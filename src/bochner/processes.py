@@ -1,0 +1,303 @@
+"""Several processes of one fit, each with rows of its own: who has which, sums over all, and how
+they end together.
+
+The processes are those of torch.distributed. Numbers travel in float64, so that sums over rows lose
+nothing, and every process gets the same bits: what they decide from sums, they decide alike.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from bochner.errors import InputError, message
+
+T = TypeVar("T")
+# Seconds that a process waits for the others.
+_PATIENCE = timedelta(hours=12)
+_FAULT = "bochner/fault"
+
+
+class Processes(ABC):
+    """Who works on a fit, and which rows this process has.
+
+    Attributes
+    ----------
+    rank, size : int
+        Number of this process, and of all.
+    start : int
+        Global number of this process's first row.
+    """
+
+    rank: int
+    size: int
+    start: int
+
+    @abstractmethod
+    def sharing(self, n_rows: int) -> Processes:
+        """Return the same processes, when this one has so many rows, which follow those of the
+        processes before it.
+        """
+
+    @abstractmethod
+    def sum(self, values: Tensor) -> Tensor:
+        """Add values of all processes."""
+
+    @abstractmethod
+    def largest(self, values: Tensor) -> Tensor:
+        """Return the elementwise maximum over all processes."""
+
+    @abstractmethod
+    def total(self, count: int) -> int:
+        """Add a count of all processes."""
+
+    @abstractmethod
+    def own(self, index: Tensor, n_rows: int) -> Tensor:
+        """Return positions among the n rows here of those of the given global rows that are here,
+        both (l,), int64, ascending.
+        """
+
+    @abstractmethod
+    def joined(self, values: Tensor, index: Tensor, n_rows: int) -> Tensor:
+        """Return the values of global rows, (l, ...), of which each process has those of `own`."""
+
+    @abstractmethod
+    def gathered(self, value: T) -> list[T]:
+        """Return a small object of every process, by rank."""
+
+    @abstractmethod
+    def here(self, index: Tensor, n_rows: int) -> Tensor:
+        """Return which of the given global rows are among the n here, (l,), bool."""
+
+    def first(self, value: T) -> T:
+        """Return what the first process has."""
+        return self.gathered(value)[0]
+
+    def agreed(self, cause: str | None) -> str | None:
+        """Return the cause of the first process that has one."""
+        return next((own for own in self.gathered(cause) if own is not None), None)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do what may be refused; refuse it everywhere if one process does.
+
+        Raises
+        ------
+        InputError
+            Of the first process that refuses, which it names.
+        """
+        error: InputError | None = None
+        result: Any = None
+        try:
+            result = work()
+        except InputError as caught:
+            error = caught
+        texts = self.gathered(None if error is None else str(error))
+        for rank, text in enumerate(texts):
+            if text is not None:
+                raise InputError(f"{text} (process {rank})") from error
+        return cast(T, result)
+
+
+class Alone(Processes):
+    """One process, which has all rows."""
+
+    rank, size, start = 0, 1, 0
+
+    def sharing(self, n_rows: int) -> Alone:  # noqa: ARG002 - all are here
+        """Return the process."""
+        return self
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Return the values."""
+        return values
+
+    def largest(self, values: Tensor) -> Tensor:
+        """Return the values."""
+        return values
+
+    def total(self, count: int) -> int:
+        """Return the count."""
+        return count
+
+    def own(self, index: Tensor, n_rows: int) -> Tensor:  # noqa: ARG002 - all are here
+        """Return the rows."""
+        return index
+
+    def here(self, index: Tensor, n_rows: int) -> Tensor:  # noqa: ARG002
+        """Mark all of them."""
+        return torch.ones_like(index, dtype=torch.bool)
+
+    def joined(self, values: Tensor, index: Tensor, n_rows: int) -> Tensor:  # noqa: ARG002
+        """Return the values."""
+        return values
+
+    def gathered(self, value: T) -> list[T]:
+        """Return the object."""
+        return [value]
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Do it."""
+        return work()
+
+
+class Joined(Processes):
+    """A group of torch.distributed.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+        Of gloo.
+    start : int
+    """
+
+    def __init__(self, group: object, start: int = 0) -> None:
+        self._group = group
+        self._dist: Any = torch.distributed
+        self.rank, self.size = self._dist.get_rank(group), self._dist.get_world_size(group)
+        self.start = start
+
+    def sharing(self, n_rows: int) -> Joined:
+        """Return the same processes, which hold so many consecutive rows each, by rank.
+
+        Raises
+        ------
+        InputError
+            A process has no rows.
+        """
+        counts = self.gathered(n_rows)
+        if min(counts) < 1:
+            got = f"none in process {counts.index(min(counts))}"
+            raise InputError(message("rows in every process", got, "start fewer processes"))
+        return Joined(self._group, sum(counts[: self.rank]))
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add in float64."""
+        return self._reduced(values, self._dist.ReduceOp.SUM)
+
+    def largest(self, values: Tensor) -> Tensor:
+        """Return the maximum."""
+        return self._reduced(values, self._dist.ReduceOp.MAX)
+
+    def _reduced(self, values: Tensor, operation: object) -> Tensor:
+        wire = values.detach().double().cpu().contiguous().clone()
+        self._dist.all_reduce(wire, operation, group=self._group)
+        return wire.to(values)
+
+    def total(self, count: int) -> int:
+        """Add the counts."""
+        return int(self.sum(torch.tensor(float(count), dtype=torch.float64)))
+
+    def here(self, index: Tensor, n_rows: int) -> Tensor:
+        """Mark rows from the first one here on."""
+        return (index >= self.start) & (index < self.start + n_rows)
+
+    def own(self, index: Tensor, n_rows: int) -> Tensor:
+        """Return positions of the rows that are here."""
+        return index[self.here(index, n_rows)] - self.start
+
+    def joined(self, values: Tensor, index: Tensor, n_rows: int) -> Tensor:
+        """Add rows among zeros: exact."""
+        out = values.new_zeros(len(index), *values.shape[1:])
+        out[self.here(index, n_rows)] = values
+        return self.sum(out)
+
+    def gathered(self, value: T) -> list[T]:
+        """Gather objects."""
+        out: list[Any] = [None] * self.size
+        self._dist.all_gather_object(out, value, group=self._group)
+        return out
+
+
+ALONE = Alone()
+_CURRENT: contextvars.ContextVar[Processes] = contextvars.ContextVar("processes", default=ALONE)
+
+
+def current() -> Processes:
+    """Return the processes that work together here: this one alone outside `distributed`."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def distributed() -> Iterator[Processes]:
+    """Let the processes of this job fit one model to the rows of all.
+
+    Within the block, ``fit`` takes the rows of this process, which all processes call with rows of
+    their own; every one gets the same model, and ``embedding_`` of its own rows. Row numbers go
+    through the processes by rank. ``save`` is called by all and writes in the first one. The
+    processes are those of `torch.distributed`, as torchrun, SLURM, Spark's TorchDistributor or
+    Ray's TorchTrainer start them; where there is no group yet, one is made from the environment.
+
+    Yields
+    ------
+    Processes
+        ``rank`` and ``size``.
+
+    Raises
+    ------
+    InputError
+        There is no group and no environment to make one from; one process failed, which all
+        others say.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> with bo.distributed() as processes:  # doctest: +SKIP
+    ...     rows = bo.open_rows("rows.npy")
+    ...     model = bo.NGMVLVM(random_state=0).fit(bo.share(rows))
+    ...     model.save("model.bochner")
+    """
+    dist: Any = torch.distributed
+    made = not dist.is_initialized()
+    if made:
+        _begin(dist)
+    group = dist.new_group(backend="gloo", timeout=_PATIENCE)
+    store = dist.distributed_c10d._get_default_store()
+    processes = Joined(group)
+    token = _CURRENT.set(processes)
+    try:
+        yield processes
+    except BaseException as error:
+        # the others wait for this process: they are told, and their waiting ends with the group
+        raise _parted(store, processes, error) from error
+    finally:
+        _CURRENT.reset(token)
+        dist.destroy_process_group(group)
+        if made:
+            dist.destroy_process_group()
+
+
+def _begin(dist: Any) -> None:
+    try:
+        dist.init_process_group("gloo", timeout=_PATIENCE)
+    except (ValueError, RuntimeError) as error:
+        do = "start it with torchrun, or call torch.distributed.init_process_group first"
+        raise InputError(message("a process group to join", "none", do)) from error
+
+
+def _parted(store: Any, processes: Processes, error: BaseException) -> BaseException:
+    """Return the error to raise: of a process that only lost the others theirs."""
+    lost = isinstance(error, RuntimeError) and "gloo" in str(error).lower()
+    if not lost:
+        text = f"process {processes.rank}: {type(error).__name__}: {error}"
+        store.compare_set(_FAULT, "", text)
+        return error
+    try:
+        store.wait([_FAULT], timedelta(seconds=5))
+        fault = store.get(_FAULT).decode()
+    except RuntimeError:
+        fault = "it ended without a word"
+    got = f"the end of one ({fault})"
+    return InputError(message("all processes to the end of the fit", got, "see its own message"))
+
+
+def own_part(n_rows: int) -> slice:
+    """Return this process's part of rows: consecutive ones, as many as others have but for one."""
+    rank, size = current().rank, current().size
+    return slice(n_rows * rank // size, n_rows * (rank + 1) // size)

@@ -1,0 +1,58 @@
+"""Some trials of every part of the fault campaign; `make campaign` runs them by the thousand."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from campaign import PARTS, counts
+
+ROOT = Path(__file__).parents[2]
+# Trials of each part, and the seed of the first: those that showed faults once are tests elsewhere.
+QUICK = {"fits": (4, 900_000), "files": (8, 900_000), "writes": (2, 5), "interrupts": (1, 900_000)}
+
+
+@pytest.mark.parametrize("part", QUICK)
+def test_some_trials_find_no_fault(part):
+    trials, first = QUICK[part]
+    found = {seed: PARTS[part].trial(seed) for seed in range(first, first + trials)}
+    assert not [f"seed {seed}: {fault}" for seed, own in found.items() for fault in own.faults]
+    assert any(own.seconds > 0 for own in found.values())
+
+
+def test_no_part_is_left_out():
+    assert set(QUICK) == set(PARTS)
+
+
+def test_counts_add_and_the_page_shows_them(tmp_path):
+    part = counts.Part(seeds=[[0, 1]])
+    part.add(counts.Trial("refused", [], 1.5))
+    part.add(counts.Trial("fitted", ["a fault", "and another"], 2.0))
+    counts.record(tmp_path, "fits", part)
+    counts.record(tmp_path, "fits", part)
+    (again,) = counts.read(tmp_path / "campaign.json").values()
+    assert (again.faults, again.seconds, again.kinds["fitted"]) == (2, 7.0, 2)
+    page = counts.page({"fits": again}, {"fits": "Random fits.", "files": "Damaged files."})
+    assert "| fits | 4 | 2 | 0.1 | 0 to 1, 0 to 1 |" in page
+    assert "| files | 0 | 0 | 0.0 | not run |" in page
+
+
+def test_the_page_is_the_one_that_the_counts_make():
+    parts = counts.read(ROOT / "docs" / "campaign.json")
+    assert (ROOT / "docs" / "campaign.md").read_text() == counts.page(parts, counts.meanings())
+
+
+def test_the_program_ends_with_1_where_something_was_wrong():
+    code = (
+        "import campaign, campaign.counts as c, sys; from campaign.__main__ import main;"
+        "campaign.Kind.trial = lambda self, seed: c.Trial('x', ['wrong'] * (seed == 3));"
+        "sys.exit(main())"
+    )
+    for first, expected in ((0, 0), (2, 1)):
+        done = subprocess.run(
+            [sys.executable, "-c", code, "fits", "--trials", "2", "--seed", str(first)],
+            capture_output=True, text=True, check=False, cwd=ROOT / "tests" / "support",
+        )  # fmt: skip
+        assert done.returncode == expected, done.stderr
+    assert "FAULT fits --seed 3: wrong" in done.stdout

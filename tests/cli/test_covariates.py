@@ -1,0 +1,74 @@
+"""``--batch`` and ``--covariate``: columns that are kept out of data and latents."""
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from helpers.cli import refused, replied
+
+pytest.importorskip("pandas")
+SMALL = [
+    part
+    for name in ("n_components=1", "max_iter=40", "n_frequencies=8", "init=pca", "tol=1.0")
+    for part in ("--set", name)
+]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A csv with rows in two plates, numbered, and an age; and its numbers."""
+    rng = np.random.default_rng(0)
+    latent, plate, age = rng.normal(size=40), rng.integers(1, 3, 40), rng.integers(20, 60, 40)
+    X = np.outer(latent, [1.0, -1.0, 0.5]) + 5.0 * plate[:, None] + 0.1 * rng.normal(size=(40, 3))
+    path = tmp_path / "data.csv"
+    rows = [
+        ",".join([f"r{i}", *map(str, X[i].round(4)), str(plate[i]), str(age[i])]) for i in range(40)
+    ]
+    path.write_text("\n".join(["id,a,b,c,plate,age", *rows]) + "\n")
+    return path, latent, plate
+
+
+def test_columns_beside_the_data(table, tmp_path):
+    path, latent, plate = table
+    out = tmp_path / "run"
+    beside = ("--batch", "plate", "--covariate", "age")
+    replied("fit", path, *beside, "--out", out, "--seed", 0, *SMALL, "--report")
+    model = bo.load(out / "model.bochner")
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert set(model.covariate_std_["x"]) == {"plate", "age"}
+    z = model.embedding_[:, 0]
+    assert abs(np.corrcoef(z, latent)[0, 1]) > 0.9
+    assert abs(np.corrcoef(z, plate)[0, 1]) < 0.3
+    # the same columns are found in the rows of other commands
+    replied("transform", out, path, "--out", tmp_path / "z.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], model.embedding_, atol=1e-6)
+    replied("impute", out, path, "--out", tmp_path / "full.csv")
+    replied("calibrate", out, path, "--seed", 0)
+    replied("report", out, path, "--out", tmp_path / "page.html")
+    far = []
+    for value in ("1", "2"):
+        drawn = tmp_path / f"drawn{value}.npy"
+        replied("sample", out, "--n", 200, "--at", f"plate={value}", "--seed", 0, "--out", drawn)
+        far.append(np.load(drawn).mean(0))
+    np.testing.assert_allclose(far[1] - far[0], 5.0, atol=1.0)
+
+
+def test_what_is_wrong_is_named(table, tmp_path):
+    path, *_ = table
+    text = refused("fit", path, "--batch", "plat", "--out", tmp_path / "run", *SMALL)
+    assert "no 'plat': did you mean 'plate'?" in text
+    np.save(tmp_path / "x.npy", np.eye(5))
+    text = refused("fit", tmp_path / "x.npy", "--batch", "plate", "--out", tmp_path / "run")
+    assert "column" in text
+    out = tmp_path / "run"
+    replied("fit", path, "--batch", "plate", "--drop", "age", "--out", out, "--seed", 0, *SMALL)
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("a,b,c\n1,2,3\n4,5,6\n")
+    text = refused("transform", out, fewer, "--out", tmp_path / "z.csv")
+    assert "no 'plate'" in text
+    other = tmp_path / "other.csv"
+    other.write_text("a,b,c,plate\n1,2,3,1\n4,5,6,7\n")
+    text = refused("transform", out, other, "--out", tmp_path / "z.csv")
+    assert "'plate' among '1', '2', as in training, got '7' in row 1" in text
+    text = refused("sample", out, "--at", "plait=1", "--out", tmp_path / "s.csv")
+    assert "choose from plate=VALUE" in text.lower().replace("value", "VALUE")

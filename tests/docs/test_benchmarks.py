@@ -1,0 +1,221 @@
+"""benchmarks/README.md: every line of every table is that of stored rows, and rows say which commit
+they are of.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+README = (BENCHMARKS / "README.md").read_text()
+# Fences without a language hold tables of stored rows; ```text what a command printed or a hand
+# wrote down.
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# Tables of means with a column per method
+PIVOTED = ("error", "centred", "accuracy")
+# All 63 subsets of views are printed by the command.
+UNPRINTED = ("multiview",)
+Row = dict[str, str]
+
+
+def stored() -> dict[str, list[Row]]:
+    """Rows of every csv file."""
+    files = sorted((BENCHMARKS / "results").glob("*.csv"))
+    return {
+        file.stem: list(csv.DictReader(file.open(newline="")))
+        for file in files
+        if not file.stem.endswith("-quick")
+    }
+
+
+STORED = stored()
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r" {2,}", line.strip())
+
+
+def printed(texts: list[str], shown: str, mean_only: bool = False) -> bool:
+    """Whether a cell shows these values: their mean, and deviation where there are several."""
+    try:
+        values = [float(text) for text in texts if text]
+    except ValueError:  # a word, such as the start that won
+        return set(texts) == {shown}
+    if not values:
+        return shown == "-"
+    numbers = shown.split(" ± ")
+    expected = [statistics.fmean(values)]
+    if len(values) > 1 and not mean_only:
+        expected.append(statistics.stdev(values))
+    return len(numbers) == len(expected) and all(
+        any(format(v, form) == text for form in forms(text))
+        for text, v in zip(numbers, expected, strict=True)
+    )
+
+
+def forms(text: str) -> tuple[str, ...]:
+    """Formats that a number may have been printed in."""
+    decimals = len(text.partition(".")[2].partition("e")[0])
+    return (f".{decimals}f", ".2g", f".{decimals}e", ".6g")
+
+
+def groups(rows: list[Row], heads: list[str]) -> dict[tuple[str, ...], list[Row]]:
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in heads), []).append(row)
+    return found
+
+
+def printing(rows: list[Row], header: list[str], line: list[str]) -> list[Row]:
+    """Rows of one file that print this line under this header, a column per measured value; none
+    where it says something else.
+    """
+    at = header.index("n")
+    heads, columns = header[:at], header[at + 1 :]
+    if not rows or not set(header) - {"n"} <= set(rows[0]) or len(line) != len(header):
+        return []
+    group = groups(rows, heads).get(tuple(line[:at]), [])
+    right = len(group) == int(line[at]) and all(
+        printed([row[c] for row in group], text)
+        for c, text in zip(columns, line[at + 1 :], strict=True)
+    )
+    return group if right else []
+
+
+def pivoting(rows: list[Row], header: list[str], line: list[str], column: str) -> list[Row]:
+    """Rows of one file that print this line with a column per method: means of one quantity."""
+    if not rows or column not in rows[0] or header[:2] != ["data", "n"]:
+        return []
+    if len(line) != len(header):
+        return []
+    found = groups(rows, ["data", "method"])
+    own = [found.get((line[0], method), []) for method in header[2:]]
+    right = any(own) and all(
+        printed([row[column] for row in group], text, mean_only=True)
+        for group, text in zip(own, line[2:], strict=True)
+    )
+    return [row for group in own for row in group] if right else []
+
+
+def behind(header: list[str], line: list[str], files: dict[str, list[Row]]) -> list[Row]:
+    """Rows behind a line of a table; none where no file supports it."""
+    for rows in files.values():
+        if found := printing(rows, header, line):
+            return found
+        for column in PIVOTED:
+            if found := pivoting(rows, header, line, column):
+                return found
+    return []
+
+
+def tables(page: str) -> list[list[str]]:
+    """Lines of the tables of a page: one table a fence without a language."""
+    return [block.splitlines() for language, block in FENCE.findall(page) if not language]
+
+
+def unsupported(page: str, files: dict[str, list[Row]]) -> list[str]:
+    """Lines of tables that no stored rows print, and commits that are not those of the rows."""
+    faults = []
+    for first, *lines, last in tables(page):
+        header, used = cells(first), []
+        for text in lines:
+            found = behind(header, cells(text), files) if "n" in header else []
+            used += found
+            faults += [] if found else [text]
+        names = sorted({row["commit"] or "unknown" for row in used})
+        if last != f"commit{'s' if len(names) > 1 else ''} {', '.join(names)}":
+            faults.append(f"{last} below {first}, rows have {names}")
+    return faults
+
+
+def hidden(page: str, files: dict[str, list[Row]]) -> set[tuple[str, str, str]]:
+    """File, data and method of rows that no table of the page shows."""
+    shown = set()
+    for first, *lines, _ in tables(page):
+        for text in lines:
+            shown |= {id(row) for row in behind(cells(first), cells(text), files)}
+    return {
+        (name, row["data"], row["method"])
+        for name, rows in files.items()
+        for row in rows
+        if id(row) not in shown
+    }
+
+
+def test_every_line_of_a_table_is_that_of_stored_rows():
+    assert not unsupported(README, STORED)
+
+
+def test_every_stored_row_is_in_a_table():
+    assert not {key for key in hidden(README, STORED) if key[0] not in UNPRINTED}
+
+
+def test_every_stored_row_says_which_commit_it_is_of():
+    missing = {name for name, rows in STORED.items() if not all(r.get("commit") for r in rows)}
+    assert not missing
+
+
+# What the short tables call the methods of digits.py
+DIGITS = {
+    "NG-MVLVM, defaults": "NG-MVLVM, defaults",
+    "NGMVLVM, defaults": "NG-MVLVM, defaults",
+    "NG-MVLVM, PCA start": "NG-MVLVM from PCA",
+    'NGMVLVM, `init="pca"`': "NG-MVLVM from PCA",
+    "advisedRFLVM, PCA start": "advisedRFLVM from PCA",
+    'AdvisedRFLVM, `init="pca"`': "advisedRFLVM from PCA",
+    **{name: name for name in ("PCA", "Isomap", "t-SNE", "UMAP")},
+}
+
+
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 7), ("docs/models.md", 6)])
+def test_short_tables_are_those_of_the_digits(page, lines):
+    found = 0
+    for line in (BENCHMARKS.parent / page).read_text().splitlines():
+        name, *shown = [cell.strip() for cell in line.strip("|").split("|")]
+        if name not in DIGITS or not shown or "±" not in shown[0]:
+            continue
+        rows = [r for r in STORED["digits"] if (r["data"], r["method"]) == ("MNIST", DIGITS[name])]
+        assert printed([row["knn1"] for row in rows], shown[0]), line
+        assert printed([row["knn10"] for row in rows], shown[1]), line
+        if page.endswith("models.md") and shown[2] != "-":
+            bound = statistics.fmean(float(row["elbo"]) for row in rows)
+            assert format(bound, ",.0f") == shown[2], line
+        found += 1
+    assert found == lines
+
+
+PAGE = """```
+data  method  n  knn1           seconds
+a     PCA     2  0.500 ± 0.141  1.0 ± 0.0
+b     PCA     1  0.250          -
+commits 1111111, 2222222
+```
+"""
+ROWS = [
+    {"data": "a", "method": "PCA", "knn1": "0.4", "seconds": "1", "commit": "1111111"},
+    {"data": "a", "method": "PCA", "knn1": "0.6", "seconds": "1", "commit": "1111111"},
+    {"data": "b", "method": "PCA", "knn1": "0.25", "seconds": "", "commit": "2222222"},
+]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("0.500", "0.501"), ("0.141", "0.140"), ("2  0.5", "3  0.5"), ("0.250 ", "0.251 ")],
+)
+def test_a_line_that_no_row_supports_is_found(right, wrong):
+    assert unsupported(PAGE, {"made": ROWS}) == []
+    assert hidden(PAGE, {"made": ROWS}) == set()
+    faults = unsupported(PAGE.replace(right, wrong), {"made": ROWS})
+    assert any(wrong in fault for fault in faults)
+
+
+def test_mixed_commits_must_be_said_and_rows_that_are_left_out_are_found():
+    (fault,) = unsupported(PAGE.replace("commits 1111111, 2222222", "commit 1111111"), {"": ROWS})
+    assert "rows have ['1111111', '2222222']" in fault
+    more = {"made": [*ROWS, {**ROWS[0], "method": "UMAP"}]}
+    assert hidden(PAGE, more) == {("made", "a", "UMAP")}

@@ -1,0 +1,99 @@
+"""The page of the papers' tables and figures: what it says is what is stored, every line of
+``papers.csv`` leads to rows, to a test or to a reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("papers", BENCHMARKS / "papers.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["papers"] = module  # where its dataclass looks its annotations up
+    spec.loader.exec_module(module)
+    return module
+
+
+papers = load()
+ITEMS = papers.items()
+
+
+def test_the_page_is_generated_from_the_stored_rows():
+    assert papers.page() == (ROOT / "docs" / "coverage.md").read_text(), "run bochner bench --page"
+
+
+def test_every_item_has_rows_a_test_or_a_reason():
+    for item in ITEMS:
+        if item.file:
+            assert item.file in papers.PROTOCOLS, item
+            assert item.column, item
+            assert item.better in ("higher", "lower"), item
+        elif not item.note.startswith("absent: "):
+            assert (ROOT / item.note).is_file(), item
+    assert len({(item.entry, item.item) for item in ITEMS}) == len(ITEMS)
+
+
+def test_every_item_is_measured_by_a_job_of_its_protocol():
+    code = """
+import importlib, papers
+known = {}
+for item in papers.items():
+    if item.file:
+        if item.file not in known:
+            module, name = papers.PROTOCOLS[item.file]
+            protocol = getattr(importlib.import_module(module), name)
+            jobs = protocol.jobs(range(1), False)
+            known[item.file] = protocol, {(job.data, job.method) for job in jobs}
+        protocol, keys = known[item.file]
+        if (item.data, item.method) not in keys or item.column not in protocol.columns:
+            print(item.entry, item.item, item.file, item.data, item.method, item.column)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("", 0), done.stderr
+
+
+def made(**changes):
+    values = dict.fromkeys(papers.Item.__dataclass_fields__, "")
+    first = {"published": "0.5", "deviation": "0.1", "better": "higher", "file": "maps"}
+    return papers.Item(**{**values, **first, "data": "a", "method": "b", "column": "c", **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "values", "state"),
+    [
+        ({}, ["0.42", "0.40"], "reached"),
+        ({}, ["0.39", "0.39"], "missed"),
+        ({"deviation": ""}, ["0.49"], "missed"),
+        ({"better": "lower"}, ["0.61"], "missed"),
+        ({"better": "lower"}, ["0.59"], "reached"),
+        ({"published": "", "deviation": ""}, ["0.1"], "measured"),
+        ({"note": "a peer's figure"}, ["0.1"], "a peer"),
+        ({}, [], "not measured"),
+        ({"file": "", "note": "absent: no data"}, [], "absent"),
+        ({"file": "", "note": "tests/test_random.py"}, [], "in the library"),
+    ],
+)
+def test_the_state_of_an_item(changes, values, state):
+    rows = [{"data": "a", "method": "b", "c": value} for value in values]
+    assert made(**changes).state({"maps": rows}) == state
+
+
+def test_peers_stand_beside_the_best_first():
+    rows = [
+        {"data": "a", "method": name, "c": value}
+        for name, value in (("PCA", "0.2"), ("UMAP", "0.4"), ("UMAP", "0.6"), ("SRFLVM", "0.9"))
+    ]
+    other = [{"data": "z", "method": "PCA", "c": "1"}]
+    assert made().peers({"maps": rows + other}) == "UMAP 0.500 ± 0.141, PCA 0.200"
+    assert made(better="lower").peers({"maps": rows}) == "PCA 0.200, UMAP 0.500 ± 0.141"

@@ -1,0 +1,64 @@
+"""Arguments of a wrong type are refused with their name, and nothing that is returned overflows."""
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.errors import InputError
+from bochner.estimators.settings.constraints import METHODS
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::bochner.errors.CollapseWarning"),
+]
+
+X = np.sin(np.random.default_rng(0).normal(size=(20, 4)))
+SMALL = {"n_frequencies": 4, "n_mixtures": 1, "max_iter": 3, "init": "pca", "random_state": 0}
+WRONG = {
+    ("sample", "n_samples"): lambda m, v: m.sample(v),
+    ("sample", "random_state"): lambda m, v: m.sample(2, random_state=v),
+    ("impute", "n_draws"): lambda m, v: m.impute(X, n_draws=v),
+    ("inverse_transform", "interval"): lambda m, v: m.inverse_transform(X[:2, :2], interval=v),
+    ("kernel_matrix", "view"): lambda m, v: m.kernel_matrix(X[:2, :2], view=v),
+    ("save", "path"): lambda m, v: m.save(v),
+    ("load", "path"): lambda m, v: bo.load(v),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return bo.NGMVLVM(**SMALL).fit(X)
+
+
+@pytest.mark.parametrize(("method", "name"), WRONG)
+@pytest.mark.parametrize("value", [b"x", [1], {}, object(), 2j])
+def test_a_wrong_type_is_refused_by_name(model, method, name, value):
+    with pytest.raises(ValueError, match=f"The '{name}' parameter of {method} must be"):
+        WRONG[method, name](model, value)
+
+
+def test_no_argument_is_left_out():
+    assert set(WRONG) == {(method, name) for method, own in METHODS.items() for name in own}
+
+
+def test_half_a_row_and_no_path(model):
+    with pytest.raises(ValueError, match=r"must be an instance of 'int'\. Got 1\.5 instead"):
+        model.sample(1.5)
+    with pytest.raises(ValueError, match="The 'path' parameter of load must be"):
+        bo.load(None)
+
+
+def test_a_kernel_beyond_single_precision_is_refused():
+    large = bo.NGMVLVM(**SMALL).fit((1e24 * X).astype(np.float32))
+    Z = large.embedding_[:3]
+    with pytest.raises(InputError, match=r"Expected a kernel that float32 can hold, got one of up"):
+        large.kernel_matrix(Z)
+    assert np.isfinite(large.kernel_matrix(Z.astype(np.float64))).all()
+
+
+def test_an_error_relative_to_a_kernel_of_zero_is_refused():
+    features = bo.SphericalFeatures("hellinger", random_state=0).fit(np.eye(3))
+    rows = np.eye(3)  # no two of them have anything in common
+    assert np.isfinite(features.approximation_error(rows))
+    with pytest.raises(InputError, match="Expected a kernel that is not zero between all rows"):
+        features.approximation_error(rows, relative=True)

@@ -1,0 +1,276 @@
+"""Covariates of the caller: what they become, what is refused, and that latents do not carry
+them.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+import bochner as bo
+from bochner.errors import InputError
+from bochner.estimators.covariates import Categorical, Continuous, CovariateCoding, of_rows
+
+pandas = pytest.importorskip("pandas")
+
+SMALL = {"max_iter": 60, "tol": 1.0, "init": "pca", "n_frequencies": 8, "random_state": 0}
+
+
+def _data(n=120, m=8, seed=0):
+    """Rows of two dimensions, with a batch effect of twice the signal, their batches and truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.standard_normal((n, 2))
+    signal = np.tanh(truth @ rng.standard_normal((2, m))) + truth @ rng.standard_normal((2, m))
+    signal /= signal.std()
+    batch = rng.integers(0, 3, n)
+    effect = rng.standard_normal((3, m))[batch]
+    effect = effect - effect.mean(0)
+    X = signal + 2.0 * effect / effect.std() + 0.1 * rng.standard_normal((n, m))
+    return X, np.array(["a", "b", "c"])[batch], truth, signal
+
+
+def _explained(Z, truth):
+    """R^2 of the truth by linear regression on latents."""
+    inputs = np.c_[Z, np.ones(len(Z))]
+    rest = truth - inputs @ np.linalg.lstsq(inputs, truth, rcond=None)[0]
+    return 1.0 - (rest**2).sum() / ((truth - truth.mean(0)) ** 2).sum()
+
+
+def _share(Z, labels):
+    """Share of the latents' variance between the groups of a label."""
+    means = np.stack([Z[labels == label].mean(0) for label in labels])
+    return ((means - Z.mean(0)) ** 2).sum() / ((Z - Z.mean(0)) ** 2).sum()
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, batch, truth, signal = _data()
+    model = bo.NGMVLVM(**(SMALL | {"max_iter": 200, "init": ["pca", "fold"]}))
+    return model.fit(X, covariates={"batch": batch}), X, batch, truth, signal
+
+
+def test_latents_do_not_carry_the_batch(fitted):
+    model, X, batch, truth, _ = fitted
+    without = bo.NGMVLVM(**SMALL).fit(X)
+    assert _share(without.embedding_, batch) > 0.5
+    assert _share(model.embedding_, batch) < 0.05
+    assert _explained(model.embedding_, truth) > 0.9
+    assert 0.5 < model.covariate_std_["x"]["batch"] < 10.0
+
+
+def test_training_rows_are_placed_where_the_fit_has_them(fitted):
+    model, X, batch, _, _ = fitted
+    np.testing.assert_array_equal(model.transform(X, covariates=[*batch]), model.embedding_)
+    alone = model.transform(X[:1], covariates=batch[:1])
+    np.testing.assert_allclose(alone, model.embedding_[:1], atol=1e-8)
+
+
+def test_predictions_are_those_of_the_batch_that_is_asked_for(fitted):
+    model, _, batch, _, signal = fitted
+    Z = model.embedding_
+    of_b = model.inverse_transform(Z, covariates={"batch": ["b"] * len(Z)})
+    of_a = model.inverse_transform(Z, covariates={"batch": ["a"] * len(Z)})
+    shift = (of_b - of_a).std(0)
+    np.testing.assert_allclose(shift, 0.0, atol=1e-8)  # the same for every row
+    average = model.inverse_transform(Z)
+    assert np.corrcoef(average.ravel(), (signal + (average - signal).mean(0)).ravel())[0, 1] > 0.95
+    np.testing.assert_allclose(model.inverse_transform(Z, covariates="average"), average)
+    drawn = model.sample(500, random_state=0, covariates=pandas.DataFrame({"batch": ["b"] * 500}))
+    others = model.sample(500, random_state=0, covariates=pandas.DataFrame({"batch": ["a"] * 500}))
+    far = (drawn.mean(0) - others.mean(0)) - (of_b - of_a)[0]
+    assert np.abs(far).max() < 0.3 * np.abs((of_b - of_a)[0]).max()
+    del batch
+
+
+def test_holes_are_filled_with_the_rows_own_batch(fitted):
+    model, X, batch, _, _ = fitted
+    holed = X.copy()
+    hidden = np.random.default_rng(1).random(X.shape) < 0.2
+    holed[hidden] = np.nan
+    known = model.impute(holed, covariates={"batch": batch})
+    blind = model.impute(holed, covariates="average")
+    errors = [np.sqrt(((full - X)[hidden] ** 2).mean()) for full in (known, blind)]
+    assert errors[0] < 0.5 * errors[1]
+    draws = model.impute(holed, n_draws=30, covariates={"batch": batch})
+    inside = np.abs(draws.mean(0) - X)[hidden] < 3.0 * draws.std(0)[hidden]
+    assert inside.mean() > 0.9
+
+
+def test_densities_know_the_batch(fitted):
+    model, X, batch, _, _ = fitted
+    right = model.score(X[:10], covariates={"batch": batch[:10]})
+    turned = np.array(["b", "c", "a"])[np.searchsorted(["a", "b", "c"], batch)]
+    assert right > model.score(X[:10], covariates={"batch": turned[:10]}) + 10.0
+
+
+def test_files_hold_covariates(fitted, tmp_path):
+    model, X, batch, _, _ = fitted
+    model.save(tmp_path / "model.bochner")
+    loaded = bo.load(tmp_path / "model.bochner")
+    given = {"batch": batch[:5]}
+    np.testing.assert_array_equal(
+        loaded.transform(X[:5], covariates=given), model.transform(X[:5], covariates=given)
+    )
+    assert loaded.covariate_std_ == model.covariate_std_
+    with pytest.raises(InputError, match="'d' in row 1"):
+        loaded.transform(X[:2], covariates={"batch": ["a", "d"]})
+
+
+def test_a_checkpoint_belongs_to_its_covariates(tmp_path):
+    X, batch, _, _ = _data(40)
+    path = tmp_path / "run"
+    whole = bo.NGMVLVM(**SMALL).fit(X, covariates={"batch": batch})
+
+    class Stopped(bo.NGMVLVM):
+        def _set_attributes(self, values, plan):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Stopped(**SMALL, checkpoint=bo.training.checkpoint.LastingPath(path)).fit(
+            X, covariates={"batch": batch}
+        )
+    with pytest.raises(InputError, match="checkpoint"):
+        Stopped(**SMALL, checkpoint=path).fit(X, covariates={"batch": batch[::-1]})
+    assert whole.elbo_ == bo.NGMVLVM(**SMALL).fit(X, covariates={"batch": [*batch]}).elbo_
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "bernoulli"])
+def test_counts_and_labels_too(likelihood):
+    X, batch, _, _ = _data(60)
+    Y = (np.median(X) < X).astype(float)
+    if likelihood == "poisson":
+        Y = np.random.default_rng(0).poisson(np.exp(0.5 * X)).astype(float)
+    model = bo.NGMVLVM(**SMALL, likelihood=likelihood).fit(Y, covariates={"batch": batch})
+    assert _share(model.embedding_, batch) < 0.1
+    right = model.score(Y[:10], covariates={"batch": batch[:10]})
+    assert np.isfinite(right)
+    placed = model.transform(Y[:3], covariates={"batch": batch[:3]})
+    np.testing.assert_allclose(placed, model.embedding_[:3], atol=1e-6)
+
+
+def test_views_and_landmarks_and_private_latents():
+    X, batch, _, _ = _data(90)
+    views = {"u": slice(0, 5), "v": slice(5, 8)}
+    X[:10, 5:] = np.nan
+    latent = {"shared": 1, "private": {"u": 1}}
+    model = bo.AdvisedRFLVM(views=views, latent=latent, landmarks=60, **SMALL)
+    model.fit(X, covariates={"batch": batch, "age": np.arange(90.0)})
+    assert set(model.covariate_std_["v"]) == {"batch", "age"}
+    full = model.impute(X, covariates={"age": np.arange(90.0), "batch": batch})
+    assert np.isfinite(full).all()
+
+
+def test_scattered_holes_and_noise_per_column():
+    X, batch, _, _ = _data(80)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    for noise in ("view", "column"):
+        model = bo.NGMVLVM(**SMALL, noise=noise).fit(X, covariates={"batch": batch})
+        assert _share(model.embedding_, batch) < 0.1
+
+
+def test_dirichlet_process_kernels_refuse_covariates():
+    X, batch, _, _ = _data(30)
+    with pytest.raises(InputError, match="Fit NGMVLVM or AdvisedRFLVM"):
+        bo.SRFLVM(**SMALL).fit(X, covariates={"batch": batch})
+
+
+def test_what_covariates_become():
+    frame = pandas.DataFrame(
+        {
+            "batch": pandas.Categorical(["x", "y", None, "x"]),
+            "age": [1.0, 2.0, 3.0, np.nan],
+            "sick": [True, False, True, True],
+            "n": pandas.array([1, None, 3, 5], dtype="Int64"),
+        }
+    )
+    coding = CovariateCoding.fit(frame, 4)
+    assert coding.groups == (0, 0, 1, 2, 2, 3)
+    numbers = coding.encode(frame, 4)
+    np.testing.assert_allclose(numbers.mean(0), np.zeros(6), atol=1e-12)
+    np.testing.assert_allclose(numbers[2, :2], 0.0)  # missing: the average
+    np.testing.assert_allclose(numbers[0, :2], [1 - 2 / 3, -1 / 3])
+    np.testing.assert_allclose(numbers[:3, 2], (np.array([1.0, 2, 3]) - 2) / np.std([1, 2, 3]))
+    again = CovariateCoding.from_json(coding.to_json()).encode(
+        frame[["n", "age", "sick", "batch"]], 4
+    )
+    torch.testing.assert_close(again, numbers)
+    assert [type(own) for own in coding.covariates] == [
+        Categorical,
+        Continuous,
+        Categorical,
+        Continuous,
+    ]
+    some = of_rows({"a": np.arange(4), "b": list("wxyz")}, np.array([1, 3]))
+    assert some["b"].tolist() == ["x", "z"]
+
+
+REFUSED = {
+    "none": (None, "Pass covariates= with 'batch'"),
+    "unseen": ({"batch": ["a", "q"]}, "'q' in row 1. Fit with rows of it, or write None"),
+    "other": ({"donor": ["a", "b"]}, "without 'batch'"),
+    "length": ({"batch": ["a"]}, r"of shape \(2,\)"),
+    "word": ("mean", "or covariates='average'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_covariates_are_named(fitted, name):
+    model, X, *_ = fitted
+    given, match = REFUSED[name]
+    with pytest.raises(InputError, match=match):
+        model.transform(X[:2], covariates=given)
+
+
+def test_a_fit_without_covariates_refuses_some():
+    X, batch, _, _ = _data(30)
+    model = bo.NGMVLVM(**SMALL).fit(X)
+    with pytest.raises(InputError, match=r"Fit\(X, covariates=...\) first"):
+        model.transform(X, covariates={"batch": batch})
+    assert model.covariate_std_ == {}
+
+
+def test_covariates_in_another_order_than_the_rows_are_refused():
+    X, batch, _, _ = _data(30)
+    frame = pandas.DataFrame(X, index=[f"row {i}" for i in range(30)])
+    beside = pandas.DataFrame({"batch": batch}, index=frame.index)
+    with pytest.raises(InputError, match=r"covariates.loc\[X.index\]"):
+        bo.NGMVLVM(**SMALL).fit(frame, covariates=beside.iloc[::-1])
+
+
+def test_numbers_that_are_none_are_refused():
+    with pytest.raises(InputError, match="finite numbers for 'age'"):
+        CovariateCoding.fit({"age": [1.0, np.inf]}, 2)
+
+
+def test_columns_of_obs():
+    anndata = pytest.importorskip("anndata")
+    X, batch, _, _ = _data(40)
+    obs = pandas.DataFrame({"plate": np.searchsorted(["a", "b", "c"], batch), "age": np.arange(40)})
+    obs.index = [f"cell{i}" for i in range(40)]
+    cells = anndata.AnnData(X, obs=obs)
+    model = bo.fit_anndata(cells, batch_key="plate", covariate_keys=["age"], **SMALL)
+    assert [type(own) for own in model._covariate_coding.covariates] == [Categorical, Continuous]
+    assert _share(cells.obsm["X_bochner"], batch) < 0.1
+    frame = pandas.DataFrame(X, index=obs.index, columns=cells.var_names)
+    np.testing.assert_allclose(model.transform(frame, covariates=obs), model.embedding_)
+    with pytest.raises(InputError, match=r"'batch' in adata.obs, got 'plate', 'age'"):
+        bo.fit_anndata(cells, batch_key="batch", key_added="other", **SMALL)
+
+
+def test_other_functions_take_covariates(fitted, tmp_path):
+    model, X, batch, _, _ = fitted
+    given = {"batch": batch}
+    report = bo.calibration(model, X, covariates=given, random_state=0)
+    assert report.views["x"].coverage[0.8] > 0.6
+    page = bo.report(model, X, path=tmp_path / "page.html", covariates=given)
+    assert page.stat().st_size > 10_000
+    for rows in ("new", "same"):
+        found = bo.select_n_components(
+            bo.NGMVLVM(**SMALL),
+            X[:40],
+            [1, 2],
+            rows=rows,
+            n_repeats=1,
+            covariates={"batch": batch[:40]},
+            random_state=0,
+        )
+        assert found.candidates == (1, 2)

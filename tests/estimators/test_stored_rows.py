@@ -1,0 +1,175 @@
+"""Fits of rows that are not in memory: same answers, block by block, and what bad rows get."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.data.row_sources import ArraySource
+from bochner.errors import InputError
+
+SETTINGS = {"landmarks": 80, "n_frequencies": 20, "max_iter": 8, "init": "pca", "random_state": 0}
+TWO = {"views": {"left": slice(0, 3), "right": slice(3, 7)}, **SETTINGS}
+pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
+
+
+class Watched(ArraySource):
+    """Small blocks, and a record of what is read."""
+
+    block_rows = 128
+
+    def __init__(self, array):
+        super().__init__(array)
+        self.most = 0
+
+    def read(self, start, stop):
+        self.most = max(self.most, stop - start)
+        return super().read(start, stop)
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(700, 2))
+    clean = np.sin(Z @ rng.normal(size=(2, 7)))
+    return (3.0 * clean + 0.3 * rng.normal(size=clean.shape) + 5.0).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def in_memory(X):
+    return bo.NGMVLVM(**TWO).fit(X)
+
+
+def memory_map(X, folder):
+    np.save(folder / "x.npy", X)
+    return np.load(folder / "x.npy", mmap_mode="r")
+
+
+def zarr_array(X, folder):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.open(
+        str(folder / "x.zarr"), mode="w", shape=X.shape, chunks=(150, 7), dtype=X.dtype
+    )
+    array[:] = X
+    return array
+
+
+def hdf5_array(X, folder):
+    h5py = pytest.importorskip("h5py")
+    return h5py.File(folder / "x.h5", "w").create_dataset("x", data=X, chunks=(100, 7))
+
+
+def parquet_files(X, folder):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    for number, rows in enumerate(np.array_split(X, 3)):
+        table = arrow.table({f"c{j}": rows[:, j] for j in range(X.shape[1])})
+        parquet.write_table(table, folder / f"part{number}.parquet", row_group_size=90)
+    return bo.open_rows(folder)
+
+
+@pytest.mark.parametrize("store", [memory_map, zarr_array, hdf5_array, parquet_files])
+def test_rows_on_disk_give_the_bits_of_rows_in_memory(store, X, in_memory, tmp_path):
+    stored = store(X, tmp_path)
+    model = bo.NGMVLVM(**TWO).fit(stored)
+    assert model.elbo_ == in_memory.elbo_
+    assert model.landmarks_ == in_memory.landmarks_
+    assert model.embedding_.dtype == np.float32
+    np.testing.assert_array_equal(model.embedding_, in_memory.embedding_)
+    np.testing.assert_array_equal(model.embedding_std_, in_memory.embedding_std_)
+    np.testing.assert_array_equal(model.transform(stored), in_memory.embedding_)
+
+
+def test_no_more_than_a_block_is_ever_read(X, in_memory):
+    source = Watched(X)
+    model = bo.NGMVLVM(**TWO).fit(source)
+    model.transform(source)
+    assert model.score(Watched(X[:20])) == pytest.approx(in_memory.score(X[:20]), abs=1e-4)
+    assert source.most == 128
+    # products of other chunks round in another way
+    assert model.elbo_ == pytest.approx(in_memory.elbo_, rel=1e-6)
+    np.testing.assert_allclose(model.embedding_, in_memory.embedding_, atol=1e-3)
+
+
+def test_wide_rows_are_rotated_as_they_are_read(tmp_path):
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(400, 2))
+    X = np.sin(Z @ rng.normal(size=(2, 300))) + 0.1 * rng.normal(size=(400, 300))
+    expected = bo.NGMVLVM(**SETTINGS).fit(X)
+    model = bo.NGMVLVM(**SETTINGS).fit(Watched(X))
+    assert model.dropped_["x"] > 0.0
+    assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+    np.testing.assert_allclose(model.embedding_, expected.embedding_, atol=1e-3)
+
+
+def test_noise_per_column_is_learned_from_blocks(X):
+    settings = {**SETTINGS, "noise": "column", "landmarks": 200}
+    expected = bo.AdvisedRFLVM(**settings).fit(X)
+    model = bo.AdvisedRFLVM(**settings).fit(Watched(X))
+    np.testing.assert_allclose(model.noise_variance_["x"], expected.noise_variance_["x"], rtol=1e-4)
+
+
+def test_checks_name_rows_of_later_blocks(X):
+    bad = X.copy()
+    bad[600, 3] = np.inf
+    text = "inf in view 'x', row 600, column 3. Correct the value"
+    with pytest.raises(InputError, match=re.escape(text)):
+        bo.NGMVLVM(**SETTINGS).fit(Watched(bad))
+    model = bo.NGMVLVM(**SETTINGS).fit(Watched(X))
+    with pytest.raises(InputError, match=re.escape(text)):
+        model.transform(Watched(bad))
+
+
+def test_rows_with_holes_are_held_in_memory(X, tmp_path):
+    holed = X[:300].copy()
+    holed[::7, 2] = np.nan
+    settings = {**SETTINGS, "landmarks": 100}
+    model = bo.NGMVLVM(**settings).fit(memory_map(holed, tmp_path))
+    assert model.elbo_ == bo.NGMVLVM(**settings).fit(holed).elbo_
+
+
+def test_what_must_be_in_memory_and_is_too_large_is_refused(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    shape = (20_000_000, 100)
+    array = zarr.open(
+        str(tmp_path / "x.zarr"), mode="w", shape=shape, chunks=(1000, 100), dtype="f8",
+        fill_value=np.nan,
+    )  # fmt: skip
+    text = "got 14.9 GiB for 20,000,000 × 100 numbers, held in memory because of missing entries"
+    with pytest.raises(InputError, match=re.escape(text)):
+        bo.NGMVLVM(**SETTINGS).fit(array)
+    with pytest.raises(InputError, match="because of likelihood='poisson'"):
+        bo.NGMVLVM(likelihood="poisson").fit(array)
+    with pytest.raises(InputError, match="because of a fit without landmarks"):
+        bo.NGMVLVM(landmarks=None).fit(array)
+
+
+def test_groups_and_dask_arrays_are_refused_with_what_to_type(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
+    group.create_array("counts", shape=(10, 2), dtype="f4")
+    with pytest.raises(InputError, match=re.escape("got a zarr group that holds 'counts'")):
+        bo.NGMVLVM().fit(group)
+
+
+def test_rows_that_change_are_noticed(X):
+    values = X.copy()
+    model = bo.NGMVLVM(**SETTINGS).fit(Watched(values))
+    values[400] += 1.0
+    with pytest.raises(InputError, match="the same rows from start to end"):
+        _ = model.embedding_
+
+
+def test_a_model_that_is_saved_or_pickled_has_placed_all_rows(X, tmp_path):
+    model = bo.NGMVLVM(**SETTINGS).fit(Watched(X))
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.embedding_, model.transform(X))
+    model.save(tmp_path / "m.bochner")
+    np.testing.assert_array_equal(
+        bo.load(tmp_path / "m.bochner").embedding_std_, model.embedding_std_
+    )

@@ -1,0 +1,107 @@
+"""Rows of npy, zarr and parquet files, and what else is refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bochner as bo
+from bochner.cli.main import app
+from bochner.errors import InputError
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(230, 4)).astype(np.float32)
+
+
+def write_parquet(path, X, names="abcd", **options):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(arrow.table(dict(zip(names, X.T, strict=True))), path, **options)
+
+
+def test_rows_of_several_parquet_files_follow_each_other(X, tmp_path):
+    write_parquet(tmp_path / "1.parquet", X[:100], row_group_size=30)
+    write_parquet(tmp_path / "2.parquet", X[100:], row_group_size=40)
+    source = bo.open_rows(tmp_path)
+    assert source.shape == (230, 4)
+    assert source.columns == list("abcd")
+    assert source.dtype == np.float32
+    np.testing.assert_array_equal(source.whole(), X)
+    for start, stop in [(0, 1), (29, 31), (95, 230), (7, 7)]:
+        np.testing.assert_array_equal(source.read(start, stop), X[start:stop])
+    index = np.array([200, 3, 99, 100])
+    np.testing.assert_array_equal(source.take(index), X[index])
+    some = bo.open_rows([tmp_path / "2.parquet", tmp_path / "1.parquet"], columns=["c", "a"])
+    np.testing.assert_array_equal(
+        some.read(129, 132), np.vstack([X[100:], X[:100]])[129:132, [2, 0]]
+    )
+
+
+def test_null_is_missing_and_whole_numbers_are_double(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = arrow.table({"n": arrow.array([1, None, 3]), "flag": arrow.array([True, False, None])})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    source = bo.open_rows(tmp_path / "x.parquet")
+    assert source.dtype == np.float64
+    np.testing.assert_array_equal(source.whole(), [[1, 1], [np.nan, 0], [3, np.nan]])
+
+
+def test_what_is_refused_says_what_to_type(X, tmp_path):
+    pytest.importorskip("pyarrow")
+    with pytest.raises(InputError, match="which does not exist"):
+        bo.open_rows(tmp_path / "no.parquet")
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with pytest.raises(InputError, match=re.escape("rows in .npy, .zarr, .parquet")):
+        bo.open_rows(tmp_path / "x.csv")
+    (tmp_path / "broken.parquet").write_text("no")
+    with pytest.raises(InputError, match=re.escape("broken.parquet")):
+        bo.open_rows(tmp_path / "broken.parquet")
+    write_parquet(tmp_path / "1.parquet", X)
+    write_parquet(tmp_path / "2.parquet", X, names="abce")
+    with pytest.raises(InputError, match=r"a column 'd', got none in .*2.parquet"):
+        bo.open_rows([tmp_path / "1.parquet", tmp_path / "2.parquet"])
+    write_parquet(tmp_path / "t.parquet", np.array([["x"] * 3] * 4).T)
+    with pytest.raises(InputError, match=r"numbers, got the type string, column 0 \('a'\)"):
+        bo.open_rows(tmp_path / "t.parquet")
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(InputError, match="columns only for parquet files"):
+        bo.open_rows(tmp_path / "x.npy", columns=["a"])
+
+
+@pytest.mark.filterwarnings("ignore:Training stopped")
+def test_commands_transform_from_disk_to_disk(X, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    zarr = pytest.importorskip("zarr")
+    model = bo.NGMVLVM(init="pca", max_iter=5, n_frequencies=8, random_state=0)
+    model.fit(pandas.DataFrame(X[:60], columns=list("abcd")))
+    model.save(tmp_path / "m.bochner")
+    expected = np.hstack(
+        model.transform(pandas.DataFrame(X, columns=list("abcd")), return_std=True)
+    )
+    (tmp_path / "rows").mkdir()
+    write_parquet(tmp_path / "rows" / "1.parquet", X[:100])
+    write_parquet(tmp_path / "rows" / "2.parquet", X[100:])
+    np.save(tmp_path / "x.npy", X)
+    zarr.save_array(str(tmp_path / "x.zarr"), X)
+
+    def run(data, out):
+        where = [str(tmp_path / "m.bochner"), str(tmp_path / data), "--out", str(tmp_path / out)]
+        done = CliRunner().invoke(app, ["transform", *where])
+        assert done.exit_code == 0, done.output
+        return tmp_path / out
+
+    found = pandas.read_parquet(run("rows", "z.parquet"))
+    assert list(found.columns) == ["z0", "z1", "z0_std", "z1_std"]
+    np.testing.assert_array_equal(found.to_numpy(), expected)
+    found = np.load(run("x.npy", "z.npy"))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(zarr.open(str(run("x.zarr", "z.zarr")), mode="r")[:], expected)

@@ -1,0 +1,101 @@
+"""Starts from tables: derivatives, and the places of climbs from every start."""
+
+import math
+
+import pytest
+import torch
+
+from bochner.features.fourier import fourier_features
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.latent_inference.candidate_table import CandidateTable
+from bochner.latent_inference.infer import Placer, place
+from bochner.latent_inference.row_bound import target_for
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.random import generator
+from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+
+def _view(dim, m, n=2000, s2=0.05):
+    """A view under two draws of its spectrum, conditioned on data, and those data."""
+    source = generator(0, "table", dim)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    first, second = (
+        kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach() for _ in range(2)
+    )
+    phi = fourier_features(x, first)
+    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
+    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
+    draws = []
+    for f in (first, second):
+        phi = fourier_features(x, f)
+        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
+        draws.append(Draw(f, inverse @ phi @ Y, inverse[None]))
+    groups = torch.zeros(m, dtype=torch.int64)
+    return ViewPosterior("a", tuple(draws), groups, Gaussian(s2), weight=0.7), x, Y
+
+
+@pytest.mark.parametrize("m", [5, 200])  # tables by data, and by linear terms
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_scores_are_the_bound_and_cubics_its_expansion(dim, m):
+    view, x, Y = _view(dim, m, n=60)
+    y = Y[:4].clone()
+    y[:, 2] = torch.nan
+    target = target_for([view], [y], dim, shared=True)
+    table = CandidateTable.of([view], target, x)
+    multipliers = table.multipliers([y], target)
+    scores = table.scores(multipliers).double() + target.constant()[:, None]
+    torch.testing.assert_close(scores, target.table(x), rtol=1e-4, atol=1e-2)
+    # where a table finds a mode the bound has one
+    chosen = scores.argmax(1, keepdim=True)
+    starts = table.begin(chosen, multipliers)
+    assert bool(starts.found.any())
+    here = starts.found[:, 0]
+    at, rows = starts.x[here, 0].double(), torch.arange(4)[here]
+    value, gradient, hessian = target.evaluate(at, rows)
+    own = starts.value[here, 0].double() + target.constant()[rows]
+    torch.testing.assert_close(own, value, rtol=1e-3, atol=0.1)
+    scale = hessian.diagonal(dim1=1, dim2=2).abs().amax(1, keepdim=True)
+    assert float((gradient / scale).abs().max()) < 1e-2
+    assert (
+        float((starts.hessian[here, 0] - hessian).abs().amax((1, 2)).div(scale[:, 0]).max()) < 0.2
+    )
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_rows_lie_where_climbs_from_every_start_put_them(dim):
+    view, x, Y = _view(dim, 6)
+    rows = [Y[:200]]
+    climbed = place([view], x, rows)
+    placed = Placer([view], x).place(rows)
+    target, every = target_for([view], rows, dim, True), torch.arange(200)
+    lost = target.evaluate(climbed.mean, every)[0] - target.evaluate(placed.mean, every)[0]
+    assert int((lost > 0.1).sum()) <= 1
+    same = lost.abs() < 1e-6
+    assert int(same.sum()) >= 195
+    apart = (placed.mean - climbed.mean)[same] / climbed.std[same]
+    assert float(apart.abs().median()) < 1e-6
+    spread = (placed.std / climbed.std)[same]
+    assert float((spread - 1.0).abs().quantile(0.9)) < 1e-3
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_a_row_does_not_depend_on_its_batch(dim):
+    view, x, Y = _view(dim, 6)
+    placer = Placer([view], x)
+    together = placer.place([Y[:70]])
+    for i in (0, 17, 69):
+        alone = placer.place([Y[i : i + 1]])
+        apart = (alone.mean[0] - together.mean[i]) / together.std[i]
+        assert float(apart.abs().max()) < 1e-7
+        torch.testing.assert_close(alone.std[0], together.std[i], rtol=1e-6, atol=0.0)
+
+
+def test_rows_with_other_columns_get_a_table_of_their_own():
+    view, x, Y = _view(2, 8)
+    y = Y[:40].clone()
+    y[20:, 3] = torch.nan
+    placer = Placer([view], x)
+    together = placer.place([y])
+    torch.testing.assert_close(placer.place([y[20:]]).mean, together.mean[20:], atol=1e-7, rtol=0)
+    torch.testing.assert_close(placer.place([y[:20]]).mean, together.mean[:20], atol=1e-7, rtol=0)

@@ -1,0 +1,274 @@
+"""Random data in random containers, and random estimators: all of a case follows from its seed."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+
+import bochner as bo
+from bochner import kernels
+
+MODELS = ("NGMVLVM", "AdvisedRFLVM", "RandomFeatureLVM", "SRFLVM", "RFLVM")
+MAPS = ("FourierFeatures", "KreinFeatures", "RandomMaclaurin", "SphericalFeatures")
+LIKELIHOODS = ("gaussian", "bernoulli", "poisson", "negative_binomial", "binomial", "categorical")
+# Containers that hold every value, and those that round, or that hold no holes.
+ANY = ("float64", "fortran", "strided", "readonly", "big-endian", "list", "object", "frame")
+DENSE = (*ANY, "nullable frame", "masked", "float32", "polars-like dict")
+WHOLE = ("csr", "csc", "coo", "int64", "torch")
+
+
+@dataclass
+class Case:
+    """One trial.
+
+    Attributes
+    ----------
+    name : str
+        Of the estimator.
+    options : dict
+        Its parameters.
+    values : ndarray of shape (N, M)
+        The data, NaN where missing.
+    container : str
+        How they are handed over.
+    words : dict
+        What was drawn, for the line that reports a fault.
+    """
+
+    name: str
+    options: dict
+    values: np.ndarray
+    container: str
+    words: dict = field(default_factory=dict)
+
+    def estimator(self):
+        """Return it, not fitted."""
+        return getattr(bo, self.name)(**self.options)
+
+    def pack(self, values):
+        """Return values in the case's container."""
+        return CONTAINERS[self.container](values)
+
+
+def _strided(values):
+    wide = np.full((2 * values.shape[0], 3 * values.shape[1]), -7.0)
+    wide[::2, ::3] = values
+    return wide[::2, ::3]
+
+
+def _readonly(values):
+    own = values.copy()
+    own.flags.writeable = False
+    return own
+
+
+def _frame(values):
+    return pd.DataFrame(values, columns=[f"c{j}" for j in range(values.shape[1])])
+
+
+def _masked(values):
+    hidden = np.isnan(values)
+    return np.ma.masked_array(np.where(hidden, -999.0, values), hidden)
+
+
+CONTAINERS = {
+    "float64": lambda values: values.copy(),
+    "float32": lambda values: values.astype(np.float32),
+    "fortran": np.asfortranarray,
+    "strided": _strided,
+    "readonly": _readonly,
+    "big-endian": lambda values: values.astype(">f8"),
+    "list": lambda values: values.tolist(),
+    "object": lambda values: values.astype(object),
+    "frame": _frame,
+    "nullable frame": lambda values: _frame(values).convert_dtypes(),
+    "masked": _masked,
+    "csr": sp.csr_matrix,
+    "csc": sp.csc_array,
+    "coo": sp.coo_array,
+    "int64": lambda values: values.astype(np.int64),
+    "torch": lambda values: torch.from_numpy(values.copy()),
+}
+
+
+def _one(source, words, p=None):
+    return str(source.choice(words, p=p))
+
+
+def _signal(source, n, m):
+    latents = source.normal(size=(n, 2))
+    noise = 10.0 ** source.uniform(-4, 0)
+    values = np.sin(latents @ source.normal(size=(2, m))) + noise * source.normal(size=(n, m))
+    kind = _one(source, ["smooth", "heavy", "constant column", "repeated rows", "outlier", "zero"],
+                [0.6, 0.1, 0.1, 0.08, 0.08, 0.04])  # fmt: skip
+    if kind == "heavy":
+        values = source.standard_cauchy(size=(n, m))
+    elif kind == "constant column":
+        values[:, source.integers(m)] = source.normal()
+    elif kind == "repeated rows":
+        values = values[source.integers(0, max(1, n // 3), n)]
+    elif kind == "outlier":
+        values[source.integers(n), source.integers(m)] = 1e6
+    elif kind == "zero":
+        values = np.zeros((n, m))
+    return values, kind
+
+
+def _real(source, n, m):
+    values, kind = _signal(source, n, m)
+    scale = 10.0 ** (source.uniform(-30, 30) if source.random() < 0.5 else source.uniform(-3, 3))
+    shift = source.choice([0.0, 1.0, 1e3]) * scale
+    return values * scale + shift, f"{kind}, scale {scale:.1e}, shift {shift:.1e}"
+
+
+def _of_likelihood(source, name, n, m):
+    """Draw data that a likelihood takes."""
+    if name == "gaussian":
+        return _real(source, n, m)
+    values, kind = _signal(source, n, m)
+    rate = np.exp(np.clip(values, -5, 5)) * 10.0 ** source.uniform(-1.5, 6 * source.random())
+    if name == "bernoulli":
+        return (values > np.quantile(values, source.uniform(0.05, 0.95))).astype(float), kind
+    if name == "categorical":
+        return np.clip(np.round(values * 1.5 + 2), 0, 5).astype(float), kind
+    if name == "binomial":
+        return source.binomial(10, 1 / (1 + np.exp(-np.clip(values, -30, 30)))).astype(float), kind
+    if name == "negative_binomial":
+        rate = rate * source.gamma(2.0, 0.5, size=rate.shape)
+    return source.poisson(np.minimum(rate, 1e9)).astype(float), f"{kind}, rate {rate.mean():.1e}"
+
+
+def _holes(source, values, views):
+    kind = _one(source, ["none", "few", "many", "empty rows", "views", "pattern"],
+                [0.4, 0.2, 0.1, 0.1, 0.1, 0.1])  # fmt: skip
+    n, m = values.shape
+    whole = values.copy()
+    if kind in ("few", "many"):
+        values[source.random((n, m)) < (0.05 if kind == "few" else 0.4)] = np.nan
+    elif kind == "empty rows" and source.random() < 0.3:
+        values[source.random(n) < 0.1] = np.nan
+    elif kind == "views" and views:
+        for own in views.values():
+            values[np.ix_(source.random(n) < 0.3, np.arange(m)[own])] = np.nan
+    elif kind == "pattern":
+        values[: n // 2, : m // 3] = np.nan
+    if kind != "empty rows":  # which are refused
+        kept = np.isnan(values).all(axis=1), source.integers(m)
+        values[kept] = whole[kept]
+    return kind
+
+
+def case_of(seed):
+    """Return the case of a seed."""
+    source = np.random.default_rng([40, seed])
+    if source.random() < 0.16:
+        return _map_case(source)
+    name = _one(source, MODELS, [0.36, 0.18, 0.24, 0.18, 0.04])
+    n = int(source.choice([source.integers(2, 8), source.integers(8, 70)], p=[0.15, 0.85]))
+    n_views = int(source.choice([1, 2, 3], p=[0.6, 0.25, 0.15]))
+    widths = [int(source.integers(1, 7)) for _ in range(n_views)]
+    edges = np.cumsum([0, *widths])
+    names = ["a", "b", "c"][:n_views]
+    views = {own: slice(int(edges[v]), int(edges[v + 1])) for v, own in enumerate(names)}
+    likelihoods, parts, words = {}, [], {}
+    for own, width in zip(names, widths, strict=True):
+        likelihoods[own] = _one(source, LIKELIHOODS, [0.64, 0.1, 0.1, 0.08, 0.04, 0.04])
+        part, words[own] = _of_likelihood(source, likelihoods[own], n, width)
+        parts.append(part)
+    values = np.hstack(parts)
+    words["holes"] = _holes(source, values, views if n_views > 1 else None)
+    options = _options(source, name, values, names, likelihoods)
+    if n_views > 1:
+        options["views"] = views
+    gaussian = set(likelihoods.values()) == {"gaussian"}
+    options["likelihood"] = "gaussian" if gaussian else likelihoods
+    if n_views == 1 and not gaussian:
+        options["likelihood"] = likelihoods["a"]
+        if source.random() < 0.1:
+            options["likelihood"] = "auto"
+    container = _container(source, values)
+    return Case(name, options, values, container, {**words, "shape": values.shape,
+                                                   "container": container})  # fmt: skip
+
+
+def _container(source, values):
+    if source.random() < 0.35:
+        return "float64"
+    known = [own for own in (*ANY, "nullable frame", "masked") if own in CONTAINERS]
+    if np.isfinite(values).all():
+        known += ["csr", "csc", "coo", "torch"]
+        if (values == np.round(values)).all() and np.abs(values).max(initial=0) < 2**53:
+            known.append("int64")
+    largest = np.nanmax(np.abs(values), initial=0.0)
+    if largest < 1e37:
+        known.append("float32")
+    return _one(source, known)
+
+
+def _options(source, name, values, names, likelihoods):
+    long = source.random() < 0.8
+    options = {
+        "n_components": int(source.choice([1, 2, 3, 4])),
+        "max_iter": int(source.integers(100, 125) if long else source.integers(1, 20)),
+        "tol": float(source.choice([0.0, 1e-4])) if long and source.random() < 0.85 else "auto",
+        "n_frequencies": int(source.integers(1, 12)),
+        "n_mixtures": int(source.integers(1, 4)),
+        "sampling": _one(source, ["auto", "iid", "orthogonal", "sobol"]),
+        "init": _one(source, ["pca", "random", "auto"], [0.7, 0.25, 0.05]),
+        "dtype": _one(source, ["float32", "float64"], [0.7, 0.3]),
+        "noise": _one(source, ["view", "column"], [0.8, 0.2]),
+        "random_state": int(source.integers(2**31)),
+    }
+    if source.random() < 0.3:
+        options["learning_rate"] = float(10.0 ** source.uniform(-4, 0))
+    if source.random() < 0.15:
+        options["landmarks"] = int(source.integers(2, 30))
+    if source.random() < 0.2:
+        options["truncation"] = float(source.choice([0.0, 0.01, 0.2]))
+    if len(names) > 1 and source.random() < 0.3:
+        options["view_weight"] = "balanced"
+    if len(names) > 1 and source.random() < 0.25:
+        options["latent"] = {"shared": 1, "private": {names[0]: 1}}
+        options["n_components"] = 2
+    if name in ("SRFLVM", "RFLVM") and source.random() < 0.9:
+        options["noise"] = "view"
+    if name == "RandomFeatureLVM":
+        options["kernel"] = KERNELS[_one(source, sorted(KERNELS))]
+    if name == "RFLVM":
+        options |= {"n_chains": 1, "n_warmup": 3, "n_draws": 4, "thin": 1, "max_iter": 10}
+        options |= {"n_frequencies": 4}
+        options.pop("landmarks", None)
+    return options
+
+
+KERNELS = {
+    **{name: name for name in ("ng-sm", "sm", "rbf", "matern", "periodic", "rbf+periodic")},
+    "RBF object": kernels.RBF(lengthscale=0.7),
+    "Matern object": kernels.Matern(nu=0.5),
+}
+
+
+def _map_case(source):
+    name = _one(source, MAPS)
+    n, m = int(source.integers(1, 60)), int(source.integers(1, 12))
+    values, words = _real(source, n, m)
+    options = {
+        "n_components": int(2 * source.integers(1, 30)),
+        "random_state": int(source.integers(2**31)),
+    }
+    if name == "FourierFeatures":
+        options["kernel"] = _one(source, ["rbf", "matern"])
+        options["sampling"] = _one(source, ["iid", "orthogonal", "sobol"])
+    elif name == "KreinFeatures":
+        options["kernel"] = _one(source, ["polynomial", "tl1", "tanh", "hellinger"])
+        options["inference"] = _one(source, ["best", "gradient", "taylor", "spectral"])
+        options["max_iter"] = int(source.choice([5, 100]))
+        if options["kernel"] == "hellinger":
+            values = np.abs(values)
+        if options["kernel"] == "tl1" and source.random() < 0.9:
+            values = source.uniform(size=values.shape)
+    container = _one(source, [*ANY, "torch"])
+    return Case(name, options, values, container, {"values": words, "shape": (n, m),
+                                                   "container": container})  # fmt: skip

@@ -1,0 +1,73 @@
+"""One process of several that fit one model: ``python fit_in_processes.py CASE FOLDER``."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import bochner as bo
+from bochner.errors import InputError
+
+SETTINGS = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "landmarks": 70, "random_state": 0}
+TWO = {"views": {"left": slice(0, 3), "right": slice(3, 6)}}
+
+
+def data():
+    """Three hundred rows of six columns about a surface."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 2))
+    clean = np.sin(Z @ rng.normal(size=(2, 6)))
+    return 2.0 * clean + 0.3 * rng.normal(size=clean.shape) + 4.0
+
+
+def fitted(case, X):
+    """Fit a model of a case."""
+    if case == "columns":
+        return bo.AdvisedRFLVM(noise="column", **SETTINGS).fit(X)
+    return bo.NGMVLVM(**({} if case == "one" else TWO), **SETTINGS).fit(X)
+
+
+def stored(X, folder):
+    """Rows on disk, in small blocks."""
+    np.save(folder / "x.npy", X)
+    return np.load(folder / "x.npy", mmap_mode="r")
+
+
+def main(case, folder):
+    """Fit, and write what the test compares."""
+    X = data()
+    with bo.distributed() as processes:
+        own = bo.share(X)
+        if case == "refused":
+            bad = [own.copy() for _ in range(3)]
+            bad[1][3, 2] = np.inf
+            said = []
+            for rows in (bad[processes.rank], own[:, : 6 - processes.rank], own):
+                estimator = bo.NGMVLVM(**SETTINGS)
+                if rows is own:
+                    estimator.set_params(landmarks=None)
+                try:
+                    estimator.fit(rows)
+                except InputError as error:
+                    said.append(str(error))
+            (folder / f"{processes.rank}.txt").write_text("\n".join(said))
+            return
+        if case == "killed":
+            if processes.rank == 1:
+                raise RuntimeError("no luck")
+            try:
+                fitted("one", own)
+            except BaseException as error:
+                (folder / f"{processes.rank}.txt").write_text(type(error).__name__)
+                raise
+        if case == "stored":
+            model = bo.NGMVLVM(**SETTINGS).fit(bo.share(np.load(folder / "x.npy", mmap_mode="r")))
+        else:
+            model = fitted(case, own)
+        model.save(folder / f"{case}.bochner")
+        found = {"elbo": model.elbo_, "embedding": model.embedding_, "std": model.embedding_std_}
+        np.savez(folder / f"{case}{processes.rank}.npz", **found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

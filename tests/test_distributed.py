@@ -1,0 +1,84 @@
+"""Two and three processes of gloo give the fit of one."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.errors import InputError
+
+SUPPORT = Path(__file__).parent / "support"
+sys.path.insert(0, str(SUPPORT))
+
+import fit_in_processes  # noqa: E402 - in the folder of what tests share
+
+pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
+
+
+def launch(case, count, folder):
+    """Run processes until all have ended; return their exit codes and what they wrote."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
+    script = [sys.executable, str(SUPPORT / "fit_in_processes.py"), case, str(folder)]
+    environment = {**os.environ, **common, "OMP_NUM_THREADS": "1"}
+    running = [
+        subprocess.Popen(
+            script, env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(count)
+    ]
+    texts = [process.communicate(timeout=300)[1] for process in running]
+    return [process.returncode for process in running], texts
+
+
+@pytest.mark.parametrize(("case", "count"), [("one", 2), ("two", 3), ("columns", 2), ("stored", 3)])
+def test_processes_give_the_fit_of_one(case, count, tmp_path):
+    X = fit_in_processes.data()
+    np.save(tmp_path / "x.npy", X)
+    expected = fit_in_processes.fitted("one" if case == "stored" else case, X)
+    codes, texts = launch(case, count, tmp_path)
+    assert codes == [0] * count, "\n".join(texts)
+    parts = [np.load(tmp_path / f"{case}{rank}.npz") for rank in range(count)]
+    assert {float(part["elbo"]) for part in parts} == {float(parts[0]["elbo"])}
+    # single precision's products of other rows: noise per column weighs them more
+    rel = 1e-6 if case == "columns" else 1e-7
+    assert float(parts[0]["elbo"]) == pytest.approx(expected.elbo_, rel=rel)
+    embedding = np.concatenate([part["embedding"] for part in parts])
+    spread = expected.embedding_.std(axis=0)
+    assert (np.abs(embedding - expected.embedding_) / spread).max() < 1e-4
+    saved = bo.load(tmp_path / f"{case}.bochner")
+    np.testing.assert_array_equal(saved.embedding_, embedding)
+    np.testing.assert_allclose(saved.transform(X[:5]), embedding[:5], atol=1e-6)
+
+
+def test_what_one_process_refuses_all_refuse(tmp_path):
+    codes, texts = launch("refused", 2, tmp_path)
+    assert codes == [0, 0], "\n".join(texts)
+    said = [(tmp_path / f"{rank}.txt").read_text() for rank in range(2)]
+    assert said[0] == said[1]
+    infinite, columns, landmarks = said[0].splitlines()
+    assert "got inf in view 'x', row 3, column 2" in infinite
+    assert infinite.endswith("(process 1)")
+    assert columns.startswith("Expected columns 6, as in process 0, got 5 in process 1.")
+    assert landmarks.startswith("Expected landmarks in several processes, got none.")
+
+
+def test_the_end_of_one_process_ends_all_with_its_message(tmp_path):
+    codes, texts = launch("killed", 2, tmp_path)
+    assert 0 not in codes
+    assert texts[1].strip().splitlines()[-1].endswith("RuntimeError: no luck")
+    assert "process 1: RuntimeError: no luck" in texts[0].strip().splitlines()[-1]
+
+
+def test_without_a_group_the_message_says_how_to_start_one():
+    with pytest.raises(InputError, match="Start it with torchrun"), bo.distributed():
+        pass
