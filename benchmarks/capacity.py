@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Job, Store, Value, arguments, table
+from harness import Job, Protocol, Value, arguments, table
 from optimise import Variant, problem, score, train
 
 from bochner.fitting.plan import evaluate
@@ -129,6 +129,13 @@ def _panel(axis: Any, cells: dict[tuple[int, int], float], title: str, form: str
     axis.set_title(title, loc="left", fontsize=11)
 
 
+PROTOCOL = Protocol(
+    "capacity",
+    (*SCORES, *LABELLED),
+    lambda seeds, quick: jobs(DATA, seeds, 40 if quick else STEPS, 100 if quick else MOST_FEATURES),
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--picture", action="store_true")
@@ -137,7 +144,7 @@ def main() -> None:
     )
     own, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=3)
-    store = Store("capacity", (*SCORES, *LABELLED), options.quick)
+    store = PROTOCOL.store(options.quick)
     names = ("bridges",) if options.quick else DATA
     store.collect(
         jobs(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import Job, Store, Value, arguments, table, timed_warm
+from harness import Job, Protocol, Value, arguments, table, timed_warm
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -161,7 +162,7 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[
     for name in names:
         for method in METHODS:
             if method == "UMAP" and importlib.util.find_spec("umap") is None:
-                print("UMAP is left out: pip install bochner[bench]")
+                print("UMAP is left out: pip install bochner[bench]", file=sys.stderr)
                 continue
             for seed in seeds:
                 if method in ("PCA", "Isomap", "t-SNE", "UMAP"):
@@ -172,10 +173,18 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[
                     )
 
 
+NAMES = ("MNIST", "CIFAR")
+PROTOCOL = Protocol(
+    "digits",
+    (*COLUMNS, "start"),
+    lambda seeds, quick: jobs(NAMES, seeds, 60 if quick else "auto"),
+)
+
+
 def main() -> None:
     options = arguments(__doc__)
-    store = Store("digits", (*COLUMNS, "start"), options.quick)
-    names = ("bundled digits",) if options.quick else ("MNIST", "CIFAR")
+    store = PROTOCOL.store(options.quick)
+    names = ("bundled digits",) if options.quick else NAMES
     store.collect(jobs(names, options.seeds, 60 if options.quick else "auto"))
     print(table(store.rows(), SCORES))
     trained = [row for row in store.rows() if row["start"]]

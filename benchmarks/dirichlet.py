@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import Job, Store, Value, arguments, table, timed
+from harness import Job, Protocol, Store, Value, arguments, table, timed
 from sklearn.manifold import TSNE
 from sklearn.utils import Bunch
 from torch import Tensor, nn
@@ -315,14 +315,22 @@ def curve_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
                 yield Job(name, method, seed, run)
 
 
+SMALL = Setting(60, 10, 5, 12, 40)
+PROTOCOL = Protocol(
+    "dirichlet_scurve",
+    tuple(CURVE),
+    lambda seeds, quick: curve_jobs(seeds, SMALL if quick else Setting()),
+)
+
+
 def main() -> None:
     options = arguments(__doc__)
-    setting = Setting(60, 10, 5, 12, 40) if options.quick else Setting()
+    setting = SMALL if options.quick else Setting()
     spectra = Store("dirichlet", tuple(SPECTRUM), options.quick)
     spectra.collect(spectrum_jobs(options.seeds, setting))
     print(f"prior of the concentration: mean {PRIOR[0] / PRIOR[1]:.0f}; true shares {TRUE_WEIGHTS}")
     print(table(spectra.rows(), SPECTRUM))
-    curves = Store("dirichlet_scurve", tuple(CURVE), options.quick)
+    curves = PROTOCOL.store(options.quick)
     curves.collect(curve_jobs(options.seeds, setting))
     print(table(curves.rows(), CURVE))
 

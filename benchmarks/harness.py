@@ -9,6 +9,7 @@ import csv
 import functools
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ import torch
 
 RESULTS = Path(__file__).parent / "results"
 KEY = ("data", "method", "seed")
-MACHINE = ("cores", "threads", "torch", "peak_gflops", "load")
+MACHINE = ("cores", "threads", "torch", "peak_gflops", "load", "commit")
 
 Value = str | int | float | bool
 T = TypeVar("T")
@@ -34,6 +35,29 @@ class Job:
     method: str
     seed: int
     measure: Callable[[], Mapping[str, Value]]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the rows of one CSV file are measured.
+
+    Attributes
+    ----------
+    name : str
+        File name without ending.
+    columns : tuple of str
+        Measured columns.
+    jobs : callable
+        (seeds, quick) to all jobs of the file on the papers' data; quick ones take few steps.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    jobs: Callable[[range, bool], Iterable[Job]]
+
+    def store(self, quick: bool = False) -> Store:
+        """Open the file."""
+        return Store(self.name, self.columns, quick)
 
 
 class Store:
@@ -78,7 +102,7 @@ class Store:
         RESULTS.mkdir(exist_ok=True)
         new = not self.path.exists()
         with self.path.open("a", newline="") as file:
-            writer = csv.DictWriter(file, self.columns, restval="")
+            writer = csv.DictWriter(file, self.columns, restval="", lineterminator="\n")
             if new:
                 writer.writeheader()
             writer.writerow(
@@ -98,7 +122,8 @@ class Store:
                 flush=True,
             )
             key: dict[str, Value] = {"data": job.data, "method": job.method, "seed": job.seed}
-            self.append({**key, **job.measure(), **machine(), "load": round(load, 1)})
+            own: dict[str, Value] = {"load": round(load, 1), "commit": commit()}
+            self.append({**key, **job.measure(), **machine(), **own})
 
 
 @functools.cache
@@ -113,12 +138,29 @@ def machine() -> dict[str, Value]:
     }
 
 
+@functools.cache
+def commit() -> str:
+    """Name the commit of the checkout, with a plus sign where its programs were changed since."""
+    root = Path(__file__).parents[1]
+    try:
+        name = _git(root, "rev-parse", "--short=7", "HEAD")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    changed = _git(root, "status", "--porcelain", "--", "src", "benchmarks/*.py")
+    return f"{name}+" if changed else name
+
+
+def _git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 def peak(size: int = 2048, seconds: float = 3.0) -> float:
     """Return the best float32 matrix product rate within some seconds of this run, GFLOP/s."""
     a, b, out = (torch.rand(size, size) for _ in range(3))
     times: list[float] = []
     while sum(times) < seconds:
-        times.append(timed(lambda: torch.mm(a, b, out=out))[1])
+        times.append(clocked(lambda: torch.mm(a, b, out=out))[1])
     return round(2 * size**3 / min(times) / 1e9, 1)
 
 
@@ -132,7 +174,16 @@ def machine_line() -> str:
 
 
 def timed(function: Callable[[], T]) -> tuple[T, float]:
-    """Return a result and the wall-clock seconds it took."""
+    """Return a result and the processor seconds it took, of all threads: other work on the machine
+    does not count.
+    """
+    begin = time.process_time()
+    result = function()
+    return result, time.process_time() - begin
+
+
+def clocked(function: Callable[[], T]) -> tuple[T, float]:
+    """Return a result and the wall-clock seconds it took: for rates, on a machine that is idle."""
     begin = time.perf_counter()
     result = function()
     return result, time.perf_counter() - begin
@@ -174,11 +225,22 @@ def table(
         lines.append(
             [*key, str(len(group)), *(_cell([r[c] for r in group], f) for c, f in columns.items())]
         )
+    return f"{aligned(lines)}\n{commits(rows)}"
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Print cells below each other."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def commits(rows: Sequence[Mapping[str, str]]) -> str:
+    """Say which commits the rows of a table are of: the last line of every table."""
+    found = sorted({row.get("commit", "") or "unknown" for row in rows})
+    return f"commit{'s' if len(found) > 1 else ''} {', '.join(found)}"
 
 
 def _cell(texts: Sequence[str], form: str) -> str:
@@ -196,14 +258,15 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
         "--quick", action="store_true", help="one small seed, into a file of its own"
     )
     parser.add_argument(
-        "--seeds", type=int, default=seeds, help=f"seeds 0 .. n-1 (default {seeds})"
+        "--seeds", type=int, default=seeds, help=f"how many seeds (default {seeds})"
     )
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
     parser.add_argument(
         "--threads", type=int, default=2, help="threads of torch and numpy (default 2)"
     )
     options = parser.parse_args()
-    options.seeds = range(1 if options.quick else options.seeds)
-    _limit_threads(options.threads)
+    options.seeds = range(options.first, options.first + (1 if options.quick else options.seeds))
+    limit_threads(options.threads)
     busy = os.getloadavg()[0]
     print(machine_line())
     if busy > 0.5:
@@ -214,7 +277,8 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
     return options
 
 
-def _limit_threads(threads: int) -> None:
+def limit_threads(threads: int) -> None:
+    """Limit the threads of torch and of numpy's libraries."""
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(threads)

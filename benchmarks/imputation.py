@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Job, Store, Value, arguments, table
+from harness import Job, Protocol, Value, arguments, table
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401 - makes the next import possible
@@ -184,6 +184,12 @@ def pictures(folder: Path, max_iter: int | None) -> None:
         figure.savefig(folder / f"restored_{name.lower()}.png", dpi=80)
 
 
+NAMES = ("MNIST", "Brendan", "CIFAR")
+PROTOCOL = Protocol(
+    "imputation", tuple(SCORES), lambda seeds, quick: jobs(NAMES, seeds, 40 if quick else None)
+)
+
+
 def main() -> None:
     extra = argparse.ArgumentParser(add_help=False)
     extra.add_argument("--pictures", type=Path)
@@ -194,8 +200,8 @@ def main() -> None:
     if own.pictures is not None:
         pictures(own.pictures, max_iter)
         return
-    store = Store("imputation", SCORES, options.quick)
-    names = ("bundled digits",) if options.quick else ("MNIST", "Brendan", "CIFAR")
+    store = PROTOCOL.store(options.quick)
+    names = ("bundled digits",) if options.quick else NAMES
     store.collect(jobs(names, options.seeds, max_iter))
     print(table(store.rows(), SCORES))
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import Job, Store, Value, arguments, table, timed
+from harness import Job, Protocol, Store, Value, aligned, arguments, commits, table, timed
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -58,6 +58,8 @@ MAPS = (
 PEERS = ("Nystroem", "PolynomialCountSketch")
 CLASSIFIED = ("KreinFeatures", "RandomMaclaurin", "SphericalFeatures", "Nystroem")
 _ALL_ROWS = 10_000
+TAYLOR = {"error": ".4f", "typical_w": ".3f"}
+NEGATIVE = {"error": ".4f", "centred": ".4f", "ratio": ".4f"}
 LEARNERS = ("linear SVM alone", "RBF features, tuned")
 
 
@@ -353,80 +355,62 @@ def _jobs(names: tuple[str, ...], width: int, seed: int, methods: tuple[str, ...
                 yield Job(f"{name} {kernel} {width}d", method, seed, measured)
 
 
-def taylor(quick: bool, seeds: range) -> None:
-    """Print the errors of the published inference beside ours, also on a one-dimensional RBF
-    kernel.
-    """
-    rows = []
+def taylor_on_line(inference: str, seed: int) -> dict[str, Value]:
+    """Measure one inference on a one-dimensional RBF kernel."""
+    x = np.random.default_rng(seed).uniform(-3, 3, (400, 1))
+    kernel = bo.kernels.FunctionKernel(one_dimensional)
+    model = bo.KreinFeatures(kernel, 40, inference=inference, random_state=seed).fit(x[:300])
+    typical = float(model.frequencies_.abs().median())
+    return {"error": model.approximation_error(x[300:]), "typical_w": typical}
+
+
+def taylor_at_2d(name: str, kernel: str, size: int | str, seed: int) -> dict[str, Value]:
+    """Measure the published inference at 2d columns."""
+    X, _, test, _ = halves(name, seed)
+    options: dict[str, Any] = {"inference": "taylor", "sketch_size": size, "random_state": seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = bo.KreinFeatures(kernel, 2 * X.shape[1], **options).fit(X)
+        return {"error": model.approximation_error(test[:1000], relative=True)}
+
+
+def taylor_jobs(quick: bool, seeds: range) -> Iterator[Job]:
+    """Yield the published inference beside ours."""
     for seed in seeds:
-        x = np.random.default_rng(seed).uniform(-3, 3, (400, 1))
-        kernel = bo.kernels.FunctionKernel(one_dimensional)
         for inference in ("gradient", "taylor"):
-            model = bo.KreinFeatures(kernel, 40, inference=inference, random_state=seed).fit(
-                x[:300]
-            )
-            error = model.approximation_error(x[300:])
-            typical = float(model.frequencies_.abs().median())
-            rows.append(
-                {
-                    "data": "RBF, d = 1",
-                    "method": inference,
-                    "error": str(error),
-                    "typical_w": str(typical),
-                }
-            )
+            yield Job("RBF, d = 1", inference, seed, partial(taylor_on_line, inference, seed))
         for name in () if quick else ("eeg", "spambase"):
-            X, _, test, _ = halves(name, seed)
-            for k in KERNELS:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DataWarning)
-                    for size in ("auto", 5):
-                        model = bo.KreinFeatures(
-                            k,
-                            2 * X.shape[1],
-                            inference="taylor",
-                            sketch_size=size,
-                            random_state=seed,
-                        ).fit(X)
-                        error = model.approximation_error(test[:1000], relative=True)
-                        label = f"taylor, sketch {size}"
-                        rows.append(
-                            {
-                                "data": f"{name} {k} 2d",
-                                "method": label,
-                                "error": str(error),
-                                "typical_w": "",
-                            }
-                        )
-    print(table(rows, {"error": ".4f", "typical_w": ".3f"}))
+            for kernel, size in itertools.product(KERNELS, ("auto", 5)):
+                run = partial(taylor_at_2d, name, kernel, size, seed)
+                yield Job(f"{name} {kernel} 2d", f"taylor, sketch {size}", seed, run)
 
 
-def negative_part(seeds: range) -> None:
-    """Print the errors on spambase's Hellinger kernel with a negative part and, all columns
-    positive, without.
+def negative_part(kind: type[bo.KreinFeatures], width: int, seed: int) -> dict[str, Value]:
+    """Measure spambase's Hellinger kernel with a negative part or, all columns positive,
+    without.
     """
-    rows = []
+    X, _, test, _ = halves("spambase", seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = kind("hellinger", width * X.shape[1], random_state=seed).fit(X)
+        found = errors(model, kind.__name__, "hellinger", test[:1000])
+    return {**found, "ratio": model.eigenvalue_ratio_}
+
+
+def negative_jobs(seeds: range) -> Iterator[Job]:
+    """Yield both at 2d and 8d columns."""
+    kinds = {"both parts": bo.KreinFeatures, "positive part alone": PositiveOnly}
     for seed in seeds:
-        X, _, test, _ = halves("spambase", seed)
-        for width in (2, 8):
-            for method, kind in (
-                ("both parts", bo.KreinFeatures),
-                ("positive part alone", PositiveOnly),
-            ):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DataWarning)
-                    model = kind("hellinger", width * X.shape[1], random_state=seed).fit(X)
-                    found = errors(model, method, "hellinger", test[:1000])
-                rows.append(
-                    {
-                        "data": f"spambase hellinger {width}d",
-                        "method": method,
-                        "error": str(found["error"]),
-                        "centred": str(found["centred"]),
-                        "ratio": str(model.eigenvalue_ratio_),
-                    }
-                )
-    print(table(rows, {"error": ".4f", "centred": ".4f", "ratio": ".4f"}))
+        for width, (method, kind) in itertools.product((2, 8), kinds.items()):
+            run = partial(negative_part, kind, width, seed)
+            yield Job(f"spambase hellinger {width}d", method, seed, run)
+
+
+def measure_part(name: str, form: dict[str, str], jobs: Iterator[Job], quick: bool) -> None:
+    """Measure one of the smaller tables and print it."""
+    store = Store(f"krein_{name}", tuple(form), quick)
+    store.collect(jobs)
+    print(table(store.rows(), form))
 
 
 def one_dimensional(A: Array, B: Array) -> Array:
@@ -557,11 +541,15 @@ def pivot(rows: list[dict[str, str]], column: str, form: str) -> str:
         lines.append(
             [name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in found)]
         )
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return f"{aligned(lines)}\n{commits(rows)}"
+
+
+NAMES = ("eeg", "spambase", "skin")
+PROTOCOL = Protocol(
+    "krein",
+    (*COLUMNS, "ratio", "negative", "lengthscale"),
+    lambda seeds, quick: jobs(NAMES, WIDTHS[:1] if quick else WIDTHS, seeds, (*MAPS, *PEERS)),
+)
 
 
 def main() -> None:
@@ -571,7 +559,7 @@ def main() -> None:
         default="tables",
         choices=["tables", "taylor", "negative", "cost", "large", "picture"],
     )
-    parser.add_argument("--data", nargs="*", default=["eeg", "spambase", "skin"])
+    parser.add_argument("--data", nargs="*", default=list(NAMES))
     parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
     parser.add_argument("--methods", nargs="*", default=[*MAPS, *PEERS])
     parser.add_argument(
@@ -581,15 +569,19 @@ def main() -> None:
     options = arguments(__doc__, seeds=10)
     if own.part != "tables":
         parts = {
-            "taylor": lambda: taylor(options.quick, options.seeds),
-            "negative": lambda: negative_part(options.seeds),
+            "taylor": lambda: measure_part(
+                "taylor", TAYLOR, taylor_jobs(options.quick, options.seeds), options.quick
+            ),
+            "negative": lambda: measure_part(
+                "negative", NEGATIVE, negative_jobs(options.seeds), options.quick
+            ),
             "cost": cost,
             "large": large,
             "picture": lambda: picture(own.out),
         }
         parts[own.part]()
         return
-    store = Store("krein", (*COLUMNS, "ratio", "negative", "lengthscale"), options.quick)
+    store = PROTOCOL.store(options.quick)
     names, widths = (("bundled",), (2,)) if options.quick else (tuple(own.data), tuple(own.widths))
     store.collect(jobs(names, widths, options.seeds, tuple(own.methods)))
     print(table(store.rows(), COLUMNS))

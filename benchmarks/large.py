@@ -1,9 +1,9 @@
-"""All 70,000 MNIST digits in two dimensions beside UMAP: ``python benchmarks/large.py``.
+"""All MNIST digits and CIFAR images (20 x 20, grey) in a plane: ``python benchmarks/large.py``.
 
 NG-MVLVM trains on landmarks, places the other rows and takes a few steps over all. k-NN accuracy of
 landmarks and of rows that were placed stand side by side, as does the bound of all rows before and
-after the joint steps. UMAP runs unseeded, because a seeded one has a single thread. Labels are used
-for accuracies printed and for no choice.
+after the joint steps. UMAP, beside it, runs unseeded, because a seeded one has a single thread.
+Labels are used for accuracies printed and for no choice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Job, Store, Value, arguments, table, timed_warm
+from harness import Job, Protocol, Value, arguments, table, timed_warm
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
@@ -35,10 +35,14 @@ SCORES = {
 }
 
 
+LOADERS = {"MNIST": bo.datasets.load_mnist, "CIFAR": bo.datasets.load_cifar10_full}
+SIZES = {"MNIST": 70_000, "CIFAR": 60_000}
+
+
 @functools.cache
-def data_of(n_rows: int, seed: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
+def data_of(name: str, n_rows: int, seed: int) -> tuple[NDArray[np.float32], NDArray[Any]]:
     """Return pixels in [0, 1] and labels: all rows, or so many drawn by the seed."""
-    bunch = bo.datasets.load_mnist(scale=False)
+    bunch = LOADERS[name](scale=False)
     pixels = (bunch.data / 255.0).astype(np.float32)
     if n_rows >= len(pixels):
         return pixels, bunch.target
@@ -52,9 +56,9 @@ def correct(Z: NDArray[Any], labels: NDArray[Any], k: int) -> NDArray[np.bool_]:
     return np.asarray(cross_val_predict(KNeighborsClassifier(k), Z, labels, cv=folds) == labels)
 
 
-def measure_ours(n_rows: int, seed: int) -> dict[str, Value]:
+def measure_ours(name: str, n_rows: int, seed: int) -> dict[str, Value]:
     """Fit NG-MVLVM with its defaults."""
-    X, labels = data_of(n_rows, seed)
+    X, labels = data_of(name, n_rows, seed)
     model = bo.NGMVLVM(random_state=seed)
     warm = bo.NGMVLVM(random_state=seed, max_iter=8, landmarks=200)
     with warnings.catch_warnings():
@@ -80,11 +84,11 @@ def measure_ours(n_rows: int, seed: int) -> dict[str, Value]:
     }
 
 
-def measure_umap(n_rows: int, seed: int) -> dict[str, Value]:
+def measure_umap(name: str, n_rows: int, seed: int) -> dict[str, Value]:
     """Fit UMAP with its defaults, compiled before the clock starts."""
     from umap import UMAP
 
-    X, labels = data_of(n_rows, seed)
+    X, labels = data_of(name, n_rows, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # a warm-up with as many rows as switch on the approximate neighbour search
@@ -99,17 +103,21 @@ def measure_umap(n_rows: int, seed: int) -> dict[str, Value]:
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     """Yield the fits."""
-    n_rows = 7000 if quick else 70_000
     for seed in seeds:
-        yield Job(
-            f"MNIST {n_rows}", "NG-MVLVM, defaults", seed, partial(measure_ours, n_rows, seed)
-        )
-        yield Job(f"MNIST {n_rows}", "UMAP", seed, partial(measure_umap, n_rows, seed))
+        for name, whole in SIZES.items():
+            n_rows = 7000 if quick else whole
+            label = f"{name} {n_rows}"
+            ours, theirs = (partial(f, name, n_rows, seed) for f in (measure_ours, measure_umap))
+            yield Job(label, "NG-MVLVM, defaults", seed, ours)
+            yield Job(label, "UMAP", seed, theirs)
+
+
+PROTOCOL = Protocol("large", tuple(SCORES), jobs)
 
 
 def main() -> None:
     options = arguments(__doc__, seeds=5)
-    store = Store("large", tuple(SCORES), options.quick)
+    store = PROTOCOL.store(options.quick)
     store.collect(jobs(options.seeds, options.quick))
     print(table(store.rows(), SCORES))
 

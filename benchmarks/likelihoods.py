@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Job, Store, Value, arguments, table, timed
+from harness import Job, Protocol, Value, arguments, table, timed
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
@@ -122,10 +122,13 @@ def weak_jobs(seeds: range, quick: bool) -> Iterator[Job]:
                 )
 
 
+PROTOCOL = Protocol("likelihoods", (*COLUMNS, "seconds"), jobs)
+
+
 def main() -> None:
     """Measure what is missing and print the table."""
     options = arguments(__doc__)
-    store = Store("likelihoods", (*COLUMNS, "seconds"), options.quick)
+    store = PROTOCOL.store(options.quick)
     store.collect(jobs(options.seeds, options.quick))
     store.collect(weak_jobs(options.seeds, options.quick))
     print(table(store.rows(), {**COLUMNS, "seconds": ".1f"}))

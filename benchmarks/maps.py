@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from digits import SCORES, accuracies, peer, start_of
-from harness import Job, Store, Value, arguments, table, timed_warm
+from harness import Job, Protocol, Value, arguments, table, timed_warm
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
@@ -118,14 +118,18 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[
             )
 
 
+NAMES = ("bridges", "bridges, log", "oil", "newsgroups", "handwritten")
+PROTOCOL = Protocol(
+    "maps",
+    (*COLUMNS, "start_knn10", "start"),
+    lambda seeds, quick: jobs(NAMES, seeds, 60 if quick else "auto"),
+)
+
+
 def main() -> None:
     options = arguments(__doc__)
-    store = Store("maps", (*COLUMNS, "start_knn10", "start"), options.quick)
-    names = (
-        ("bridges",)
-        if options.quick
-        else ("bridges", "bridges, log", "oil", "newsgroups", "handwritten")
-    )
+    store = PROTOCOL.store(options.quick)
+    names = NAMES[:1] if options.quick else NAMES
     store.collect(jobs(names, options.seeds, 60 if options.quick else "auto"))
     print(table(store.rows(), COLUMNS))
 

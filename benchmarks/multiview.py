@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Job, Store, Value, arguments, table, timed
+from harness import Job, Protocol, Value, arguments, table, timed
 from numpy.typing import NDArray
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA, FactorAnalysis, TruncatedSVD
@@ -312,6 +312,9 @@ def jobs(part: str | None, seeds: range, quick: bool) -> Iterator[Job]:
                 yield Job(f"handwritten, D = {d}", "+".join(shown), seed, job)
 
 
+PROTOCOL = Protocol("multiview", tuple(COLUMNS), partial(jobs, None))
+
+
 def main() -> None:
     part = None
     if "--part" in sys.argv:
@@ -321,7 +324,7 @@ def main() -> None:
         if part not in ("breast", "handwritten", "text"):
             raise SystemExit(f"--part breast, handwritten or text, not {part}")
     options = arguments(__doc__)
-    store = Store("multiview", COLUMNS, options.quick)
+    store = PROTOCOL.store(options.quick)
     store.collect(jobs(part, options.seeds, options.quick))
     rows = store.rows()
     print(table([row for row in rows if row["data"] == "breast proteins"], PROTEIN))

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 import bochner as bo
 from bochner._typing import Sampling
 from bochner.data.views import Views
-from bochner.estimators import plans, training_data
+from bochner.estimators import training_data
+from bochner.estimators.settings import plans
 from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import Plan, evaluate
 from bochner.initialization.build import model_from, start

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import reference
 import torch
-from harness import Job, Store, Value, arguments, table, timed_warm
+from harness import Job, Protocol, Store, Value, arguments, table, timed_warm
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Bunch
@@ -335,18 +335,26 @@ def gaps(rows: list[dict[str, str]]) -> list[str]:
     return lines
 
 
+SMALL = Setting(100, 20, 60, 2.0)
+PROTOCOL = Protocol(
+    "scurve",
+    (*FITS, *KERNELS),
+    lambda seeds, quick: fit_jobs(seeds, SMALL if quick else Setting()),
+)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--part", default="all", choices=["all", "fits", "layouts"])
     own, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__)
-    setting = Setting(100, 20, 60, 2.0) if options.quick else Setting()
+    setting = SMALL if options.quick else Setting()
     if own.part == "layouts":
         layouts = Store("scurve_layouts", tuple(LAYOUTS), options.quick)
         layouts.collect(layout_jobs(options.seeds, setting))
         print(table(layouts.rows(), LAYOUTS, heads=("seed", "method")))
         return
-    fits = Store("scurve", (*FITS, *KERNELS), options.quick)
+    fits = PROTOCOL.store(options.quick)
     fits.collect(fit_jobs(options.seeds, setting))
     print(table(fits.rows(), FITS), table(fits.rows(), KERNELS), *gaps(fits.rows()), sep="\n")
     if own.part == "fits":

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
-from harness import Job, Store, Value, arguments, machine, table, timed
+from harness import Job, Protocol, Store, Value, arguments, clocked, machine, table
 from torch import Tensor
 
 from bochner import random
@@ -80,7 +80,7 @@ def median_ms(function: Callable[[], object], seconds: float, least: int = 7) ->
     function()
     times: list[float] = []
     while sum(times) < seconds or len(times) < least:
-        times.append(timed(function)[1])
+        times.append(clocked(function)[1])
     return 1e3 * statistics.median(times)
 
 
@@ -197,9 +197,12 @@ def growth(rows: list[dict[str, str]], value: str, log: bool) -> float:
     return statistics.linear_regression(xs, ys).slope
 
 
+PROTOCOL = Protocol("step", ("rows", "columns", *TIMES), time_jobs)
+
+
 def main() -> None:
     options = arguments(__doc__, seeds=1)
-    times = Store("step", ("rows", "columns", *TIMES), options.quick)
+    times = PROTOCOL.store(options.quick)
     times.collect(time_jobs(options.seeds, options.quick))
     print(table(times.rows(), TIMES, heads=("rows", "columns")))
     for columns in ("50", "784"):

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness import Job, Store, Value, arguments, table, timed, timed_warm
+from harness import Job, Protocol, Value, arguments, table, timed, timed_warm
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -213,22 +213,27 @@ def count_jobs(seeds: range, quick: bool) -> Iterator[Job]:
                 yield Job(name, f"{method}, D = {dim}", seed, run)
 
 
+NAMES = ("bridges", "bridges, log", "newsgroups", "MNIST", "CIFAR")
+PROTOCOL = Protocol(
+    "tables_srflvm",
+    tuple(COLUMNS),
+    lambda seeds, quick: jobs(NAMES, seeds, 40 if quick else "auto"),
+)
+PROTOCOL_OF_COUNTS = Protocol("tables_counts", tuple(COUNTS), count_jobs)
+
+
 def main() -> None:
     parts = argparse.ArgumentParser(add_help=False)
     parts.add_argument("--part", choices=("all", "paper", "counts"), default="all")
     chosen, sys.argv[1:] = parts.parse_known_args()
     options = arguments(__doc__)
     if chosen.part != "counts":
-        store = Store("tables_srflvm", tuple(COLUMNS), options.quick)
-        names = (
-            ("bundled digits",)
-            if options.quick
-            else ("bridges", "bridges, log", "newsgroups", "MNIST", "CIFAR")
-        )
+        store = PROTOCOL.store(options.quick)
+        names = ("bundled digits",) if options.quick else NAMES
         store.collect(jobs(names, options.seeds, 40 if options.quick else "auto"))
         print(table(store.rows(), COLUMNS))
     if chosen.part != "paper":
-        counts = Store("tables_counts", tuple(COUNTS), options.quick)
+        counts = PROTOCOL_OF_COUNTS.store(options.quick)
         counts.collect(count_jobs(options.seeds, options.quick))
         print(table(counts.rows(), COUNTS))
 

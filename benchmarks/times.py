@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from digits import accuracies
 from harness import Job, Store, Value, arguments, table
 from numpy.typing import NDArray
@@ -80,9 +81,12 @@ def data_of(name: str, seed: int) -> Bunch:
 
 def processor_seconds(function: Callable[[], Any]) -> tuple[Any, float]:
     """Return a result and the processor time it took."""
+    threads = torch.get_num_threads()
     begin = time.process_time()
     result = function()
-    return result, time.process_time() - begin
+    seconds = time.process_time() - begin
+    torch.set_num_threads(threads)  # numba changes it for all that share its OpenMP
+    return result, seconds
 
 
 def beside(bunch: Bunch) -> Array:

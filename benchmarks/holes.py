@@ -1,0 +1,76 @@
+"""What scattered holes cost: ``python benchmarks/holes.py``.
+
+A made table of 300 rows and 20 columns, smooth functions of two latents with noise, complete and
+with 5 % of its entries missing: processor seconds of a fit, of `score` and of `calibration` on 100
+further rows (with holes as well), the size of the model file; and the ratios of the two. Defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from harness import Job, Store, Value, arguments, table, timed
+from numpy.typing import NDArray
+
+import bochner as bo
+
+Array = NDArray[np.float64]
+
+FIGURES = {"fit_s": ".1f", "score_s": ".2f", "calibration_s": ".2f", "megabytes": ".2f"}
+FORMATS = FIGURES | {f"{name}_ratio": ".2f" for name in FIGURES}
+N_ROWS, N_NEW, N_COLUMNS, HIDDEN, NOISE = 300, 100, 20, 0.05, 0.2
+
+
+def made(seed: int, n_rows: int) -> Array:
+    """Draw a complete table."""
+    rng = np.random.default_rng(seed)
+    latents = rng.standard_normal((n_rows, 2))
+    signal = np.sin(latents @ rng.standard_normal((2, N_COLUMNS)))
+    signal += 0.5 * latents @ rng.standard_normal((2, N_COLUMNS))
+    return np.asarray(signal + NOISE * rng.standard_normal(signal.shape))
+
+
+def costs(X: Array, new: Array, seed: int) -> dict[str, float]:
+    """Return what a table costs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, fit = timed(lambda: bo.NGMVLVM(random_state=seed).fit(X))
+        _, score = timed(lambda: model.score(new))
+        _, calibration = timed(lambda: bo.calibration(model, new, random_state=seed))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.bochner"
+        model.save(path)
+        size = os.path.getsize(path) / 1e6
+    return {"fit_s": fit, "score_s": score, "calibration_s": calibration, "megabytes": size}
+
+
+def measure(seed: int, n_rows: int) -> dict[str, Value]:
+    """Measure both tables; costs are those with holes, ratios to the complete one."""
+    whole = made(seed, n_rows + N_NEW)
+    holed = whole.copy()
+    holed[np.random.default_rng([seed, 1]).random(whole.shape) < HIDDEN] = np.nan
+    of_whole, of_holed = (costs(X[:n_rows], X[n_rows:], seed) for X in (whole, holed))
+    return of_holed | {f"{name}_ratio": of_holed[name] / of_whole[name] for name in FIGURES}
+
+
+def jobs(seeds: range, n_rows: int) -> Iterator[Job]:
+    """Yield a row per seed."""
+    for seed in seeds:
+        yield Job("made", "NG-MVLVM, 5 % missing", seed, partial(measure, seed, n_rows))
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    store = Store("holes", tuple(FORMATS), options.quick)
+    store.collect(jobs(options.seeds, 60 if options.quick else N_ROWS))
+    print(table(store.rows(), FORMATS))
+
+
+if __name__ == "__main__":
+    main()
