@@ -94,6 +94,17 @@ def test_attributes_have_their_shapes_and_the_embedding_is_the_transform(cls, vi
     assert not hasattr(model, "feature_names_in_")
 
 
+def test_standard_deviations_are_checked_when_they_are_first_asked_for():
+    model = NGMVLVM(**QUICK, views=VIEWS).fit(_data())
+    model.transform(_data()[:5])
+    copied = pickle.loads(pickle.dumps(model))
+    assert model._fit.latent_excess is copied._fit.latent_excess is None
+    std = model.transform(_data()[:5], return_std=True)[1]
+    assert model._fit.latent_excess is not None
+    np.testing.assert_array_equal(copied.embedding_std_, model.embedding_std_)
+    np.testing.assert_allclose(std, model.embedding_std_[:5], rtol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("computed", ["float32", "float64"])
 def test_outputs_follow_the_precision_of_X_not_of_the_computation(dtype, computed):

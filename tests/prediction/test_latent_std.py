@@ -11,7 +11,7 @@ from bochner.latent_inference.infer import place
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction.decoding import sample_at
-from bochner.prediction.latent_std import excess, latent_std
+from bochner.prediction.latent_std import excess, latent_std, widened
 from bochner.prediction.row_batch import log_likelihood
 from bochner.random import generator
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
@@ -90,7 +90,8 @@ def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
     placement = place([view], candidates, [y])
     seen = [torch.ones(4, 12, dtype=torch.bool)]
     own = excess([view], candidates, seen, seed=5)
-    away = (x - placement.mean) / latent_std([view], candidates, placement, [y], [None], own)
+    std = widened(latent_std([view], candidates, placement, [y], [None]), own)
+    away = (x - placement.mean) / std
     assert 0.93 < float((away.abs() < 1.96).double().mean()) < 0.97
     assert 0.85 < float(away.square().mean().sqrt()) < 1.15
 
@@ -100,7 +101,7 @@ def test_excess_widens_where_the_data_decide():
     _, y = _drawn(view, 2, 50)
     placement = place([view], candidates, [y])
     plain = latent_std([view], candidates, placement, [y], [None])
-    wider = latent_std([view], candidates, placement, [y], [None], 0.5)
+    wider = widened(plain, 0.5)
     expected = plain.square() * (1.0 + 0.5 * (1.0 - plain.square()).clamp(min=0.0))
     torch.testing.assert_close(wider.square(), expected)
 
@@ -110,7 +111,7 @@ def test_a_row_without_entries_has_the_prior_whatever_lacks_elsewhere():
     y = torch.full((2, 12), torch.nan, dtype=torch.float64)
     y[1] = _drawn(view, 2, 1)[1]
     placement = place([view], candidates, [y])
-    std = latent_std([view], candidates, placement, [y], [None], excess=3.0)
+    std = widened(latent_std([view], candidates, placement, [y], [None]), 3.0)
     assert std[0].tolist() == [1.0, 1.0]
     assert float(std[1].max()) < 1.0
 

@@ -130,6 +130,7 @@ def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator; see the estimators' `save`."""
     if not type(estimator).__module__.startswith("bochner."):
         raise InputError(refusal("model of bochner", type(estimator)))
+    estimator._embedding()  # what is measured when it is asked for goes into the file
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
     for name in _ARRAYS:

@@ -162,8 +162,9 @@ class Fit:
     latent_draws : Tensor of shape (S, N, D), float64, or None
         The draws of X over which the posterior's statistics are means, while somebody may leave
         rows out of it: where there are several views.
-    latent_excess : float
-        By how much variances of latents are too small, on rows drawn from the model.
+    latent_excess : float or None
+        By how much variances of latents are too small, on rows drawn from the model; None where
+        nobody has asked for it yet.
     """
 
     posterior: tuple[ViewPosterior, ...]
@@ -178,7 +179,7 @@ class Fit:
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)
     latent_draws: Tensor | None = None
-    latent_excess: float = 0.0
+    latent_excess: float | None = None
 
 
 def evaluate(

@@ -61,7 +61,6 @@ def latent_std(
     placement: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
-    excess: float = 0.0,
 ) -> Tensor:
     """Return root mean square distances of the rows' posteriors from their best modes.
 
@@ -76,8 +75,6 @@ def latent_std(
         Scaled data, NaN where missing.
     offsets : sequence over views of Tensor of shape (n,), or None
         Logarithms of size factors.
-    excess : float
-        Of the variances, as `excess` measures it.
 
     Returns
     -------
@@ -98,7 +95,7 @@ def latent_std(
         out[own] = modes.std_about(placement.mean[own])
     # dimensions that no observed view sees keep their prior, whatever climbs left of them
     told = (observed.double() @ _sees(views, out.shape[1])) > 0
-    return torch.where(told, _widened(out, excess), 1.0)
+    return torch.where(told, out, 1.0)
 
 
 def _sees(views: Sequence[ViewPosterior], dim: int) -> Tensor:
@@ -109,8 +106,19 @@ def _sees(views: Sequence[ViewPosterior], dim: int) -> Tensor:
     return every
 
 
-def _widened(std: Tensor, excess: float) -> Tensor:
-    """Add a share of the variance: all of it where the data decide, none where the prior does."""
+def widened(std: Tensor, excess: float) -> Tensor:
+    """Add a share of the variance: all of it where the data decide, none where the prior does.
+
+    Parameters
+    ----------
+    std : Tensor of shape (n, D)
+    excess : float
+        As `excess` measures it.
+
+    Returns
+    -------
+    Tensor of shape (n, D)
+    """
     variance = std.square()
     return (variance * (1.0 + excess * (1.0 - variance).clamp(min=0.0))).sqrt()
 
@@ -244,7 +252,7 @@ def _solved(squares: Tensor, variance: Tensor) -> float:
     low, high = 0.0, _MOST_EXCESS
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        wide = _widened(variance.sqrt(), middle).square()
+        wide = widened(variance.sqrt(), middle).square()
         small = float((squares / wide).clamp(max=_OUTLIER).mean()) > 1.0
         low, high = (middle, high) if small else (low, middle)
     return low

@@ -15,7 +15,7 @@ from bochner.data.sparse import dense_rows
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import training_data
 from bochner.estimators.methods import rows
-from bochner.estimators.methods.placing import Unplaced
+from bochner.estimators.methods.placing import Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
 from bochner.estimators.settings import likelihoods, options
 from bochner.estimators.shards import Candidates
@@ -89,14 +89,15 @@ class AttributesMixin(PredictionMixin):
         covariates: Tensor | None,
     ) -> None:
         kept = some.index
-        self._check_std(some.values, kept, covariates)
+        self._keep_patterns(some.values, kept, covariates)
         if isinstance(values, RowSource) or some.values is not values:
             # reports look at the candidates; rows on disk are placed when somebody asks for them
             if isinstance(values, RowSource):
                 self._embedded = unplaced = Unplaced(values, checksum, covariates)
                 current().together(unplaced.check)
             else:
-                self._embedded = self._latents(values, offsets, covariates)
+                found = self._latents(values, offsets, covariates, checked=False)
+                self._embedded = Unchecked(*found)
             values = dense_rows(some.values, kept.numpy())
             beside = rows_of(covariates, kept)
             kept = torch.arange(len(kept))
@@ -106,7 +107,7 @@ class AttributesMixin(PredictionMixin):
             placement = self._place(values, offsets, covariates)
             self._remember(values, placement)
             mean, std = placement.mean.numpy(), self._stds(values, offsets, placement)
-            self._embedded = (mean.astype(values.dtype), std.astype(values.dtype))
+            self._embedded = Unchecked(mean.astype(values.dtype), std)
         self.relevance_ = diagnostics.relevance(self._fit.posterior, placement.mean)
         few = training_data.subset(
             len(kept), training_data.fitting(CANDIDATES, values.shape[1]), self.seed_

@@ -25,7 +25,7 @@ from bochner.isolation import isolated
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.placement import Placement
 from bochner.likelihoods.offsets import rows_of
-from bochner.prediction.latent_std import excess, latent_std
+from bochner.prediction.latent_std import excess, latent_std, widened
 
 Places = tuple[FloatArray, FloatArray]
 
@@ -58,6 +58,36 @@ class Unplaced:
             raise changed("others than when the fit began")
 
 
+@dataclass(frozen=True)
+class Unchecked:
+    """Training rows whose standard deviations were not asked for yet.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (N, D)
+    std : ndarray of shape (N, D), float64
+        As Laplace's approximations have them.
+    """
+
+    mean: FloatArray
+    std: FloatArray
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Some training rows as the check of standard deviations draws others like them.
+
+    Attributes
+    ----------
+    shown : list over views of Tensor of shape (n, M_v), bool
+        Which of their entries are observed.
+    covariates : Tensor of shape (n, L) or None
+    """
+
+    shown: list[Tensor]
+    covariates: Tensor | None
+
+
 def _digest(values: FloatArray) -> str:
     return fingerprint([values], {})
 
@@ -67,14 +97,16 @@ class PlacingMixin(RowsMixin):
 
     seed_: int
     _placed: tuple[str, Placement] | None
-    _embedded: Places | Unplaced
+    _embedded: Places | Unplaced | Unchecked
+    _patterns: Patterns
     # of the model as it is: made when it is first used
     _placer: Placer | None = None
 
     @property
     def embedding_(self) -> FloatArray:
         """Latents of the training rows, (N, D)."""
-        return self._embedding()[0]
+        held = self._embedded
+        return held.mean if isinstance(held, Unchecked) else self._embedding()[0]
 
     @embedding_.setter
     def embedding_(self, value: FloatArray) -> None:
@@ -95,13 +127,19 @@ class PlacingMixin(RowsMixin):
             held = self._embedded
             nowhere: list[Tensor | None] = [None] * len(self._fit.posterior)
             self._embedded = isolated(self._latents)(held.source, nowhere, held.covariates)
+        elif isinstance(self._embedded, Unchecked):
+            mean, raw = self._embedded.mean, torch.from_numpy(self._embedded.std)
+            std = widened(raw, isolated(self._excess)()).numpy()
+            self._embedded = (mean, std.astype(mean.dtype))
         return self._embedded
 
     @property
     def _dtype(self) -> np.dtype[np.generic]:
         """That of the training rows."""
         held = self._embedded
-        return held.source.dtype if isinstance(held, Unplaced) else held[0].dtype
+        if isinstance(held, Unplaced):
+            return held.source.dtype
+        return held.mean.dtype if isinstance(held, Unchecked) else held[0].dtype
 
     def _placements(
         self, values: Any, offsets: list[Tensor | None], covariates: Tensor | None
@@ -119,16 +157,18 @@ class PlacingMixin(RowsMixin):
         offsets: list[Tensor | None],
         covariates: Tensor | None,
         with_std: bool = True,
+        checked: bool = True,
     ) -> Places:
         """Return places of rows and, if wanted, their standard deviations, (n, D)."""
+        of_part = self._std if checked else self._raw_std
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
-        std = np.zeros_like(mean)
+        std = np.zeros(mean.shape, values.dtype if checked else np.float64)
         start = 0
         for part, rows, own in self._placements(values, offsets, covariates):
             stop = start + len(part.mean)
             mean[start:stop] = part.mean
             if with_std:
-                std[start:stop] = self._std(part, rows, own)
+                std[start:stop] = of_part(part, rows, own)
             start = stop
         return mean, std
 
@@ -136,8 +176,13 @@ class PlacingMixin(RowsMixin):
         self, placement: Placement, rows: list[Tensor], offsets: list[Tensor | None]
     ) -> Tensor:
         """Return the standard deviations of placed rows, (n, D)."""
-        model = self._fit.posterior, self._candidates
-        return latent_std(*model, placement, rows, offsets, self._fit.latent_excess)
+        return widened(self._raw_std(placement, rows, offsets), self._excess())
+
+    def _raw_std(
+        self, placement: Placement, rows: list[Tensor], offsets: list[Tensor | None]
+    ) -> Tensor:
+        """Return standard deviations as Laplace's approximations have them, (n, D)."""
+        return latent_std(self._fit.posterior, self._candidates, placement, rows, offsets)
 
     def _place(
         self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor | None
@@ -146,23 +191,31 @@ class PlacingMixin(RowsMixin):
             [part for part, *_ in self._placements(values, offsets, covariates)]
         )
 
-    def _check_std(self, values: object, known: Tensor, covariates: Tensor | None) -> None:
-        """Measure what standard deviations of latents lack, with the holes of some known rows."""
+    def _keep_patterns(self, values: object, known: Tensor, covariates: Tensor | None) -> None:
+        """Keep which entries some known rows have, for when standard deviations are asked for."""
         some = known[torch.from_numpy(training_data.subset(len(known), _PATTERNS, self.seed_))]
         shown = [~y.isnan() for y in self._split(dense_rows(values, some.numpy()))]
-        model = self._fit.posterior, self._candidates
-        beside = rows_of(covariates, some)
-        lacking = excess(*model, shown, self.seed_, beside)
-        self._fit = replace(self._fit, latent_excess=lacking)
+        self._patterns = Patterns(shown, rows_of(covariates, some))
+
+    def _excess(self) -> float:
+        """Return by how much variances of latents are too small: measured when it is first asked
+        for.
+        """
+        if self._fit.latent_excess is None:
+            model, held = (self._fit.posterior, self._candidates), self._patterns
+            lacking = excess(*model, held.shown, self.seed_, held.covariates)
+            self._fit = replace(self._fit, latent_excess=lacking)
+        assert self._fit.latent_excess is not None
+        return self._fit.latent_excess
 
     def _stds(
         self, values: FloatArray, offsets: list[Tensor | None], placement: Placement
     ) -> NDArray[np.float64]:
-        """Return the standard deviations of all placed rows, (n, D)."""
+        """Return standard deviations of all placed rows, unchecked, (n, D)."""
         parts, start = [], 0
         for rows, own, _ in self._dense_parts(values, offsets, placement.covariates):
             stop = start + len(rows[0])
-            parts.append(self._std(placement.of(torch.arange(start, stop)), rows, own))
+            parts.append(self._raw_std(placement.of(torch.arange(start, stop)), rows, own))
             start = stop
         stds: NDArray[np.float64] = torch.cat(parts).numpy()
         return stds

@@ -12,6 +12,7 @@ from sklearn.base import TransformerMixin
 from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.methods.densities import DensitiesMixin
+from bochner.estimators.methods.placing import Unplaced
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
 from bochner.fitting.completion_choice import Question
@@ -44,7 +45,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         """Return the state without rows of the training data: what they are held for is done."""
         state: dict[str, object] = {**super().__getstate__()}
         state.pop("_placer", None)  # large, and soon made again
-        if "_embedded" in state:
+        if isinstance(state.get("_embedded"), Unplaced):
             state = state | {"_embedded": self._embedding()}
         return state | ({"_completion": self.completion_} if "_completion" in state else {})
 
