@@ -113,3 +113,36 @@ def _with_jitter(matrix: Tensor) -> Cholesky:
         f"Cholesky failed with a jitter of {jitter:.1e}: the matrix is not positive definite. "
         "Lower the learning rate or raise the noise variance."
     )
+
+
+def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
+    step promises.
+    """
+    factor, info = torch.linalg.cholesky_ex(-hessian)
+    full = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+    bent = (info > 0).nonzero()[:, 0]
+    if bent.numel():
+        # eigenvectors cost ten times a factor, and are only needed here
+        values, vectors = torch.linalg.eigh(-hessian[bent])
+        along = (vectors.transpose(1, 2) @ gradient[bent][..., None])[..., 0]
+        full[bent] = (vectors @ (along / values.abs().clamp(min=1e-6))[..., None])[..., 0]
+    length = full.norm(dim=1).clamp(min=1e-300)
+    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
+
+
+def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Invert, with log det; directions that are no maximum get the prior's precision, never more
+    certainty.
+    """
+    eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
+    above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
+    factor = cholesky(torch.where(above[:, None, None], precision, eye))
+    inverse, log_volume = factor.inverse(), -factor.logdet()
+    rest = (~above).nonzero()[:, 0]
+    if rest.numel():
+        values, vectors = torch.linalg.eigh(precision[rest])
+        values = values.clamp(min=1.0)
+        inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
+        log_volume[rest] = -values.log().sum(-1)
+    return inverse, log_volume

@@ -19,8 +19,8 @@ from bochner.prediction import completion
 from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.observations import IncompleteBlock
-from bochner.weight_posterior import conditioning_incomplete as holed_posterior
-from bochner.weight_posterior.conditioning_incomplete import condition_holed, groups_of
+from bochner.weight_posterior import conditioning as holed_posterior
+from bochner.weight_posterior.conditioning import condition_holed, groups_of
 
 
 def _random_mask(n, m, share=0.3, seed=0):

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 import bochner as bo
-from bochner.data.outliers import check_magnitudes
 from bochner.data.sparse import extremes
+from bochner.data.validation import check_magnitudes
 from bochner.errors import DataWarning, InputError
 
 

@@ -13,10 +13,9 @@ import torch
 
 import bochner as bo
 from bochner.data.rows import AllRows
-from bochner.data.scaling import Scaling
 from bochner.data.sparse import SparseMatrix, canonical, leading, mapped
 from bochner.data.support import guess
-from bochner.data.views import Views
+from bochner.data.views import Scaling, Views
 from bochner.errors import DataWarning, InputError
 from bochner.fitting.svd_compression import rotate
 from bochner.regression.observations import CompleteBlock, EncodedBlock

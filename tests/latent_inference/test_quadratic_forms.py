@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.latent_inference import quadratic_forms as quadratic
-from bochner.latent_inference.quadratic_forms import (
+from bochner.latent_inference import row_bound as quadratic
+from bochner.latent_inference.row_bound import (
     Factored,
     Own,
     Shared,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.prediction import loadings
+from bochner.prediction import diagnostics
 
 SMALL = {"n_frequencies": 16, "n_init": 1, "init": "pca", "random_state": 0, "dtype": "float64"}
 
@@ -41,7 +41,7 @@ def test_slopes_of_other_likelihoods_are_those_of_the_linear_predictor(model):
     for d in range(2):
         away = step * torch.eye(2, dtype=torch.float64)[d]
         x = torch.tensor(Z)
-        high, low = loadings.predicted(view, x + away), loadings.predicted(view, x - away)
+        high, low = diagnostics.predicted(view, x + away), diagnostics.predicted(view, x - away)
         expected = ((high - low) / (2 * step)).numpy()
         np.testing.assert_allclose(model.slopes(Z)[:, [0, 5], d], expected, rtol=1e-6, atol=1e-7)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from bochner.data.arrays import IntArray
 from bochner.data.columns import columns_of
 from bochner.data.row_sources import RowSource
-from bochner.data.scaling import Scaling
+from bochner.data.views import Scaling
 
 Index = slice | Tensor
 

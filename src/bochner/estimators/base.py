@@ -34,8 +34,8 @@ from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
 from bochner.isolation import isolated, transactional
 from bochner.kernels.base import SpectralKernel
+from bochner.likelihoods.likelihood import rows_of
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.likelihoods.offsets import rows_of
 from bochner.processes import current
 from bochner.training.checkpoint import discard
 

@@ -26,8 +26,8 @@ from bochner.fitting.data import FitData
 from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import of_each_row, rows_of
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
-from bochner.likelihoods.offsets import of_each_row, rows_of
 from bochner.models.spec import ViewSpec
 from bochner.regression.observations import (
     Block,

@@ -18,7 +18,7 @@ from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit
 from bochner.fitting.landmarks import choose
 from bochner.fitting.plan import Fit, Plan
-from bochner.likelihoods.offsets import offsets_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction import tempering
 from bochner.prediction.completion import Mixture, complete, view_columns
 from bochner.weight_posterior.posterior import ViewPosterior

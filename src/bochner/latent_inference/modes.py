@@ -1,17 +1,77 @@
-"""From starts to the modes of rows: climbs in single precision, last steps in double, weights."""
+"""From starts to the modes of rows: Newton climbs in single precision, each inside a trust radius
+of its own, last steps in double, weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from bochner.latent_inference.candidate_table import Starts
-from bochner.latent_inference.climbing import HOPELESS, climb, newton_step, positive_inverse
 from bochner.latent_inference.placement import Placement
 from bochner.latent_inference.row_bound import Target
+from bochner.linalg import newton_step, positive_inverse
+
+MAX_STEPS = 100
+# Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
+# weighs nothing.
+HOPELESS = 40.0
+
+
+class Objective(Protocol):
+    """A function of a row's latent."""
+
+    def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return value, gradient and Hessian at x (n, D) of the given rows: (n,), (n, D), (n, D,
+        D).
+        """
+
+
+def climb(
+    target: Objective,
+    starts: Tensor,
+    rows: Tensor,
+    tolerance: float,
+    max_steps: int = MAX_STEPS,
+    hopeless: float = HOPELESS,
+    reached: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
+    own.
+
+    A start that cannot catch up with the row's best is left where it is: its weight would vanish.
+    ``reached`` are values that rows have elsewhere, (n,).
+    """
+    x = starts.clone()
+    value, gradient, hessian = target.evaluate(x, rows)
+    gap = (
+        4.0 * torch.finfo(x.dtype).eps
+    )  # rounding of the value must not reject the last, tiny steps
+    radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
+    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
+    for _ in range(max_steps):
+        step, gain = newton_step(gradient[active], hessian[active], radius[active])
+        best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
+        length = step.norm(dim=1)
+        short = length <= tolerance
+        x[active[short]] += step[short]
+        going = ~short & (value[active] + 4.0 * gain + hopeless > best)
+        active, step, length = active[going], step[going], length[going]
+        if not active.numel():
+            break
+        trial = x[active] + step
+        new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
+        better = new_value >= value[active] - gap * (1.0 + value[active].abs())
+        kept = active[better]
+        x[kept], value[kept] = trial[better], new_value[better]
+        gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
+        radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
+    return x, value, hessian
+
 
 # A step shorter than this is taken and ends a climb, in double precision and in the single
 # precision that goes before: Newton's error after it is about its square.

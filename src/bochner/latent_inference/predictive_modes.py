@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.latent_inference.climbing import MAX_STEPS, climb, positive_inverse
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
-from bochner.latent_inference.placement import Placement, rows_at_once
-from bochner.latent_inference.predictive_entries import entries_of
-from bochner.latent_inference.row_bound import Target
-from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
-from bochner.likelihoods.offsets import offsets_of, shifted
-from bochner.linalg import cholesky
+from bochner.latent_inference.modes import MAX_STEPS, climb
+from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.row_bound import Target, rows_at_once
+from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, entries_of
+from bochner.likelihoods.likelihood import offsets_of, shifted
+from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
 

@@ -13,7 +13,8 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.densities import LogisticDensity, softplus
-from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
+from bochner.likelihoods.likelihood import Curvatures, Slopes
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
 BoundName = Literal["polya-gamma", "bohning"]
 

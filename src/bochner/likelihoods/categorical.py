@@ -11,7 +11,8 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.densities import LogisticDensity
-from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
+from bochner.likelihoods.likelihood import Curvatures, Slopes
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean
 
 

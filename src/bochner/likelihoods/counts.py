@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.likelihoods.offsets import of_each_row, per_size
+from bochner.likelihoods.likelihood import of_each_row, per_size
 
 # How far the site of an entry may ask its log mean to go: a factor of e^2.
 REACH = 2.0

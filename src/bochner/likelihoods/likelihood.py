@@ -1,8 +1,14 @@
-"""What a prediction needs to know of the distribution of a view's data."""
+"""What a prediction needs to know of the distribution of a view's data, and the size factors that
+rows bring along.
+
+Views without size factors and models without covariates have None; that is asked here, once.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +16,43 @@ from torch import Tensor, nn
 
 from bochner.likelihoods.densities import EntryDensity
 from bochner.quadrature import LogDensity, log_normal_mean, normal_mean
+
+
+def rows_of(values: Tensor | None, index: Tensor | slice | None) -> Tensor | None:
+    """Return what some rows bring along; ``index`` None means all rows.
+
+    Parameters
+    ----------
+    values : Tensor of shape (N, ...) or None
+    index : Tensor of shape (n,), slice or None
+
+    Returns
+    -------
+    Tensor of shape (n, ...) or None
+    """
+    return values if values is None or index is None else values[index]
+
+
+def offsets_of(offsets: Sequence[Tensor | None], index: Tensor | slice) -> list[Tensor | None]:
+    """Return the offsets of some rows, by view."""
+    return [rows_of(offset, index) for offset in offsets]
+
+
+def shifted(psi: Tensor, offset: Tensor | None) -> Tensor:
+    """Add every row's offset to its psi, (n, m), (n,) -> (n, m)."""
+    return psi if offset is None else psi + offset[:, None]
+
+
+def of_each_row(offset: Tensor | None, n_rows: int, like: Tensor) -> Tensor:
+    """Return offsets (n_rows,) in the precision and place of another tensor; 0 where there are
+    none.
+    """
+    return like.new_zeros(n_rows) if offset is None else offset.to(like)
+
+
+def per_size(counts: Tensor, offset: Tensor | None) -> Tensor:
+    """Divide the counts of every row by its size factor, (n, m), (n,) -> (n, m)."""
+    return counts if offset is None else counts / offset.to(counts).exp()[:, None]
 
 
 class Likelihood(nn.Module, ABC):
@@ -159,3 +202,32 @@ class Likelihood(nn.Module, ABC):
             Its derivatives are taken of ``log_prob``; subclasses give them in closed form.
         """
         return EntryDensity(y, self.log_prob)
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """A lower bound of E log p(y | psi), psi ~ N(mean, variance), elementwise, with its slopes.
+
+    Attributes
+    ----------
+    value, d_mean, d_variance : Tensor of shape (n, m)
+        In nats; -2 d_variance >= 0 is the weight that the entry has in the precision of q(A).
+    """
+
+    value: Tensor
+    d_mean: Tensor
+    d_variance: Tensor
+
+
+@dataclass(frozen=True)
+class Curvatures:
+    """Second derivatives of that bound.
+
+    Attributes
+    ----------
+    mean, mixed, variance : Tensor of shape (n, m)
+    """
+
+    mean: Tensor
+    mixed: Tensor
+    variance: Tensor

@@ -22,8 +22,8 @@ from bochner.likelihoods.counts import (
     moment_dispersion,
 )
 from bochner.likelihoods.densities import LogisticDensity, softplus
-from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
-from bochner.likelihoods.offsets import shifted
+from bochner.likelihoods.likelihood import Curvatures, Slopes, shifted
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.

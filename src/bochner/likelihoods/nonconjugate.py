@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from torch import Tensor
 
-from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.likelihood import Curvatures, Likelihood, Slopes
 
 __all__ = ["Curvatures", "Likelihood", "NonConjugateLikelihood", "Slopes"]
-
-
-@dataclass(frozen=True)
-class Slopes:
-    """A lower bound of E log p(y | psi), psi ~ N(mean, variance), elementwise, with its slopes.
-
-    Attributes
-    ----------
-    value, d_mean, d_variance : Tensor of shape (n, m)
-        In nats; -2 d_variance >= 0 is the weight that the entry has in the precision of q(A).
-    """
-
-    value: Tensor
-    d_mean: Tensor
-    d_variance: Tensor
-
-
-@dataclass(frozen=True)
-class Curvatures:
-    """Second derivatives of that bound.
-
-    Attributes
-    ----------
-    mean, mixed, variance : Tensor of shape (n, m)
-    """
-
-    mean: Tensor
-    mixed: Tensor
-    variance: Tensor
 
 
 class NonConjugateLikelihood(Likelihood, ABC):

@@ -17,7 +17,8 @@ from bochner.likelihoods.counts import (
     log_rate,
 )
 from bochner.likelihoods.densities import PoissonDensity
-from bochner.likelihoods.nonconjugate import Curvatures, NonConjugateLikelihood, Slopes
+from bochner.likelihoods.likelihood import Curvatures, Slopes
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
 # Log means beyond this count as if they were this, in single precision: no data ask for them, but
 # fits on their way do.

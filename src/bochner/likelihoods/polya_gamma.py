@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bochner.likelihoods.densities import softplus
-from bochner.likelihoods.nonconjugate import Curvatures, Slopes
+from bochner.likelihoods.likelihood import Curvatures, Slopes
 
 
 def log_2cosh_half(c: Tensor) -> Tensor:

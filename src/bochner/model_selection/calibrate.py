@@ -16,7 +16,7 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.covariates import index_of
 from bochner.io.table import dense
 from bochner.isolation import isolated
-from bochner.likelihoods.offsets import offsets_of, rows_of
+from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe

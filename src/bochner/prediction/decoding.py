@@ -14,7 +14,7 @@ from bochner.features.fourier import expected_features, jet
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.placement import Placement, with_covariates
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.offsets import offsets_of, rows_of
+from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.latent_inference.infer import Offsets
-from bochner.likelihoods.offsets import of_each_row, rows_of
+from bochner.likelihoods.likelihood import of_each_row, rows_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 

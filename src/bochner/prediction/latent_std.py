@@ -23,7 +23,6 @@ from bochner.latent_inference.infer import (
     place,
 )
 from bochner.latent_inference.placement import Placement, alike, with_covariates
-from bochner.latent_inference.predictive_entries import LaplaceEntries, QuadraticEntries
 from bochner.latent_inference.predictive_modes import (
     Modes,
     joined,
@@ -31,8 +30,13 @@ from bochner.latent_inference.predictive_modes import (
     predictive_target,
 )
 from bochner.latent_inference.row_bound import Target
-from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, ScoringTerm
-from bochner.likelihoods.offsets import offsets_of
+from bochner.latent_inference.row_bound_nonconjugate import (
+    LaplaceEntries,
+    NonConjugateTerm,
+    QuadraticEntries,
+    ScoringTerm,
+)
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_batch import points_around, table

@@ -16,7 +16,7 @@ from torch import Tensor
 from bochner import random
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.offsets import offsets_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode

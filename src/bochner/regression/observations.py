@@ -18,7 +18,7 @@ from bochner.data.masks import FullMask, Mask
 from bochner.data.rows import Rows
 from bochner.data.sparse import SparseMatrix
 from bochner.data.stored import StoredMatrix
-from bochner.likelihoods.offsets import of_each_row
+from bochner.likelihoods.likelihood import of_each_row
 from bochner.memory import chunks
 
 _ROWS = 8192

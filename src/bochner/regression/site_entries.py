@@ -11,7 +11,8 @@ from torch import Tensor
 
 from bochner.data.masks import Mask
 from bochner.data.sparse import SparseMatrix
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood, Slopes
+from bochner.likelihoods.likelihood import Slopes
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.observations import EncodedBlock

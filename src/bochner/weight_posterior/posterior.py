@@ -18,8 +18,8 @@ from bochner._typing import Sampling
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import shifted
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.likelihoods.offsets import shifted
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
@@ -34,9 +34,14 @@ from bochner.regression.observations import (
     encoded_block,
     incomplete_blocks,
 )
-from bochner.weight_posterior.conditioning import expected_statistics, precision
-from bochner.weight_posterior.conditioning_incomplete import condition_holed, groups_of
-from bochner.weight_posterior.conditioning_nonconjugate import column_groups, condition
+from bochner.weight_posterior.conditioning import (
+    column_groups,
+    condition,
+    condition_holed,
+    expected_statistics,
+    groups_of,
+    precision,
+)
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.

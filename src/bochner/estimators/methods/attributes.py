@@ -19,8 +19,8 @@ from bochner.estimators.methods.placing import Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
 from bochner.estimators.settings import likelihoods, options
 from bochner.estimators.shards import Candidates
+from bochner.likelihoods.likelihood import rows_of
 from bochner.likelihoods.negative_binomial import NegativeBinomial
-from bochner.likelihoods.offsets import rows_of
 from bochner.prediction import diagnostics
 from bochner.processes import current
 

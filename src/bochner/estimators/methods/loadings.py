@@ -14,7 +14,7 @@ from bochner.estimators.methods.placing import PlacingMixin
 from bochner.extras import require
 from bochner.isolation import isolated
 from bochner.memory import Memory
-from bochner.prediction import loadings
+from bochner.prediction import diagnostics
 
 # Training rows over which shares of variance are taken.
 _ROWS = 1000
@@ -64,7 +64,7 @@ class LoadingsMixin(PlacingMixin):
         rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _ROWS)).round().astype(int))
         latents = torch.tensor(Z[rows], dtype=torch.float64)
         with torch.no_grad():
-            stacked = loadings.explained(self._fit.posterior, latents)
+            stacked = diagnostics.explained(self._fit.posterior, latents)
         shares = self._in_columns_of_X(stacked.T).T
         if not as_frame:
             return np.ascontiguousarray(shares)
@@ -92,7 +92,7 @@ class LoadingsMixin(PlacingMixin):
         size = latents.shape[0] * self.n_features_in_ * latents.shape[1]
         Memory().check(8 * size, f"slopes at {latents.shape[0]:,} places", "ask for fewer places")
         with torch.no_grad():
-            stacked = loadings.slopes(self._fit.posterior, latents)
+            stacked = diagnostics.slopes(self._fit.posterior, latents)
         along = [
             self._in_columns_of_X(stacked[:, :, d]) * self._scaling.scale
             for d in range(latents.shape[1])

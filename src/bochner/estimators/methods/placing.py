@@ -24,7 +24,7 @@ from bochner.estimators.settings import options
 from bochner.isolation import isolated
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.placement import Placement
-from bochner.likelihoods.offsets import rows_of
+from bochner.likelihoods.likelihood import rows_of
 from bochner.prediction.latent_std import excess, latent_std, widened
 
 Places = tuple[FloatArray, FloatArray]

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import columns_of
-from bochner.data.outliers import check_reach
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical, dense_rows
 from bochner.data.validation import as_rows
-from bochner.data.views import Scaling, check_finite, check_kind
+from bochner.data.views import Scaling, check_finite, check_kind, check_reach
 from bochner.errors import InputError, message
 from bochner.estimators.covariates import CovariateCoding, index_of
 from bochner.estimators.settings import likelihoods, plans
@@ -31,7 +30,7 @@ from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import Coding, coding_of
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.offsets import offsets_of, rows_of
+from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.memory import Memory, chunks, passes
 from bochner.processes import current
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bochner._typing import Sampling
 from bochner.data.views import Views
 from bochner.errors import InputError, message
-from bochner.estimators.settings import options, origin
+from bochner.estimators.settings import options
 from bochner.estimators.settings.parameters import Parameters
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS
@@ -137,7 +137,7 @@ def make(
         landmarks=n_landmarks(estimator.landmarks, n_rows),
         shown=bool(estimator.verbose) and processes.rank == 0,
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
-        origin=origin.digest(estimator, data),
+        origin=options.digest(estimator, data),
         processes=processes,
     )
 
