@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -33,20 +34,32 @@ def rows(d: int):
 
 
 def taken(f: Frequencies, index: list[int]) -> Frequencies:
-    return Frequencies(f.first[index], None, f.amplitude[index])
+    return Frequencies(f.first[index], None, f.amplitude[index], f.linear)
 
 
 def joined(f: Frequencies, g: Frequencies) -> Frequencies:
-    return Frequencies(torch.cat([f.first, g.first]), None, torch.cat([f.amplitude, g.amplitude]))
+    amplitude = torch.cat([f.amplitude, g.amplitude])
+    return Frequencies(torch.cat([f.first, g.first]), None, amplitude, f.linear)
+
+
+def with_covariates(x: Tensor, f: Frequencies, n_covariates: int) -> tuple[Tensor, Frequencies]:
+    if not n_covariates:
+        return x, f
+    source = torch.Generator().manual_seed(4)
+    beside = torch.randn(len(x), n_covariates, generator=source, dtype=x.dtype)
+    factors = torch.linspace(0.5, 2.0, n_covariates, dtype=x.dtype)
+    return torch.cat([x, beside], dim=1), replace(f, linear=factors)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("n_points", [4, 20])  # fewer and more features than rows
-def test_gains_are_differences_of_the_evidence(d, n_points):
+@pytest.mark.parametrize("n_covariates", [0, 3])
+def test_gains_are_differences_of_the_evidence(d, n_points, n_covariates):
     x, Y = rows(d)
     some = torch.arange(20)
     blocks = (CompleteBlock.of(Y[:, :3]), CompleteBlock.of(Y[:20, 3:], some, torch.tensor([3, 4])))
-    current, candidates = points(n_points, d, 0), points(3, d, 1)
+    x, current = with_covariates(x, points(n_points, d, 0), n_covariates)
+    candidates = points(3, d, 1)
     gains = replacement_gains(x, current, candidates, NOISE, blocks, chunk_rows=7)
     for left_out in (0, n_points - 1):
         others = taken(current, [i for i in range(n_points) if i != left_out])
@@ -92,7 +105,8 @@ def test_they_are_the_gradient_of_the_expected_evidence_in_q():
 
 
 @pytest.mark.parametrize("d", [1, 2])
-def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
+@pytest.mark.parametrize("n_covariates", [0, 3])
+def test_gains_given_sites_are_differences_of_the_bound_they_imply(d, n_covariates):
     """With one precision for all columns of a group, q(A)'s bound given the sites is a Gaussian
     evidence.
     """
@@ -104,7 +118,8 @@ def test_gains_given_sites_are_differences_of_the_bound_they_imply(d):
     weight = 0.1 + torch.rand(30, 2, generator=source, dtype=torch.float64)
     sites.precision.copy_(weight[:, sites.group_of])
     sites.shift.copy_(torch.randn(30, 5, generator=source, dtype=torch.float64))
-    current, candidates = points(4, d, 0), points(3, d, 1)
+    x, current = with_covariates(x, points(4, d, 0), n_covariates)
+    candidates = points(3, d, 1)
 
     def bound(f: Frequencies) -> Tensor:
         phi, total = fourier_features(x, f), 0.0

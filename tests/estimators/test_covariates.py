@@ -9,6 +9,7 @@ import torch
 import bochner as bo
 from bochner.errors import InputError
 from bochner.estimators.covariates import Categorical, Continuous, CovariateCoding, of_rows
+from bochner.fitting import plan
 
 pandas = pytest.importorskip("pandas")
 
@@ -167,10 +168,66 @@ def test_scattered_holes_and_noise_per_column():
         assert _share(model.embedding_, batch) < 0.1
 
 
-def test_dirichlet_process_kernels_refuse_covariates():
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_dirichlet_process_kernels_take_covariates(likelihood):
+    X, batch, truth, _ = _data(60)
+    X = X if likelihood == "gaussian" else (np.median(X) < X).astype(float)
+    model = bo.SRFLVM(**SMALL, likelihood=likelihood).fit(X, covariates={"batch": batch})
+    assert _share(model.embedding_, batch) < 0.1
+    assert model.block_history_["z"].size
+    if likelihood == "gaussian":
+        assert _explained(model.embedding_, truth) > 0.8
+    placed = model.transform(X[:3], covariates={"batch": batch[:3]})
+    np.testing.assert_allclose(placed, model.embedding_[:3], atol=1e-6)
+
+
+def test_dirichlet_process_kernels_of_private_latents_race_their_spectrum():
+    X, batch, _, _ = _data(60)
+    settings = SMALL | {"max_iter": 120, "init": ["pca", "fold"]}
+    latent = {"shared": 1, "private": {"v": 1}}
+    model = bo.SRFLVM(views={"u": slice(0, 5), "v": slice(5, 8)}, latent=latent, **settings)
+    model.fit(X, covariates={"batch": batch})
+    assert set(model.covariate_std_) == {"u", "v"}
+
+
+def test_chains_refuse_covariates():
     X, batch, _, _ = _data(30)
-    with pytest.raises(InputError, match="Fit NGMVLVM or AdvisedRFLVM"):
-        bo.SRFLVM(**SMALL).fit(X, covariates={"batch": batch})
+    with pytest.raises(InputError, match="Fit SRFLVM, or leave covariates out"):
+        bo.RFLVM(**SMALL).fit(X, covariates={"batch": batch})
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
+@pytest.mark.parametrize("step", [3, 25])  # in the race, in the decay
+def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(
+    tmp_path, monkeypatch, step, likelihood
+):
+    X, batch, _, _ = _data(40)
+    if likelihood == "poisson":
+        X = np.random.default_rng(0).poisson(np.exp(0.5 * X)).astype(float)
+    settings = SMALL | {"max_iter": 40, "init": ["pca", "fold"], "likelihood": likelihood}
+    given = {"covariates": {"batch": batch}}
+    whole = bo.NGMVLVM(**settings).fit(X, **given)
+    draw = plan.draw
+
+    def interrupted(model, n_frequencies, sampling, seed, purpose, at, *own):
+        if purpose == "train" and at == step:
+            raise KeyboardInterrupt
+        return draw(model, n_frequencies, sampling, seed, purpose, at, *own)
+
+    settings["checkpoint"] = tmp_path / "fit.ckpt"
+    monkeypatch.setattr(plan, "draw", interrupted)
+    try:
+        with pytest.warns(UserWarning, match="Interrupted: the best state"):
+            assert bo.NGMVLVM(**settings).fit(X, **given).interrupted_
+    except KeyboardInterrupt:
+        assert step == 3  # no start was through its race yet
+    monkeypatch.setattr(plan, "draw", draw)
+    with pytest.raises(InputError, match="checkpoint"):
+        bo.NGMVLVM(**settings).fit(X)
+    continued = bo.NGMVLVM(**settings).fit(X, **given)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+    assert continued.elbo_ == whole.elbo_
+    assert continued.covariate_std_ == whole.covariate_std_
 
 
 def test_what_covariates_become():

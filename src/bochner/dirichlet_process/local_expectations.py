@@ -49,7 +49,8 @@ def replacement_gains(
     ----------
     x : Tensor of shape (N, D)
     current, candidates : Frequencies
-        H and C points, stationary.
+        H and C points, stationary. Factors of covariates in the current ones stay whatever is
+        replaced: their weights are integrated out with the others.
     noise_variance : Tensor, scalar
     blocks : tuple of Block
         A Gaussian view. Scattered holes are filled by the current points first: gains are then
@@ -67,9 +68,9 @@ def replacement_gains(
     for held in blocks:
         block = completed(x, current, noise_variance, held)
         seen = block.rows.take(x)
-        found = partial(_statistics, seen, both, block, chunk_rows)
+        found = partial(_statistics, seen, both, n_points, block, chunk_rows)
         exact = cache(partial(found, products=torch.float64))
-        gains += _block_gains(found(), n_points, noise_variance.double(), exact)
+        gains += _block_gains(found(), n_points, n_candidates, noise_variance.double(), exact)
     return gains
 
 
@@ -110,14 +111,16 @@ def site_gains(
     one = gains.new_ones(())
     for group in range(int(sites.group_of.max()) + 1):
         columns = (sites.group_of == group).nonzero()[:, 0]
-        found = partial(_weighted, seen, both, sites, columns, chunk_rows)
-        gains += _block_gains(found(), n_points, one, cache(partial(found, products=torch.float64)))
+        found = partial(_weighted, seen, both, n_points, sites, columns, chunk_rows)
+        exact = cache(partial(found, products=torch.float64))
+        gains += _block_gains(found(), n_points, n_candidates, one, exact)
     return gains
 
 
 def _weighted(
     seen: Tensor,
     both: Frequencies,
+    n_points: int,
     sites: Sites,
     columns: Tensor,
     chunk_rows: int,
@@ -131,7 +134,7 @@ def _weighted(
         gram = ((features * weight[rows].to(products)) @ features.T).double()
         cross = (features @ shift[rows].to(products)).double()
         parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
-    return _by_pair(total(parts), both.first.shape[0])
+    return _by_pair(total(parts), both, n_points)
 
 
 def _together(
@@ -139,13 +142,19 @@ def _together(
 ) -> tuple[Frequencies, int, int]:
     """All points, those there first, and the number of each kind."""
     first = torch.cat([current.first, candidates.first])
-    both = Frequencies(first, None, torch.cat([current.amplitude, candidates.amplitude])).to(dtype)
+    amplitude = torch.cat([current.amplitude, candidates.amplitude])
+    both = Frequencies(first, None, amplitude, current.linear).to(dtype)
     return both, current.first.shape[0], candidates.first.shape[0]
 
 
-def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
-    """Reorder the features so that the cosine and the sine of a point stand together."""
-    order = torch.arange(2 * n_pairs, device=stats.gram.device).reshape(2, n_pairs).T.flatten()
+def _by_pair(stats: Statistics, both: Frequencies, n_points: int) -> Statistics:
+    """Reorder the features so that the cosine and the sine of a point stand together: the points
+    that are there, covariates, candidates.
+    """
+    n_pairs = both.first.shape[0]
+    pairs = torch.arange(2 * n_pairs, device=stats.gram.device).reshape(2, n_pairs).T.flatten()
+    beside = torch.arange(2 * n_pairs, both.n_features, device=stats.gram.device)
+    order = torch.cat([pairs[: 2 * n_points], beside, pairs[2 * n_points :]])
     return Statistics(
         stats.gram[order][:, order], stats.cross[order], stats.square, stats.n_rows, stats.n_columns
     )
@@ -154,6 +163,7 @@ def _by_pair(stats: Statistics, n_pairs: int) -> Statistics:
 def _statistics(
     seen: Tensor,
     both: Frequencies,
+    n_points: int,
     block: CompleteBlock,
     chunk_rows: int,
     products: torch.dtype | None = None,
@@ -165,16 +175,21 @@ def _statistics(
         statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0, products=products)
         for rows in chunks(block.Y.shape[0], chunk_rows)
     )
-    return _by_pair(stats, both.first.shape[0])
+    return _by_pair(stats, both, n_points)
 
 
 def _block_gains(
-    stats: Statistics, n_points: int, s2: Tensor, exact: Callable[[], Statistics] | None = None
+    stats: Statistics,
+    n_points: int,
+    n_candidates: int,
+    s2: Tensor,
+    exact: Callable[[], Statistics] | None = None,
 ) -> Tensor:
     """Return the gains of a block; ``exact`` makes its statistics anew in float64, where rounding
     was too much.
     """
-    k, m_cols = 2 * n_points, stats.n_columns
+    k, m_cols = stats.gram.shape[0] - 2 * n_candidates, stats.n_columns
+    pairs = 2 * n_points  # what follows them, up to k, are covariates
     own, mixed = plus_diagonal(stats.gram[:k, :k], s2), stats.gram[k:, :k]
     again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
     inverse = cholesky(own, again).inverse()
@@ -183,19 +198,19 @@ def _block_gains(
     among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2
     r = (stats.cross[k:] - mixed @ m) / s2  # R of the candidates
     # without pair l: S_cl D_l^-1, (C, H, 2, 2)
-    left_out = torch.linalg.inv(s2 * _diagonal_pairs(inverse))  # noqa: TID251 - 2 x 2
-    link = to_current.reshape(-1, 2, n_points, 2).transpose(1, 2)
+    left_out = torch.linalg.inv(s2 * _diagonal_pairs(inverse[:pairs, :pairs]))  # noqa: TID251 - 2 x 2
+    link = to_current[:, :pairs].reshape(-1, 2, n_points, 2).transpose(1, 2)
     weight = link @ left_out
     s = among[:, None] + weight @ link.mT
     outer = _row_pairs(r, r)[:, None]
-    cross = weight @ (r @ m.T).reshape(-1, 2, n_points, 2).permute(0, 2, 3, 1)
-    outer = outer + cross + cross.mT + weight @ _row_pairs(m, m) @ weight.mT
+    cross = weight @ (r @ m[:pairs].T).reshape(-1, 2, n_points, 2).permute(0, 2, 3, 1)
+    outer = outer + cross + cross.mT + weight @ _row_pairs(m[:pairs], m[:pairs]) @ weight.mT
     gains = _pair_evidence(s, outer, m_cols)
     # rounding that left the matrix of all pairs definite may still make I + S indefinite
     return (
         gains
         if exact is None or bool(gains.isfinite().all())
-        else _block_gains(exact(), n_points, s2)
+        else _block_gains(exact(), n_points, n_candidates, s2)
     )
 
 

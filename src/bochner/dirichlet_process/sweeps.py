@@ -239,8 +239,8 @@ def local_gains(
     source: torch.Generator,
 ) -> Tensor:
     """Return E[log p(Y | X, W) | z_l = k], up to a number for each l, shape (H, T)."""
-    current = kernel.frequencies(noise)
-    eps = random.normal(_CANDIDATES, x.shape[1], source, "sobol")
+    current = view.frequencies(noise)
+    eps = random.normal(_CANDIDATES, kernel.means.shape[1], source, "sobol")
     w = kernel.means[:, None, :] + kernel.log_scales.exp()[:, None, :] * eps
     candidates = Frequencies(
         w.flatten(0, 1), None, current.amplitude[:1].expand(w.shape[0] * w.shape[1])

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray
-from bochner.errors import InputError, warn_user
+from bochner.errors import InputError, message, warn_user
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.docstrings import described_by
 from bochner.estimators.lvm import NGMVLVM
@@ -204,7 +204,7 @@ class RFLVM(LatentVariableEstimator):
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.
         covariates : None
-            Refused, as in `SRFLVM`: its kernels are not trained by gradients.
+            Refused: chains do not draw their weights.
 
         Returns
         -------
@@ -223,7 +223,10 @@ class RFLVM(LatentVariableEstimator):
         ConvergenceWarning
             Chains are too short, disagree or are stuck.
         """
-        super().fit(X, y, size_factors=size_factors, covariates=covariates)
+        if covariates is not None:
+            do = "fit SRFLVM, or leave covariates out"
+            raise InputError(message("no covariates for chains", "some", do))
+        super().fit(X, y, size_factors=size_factors)
         if self.checkpoint is not None and not self.interrupted_:
             remove(Path(self.checkpoint))
         return self

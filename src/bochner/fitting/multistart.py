@@ -256,9 +256,8 @@ class Race:
         for own, view, blocks in zip(free, rival.module.views, self.data.start_blocks, strict=True):
             if own:
                 source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
-                match_spectrum(
-                    cast(DirichletProcessMixture, view.kernel), view.see(x), blocks, source
-                )
+                seen = x if view.dims is None else x[:, list(view.dims)]
+                match_spectrum(cast(DirichletProcessMixture, view.kernel), seen, blocks, source)
         rival.restart()
         with progress_bar("spectrum", length, self.plan.shown) as bar:
             rival.run(until=length, on_step=bar)

@@ -117,10 +117,6 @@ def make(
         A start does not fit the data.
     """
     n_rows = processes.total(data.X.shape[0])
-    if groups is not None and _decided(kernels.values()):
-        do = "fit NGMVLVM or AdvisedRFLVM, or leave covariates out"
-        got = "covariates for Dirichlet process kernels"
-        raise InputError(message("kernels that are trained by gradients", got, do))
     spec = _spec(estimator, data, kernels, likelihoods or {}, n_rows)
     spec = replace(spec, groups=groups)
     starts = _starts(estimator, spec.layout, n_rows)
