@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from bochner.errors import InputError
+from bochner.errors import InputError, ModelFileError
+from bochner.io import files
 from bochner.mcmc import run as runs
 from bochner.mcmc.alignment import aligned, rotated, rotation
-from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
+from bochner.mcmc.chain import Chain, Schedule
 from bochner.mcmc.conditionals.gaussian import GaussianView
 from bochner.mcmc.conditionals.logistic import NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
@@ -83,11 +85,49 @@ def test_processes_change_no_draw(whole):
 
 def test_a_chain_comes_back_from_a_file(whole, tmp_path):
     chain = whole.chains[1]
-    same(chain, chain_from_tensors(*chain_to_tensors(chain)))
+    m = model()
+    start = starts(m)[1]
     files = ChainFiles(tmp_path / "run", "abc")
     files.write(chain)
-    same(chain, files.read(1))
-    assert files.read(0) is None
+    same(chain, files.read(1, m, start))
+    assert files.read(0, m, start) is None
+
+
+def _plus(name, value):
+    return lambda t, h: t.update({name: t[name] + value})
+
+
+CHANGES = {
+    "unknown key": (lambda t, h: h.update(harm=1), "the file has the unknown key 'harm'"),
+    "index": (lambda t, h: h.update(index="27"), "index is '27' in place of a whole number"),
+    "few sweeps": (lambda t, h: h.update(index=3), "index is 3 with 10 draws"),
+    "number": (lambda t, h: h.update(number=0), "number is 0 in place of 1"),
+    "snapshots": (lambda t, h: h.update(snapshots=[3, 99, 9]), r"snapshots are \[3, 99, 9\] of 10"),
+    "missing": (lambda t, h: t.pop("state.1.weights"), "the tensor 'state.1.weights' is missing"),
+    "unknown": (lambda t, h: t.update(harm=torch.ones(1)), "the tensor 'harm' is unknown"),
+    "shape": (lambda t, h: t.update({"state.x": t["state.x"].T}), r"the shape \(3, 6\) in place"),
+    "not finite": (_plus("snapshot0.0.points", np.inf), "'snapshot0.0.points' is not finite"),
+    "draws": (lambda t, h: t.update({"trace.real.points": t["trace.real.points"][:4]}), "place of"),
+    "labels": (_plus("state.0.labels", 7), "'state.0.labels' holds what no chain does"),
+    "covariances": (lambda t, h: t["state.0.covariances"].neg_(), "not positive definite"),
+    "a step": (lambda t, h: t["state.step"].neg_(), "'state.step' holds what no chain does"),
+    "a variance": (lambda t, h: t["state.1.numbers"].neg_(), "'state.1.numbers' holds what no"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_chain_that_does_not_fit_is_refused(whole, tmp_path, what):
+    change, text = CHANGES[what]
+    own = ChainFiles(tmp_path / "run", "abc")
+    own.write(whole.chains[1])
+    path = tmp_path / "run.chain1"
+    tensors, header = files.read(path, "chain", 1)
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    change(tensors, header)
+    files.write(path, tensors, header)
+    m = model()
+    with pytest.raises(ModelFileError, match=rf"a whole bochner chain file, .*{text}"):
+        own.read(1, m, starts(m)[1])
 
 
 def test_stopped_and_resumed_is_never_stopped(whole, tmp_path, monkeypatch):

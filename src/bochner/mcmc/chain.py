@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bochner.io.schema import MismatchError, Tensors
 from bochner.mcmc.conditionals.mixture import Components
 from bochner.mcmc.conditionals.views import ViewState
 from bochner.mcmc.draws import FloatArray
@@ -159,6 +161,7 @@ def _joined(traces: dict[str, FloatArray], later: dict[str, FloatArray]) -> dict
 
 _ARRAYS = ("points", "labels", "weights", "parameter")
 _NUMBERS = ("concentration", "variance")
+_RATES = ("accept.latents", "accept.frequencies")
 
 
 def state_to_tensors(state: State, prefix: str) -> dict[str, Tensor]:
@@ -175,22 +178,42 @@ def state_to_tensors(state: State, prefix: str) -> dict[str, Tensor]:
     return out
 
 
-def state_from_tensors(tensors: dict[str, Tensor], prefix: str, n_views: int) -> State:
-    """Rebuild a state."""
-    views = []
-    for v in range(n_views):
-        own = {
-            name[len(f"{prefix}{v}.") :]: tensor.numpy()
-            for name, tensor in tensors.items()
-            if name.startswith(f"{prefix}{v}.")
-        }
-        components = Components(own.pop("means"), own.pop("covariances"))
-        concentration, variance = own.pop("numbers").tolist()
-        views.append(
-            ViewState(components=components, concentration=concentration, variance=variance, **own)
-        )
-    step = float(tensors[f"{prefix}step"])
-    return State(tensors[f"{prefix}x"].numpy(), tuple(views), step)
+def state_from_tensors(tensors: Tensors, prefix: str, like: State) -> State:
+    """Rebuild a state of the shapes of another one.
+
+    Raises
+    ------
+    MismatchError
+        A tensor is missing, of another shape, or holds what no state does.
+    """
+    views = tuple(
+        _view_from_tensors(tensors, f"{prefix}{v}.", own) for v, own in enumerate(like.views)
+    )
+    x = tensors.take(f"{prefix}x", *like.x.shape).numpy()
+    step = float(tensors.take(f"{prefix}step"))
+    _require(step > 0.0, f"{prefix}step")
+    return State(x, views, step)
+
+
+def _view_from_tensors(tensors: Tensors, at: str, like: ViewState) -> ViewState:
+    kinds = {name: "i" if name == "labels" else "d" for name in _ARRAYS}
+    own = {
+        name: tensors.take(f"{at}{name}", *getattr(like, name).shape, kind=kind).numpy()
+        for name, kind in kinds.items()
+    }
+    dim = like.points.shape[1]
+    means = tensors.take(f"{at}means", None, dim).numpy()
+    components = Components(means, tensors.take(f"{at}covariances", len(means), dim, dim).numpy())
+    _require(np.array_equal(np.unique(own["labels"]), np.arange(len(means))), f"{at}labels")
+    _require(bool(np.isfinite(components.roots).all()), f"{at}covariances")
+    concentration, variance = tensors.take(f"{at}numbers", len(_NUMBERS)).tolist()
+    _require(concentration > 0.0 and variance > 0.0, f"{at}numbers")
+    return ViewState(components=components, concentration=concentration, variance=variance, **own)
+
+
+def _require(holds: bool, name: str) -> None:
+    if not holds:
+        raise MismatchError(f"the tensor {name!r} holds what no chain does")
 
 
 def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]]:
@@ -198,25 +221,92 @@ def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]
     tensors = state_to_tensors(chain.state, "state.")
     for s, (_, state) in enumerate(chain.snapshots):
         tensors |= state_to_tensors(state, f"snapshot{s}.")
-    traces = {f"trace.{name}": torch.from_numpy(own) for name, own in chain.traces.items()}
+    traces = {f"trace.{name}": _to_tensor(name, own) for name, own in chain.traces.items()}
     header = {
         "number": chain.number,
         "index": chain.index,
         "snapshots": [number for number, _ in chain.snapshots],
-        "n_views": len(chain.state.views),
     }
     return tensors | traces, header
 
 
-def chain_from_tensors(tensors: dict[str, Tensor], header: dict[str, Any]) -> Chain:
-    """Rebuild a chain."""
-    n_views, prefix = header["n_views"], "trace."
-    traces = {
-        name[len(prefix) :]: own.numpy() for name, own in tensors.items() if name.startswith(prefix)
-    }
-    snapshots = [
-        (number, state_from_tensors(tensors, f"snapshot{s}.", n_views))
-        for s, number in enumerate(header["snapshots"])
-    ]
-    state = state_from_tensors(tensors, "state.", n_views)
-    return Chain(header["number"], header["index"], state, traces, tuple(snapshots))
+@dataclass(frozen=True)
+class Header:
+    """What a file says of a chain beside its tensors.
+
+    Attributes
+    ----------
+    kind : str
+    schema : int
+    fingerprint : str
+        Of data and settings.
+    number : int
+    index : int
+    snapshots : tuple of int
+        Numbers of draws.
+    """
+
+    kind: str
+    schema: int
+    fingerprint: str
+    number: int
+    index: int
+    snapshots: tuple[int, ...]
+
+
+def chain_from_tensors(
+    given: dict[str, Tensor], header: Header, model: Model, start: State
+) -> Chain:
+    """Rebuild a chain.
+
+    Parameters
+    ----------
+    given : dict of str to Tensor
+    header : Header
+    model : Model
+    start : State
+        Of the model: what has its shapes is taken.
+
+    Returns
+    -------
+    Chain
+
+    Raises
+    ------
+    MismatchError
+        Something is missing, unknown, of another shape, or not what a chain holds.
+    """
+    tensors = Tensors(given)
+    state = state_from_tensors(tensors, "state.", start)
+    traces = {}
+    if "trace.log_joint" in tensors:
+        n_draws = len(given["trace.log_joint"])
+        traces = {
+            name: _from_tensor(name, tensors.take(f"trace.{name}", n_draws, *own.shape))
+            for name, own in record(model, start).items()
+        }
+    _check_header(header, len(traces["log_joint"]) if traces else 0)
+    snapshots = tuple(
+        (number, state_from_tensors(tensors, f"snapshot{s}.", start))
+        for s, number in enumerate(header.snapshots)
+    )
+    tensors.finish()
+    return Chain(header.number, header.index, state, traces, snapshots)
+
+
+def _check_header(header: Header, n_draws: int) -> None:
+    numbers = (-1, *header.snapshots, n_draws)
+    if any(one >= two for one, two in pairwise(numbers)):
+        raise MismatchError(f"snapshots are {list(header.snapshots)} of {n_draws} draws")
+    if header.index < n_draws:
+        raise MismatchError(f"index is {header.index} with {n_draws} draws")
+
+
+def _to_tensor(name: str, own: FloatArray) -> Tensor:
+    """Return a trace for a file, which holds finite numbers alone: rates not known become -1."""
+    return torch.from_numpy(np.nan_to_num(own, nan=-1.0) if name in _RATES else own)
+
+
+def _from_tensor(name: str, own: Tensor) -> FloatArray:
+    values: FloatArray = own.numpy()
+    return np.where(values < 0.0, np.nan, values) if name in _RATES else values

@@ -18,8 +18,8 @@ from joblib import Parallel, delayed
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
-from bochner.io.schema import whole
-from bochner.mcmc.chain import Chain, Schedule, chain_from_tensors, chain_to_tensors
+from bochner.io.schema import MismatchError, parse, whole
+from bochner.mcmc.chain import Chain, Header, Schedule, chain_from_tensors, chain_to_tensors
 from bochner.mcmc.model import Model, State
 from bochner.training.progress import bar
 
@@ -58,13 +58,15 @@ class ChainFiles:
         except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
             warn_user(f"No checkpoint: {error} Sampling goes on.", StorageWarning)
 
-    def read(self, number: int) -> Chain | None:
-        """Return a chain of an earlier run, None when there is none.
+    def read(self, number: int, model: Model, start: State) -> Chain | None:
+        """Return a chain of an earlier run, None when there is none; it has the model's shapes.
 
         Raises
         ------
         InputError
             It belongs to other data or settings.
+        ModelFileError
+            It is damaged, or its parts are not those of a chain.
         """
         path = self._of(number)
         if not path.exists():
@@ -75,7 +77,10 @@ class ChainFiles:
             do = "delete it or name another checkpoint"
             raise InputError(message("the checkpoint of this very model", got, do))
         with whole(path.name, "chain"):
-            return chain_from_tensors(tensors, header)
+            own = parse(Header, header, "the file")
+            if own.number != number:
+                raise MismatchError(f"number is {own.number} in place of {number}")
+            return chain_from_tensors(tensors, own, model, start)
 
 
 def remove(path: Path) -> None:
@@ -128,7 +133,7 @@ def run(
     -------
     Run
     """
-    chains = tuple(_begin(c, state, checkpoint) for c, state in enumerate(starts))
+    chains = tuple(_begin(c, model, state, checkpoint) for c, state in enumerate(starts))
     interrupted = False
     with progress(schedule, shown) as on_round:
         on_round(chains)
@@ -146,8 +151,8 @@ def run(
     return Run(chains, interrupted)
 
 
-def _begin(number: int, state: State, checkpoint: ChainFiles | None) -> Chain:
-    earlier = None if checkpoint is None else checkpoint.read(number)
+def _begin(number: int, model: Model, state: State, checkpoint: ChainFiles | None) -> Chain:
+    earlier = None if checkpoint is None else checkpoint.read(number, model, state)
     return Chain.start(number, state) if earlier is None else earlier
 
 
