@@ -26,16 +26,20 @@ def test_no_part_is_left_out():
 
 
 def test_counts_add_and_the_page_shows_them(tmp_path):
-    part = counts.Part(seeds=[[0, 1]])
-    part.add(counts.Trial("refused", [], 1.5))
-    part.add(counts.Trial("fitted", ["a fault", "and another"], 2.0))
-    counts.record(tmp_path, "fits", part)
-    counts.record(tmp_path, "fits", part)
+    for first, commit in ((0, "abc"), (2, "abc"), (7, "abc"), (9, "def")):
+        part = counts.Part()
+        part.add(first, commit, counts.Trial("refused", [], 1.5))
+        part.add(first + 1, commit, counts.Trial("fitted", ["at /tmp/x/y.py", "more"], 2.0))
+        counts.record(tmp_path, "fits", part)
     (again,) = counts.read(tmp_path / "campaign.json").values()
-    assert (again.faults, again.seconds, again.kinds["fitted"]) == (2, 7.0, 2)
+    assert (again.total("faults"), again.total("seconds"), again.kinds["fitted"]) == (4, 14.0, 4)
+    assert again.next_seed() == 11
     page = counts.page({"fits": again}, {"fits": "Random fits.", "files": "Damaged files."})
-    assert "| fits | 4 | 2 | 0.1 | 0 to 1, 0 to 1 |" in page
-    assert "| files | 0 | 0 | 0.0 | not run |" in page
+    assert "| fits | abc | 0 to 3, 7 to 8 | 6 | 3 | 0.2 |" in page
+    assert "| fits | def | 9 to 10 | 2 | 1 | 0.1 |" in page
+    assert "| **fits** | all | | 8 | 4 | 0.2 |" in page
+    assert "* `seed 10 at def: at y.py`" in page
+    assert "| **files** | not run | | 0 | 0 | 0.0 |" in page
 
 
 def test_the_page_is_the_one_that_the_counts_make():

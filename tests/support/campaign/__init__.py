@@ -5,6 +5,7 @@ surroundings, each judged by one rule: a right answer, or a named error and noth
 """
 
 import importlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,11 @@ class Kind:
     def n_trials(self) -> int:
         """Return how many trials a long campaign runs."""
         return self.trials or int(self._module().n_trials())
+
+    def within(self, seeds: Iterable[int]) -> list[int]:
+        """Return the seeds that there are: parts that are finite end."""
+        most = None if self.trials else self.n_trials()
+        return [seed for seed in seeds if most is None or seed < most]
 
     def trial(self, seed: int) -> Any:
         """Run the trial of a seed."""

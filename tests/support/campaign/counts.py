@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import bochner
 from campaign import PARTS
@@ -29,38 +30,84 @@ class Trial:
 
 
 @dataclass
+class Run:
+    """Trials of one part at one commit.
+
+    Attributes
+    ----------
+    commit : str
+    first, last : int
+        Seeds.
+    trials, faults : int
+        All, and those in which something was wrong.
+    seconds : float
+        Processor time.
+    """
+
+    commit: str
+    first: int
+    last: int
+    trials: int = 0
+    faults: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
 class Part:
     """Counts of one part of the campaign.
 
     Attributes
     ----------
-    seeds : list of [int, int]
-        First and last seed of every run.
+    runs : list of Run
     kinds : Counter
         Trials by outcome.
-    faults : int
-        Trials in which something was wrong.
-    seconds : float
-        Processor time.
+    found : list of str
+        What was wrong, with seed and commit.
     """
 
-    seeds: list = field(default_factory=list)
+    runs: list = field(default_factory=list)
     kinds: Counter = field(default_factory=Counter)
-    faults: int = 0
-    seconds: float = 0.0
+    found: list = field(default_factory=list)
 
-    def add(self, trial):
+    def add(self, seed, commit, trial):
         """Count a trial."""
+        last = self.runs[-1] if self.runs else None
+        if last is None or last.commit != commit or last.last != seed - 1:
+            self.runs.append(Run(commit, seed, seed))
+        run = self.runs[-1]
+        run.last, run.trials = seed, run.trials + 1
+        run.faults += bool(trial.faults)
+        run.seconds += trial.seconds
         self.kinds[trial.kind] += 1
-        self.faults += bool(trial.faults)
-        self.seconds += trial.seconds
+        self.found += [f"seed {seed} at {commit}: {_shown(own)}" for own in trial.faults]
+
+    def total(self, name):
+        """Return the sum of a number over the runs."""
+        return sum(getattr(run, name) for run in self.runs)
+
+    def next_seed(self):
+        """Return the seed after the last one."""
+        return max((run.last + 1 for run in self.runs), default=0)
 
     def merge(self, other):
         """Count another run of the same part."""
-        self.seeds += other.seeds
+        for run in other.runs:
+            last = self.runs[-1] if self.runs else None
+            if last is None or (last.commit, last.last) != (run.commit, run.first - 1):
+                self.runs.append(run)
+                continue
+            last.last = run.last
+            last.trials, last.faults = last.trials + run.trials, last.faults + run.faults
+            last.seconds += run.seconds
         self.kinds += other.kinds
-        self.faults += other.faults
-        self.seconds += other.seconds
+        self.found += other.found
+
+
+def _shown(fault):
+    """A line of what was wrong, without paths of the machine."""
+    text = re.sub(r"(/[\w.@+-]+){2,}", lambda path: path[0].rpartition("/")[2], fault)
+    text = " ".join(text.replace("`", "'").replace("|", "/").split())
+    return text if len(text) <= 160 else f"{text[:160]}..."
 
 
 def read(path):
@@ -68,7 +115,10 @@ def read(path):
     if not path.exists():
         return {}
     parts = json.loads(path.read_text())["parts"]
-    return {name: Part(**{**own, "kinds": Counter(own["kinds"])}) for name, own in parts.items()}
+    return {
+        name: Part([Run(**run) for run in own["runs"]], Counter(own["kinds"]), own["found"])
+        for name, own in parts.items()
+    }
 
 
 def write(path, parts):
@@ -76,7 +126,7 @@ def write(path, parts):
     own = {
         "version": bochner.__version__,
         "parts": {
-            name: {**vars(part), "kinds": dict(sorted(part.kinds.items()))}
+            name: {**asdict(part), "kinds": dict(sorted(part.kinds.items()))}
             for name, part in sorted(parts.items())
         },
     }
@@ -114,16 +164,11 @@ def page(parts, meanings):
     """
     lines = [INTRODUCTION]
     lines += [
-        "| part | trials | with a fault | processor minutes | seeds |",
-        "|---|---|---|---|---|",
+        "| part | commit | seeds | trials | with a fault | processor minutes |",
+        "|---|---|---|---|---|---|",
     ]
     for name in meanings:
-        part = parts.get(name, Part())
-        seeds = ", ".join(f"{first} to {last}" for first, last in part.seeds) or "not run"
-        lines.append(
-            f"| {name} | {sum(part.kinds.values()):,} | {part.faults} | {part.seconds / 60:.1f} "
-            f"| {seeds} |"
-        )
+        lines += _rows(name, parts.get(name, Part()))
     for name, meaning in meanings.items():
         part = parts.get(name, Part())
         lines += ["", f"## {name}", "", meaning, ""]
@@ -131,7 +176,29 @@ def page(parts, meanings):
             lines += ["| outcome | trials |", "|---|---|"]
             lines += [f"| {kind} | {count:,} |" for kind, count in sorted(part.kinds.items())]
             lines += ["", f"`PYTHONPATH=tests/support python -m campaign {name}`"]
+        if part.found:
+            lines += ["", "Found, and mended since:", ""]
+            lines += [f"* `{own}`" for own in part.found]
     return "\n".join(lines) + "\n"
+
+
+def _rows(name, part):
+    """The rows of a part: its runs, commit by commit, and their sum."""
+    of = {}
+    for run in part.runs:
+        of.setdefault(run.commit, Part()).runs.append(run)
+    rows = []
+    for commit, own in of.items():
+        seeds = ", ".join(f"{run.first} to {run.last}" for run in own.runs)
+        rows.append(f"| {name} | {commit} | {seeds} | {_sums(own)} |")
+    if len(of) == 1:
+        return rows
+    return [*rows, f"| **{name}** | {'all' if of else 'not run'} | | {_sums(part)} |"]
+
+
+def _sums(part):
+    trials, minutes = f"{part.total('trials'):,}", f"{part.total('seconds') / 60:.1f}"
+    return f"{trials} | {part.total('faults')} | {minutes}"
 
 
 INTRODUCTION = """# The fault campaign
@@ -141,6 +208,7 @@ is judged by one rule: the answer is right, or a named error says what to change
 is changed. `make test` runs some trials of every part. What is promised of files from strangers is
 in `SECURITY.md`.
 
-Faults that were found are mended, each with a test of its own; the table counts them all the same.
-A trial follows from its seed: `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
+Faults that were found are mended, each with a test of its own; the table counts them all the same,
+beside the commit that had them. A trial follows from its seed and the commit:
+`python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """

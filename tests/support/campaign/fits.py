@@ -74,7 +74,7 @@ def _fit(case, model, X, faults, seed):
     public.pop("diagnostics_", None)  # of chains this short R-hat is not known, which is said
     for name, value in public.items():
         faults += not_finite(name, value)
-    _check_rows(case, model, X, faults)
+    _check_rows(case, model, X, faults, with_holes=seed % 2 == 0)
     if seed % 4 == 0:
         again = clone(model).fit(X)
         if not np.array_equal(again.embedding_, model.embedding_):
@@ -101,20 +101,21 @@ def _check_map(case, model, X, faults):
         faults.append("the same seed gave other bits")
 
 
-def _check_rows(case, model, X, faults):
+def _check_rows(case, model, X, faults, with_holes):
     mean, std = model.transform(X, return_std=True)
     outputs = {"transform": (mean, std)}
     if np.abs(mean - model.embedding_).max() > ROUNDING:
         faults.append("transform(X) is not embedding_")
     some = model.embedding_[:5]
     outputs["inverse_transform"] = model.inverse_transform(some, return_std=True)
-    outputs["score_samples"] = model.score_samples(case.pack(case.values[:6]))
+    if not with_holes:
+        outputs["score_samples"] = model.score_samples(case.pack(case.values[:3]))
     drawn = model.sample(3, random_state=0)
     outputs["sample"] = drawn.to_numpy(float) if hasattr(drawn, "to_numpy") else drawn
     for view in model.views_:
         for exact in (True, False):
             outputs[f"kernel_matrix {exact}"] = model.kernel_matrix(some, view, exact)
-    if case.container not in ("csr", "csc", "coo"):
+    if with_holes and case.container not in ("csr", "csc", "coo"):
         full, std = model.impute(X, return_std=True)
         if isinstance(full, np.ndarray):
             outputs["impute"] = (full, std)
@@ -135,7 +136,7 @@ def _check_file(case, model, X, faults):
         model.save(path)
         loaded = bo.load(path)
     same = np.array_equal(loaded.transform(X), model.transform(X))
-    rows = case.pack(case.values[:4])
+    rows = case.pack(case.values[:3])
     same = same and np.array_equal(loaded.score_samples(rows), model.score_samples(rows))
     if case.container not in ("csr", "csc", "coo", "frame", "nullable frame"):
         same = same and np.array_equal(loaded.impute(rows), model.impute(rows))
