@@ -4,6 +4,7 @@ looked at before memory is asked for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -61,15 +62,13 @@ class Scratch:
         self._like = like.new_empty(0)
         self._held: dict[str, Tensor] = {}
 
-    def take(self, name: str, n_rows: int, n_columns: int) -> Tensor:
-        """Return a contiguous array (n_rows, n_columns): the memory of the last one of that
-        name.
-        """
-        size = n_rows * n_columns
+    def take(self, name: str, *shape: int) -> Tensor:
+        """Return a contiguous array: the memory of the last one of that name."""
+        size = math.prod(shape)
         held = self._held.get(name)
         if held is None or held.numel() < size:
             held = self._held[name] = self._like.new_empty(size)
-        return held[:size].view(n_rows, n_columns)
+        return held[:size].view(shape)
 
 
 GIB = 2**30

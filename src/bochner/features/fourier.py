@@ -4,7 +4,7 @@ Feature-major: a chunk of n rows becomes a (K, n) matrix. With p = (w1 + w2)x / 
 / 2, cos(w1 x) + cos(w2 x) = 2 cos(m) cos(p) and sin(w1 x) + sin(w2 x) = 2 cos(m) sin(p): a paired
 map is a stationary one at the middle frequency, modulated by cos(m). That saves a quarter of the
 sines and makes the gradient in p free of them. Covariates beside the latents are further
-features, after the waves.
+features, after the waves. Without them all shapes may have leading axes, of several models.
 """
 
 from __future__ import annotations
@@ -72,29 +72,26 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     Trace
         ``features`` has shape (K, n), K = 2 P + L: the cosines, then the sines, the covariates.
     """
-    w1, w2, (n_pairs, n) = (
-        frequencies.first,
-        frequencies.second,
-        (frequencies.first.shape[0], x.shape[0]),
-    )
+    w1, w2 = frequencies.first, frequencies.second
+    n_pairs, shape = w1.shape[-2], (*w1.shape[:-1], x.shape[-2])
     own, beside = scratch or Scratch(x), _beside(x, frequencies)
-    x = frequencies.latents(x).T.contiguous()
-    features = own.take("features", frequencies.n_features, n)
+    x = frequencies.latents(x).mT.contiguous()
+    features = own.take("features", *shape[:-2], frequencies.n_features, shape[-1])
     if beside is not None and frequencies.linear is not None:
         torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
-        half_gap, cos_gap, envelope = None, None, frequencies.amplitude[:, None]
-        middle = _phases(w1, x, own.take("sin", n_pairs, n))
+        half_gap, cos_gap, envelope = None, None, frequencies.amplitude[..., None]
+        middle = _phases(w1, x, own.take("sin", *shape))
     else:
-        middle = _phases(0.5 * (w1 + w2), x, own.take("sin", n_pairs, n))
-        half_gap = _phases(0.5 * (w1 - w2), x, own.take("half gap", n_pairs, n))
-        cos_gap = torch.cos(half_gap, out=own.take("cos gap", n_pairs, n))
+        middle = _phases(0.5 * (w1 + w2), x, own.take("sin", *shape))
+        half_gap = _phases(0.5 * (w1 - w2), x, own.take("half gap", *shape))
+        cos_gap = torch.cos(half_gap, out=own.take("cos gap", *shape))
         envelope = torch.mul(
-            cos_gap, 2.0 * frequencies.amplitude[:, None], out=own.take("wave", n_pairs, n)
+            cos_gap, 2.0 * frequencies.amplitude[..., None], out=own.take("wave", *shape)
         )
-    cos, sin = torch.cos(middle, out=own.take("cos", n_pairs, n)), middle.sin_()
-    torch.mul(cos, envelope, out=features[:n_pairs])
-    torch.mul(sin, envelope, out=features[n_pairs : 2 * n_pairs])
+    cos, sin = torch.cos(middle, out=own.take("cos", *shape)), middle.sin_()
+    torch.mul(cos, envelope, out=features.narrow(-2, 0, n_pairs))
+    torch.mul(sin, envelope, out=features.narrow(-2, n_pairs, n_pairs))
     return Trace(x, beside, features, cos, sin, half_gap, cos_gap, own)
 
 
@@ -108,11 +105,12 @@ def _beside(x: Tensor, frequencies: Frequencies) -> Tensor | None:
 
 def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
     """Return w x, (P, D) times (D, n)."""
-    if not 0 < x.shape[0] <= _THIN:
-        return torch.mm(w, x, out=out)
-    torch.mul(w[:, :1], x[:1], out=out)
-    for d in range(1, x.shape[0]):
-        out.addcmul_(w[:, d : d + 1], x[d : d + 1])
+    dim = x.shape[-2]
+    if not 0 < dim <= _THIN:
+        return torch.matmul(w, x, out=out)
+    torch.mul(w.narrow(-1, 0, 1), x.narrow(-2, 0, 1), out=out)
+    for d in range(1, dim):
+        out.addcmul_(w.narrow(-1, d, 1), x.narrow(-2, d, 1))
     return out
 
 
@@ -135,9 +133,9 @@ def pull_back(
         Gradients in x, first, second, amplitude, linear. Covariates are data: their gradient is
         left at 0.
     """
-    x, amplitude, n_pairs = trace.x, frequencies.amplitude, frequencies.first.shape[0]
-    cos_f, sin_f = trace.features[:n_pairs], trace.features[n_pairs : 2 * n_pairs]
-    up_cos, up_sin = upstream[:n_pairs], upstream[n_pairs : 2 * n_pairs]
+    x, amplitude, n_pairs = trace.x, frequencies.amplitude, frequencies.first.shape[-2]
+    cos_f, sin_f = (trace.features.narrow(-2, i, n_pairs) for i in (0, n_pairs))
+    up_cos, up_sin = (upstream.narrow(-2, i, n_pairs) for i in (0, n_pairs))
     d_linear = None
     if trace.covariates is not None:
         d_linear = (trace.covariates * upstream[2 * n_pairs :]).sum(1)
@@ -148,20 +146,20 @@ def pull_back(
     )
     wave = torch.mul(trace.cos, up_cos, out=own.take("wave", *shape)).addcmul_(trace.sin, up_sin)
     if frequencies.second is None or trace.half_gap is None or trace.cos_gap is None:
-        d_x = _with_beside((frequencies.first.T @ d_middle).T, trace)
-        return d_x, d_middle @ x.T, None, wave.sum(1), d_linear
-    d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(1)
+        d_x = _with_beside((frequencies.first.mT @ d_middle).mT, trace)
+        return d_x, d_middle @ x.mT, None, wave.sum(-1), d_linear
+    d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(-1)
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
     d_gap, factor = (
         torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave),
-        -2.0 * amplitude[:, None],
+        -2.0 * amplitude[..., None],
     )
     centre, gap = (
         0.5 * (frequencies.first + frequencies.second),
         0.5 * (frequencies.first - frequencies.second),
     )
-    d_centre_w, d_gap_w = 0.5 * (d_middle @ x.T), 0.5 * factor * (d_gap @ x.T)
-    d_x = torch.addmm((factor * gap).T @ d_gap, centre.T, d_middle).T
+    d_centre_w, d_gap_w = 0.5 * (d_middle @ x.mT), 0.5 * factor * (d_gap @ x.mT)
+    d_x = ((factor * gap).mT @ d_gap).add_(centre.mT @ d_middle).mT
     d_x = _with_beside(d_x, trace)
     return d_x, d_centre_w + d_gap_w, d_centre_w - d_gap_w, d_amplitude, d_linear
 

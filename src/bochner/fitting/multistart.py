@@ -17,6 +17,7 @@ from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import SWEEPS, Plan, Start, evaluate
+from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
 from bochner.fitting.warm_start import warm
 from bochner.initialization.build import FloatArray, components, folded, model_from, start
@@ -27,7 +28,7 @@ from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel
 from bochner.models.sites import SiteUpdate
 from bochner.models.spec import Layout
-from bochner.objectives.elbo import elbo
+from bochner.objectives.elbo import Draws, elbo
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
@@ -294,6 +295,9 @@ class Race:
         length = min(steps, self.plan.training.max_iter // 4)
         margin = self.plan.margin * self.data.n_entries
         raced = _promising(candidates(self.data, self.plan), margin)
+        if length and not self.results and self._race_together(raced, length):
+            best = max(float(result["elbo"]) for result in self.results)
+            checkpoint.write(self.best(), self.progress())
         for candidate in raced[len(self.results) :]:
             trainer = self._warm(self.trainer(candidate.index, candidate.latents), candidate.index)
             if self._best is None:
@@ -306,6 +310,37 @@ class Race:
         self._best = self._with_matched_spectra(self.best(), self._winner(), length)
         self.decided = True
         return self.best()
+
+    def _race_together(self, raced: list[Candidate], length: int) -> bool:
+        """Race starts side by side, if they can be; return whether they were."""
+        if self.data.surrogates is not None:
+            return False
+        trainers = [self.trainer(one.index, one.latents) for one in raced]
+        models = [trainer.module for trainer in trainers]
+        plan, blocks = self.plan.early, self.data.blocks
+        if not stackable(models, blocks, 2 * plan.spec.n_mixtures * plan.spec.n_frequencies):
+            return False
+        plans = [replace(plan, seed=plan.seed + one.index) for one in raced]
+
+        def draws(i: int, step: int) -> Draws:
+            return plans[i].draws(models[i], "train", step)
+
+        together = StackedRun(trainers, draws, blocks)
+        shared = [plan.draws(models[0], "race", i) for i in range(_RACE_DRAWS)]
+        before, _ = together.evaluate(shared[:_START_DRAWS])
+        self._best = trainers[0]
+        with progress_bar("starts", length, self.plan.shown) as bar:
+            done = together.run(length, bar)
+        bounds, errors = together.evaluate(shared)
+        if not done or not bool((before + bounds).isfinite().all()):
+            return False
+        for i, one in enumerate(raced):
+            values = {"elbo_start": float(before[i]), "steps": length}
+            values |= {"elbo": float(bounds[i]), "elbo_se": float(errors[i])}
+            named = {"init": one.name, "index": one.index, "settled": one.settled}
+            self.results.append({**named, **values})
+        self._best = trainers[int(bounds.argmax())]
+        return True
 
     def _raced(
         self, candidate: Candidate, trainer: Trainer[LatentVariableModel], length: int

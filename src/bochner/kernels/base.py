@@ -39,7 +39,7 @@ class Frequencies:
     @property
     def n_features(self) -> int:
         """K = 2 P + L."""
-        return 2 * self.first.shape[0] + self.n_linear
+        return 2 * self.first.shape[-2] + self.n_linear
 
     @property
     def n_linear(self) -> int:
@@ -233,6 +233,9 @@ class SpectralKernel(Kernel, ABC):
     ``noise`` is free of parameters, ``frequencies`` turns it into spectral points differentiably:
     keeping the noise freezes the features, drawing it anew redraws them, with the same code.
     """
+
+    # Whether ``frequencies`` takes parameters and noise with a leading axis, of several models.
+    stackable: bool = False
 
     @property
     def n_mixtures(self) -> int:

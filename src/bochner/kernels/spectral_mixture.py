@@ -87,6 +87,7 @@ class SpectralMixture(SpectralKernel):
     """
 
     stationary = True
+    stackable = True
 
     def __init__(
         self,
@@ -133,10 +134,10 @@ class SpectralMixture(SpectralKernel):
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """w_l = mu_q + sigma_q eps_l with amplitude sqrt(alpha_q / H)."""
-        n_frequencies = noise.shape[1]
-        w = self.means[:, None, :] + self.log_scales.exp()[:, None, :] * noise
+        n_frequencies = noise.shape[-2]
+        w = self.means.unsqueeze(-2) + self.log_scales.exp().unsqueeze(-2) * noise
         amplitude = (0.5 * self.log_weights).exp() / n_frequencies**0.5
-        return Frequencies(w.flatten(0, 1), None, amplitude.repeat_interleave(n_frequencies))
+        return Frequencies(w.flatten(-3, -2), None, amplitude.repeat_interleave(n_frequencies, -1))
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return a start for training: given parameters are kept."""
@@ -173,6 +174,8 @@ class NextGenSpectralMixture(SpectralKernel):
     Yang et al. (2025), section 3.1 and Prop. 1, drawn without its division (docs/math.md, section
     1).
     """
+
+    stackable = True
 
     def __init__(
         self,
@@ -254,19 +257,17 @@ class NextGenSpectralMixture(SpectralKernel):
         """w1 = mu1 + sigma1 eps1, w2 = mu2 + sigma2 (rho eps1 + sqrt(1 - rho^2) eps2), sqrt(alpha_q
         / 4H).
         """
-        n_frequencies = noise.shape[1]
+        n_frequencies = noise.shape[-2]
         eps1, eps2 = noise.chunk(2, dim=-1)
-        rho = self.atanh_correlations.tanh()[:, None, None]
+        rho = self.atanh_correlations.tanh()[..., None, None]
         # sqrt(1 - tanh^2) = 1 / cosh has no cancellation near |rho| = 1
-        eps2 = rho * eps1 + eps2 / self.atanh_correlations.cosh()[:, None, None]
-        scales = self.log_scales.exp()[:, :, None, :]
-        w1, w2 = (
-            self.means[0][:, None, :] + scales[0] * eps1,
-            self.means[1][:, None, :] + scales[1] * eps2,
-        )
+        eps2 = rho * eps1 + eps2 / self.atanh_correlations.cosh()[..., None, None]
+        scales = self.log_scales.exp().unsqueeze(-2).unbind(-4)
+        means = self.means.unsqueeze(-2).unbind(-4)
+        w1, w2 = means[0] + scales[0] * eps1, means[1] + scales[1] * eps2
         amplitude = 0.5 * (0.5 * self.log_weights).exp() / n_frequencies**0.5
         return Frequencies(
-            w1.flatten(0, 1), w2.flatten(0, 1), amplitude.repeat_interleave(n_frequencies)
+            w1.flatten(-3, -2), w2.flatten(-3, -2), amplitude.repeat_interleave(n_frequencies, -1)
         )
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:

@@ -59,18 +59,19 @@ class GaussianLatents(nn.Module):
 
 
 def kl_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
-    """KL(N(mean, diag std^2) || N(0, I)), summed over every entry.
+    """KL(N(mean, diag std^2) || N(0, I)), summed over rows and dimensions.
 
     Parameters
     ----------
-    mean, log_std : Tensor of shape (N, D)
+    mean, log_std : Tensor of shape (..., N, D)
 
     Returns
     -------
-    Tensor, scalar float64, in nats
+    Tensor of shape (...), float64, in nats
     """
     mean, log_std = mean.double(), log_std.double()
-    return 0.5 * ((2.0 * log_std).exp() + mean.square() - 1.0 - 2.0 * log_std).sum()
+    entries = (2.0 * log_std).exp() + mean.square() - 1.0 - 2.0 * log_std
+    return 0.5 * entries.sum((-2, -1))
 
 
 class View(nn.Module):
@@ -119,12 +120,12 @@ class View(nn.Module):
 
     def see(self, x: Tensor) -> Tensor:
         """Return the latents, and the covariates beside them, as this view sees them, (n, D + L) ->
-        (n, D_v + L).
+        (n, D_v + L), of several models (S, n, ...).
         """
         if self.dims is None:
             return x
-        beside = range(x.shape[1] - self.n_covariates, x.shape[1])
-        return x[:, [*self.dims, *beside]]
+        beside = range(x.shape[-1] - self.n_covariates, x.shape[-1])
+        return x[..., [*self.dims, *beside]]
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """Return the kernel's spectral points at one draw of noise, with the factors of the

@@ -1,0 +1,195 @@
+"""Several starts of one fit in one batch.
+
+A step of a small model is mostly the time that its many small operations take to begin: starts that
+are trained side by side, as one model whose parameters have a leading axis, cost little more than
+one of them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bochner.features.fourier import evaluate, pull_back
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.models.lvm import LatentVariableModel, kl_standard_normal
+from bochner.objectives.elbo import Draws
+from bochner.regression.autograd import closed_form
+from bochner.regression.batched import batched_evidence
+from bochner.regression.observations import CompleteBlock, Data
+from bochner.training.adam import Moments
+from bochner.training.trainer import OnStep, State, Trainer
+
+# Features of all starts, numbers: beyond, they no longer stay in a core's cache, and one start
+# after the other is as fast.
+MOST_NUMBERS = 500_000
+
+
+def stackable(models: Sequence[LatentVariableModel], data: Data, n_features: int) -> bool:
+    """Return whether models can be trained as one: small ones of complete Gaussian views, with one
+    noise variance each and kernels whose parameters may have a leading axis.
+    """
+    n_rows = models[0].latents.mean.shape[0]
+    small = len(models) * n_features * n_rows <= MOST_NUMBERS
+    plain = all(
+        vars(type(view.kernel)).get("stackable", False)  # a class derived from it says so itself
+        and view.groups is None
+        and isinstance(view.likelihood, Gaussian)
+        and not view.likelihood.per_column
+        for view in models[0].views
+    )
+    complete = all(
+        isinstance(block, CompleteBlock) and block.n_rows == n_rows
+        for blocks in data
+        for block in blocks
+    )
+    return len(models) > 1 and small and plain and complete
+
+
+class StackedModels(nn.Module):
+    """Models of one shape as one: every parameter has a leading axis of S models.
+
+    Parameters
+    ----------
+    models : sequence of LatentVariableModel
+        Their parameters are copied.
+    """
+
+    def __init__(self, models: Sequence[LatentVariableModel]) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(models[0])
+        named = [dict(model.named_parameters()) for model in models]
+        for name, parameter in self.model.named_parameters():
+            parameter.data = torch.stack([each[name].detach() for each in named])
+        self.n_models = len(models)
+
+    def bounds(self, data: Data, draws: Sequence[Draws]) -> Tensor:
+        """Return the bound of every model at draws of its own, (S,), float64, as ``elbo`` has it.
+
+        Parameters
+        ----------
+        data : tuple over views of tuples of CompleteBlock
+        draws : sequence of S Draws
+        """
+        latents = self.model.latents
+        x = latents.sample(torch.stack([one.latents for one in draws]))
+        total = -kl_standard_normal(latents.mean, latents.log_std)
+        for v, (view, blocks) in enumerate(zip(self.model.views, data, strict=True)):
+            f = view.kernel.frequencies(torch.stack([one.spectra[v] for one in draws]))
+            log_noise = view.likelihood.get_parameter("log_noise_variance")
+            for block in blocks:
+                if isinstance(block, CompleteBlock):
+                    value = stacked_evidence(view.see(x), f, log_noise.exp(), block)
+                    total = total + view.weight * value
+        return total
+
+
+def stacked_evidence(
+    x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block: CompleteBlock
+) -> Tensor:
+    """Return log p(Y | X_s, W_s) of S models, as ``view_evidence`` does of one.
+
+    Parameters
+    ----------
+    x : Tensor of shape (S, N, D)
+    frequencies : Frequencies
+        With a leading axis of S.
+    noise_variance : Tensor of shape (S,), float64
+    block : CompleteBlock
+        Of all rows.
+
+    Returns
+    -------
+    Tensor of shape (S,), float64
+        -inf where rounding left no factor. Differentiable once.
+    """
+    f = frequencies.to(x.dtype)
+
+    def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
+        trace = evaluate(x, f)
+        result = batched_evidence(
+            trace.features, torch.ones_like(noise_variance), noise_variance.detach(), block
+        )
+        if not wanted:
+            return result.value, ()
+        return result.value, (*pull_back(trace, f, result.d_features)[:4], result.d_noise)
+
+    return closed_form(compute, x, f.first, f.second, f.amplitude, noise_variance)
+
+
+class StackedRun:
+    """Trains several trainers side by side: what each of them takes is the steps of its own, up to
+    rounding.
+
+    Parameters
+    ----------
+    trainers : sequence of Trainer
+        Of models that are ``stackable``, at the same step.
+    draws : callable
+        Number of the trainer, step -> Draws.
+    data : tuple over views of tuples of CompleteBlock
+    """
+
+    def __init__(
+        self,
+        trainers: Sequence[Trainer[LatentVariableModel]],
+        draws: Callable[[int, int], Draws],
+        data: Data,
+    ) -> None:
+        self.trainers, self.draws, self.data = trainers, draws, data
+        self.models = StackedModels([trainer.module for trainer in trainers])
+        first = trainers[0]
+        self._values: list[Tensor] = []
+        self._trainer = Trainer(self.models, self._objective, first.n_entries, first.options)
+
+    def _objective(self, step: int) -> Tensor:
+        draws = [self.draws(i, step) for i in range(len(self.trainers))]
+        values = self.models.bounds(self.data, draws)
+        del self._values[step:]  # of steps that were rolled back
+        self._values.append(values.detach())
+        return values.sum()
+
+    def run(self, length: int, on_step: OnStep) -> bool:
+        """Train for so many steps, which settle, and bring the trainers there; return whether that
+        was possible.
+        """
+        try:
+            state = self._trainer.run(until=length, on_step=on_step, settle=True)
+            return state.step == length
+        except KeyboardInterrupt:
+            self._trainer.rewind()  # it may have struck in the middle of a step
+            raise
+        finally:
+            self._hand_over()
+
+    def evaluate(self, draws: Sequence[Draws]) -> tuple[Tensor, Tensor]:
+        """Return the mean bound of every model over draws that all share, and its standard error,
+        each (S,).
+        """
+        with torch.no_grad():
+            among = len(self.trainers)
+            values = torch.stack([self.models.bounds(self.data, [one] * among) for one in draws])
+        return values.mean(0), values.std(0) / len(draws) ** 0.5
+
+    def _hand_over(self) -> None:
+        """Bring the trainers to where their models stand."""
+        state = self._trainer.state
+        history = torch.stack(self._values[: state.step]).T.tolist() if state.step else []
+        for s, trainer in enumerate(self.trainers):
+            parameters = self.models.model.state_dict()
+            trainer.module.load_state_dict({name: p[s] for name, p in parameters.items()})
+            trainer.optimiser.load_state_dict({"state": self._moments(s)})
+            own = State(**{**vars(state), "history": history[s] if history else []})
+            trainer.resume(own)
+
+    def _moments(self, s: int) -> Moments:
+        """Return the moments of one trainer."""
+        every = self._trainer.optimiser.state_dict()["state"]
+        return {
+            i: {name: (m if name == "step" else m[s]).clone() for name, m in slots.items()}
+            for i, slots in every.items()
+        }
