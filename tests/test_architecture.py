@@ -57,7 +57,8 @@ FLOORS: dict[str, str] = {
         prediction.row_batch prediction.row_density prediction.density prediction.latent_std
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
-        fitting.warm_start fitting.stacked fitting.multistart fitting.fit fitting.completion_choice fitting
+        fitting.warm_start fitting.stacked fitting.multistart fitting.fit fitting.completion_choice
+        fitting
         mcmc.draws mcmc.features mcmc.conditionals.mixture mcmc.priors mcmc.conditionals.slices
         mcmc.conditionals.latents mcmc.conditionals.weights mcmc.conditionals.frequencies
         mcmc.conditionals.views mcmc.conditionals.coordinates mcmc.conditionals.gaussian
