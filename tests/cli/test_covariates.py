@@ -1,4 +1,4 @@
-"""``--batch`` and ``--covariate``: columns that are kept out of data and latents."""
+"""``--batch``, ``--covariate``, ``--size-factors`` and ``--mask-var``: what is not data."""
 
 import numpy as np
 import pytest
@@ -72,3 +72,59 @@ def test_what_is_wrong_is_named(table, tmp_path):
     assert "'plate' among '1', '2', as in training, got '7' in row 1" in text
     text = refused("sample", out, "--at", "plait=1", "--out", tmp_path / "s.csv")
     assert "choose from plate=VALUE" in text.lower().replace("value", "VALUE")
+
+
+@pytest.fixture
+def counts():
+    """Counts of rows that were seen for unequal times, and those times."""
+    rng = np.random.default_rng(0)
+    times = rng.uniform(0.2, 5.0, 40)
+    rates = np.exp(np.outer(rng.normal(size=40), [0.5, -0.5, 0.3]) + 2.0)
+    return rng.poisson(rates * times[:, None]).astype(float), times
+
+
+def test_size_factors_from_a_column(counts, tmp_path):
+    X, times = counts
+    path, out = tmp_path / "counts.csv", tmp_path / "run"
+    rows = [
+        ",".join(map(repr, map(float, (*own, time)))) for own, time in zip(X, times, strict=True)
+    ]
+    path.write_text("\n".join(["a,b,c,time", *rows]) + "\n")
+    beside = ("--size-factors", "time")
+    replied("fit", path, *beside, "--likelihood", "poisson", "--out", out, "--seed", 0, *SMALL)
+    model = bo.load(out / "model.bochner")
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    replied("transform", out, path, *beside, "--out", tmp_path / "z.npy")
+    placed = model.transform(X, size_factors=times)
+    np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
+    replied("impute", out, path, *beside, "--out", tmp_path / "full.csv")
+    replied("calibrate", out, path, *beside, "--seed", 0)
+    replied("report", out, path, "--out", tmp_path / "page.html")  # columns that are known
+    text = refused("transform", out, path, "--size-factors", "tim", "--out", tmp_path / "y.npy")
+    assert "no 'tim': did you mean 'time'?" in text
+    path.write_text(path.read_text().replace(repr(float(times[1])), "long"))
+    text = refused("transform", out, path, *beside, "--out", tmp_path / "y.npy")
+    assert "numbers in the column 'time', got 'long' in row 1" in text
+
+
+def test_variables_and_size_factors_of_cells(counts, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    X, times = counts
+    cells = anndata.AnnData(X, obs={"time": times}, var={"variable": [True, False, True]})
+    cells.obs_names, cells.var_names = [f"cell{i}" for i in range(40)], ["a", "b", "c"]
+    path, out = tmp_path / "cells.h5ad", tmp_path / "run"
+    cells.write_h5ad(path)
+    fit = ("--likelihood", "poisson", "--size-factors", "time", "--out", out, "--seed", 0)
+    replied("fit", path, "--mask-var", "variable", *fit, *SMALL)
+    model = bo.load(out / "model.bochner")
+    assert list(model.feature_names_in_) == ["a", "c"]
+    # the variables of the model are found again
+    replied("transform", out, path, "--size-factors", "time", "--out", tmp_path / "z.npy")
+    placed = model.transform(X[:, [0, 2]], size_factors=times)
+    np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
+    assert replied("info", path, "--drop", "b")["columns"] == 2
+    text = refused("fit", path, "--mask-var", "varible", *fit, "--force")
+    assert "'varible' in cells.h5ad.var" in text
+    np.save(tmp_path / "x.npy", X)
+    text = refused("fit", tmp_path / "x.npy", "--mask-var", "variable", "--out", tmp_path / "other")
+    assert "mask_var only for h5ad and h5mu files" in text

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import Reading, column_names
-from bochner.cli.tables import kind_of, rows_to_use
+from bochner.cli.tables import rows_to_use
 from bochner.data.columns import listing
 from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
@@ -58,8 +58,7 @@ def read_rows(
         Unreadable data, unknown views, or columns that are not those of the fit.
     """
     reading = reading or Reading()
-    if kind_of(path) != ".h5ad":
-        reading = replace(reading, beside=model._covariate_coding.names)
+    reading = reading.without(path, model._covariate_coding.names)
     if isinstance(model._coding, Mixed):
         return rows_to_use(model, path, index, reading)
     known = column_names(model)

@@ -22,7 +22,7 @@ from bochner.cli.data import (
     write_embedding,
     write_matrices,
 )
-from bochner.cli.tables import covariates_at, covariates_of, write_frame
+from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
 from bochner.errors import InputError, message
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
@@ -39,6 +39,16 @@ class Rows:
     layer: Sequence[str] = ()
     force: bool = False
     reading: Reading = field(default_factory=Reading)
+    size_factors: str | None = None
+
+    @property
+    def beside(self) -> Reading:
+        """How the data are read: the column of size factors is none of theirs."""
+        return self.reading.without(self.data, [self.size_factors])
+
+    def factors(self) -> Any:
+        """Read the size factors of the rows, or None."""
+        return size_factors_in(self.data, self.size_factors, self.index, self.reading)
 
 
 def transform(rows: Rows) -> int:
@@ -46,15 +56,16 @@ def transform(rows: Rows) -> int:
     check_output(rows.out, rows.force, (*OUTPUTS, *COLUMNAR))
     model = load_model(rows.model)
     source = None
-    if not (rows.index or rows.reading.columns or rows.reading.drop):
+    if not (rows.index or rows.reading.columns or rows.reading.drop or rows.size_factors):
         source = rows_on_disk(model, rows.data)
     table = None
     if source is None:
-        table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
+        table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     with names_are_checked():
         mean, std = model.transform(
             source if table is None else table.X,
             return_std=True,
+            size_factors=rows.factors(),
             covariates=covariates_of(model, rows.data, rows.index, rows.reading),
         )
     write_embedding(rows.out, mean, std, table)
@@ -73,12 +84,13 @@ def impute(rows: Rows, std_out: Path | None) -> int:
                 message("two files", f"{rows.out} for both --out and --std", "rename one")
             )
     model = load_model(rows.model)
-    table = read_rows(model, rows.data, rows.index, rows.layer, rows.reading)
+    table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     mixed = isinstance(table, FrameTable)
     beside = covariates_of(model, rows.data, rows.index, rows.reading)
     with names_are_checked():
         X = frame(table) if mixed else table.X
-        full, std = model.impute(X, return_std=True, covariates=beside)
+        own = {"size_factors": rows.factors(), "covariates": beside}
+        full, std = model.impute(X, return_std=True, **own)
     if isinstance(table, FrameTable):
         write_frame(rows.out, full, table)
     else:
@@ -120,6 +132,7 @@ class CalibrateOptions:
     layer: Sequence[str] = ()
     force: bool = False
     reading: Reading = field(default_factory=Reading)
+    size_factors: str | None = None
 
 
 def calibrate(options: CalibrateOptions) -> CalibrationReport:
@@ -128,11 +141,15 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     if out is not None:
         check_output(out, options.force, (".png",))
     model = load_model(options.model)
-    table = read_rows(model, options.data, options.index, options.layer, options.reading)
+    reading = options.reading.without(options.data, [options.size_factors])
+    table = read_rows(model, options.data, options.index, options.layer, reading)
     how: dict[str, Any] = {
         "hide": options.hide,
         "fraction": options.fraction,
         "n_draws": options.n_draws,
+        "size_factors": size_factors_in(
+            options.data, options.size_factors, options.index, options.reading
+        ),
     }
     with names_are_checked():
         beside = covariates_of(model, options.data, options.index, options.reading)

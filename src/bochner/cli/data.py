@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,6 +15,7 @@ from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
+from bochner.io.extensions import extension_of
 from bochner.io.outputs import replacing
 from bochner.io.readers import read_source
 from bochner.io.request import KnownColumns, Request, selection_of
@@ -44,7 +45,7 @@ class Reading:
 
     Attributes
     ----------
-    columns, drop, header, memory
+    columns, drop, header, memory, mask_var
         As typed.
     beside : sequence of str
         Columns that are covariates, and no data.
@@ -54,7 +55,17 @@ class Reading:
     drop: Sequence[str] = ()
     header: bool | None = None
     memory: float | None = None
+    mask_var: Sequence[str] = ()
     beside: Sequence[str] = ()
+
+    def without(self, path: Path, columns: Sequence[str | None]) -> Reading:
+        """Return how to read a file of which some columns are no data; those of h5ad files are in
+        obs.
+        """
+        if extension_of(path) == ".h5ad":
+            return self
+        beside = [*self.beside, *(name for name in columns if name is not None)]
+        return replace(self, beside=tuple(dict.fromkeys(beside)))
 
     def read(
         self,
@@ -78,8 +89,8 @@ class Reading:
         selection = selection_of(_names(self.columns) or None, drop)
         if known is not None and not (self.columns or self.drop):
             selection = KnownColumns(known, self.beside)
-        memory, by_view = memory_of(self.memory), parse_by_view(layer, "--layer")
-        return Request(index, by_view, self.header, selection, memory)
+        layers, masks = parse_by_view(layer, "--layer"), parse_by_view(self.mask_var, "--mask-var")
+        return Request(index, layers, masks, self.header, selection, memory_of(self.memory))
 
 
 def names_of_views(specs: Sequence[str]) -> list[str] | None:

@@ -24,7 +24,7 @@ from bochner.cli.data import (
 )
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import say
-from bochner.cli.tables import covariates_to_fit, kind_of, table_to_fit
+from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.errors import InputError, StorageError, message
 from bochner.io.join import check_shared_rows
 from bochner.io.outputs import alone_in, replacing
@@ -57,21 +57,25 @@ class FitOptions:
     reading: Reading = field(default_factory=Reading)
     batch: Sequence[str] = ()
     covariates: Sequence[str] = ()
+    size_factors: str | None = None
 
     def read(self) -> Table:
         """Read the data: of views by name only their columns."""
         known = names_of_views(self.views)
         auto = not self.views and self.likelihood in (["auto"], ("auto",))
-        beside = () if kind_of(self.data) == ".h5ad" else (*self.batch, *self.covariates)
-        reading = replace(self.reading, beside=beside)
+        reading = self.reading.without(
+            self.data, [*self.batch, *self.covariates, self.size_factors]
+        )
         table = table_to_fit(self.data, self.index, self.layer, reading, known, auto)
         check_shared_rows(table)
         return table
 
-    def read_covariates(self) -> Any:
-        """Read what is known of the rows beside the data, or None."""
+    def read_beside(self) -> dict[str, Any]:
+        """Read what is known of the rows beside the data: what ``fit`` takes."""
         named = (self.batch, self.covariates)
-        return covariates_to_fit(self.data, *named, self.index, self.reading)
+        own = covariates_to_fit(self.data, *named, self.index, self.reading)
+        factors = size_factors_in(self.data, self.size_factors, self.index, self.reading)
+        return {"covariates": own, "size_factors": factors}
 
 
 def run(options: FitOptions) -> tuple[dict[str, object], bool]:
@@ -96,14 +100,14 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
         if is_there:
             held.enter_context(alone_in(options.out))
         _check_earlier_run(options)
-        table, beside = options.read(), options.read_covariates()
+        table, beside = options.read(), options.read_beside()
         estimator = estimator_of(options, table)
         created = _prepare(options.out)
         if not is_there:  # another run may have come first
             held.enter_context(alone_in(options.out))
             _check_earlier_run(options)
         seed = _fit(options, estimator, table, beside, created)
-        files = _write_all(options, estimator, table, beside)
+        files = _write_all(options, estimator, table, beside["covariates"])
         if not estimator.interrupted_:  # only now: all that the run found is on the disk
             (options.out / CHECKPOINT).unlink(missing_ok=True)
             (options.out / SEED_FILE).unlink(missing_ok=True)
@@ -120,7 +124,9 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
     return result, estimator.interrupted_
 
 
-def _fit(options: FitOptions, estimator: Any, table: Table, beside: Any, created: bool) -> int:
+def _fit(
+    options: FitOptions, estimator: Any, table: Table, beside: dict[str, Any], created: bool
+) -> int:
     """Fit, and return the seed; a fit that does not begin leaves no trace."""
     try:
         if options.force:
@@ -134,7 +140,7 @@ def _fit(options: FitOptions, estimator: Any, table: Table, beside: Any, created
             warnings.filterwarnings(
                 "ignore", message="Interrupted", category=UserWarning
             )  # said by the command
-            estimator.fit(frame(table), covariates=beside)
+            estimator.fit(frame(table), **beside)
     except BaseException:  # Ctrl-C before there is anything to keep
         _clean(options.out, created)
         raise

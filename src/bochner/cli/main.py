@@ -22,11 +22,13 @@ from bochner.cli.options import (
     Layer,
     LikelihoodNames,
     Log,
+    MaskVar,
     MemoryLimit,
     Model,
     ModelName,
     Seed,
     Settings,
+    SizeFactorColumn,
     ViewColumns,
 )
 from bochner.cli.parse import check_words
@@ -133,6 +135,8 @@ def fit(
     drop: Drop = None,
     header: Header = None,
     memory: MemoryLimit = None,
+    mask_var: MaskVar = None,
+    size_factors: SizeFactorColumn = None,
     page: Annotated[
         bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")
     ] = False,
@@ -148,7 +152,7 @@ def fit(
         from bochner.cli.data import Reading
         from bochner.cli.show import show
 
-        reading = Reading(columns or (), drop or (), header, memory)
+        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
         options = logic.FitOptions(
             data,
             out,
@@ -165,6 +169,7 @@ def fit(
             reading,
             batch or (),
             covariate or (),
+            size_factors,
         )
         try:
             reply.values, interrupted = logic.run(options)
@@ -202,6 +207,7 @@ def info(
     drop: Drop = None,
     header: Header = None,
     memory: MemoryLimit = None,
+    mask_var: MaskVar = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -215,7 +221,7 @@ def info(
         from bochner.cli.show import show
 
         repeated = (view or (), likelihood or (), settings or ())
-        reading = Reading(columns or (), drop or (), header, memory)
+        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
         options = FitOptions(
             path, Path(), model.value, *repeated, index, layer=layer or (), reading=reading
         )

@@ -72,6 +72,23 @@ Layer = Annotated[
         help="Layer of .h5ad and .h5mu files to read in place of X. Repeat for each.",
     ),
 ]
+MaskVar = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[VIEW=]NAME",
+        help="Column of var, such as highly_variable, that says which variables of .h5ad and .h5mu "
+        "files are read. Repeat for each.",
+    ),
+]
+SizeFactorColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--size-factors",
+        metavar="COLUMN",
+        help="A column of positive numbers, of obs in .h5ad files: counts of a row are "
+        "proportional to its own.",
+    ),
+]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file, or the folder that fit wrote.")
 ]

@@ -20,10 +20,12 @@ from bochner.cli.options import (
     Json,
     Layer,
     Log,
+    MaskVar,
     MemoryLimit,
     ModelFile,
     Output,
     Seed,
+    SizeFactorColumn,
 )
 from bochner.cli.session import session
 
@@ -38,6 +40,8 @@ def transform(
     drop: Drop = None,
     header: Header = None,
     memory: MemoryLimit = None,
+    mask_var: MaskVar = None,
+    size_factors: SizeFactorColumn = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
@@ -51,9 +55,9 @@ def transform(
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        reading = Reading(columns or (), drop or (), header, memory)
-        rows = logic.transform(logic.Rows(model, data, out, index, layer or (), force, reading))
-        reply.values, reply.show = _done(rows, started, out), show
+        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        rows = logic.Rows(model, data, out, index, layer or (), force, reading, size_factors)
+        reply.values, reply.show = _done(logic.transform(rows), started, out), show
 
 
 def impute(
@@ -76,6 +80,8 @@ def impute(
     drop: Drop = None,
     header: Header = None,
     memory: MemoryLimit = None,
+    mask_var: MaskVar = None,
+    size_factors: SizeFactorColumn = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
@@ -87,9 +93,9 @@ def impute(
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        reading = Reading(columns or (), drop or (), header, memory)
-        rows = logic.impute(logic.Rows(model, data, out, index, layer or (), force, reading), std)
-        reply.values, reply.show = _done(rows, started, out), show
+        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        rows = logic.Rows(model, data, out, index, layer or (), force, reading, size_factors)
+        reply.values, reply.show = _done(logic.impute(rows, std), started, out), show
         if std is not None:
             reply.values["std_file"] = str(std)
 
@@ -140,6 +146,8 @@ def calibrate(
     drop: Drop = None,
     header: Header = None,
     memory: MemoryLimit = None,
+    mask_var: MaskVar = None,
+    size_factors: SizeFactorColumn = None,
     seed: Seed = None,
     force: Force = False,
     log: Log = None,
@@ -152,9 +160,20 @@ def calibrate(
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading
 
-        reading = Reading(columns or (), drop or (), header, memory)
+        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
         options = logic.CalibrateOptions(
-            model, data, hide, fraction, n_draws, seed, out, index, layer or (), force, reading
+            model,
+            data,
+            hide,
+            fraction,
+            n_draws,
+            seed,
+            out,
+            index,
+            layer or (),
+            force,
+            reading,
+            size_factors,
         )
         report = logic.calibrate(options)
         reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
@@ -180,6 +199,7 @@ def report(
     drop: Drop = None,
     header: Header = None,
     memory: MemoryLimit = None,
+    mask_var: MaskVar = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -212,7 +232,7 @@ def report(
         from bochner.cli.data import Reading
         from bochner.cli.show import show
 
-        reading = Reading(columns or (), drop or (), header, memory)
+        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
         options = logic.ReportOptions(
             model,
             data,

@@ -186,6 +186,29 @@ def covariates_of(
     return plain(_read(path, names, index, reading)) if names else None
 
 
+def size_factors_in(
+    path: Path, column: str | None, index: str | None, reading: Reading
+) -> NDArray[np.float64] | None:
+    """Read the size factors of rows from a column, (n,); None where none is named.
+
+    Raises
+    ------
+    InputError
+        No such column, or one that does not hold numbers.
+    """
+    if column is None:
+        return None
+    values = _read(path, [column], index, reading)[column]
+    numbers = require("pandas", "reads columns of size factors").to_numeric(values, errors="coerce")
+    wrong = np.flatnonzero(numbers.isna() & ~values.isna())
+    if wrong.size:
+        got = f"{values.iloc[wrong[0]]!r} in row {wrong[0]}"
+        do = "name a column of positive numbers"
+        raise InputError(message(f"numbers in the column {column!r}", got, do))
+    factors: NDArray[np.float64] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    return factors
+
+
 def covariates_at(model: LatentVariableEstimator, asked: Sequence[str], n_rows: int) -> object:
     """Return the covariates of rows to come, from ``--at NAME=VALUE``.
 

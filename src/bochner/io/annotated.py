@@ -126,21 +126,21 @@ def from_mudata(
 
 
 def read_h5ad(path: Path, request: Request | None = None) -> Table:
-    """Read an AnnData file."""
-    return from_anndata(
-        _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad),
-        (request or Request()).layer,
-        place=path.name,
-    )
+    """Read an AnnData file: its variables are columns with names."""
+    request = request or Request()
+    adata = _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad)
+    kept = request.selection.kept([str(name) for name in adata.var_names])
+    if len(kept) < adata.n_vars:
+        request.selection.check(str(path))
+        adata = adata[:, kept]
+    return from_anndata(adata, request.layer, request.mask_var, place=path.name)
 
 
 def read_h5mu(path: Path, request: Request | None = None) -> Table:
     """Read a MuData file: its modalities are views."""
-    return from_mudata(
-        _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu),
-        (request or Request()).layer,
-        place=path.name,
-    )
+    request = request or Request()
+    mdata = _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu)
+    return from_mudata(mdata, request.layer, request.mask_var, place=path.name)
 
 
 def _opened(path: Path, kind: str, read: Callable[[Path], Any]) -> Any:

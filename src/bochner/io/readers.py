@@ -90,7 +90,7 @@ def read(
         column that was not named as their index.
     """
     selection = selection_of(columns, drop)
-    return read_source(path, Request(index, layer, header, selection, memory or Memory()))
+    return read_source(path, Request(index, layer, None, header, selection, memory or Memory()))
 
 
 def read_source(path: str | os.PathLike[str], request: Request) -> Table:
@@ -118,12 +118,17 @@ def _read_file(path: Path, request: Request) -> Table:
     if request.layer is not None and extension not in LAYERED:
         got = f"layer={request.layer!r} for {path}"
         raise InputError(message("layer only for h5ad and h5mu files", got, "leave it out"))
+    if request.mask_var is not None and extension not in LAYERED:
+        got = f"mask_var={request.mask_var!r} for {path}"
+        do = "leave it out, or name columns of csv and parquet files with --columns"
+        raise InputError(message("mask_var only for h5ad and h5mu files", got, do))
     if extension not in NAMED:
         if request.index is not None:
             got = f"index={request.index!r} for {path}"
             do = "leave it out: arrays name no columns, and AnnData name their rows"
             raise InputError(message("index only for csv and parquet files", got, do))
-        request.selection.nameless(str(path))
+        if extension != ".h5ad":
+            request.selection.nameless(str(path))
     return _READERS[extension](path, request)
 
 
@@ -158,12 +163,15 @@ def _read_folder(folder: Path, request: Request) -> Table:
 
 def _for_file(request: Request, view: str, extension: str) -> Request:
     """Return what is asked of one file of a folder."""
-    layer = request.layer.get(view) if isinstance(request.layer, dict) else request.layer
+    layer, mask_var = (
+        own.get(view) if isinstance(own, dict) else own for own in (request.layer, request.mask_var)
+    )
     named = extension in NAMED
     return replace(
         request,
         index=request.index if named else None,
         layer=layer if extension in LAYERED else None,
+        mask_var=mask_var if extension in LAYERED else None,
         selection=request.selection.of_view(view) if named else Selection(),
     )
 

@@ -113,6 +113,8 @@ class Request:
         Column of csv and parquet files that names the rows.
     layer : str, or dict of modality to str, optional
         Of h5ad and h5mu files.
+    mask_var : str, or dict of modality to str, optional
+        Column of var that says which variables of h5ad and h5mu files are read.
     header : bool, optional
         Whether the first line of csv files names the columns; None: to be told by its cells.
     selection : Selection
@@ -121,6 +123,7 @@ class Request:
 
     index: str | None = None
     layer: Any = None
+    mask_var: Any = None
     header: bool | None = None
     selection: Selection = field(default_factory=Selection)
     memory: Memory = field(default_factory=Memory)
