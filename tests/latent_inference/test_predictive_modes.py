@@ -163,6 +163,26 @@ def test_views_are_combined_draw_by_draw_and_paired_where_that_is_too_many():
     assert all(len(v.draws) == 1 for views in paired for v in views)
 
 
+def test_normal_intervals_hold_half_of_a_mixture_with_a_mode_far_away():
+    """The 50 % interval of its root mean square held 0.89 of it."""
+    source = generator(0, "mixture")
+    means = torch.tensor([[[0.0], [8.0]], [[0.3], [0.3]]], dtype=torch.float64)
+    modes = Modes(
+        means,
+        torch.tensor([1.0, 0.25], dtype=torch.float64)[:, None, None].expand(2, 2, 1, 1),
+        torch.tensor([[0.9, 0.1], [1.0, 0.0]], dtype=torch.float64).log(),
+    )
+    centre = torch.tensor([[0.1], [0.3]], dtype=torch.float64)
+    drawn = torch.randn(200_000, generator=source, dtype=torch.float64)
+    drawn[:20_000] = 8.0 + drawn[:20_000]
+    away = (drawn - 0.1).abs()
+    widths = [float(away.quantile(level)) / z for level, z in ((0.5, 0.67449), (0.95, 1.95996))]
+    std, plain = modes.normal_std_about(centre), modes.std_about(centre)
+    expected = math.sqrt(float(plain[0]) * math.sqrt(widths[0] * widths[1]))
+    assert std[0].item() == pytest.approx(expected, rel=0.02)
+    assert std[1].item() == pytest.approx(1.0)
+
+
 def test_the_spread_of_a_mixture_is_about_the_centre():
     means = torch.tensor([[[1.0], [-1.0]]], dtype=torch.float64)
     covariances = torch.full((1, 2, 1, 1), 0.25, dtype=torch.float64)

@@ -163,8 +163,8 @@ class Fit:
         The draws of X over which the posterior's statistics are means, while somebody may leave
         rows out of it: where there are several views.
     latent_excess : float or None
-        By how much variances of latents are too small, on rows drawn from the model; None where
-        nobody has asked for it yet.
+        By how much variances of latents are too small or large, on rows drawn from the model;
+        None where nobody has asked for it yet.
     """
 
     posterior: tuple[ViewPosterior, ...]

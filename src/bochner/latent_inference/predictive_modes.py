@@ -35,6 +35,10 @@ _BEHIND = 10.0
 _NOWHERE = -1e300
 # Columns with noise of their own share a covariance in so many groups.
 _NOISE_GROUPS = 4
+# Share of a mode beside which others do not count; levels of intervals with the half width that
+# holds them of a standard normal distribution, and halvings of a bracket that finds them.
+_ALONE, _HALVINGS = 0.999, 20
+_LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
 # Squared distance, in posterior standard deviations, of two climbs that found the same mode.
 _SAME = 0.01
 
@@ -64,6 +68,38 @@ class Modes:
         away = self.means - centre[:, None]
         spread = torch.diagonal(self.covariances, dim1=-2, dim2=-1) + away.square()
         return (self.log_weights.softmax(1)[..., None] * spread).sum(1).sqrt()
+
+    def normal_std_about(self, centre: Tensor) -> Tensor:
+        """Return standard deviations of normal distributions about a centre that are like the
+        mixture, (n, D) -> (n, D).
+
+        Geometric means of the root mean square distance and those whose 50 % and whose 95 %
+        intervals hold as much of it: the first alone holds far more than half within its 50 %
+        interval where a small share of the mixture lies far away. Rows with one mode keep it.
+        """
+        out, shares = self.std_about(centre), self.log_weights.softmax(1)
+        index = (shares.amax(1) < _ALONE).nonzero()[:, 0]
+        own = Modes(self.means[index], self.covariances[index], shares[index])
+        log_std = [
+            (own._half_width(centre[index], out[index], level) / z).log() for level, z in _LEVELS
+        ]
+        out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
+        return out
+
+    def _half_width(self, centre: Tensor, std: Tensor, level: float) -> Tensor:
+        """Return half the width of intervals about a centre that hold so much, (n, D); weights in
+        place of their logarithms.
+        """
+        root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
+        away = (centre[:, None] - self.means) / root
+        low, high = torch.zeros_like(std), std / (1.0 - level) ** 0.5  # Chebyshev's inequality
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            reach = middle[:, None] / root
+            held = torch.special.ndtr(away + reach) - torch.special.ndtr(away - reach)
+            enough = (self.log_weights[..., None] * held).sum(1) > level
+            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+        return high
 
 
 def combinations(views: Sequence[ViewPosterior]) -> list[list[ViewPosterior]]:

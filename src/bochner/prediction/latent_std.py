@@ -46,17 +46,22 @@ from bochner.weight_posterior.posterior import ViewPosterior
 # how many nats they may be behind the best of them.
 _N_STARTS, _APART, _BEHIND = 3, 0.4, 8.0
 # Climbs of so many steps, to this length: standard deviations ask for two digits.
-_STEPS, _TOLERANCE = 4, 1e-2
+_STEPS, _TOLERANCE = 2, 1e-2
 # Weight of a mode below which it is not climbed from.
 _LITTLE = 1e-4
 # Numbers of the slopes of features and columns that are held at once.
 _NUMBERS = 2**23
 # Latents of drawn rows, how many rows they are at least and at most, and the share of the entries
 # that half of the rows lack beside.
-_N_LATENTS, _LEAST, _MOST, _HIDDEN = 480, 32, 160, 0.3
+_N_LATENTS, _LEAST, _MOST, _HIDDEN = 720, 32, 240, 0.3
 # Squared errors count up to this many variances, so that a lost row does not widen all others.
 _OUTLIER = 16.0
-_MOST_EXCESS, _HALVINGS = 8.0, 30
+# Shares of the check that should lie within so many standard deviations, and what they may lack or
+# have beyond that in one measure of how far off they are, with the root mean square of all.
+_INSIDE = ((0.6744897501960817, 0.5, 0.03, 0.03), (1.959963984540054, 0.95, 0.015, 0.02))
+_ROOT_OFF = 0.15
+# Of variances: what is tried.
+_EXCESSES = torch.cat([torch.linspace(-0.7, 1.0, 35), torch.logspace(0.0, 0.9, 25)[1:]]).double()
 
 
 def latent_std(
@@ -66,7 +71,8 @@ def latent_std(
     rows: Sequence[Tensor],
     offsets: Offsets,
 ) -> Tensor:
-    """Return root mean square distances of the rows' posteriors from their best modes.
+    """Return standard deviations of the rows' posteriors about their best modes, as normal
+    intervals want them.
 
     Parameters
     ----------
@@ -96,7 +102,7 @@ def latent_std(
         own = index[part]
         of_rows = ([y[own] for y in encoded], offsets_of(offsets, own))
         modes = _modes(views, candidates, placement.of(own), *of_rows)
-        out[own] = modes.std_about(placement.mean[own])
+        out[own] = modes.normal_std_about(placement.mean[own])
     # dimensions that no observed view sees keep their prior, whatever climbs left of them
     told = (observed.double() @ _sees(views, out.shape[1])) > 0
     return torch.where(told, out, 1.0)
@@ -215,7 +221,7 @@ def excess(
     seed: int,
     covariates: Tensor | None = None,
 ) -> float:
-    """Measure by how much variances of latents are too small, on rows drawn from the model.
+    """Measure by how much variances of latents are too small or large, on rows of the model itself.
 
     Parameters
     ----------
@@ -231,7 +237,7 @@ def excess(
     Returns
     -------
     float
-        e, at least 0, with which variances v become v (1 + e (1 - v)).
+        e, more than -1, with which variances v become v (1 + e (1 - v)).
     """
     dim = candidates.shape[1]
     half = min(_MOST, max(_LEAST, _N_LATENTS // dim))
@@ -247,16 +253,22 @@ def excess(
     rows = torch.split(y, [view.n_data_columns for view in views], dim=1)
     nowhere: list[Tensor | None] = [None] * len(views)
     placement = place(views, candidates, rows, polish=False, covariates=beside)
-    variance = latent_std(views, candidates, placement, rows, nowhere).square()
-    return _solved((x - placement.mean).square(), variance)
+    std = latent_std(views, candidates, placement, rows, nowhere)
+    return _solved(x - placement.mean, std)
 
 
-def _solved(squares: Tensor, variance: Tensor) -> float:
-    """Return the excess with which squared errors are as large as they should be on average."""
-    low, high = 0.0, _MOST_EXCESS
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        wide = widened(variance.sqrt(), middle).square()
-        small = float((squares / wide).clamp(max=_OUTLIER).mean()) > 1.0
-        low, high = (middle, high) if small else (low, middle)
-    return low
+def _solved(errors: Tensor, std: Tensor) -> float:
+    """Return the excess with which intervals hold what they should, and squared errors are as large
+    as they should be on average.
+    """
+    found, least = 0.0, torch.inf
+    for tried in _EXCESSES.tolist():
+        away = errors.abs() / widened(std, tried)
+        root = away.square().clamp(max=_OUTLIER).mean().sqrt()
+        off = float(((root - 1.0) / _ROOT_OFF).square())
+        for reach, share, lacking, beyond in _INSIDE:
+            more = float((away < reach).double().mean()) - share
+            off += (more / (beyond if more > 0.0 else lacking)) ** 2
+        if off < least:
+            found, least = tried, off
+    return found
