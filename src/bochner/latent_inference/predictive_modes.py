@@ -92,7 +92,8 @@ class Modes:
         """
         root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
         away = (centre[:, None] - self.means) / root
-        low, high = torch.zeros_like(std), std / (1.0 - level) ** 0.5  # Chebyshev's inequality
+        low = torch.zeros_like(std)
+        high: Tensor = std / (1.0 - level) ** 0.5  # Chebyshev's inequality
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             reach = middle[:, None] / root
