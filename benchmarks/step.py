@@ -24,13 +24,12 @@ from harness import Job, Protocol, Store, Value, arguments, clocked, machine, ta
 from torch import Tensor
 
 from bochner import random
-from bochner.data.rows import AllRows
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression import evidence
-from bochner.regression.observations import CompleteBlock
+from bochner.regression.observations import AllRows, CompleteBlock
 
 Q, H, D = 2, 50, 2
 P = Q * H

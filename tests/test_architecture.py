@@ -20,9 +20,9 @@ FLOORS: dict[str, str] = {
     "F0 foundations": """
         _typing errors extras random linalg quadrature memory isolation processes markup""",
     "F1 data, files, metrics": """
-        data.arrays data.columns data.covariates data.masks data.row_sources data.rows
-        data.sparse data.validation data.views data.stored data.support data.missing data.kinds
-        data io.extensions io.csv.headers io.outputs io.csv.write io.columnar io.files io.schema
+        data.arrays data.columns data.covariates data.masks data.row_sources data.sparse
+        data.validation data.views data.stored data.support data.missing data.kinds data
+        io.extensions io.csv.headers io.outputs io.csv.write io.columnar io.files io.schema
         io.request io.table io.array_files io.join io.annotated io.frames io.containers
         io.stored io.csv.text io.csv.files io.csv io.readers io metrics""",
     "F2 kernels": """
@@ -38,34 +38,32 @@ FLOORS: dict[str, str] = {
     "F5 models": """
         models.sites models.lvm models.spec models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
-        regression.autograd regression.observations regression.statistics
-        regression.heteroscedastic regression.evidence regression.batched
-        regression.weighted_grams regression.conjugate_gradients regression.site_entries
-        regression.nonconjugate regression.incomplete regression objectives.elbo
-        objectives.subset_sites objectives""",
+        regression.observations regression.statistics regression.heteroscedastic
+        regression.evidence regression.batched regression.weighted_grams
+        regression.conjugate_gradients regression.site_entries regression.nonconjugate
+        regression.incomplete regression objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
-        training.adam training.trainer training.checkpoint training.progress training
-        initialization.embeddings initialization.build initialization.simple_models
-        initialization.folding initialization.iterative_pca initialization.shared_private
+        training.trainer training.checkpoint training.progress training initialization.build
+        initialization.simple_models initialization.iterative_pca initialization.shared_private
         initialization dirichlet_process.coordinate_ascent dirichlet_process.local_expectations
         dirichlet_process.spectrum_matching dirichlet_process.sweeps dirichlet_process
         weight_posterior.conditioning weight_posterior.posterior weight_posterior.downdating
-        weight_posterior latent_inference.row_bound_nonconjugate latent_inference.placement
-        latent_inference.row_bound latent_inference.candidate_table latent_inference.modes
-        latent_inference.infer latent_inference.predictive_modes latent_inference
-        prediction.calibration prediction.decoding prediction.completion prediction.proposals
-        prediction.row_batch prediction.row_density prediction.density prediction.latent_std
-        prediction.diagnostics prediction.tempering prediction fitting.plan fitting.landmarks
+        weight_posterior latent_inference.row_bound_nonconjugate latent_inference.row_bound
+        latent_inference.candidate_table latent_inference.modes latent_inference.infer
+        latent_inference.predictive_modes latent_inference prediction.calibration
+        prediction.decoding prediction.completion prediction.proposals prediction.row_batch
+        prediction.row_density prediction.density prediction.latent_std prediction.diagnostics
+        prediction.tempering prediction fitting.plan fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
-        fitting.warm_start fitting.stacked fitting.multistart fitting.fit fitting.completion_choice
-        fitting
-        mcmc.draws mcmc.features mcmc.conditionals.mixture mcmc.priors mcmc.conditionals.slices
-        mcmc.conditionals.latents mcmc.conditionals.weights mcmc.conditionals.frequencies
-        mcmc.conditionals.views mcmc.conditionals.coordinates mcmc.conditionals.gaussian
-        mcmc.conditionals.logistic mcmc.conditionals mcmc.model mcmc.build mcmc.chain
-        mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc serialization.fitted
-        serialization krein.frequency_mixture krein.objective krein.positive_spectrum
-        krein.signed_frequencies krein.sketch krein.frequencies krein.radial krein.taylor krein""",
+        fitting.warm_start fitting.stacked fitting.multistart fitting.fit
+        fitting.completion_choice fitting mcmc.draws mcmc.features mcmc.conditionals.mixture
+        mcmc.priors mcmc.conditionals.slices mcmc.conditionals.latents mcmc.conditionals.weights
+        mcmc.conditionals.frequencies mcmc.conditionals.views mcmc.conditionals.coordinates
+        mcmc.conditionals.gaussian mcmc.conditionals.logistic mcmc.conditionals mcmc.model
+        mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc
+        serialization.fitted serialization krein.frequency_mixture krein.objective
+        krein.positive_spectrum krein.signed_frequencies krein.sketch krein.frequencies
+        krein.radial krein.taylor krein""",
     "F8 estimators, datasets": """
         feature_maps.sections feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps estimators.docstrings
@@ -73,12 +71,12 @@ FLOORS: dict[str, str] = {
         estimators.settings.parameters estimators.settings.options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.training_data
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
-        estimators.methods.prediction estimators.saving estimators.shards
-        estimators.methods.attributes estimators.methods estimators.base estimators.lvm
-        estimators.rflvm estimators.srflvm estimators.annotated estimators.loading estimators
-        model_selection.cost model_selection.hiding model_selection.calibrate
-        model_selection.n_components model_selection datasets.load datasets.fetch datasets.make
-        datasets.channel datasets testing.compare testing.kernels testing.likelihoods testing""",
+        estimators.methods.prediction estimators.saving estimators.shards estimators.methods
+        estimators.base estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
+        estimators.loading estimators model_selection.cost model_selection.hiding
+        model_selection.calibrate model_selection.n_components model_selection datasets.load
+        datasets.fetch datasets.make datasets.channel datasets testing.compare testing.kernels
+        testing.likelihoods testing""",
     "F9 doors": """
         cli.options cli.parse cli.data cli.tables cli.align cli.session cli.bench cli.show
         cli.sources page.encode page.labels page.layouts page.planes page.shapes plots.figures

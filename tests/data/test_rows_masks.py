@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bochner.data.masks import FullMask, Mask, PartialMask
-from bochner.data.rows import AllRows, Rows, SomeRows
+from bochner.regression.observations import AllRows, Rows, SomeRows
 
 VALUES = torch.arange(24, dtype=torch.float64).reshape(6, 4)
 KINDS = {"all": (AllRows(), list(range(6))), "some": (SomeRows(torch.tensor([1, 2, 5])), [1, 2, 5])}

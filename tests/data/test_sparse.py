@@ -12,13 +12,12 @@ import scipy.sparse as sp
 import torch
 
 import bochner as bo
-from bochner.data.rows import AllRows
 from bochner.data.sparse import SparseMatrix, canonical, leading, mapped
 from bochner.data.support import guess
 from bochner.data.views import Scaling, Views
 from bochner.errors import DataWarning, InputError
 from bochner.fitting.svd_compression import rotate
-from bochner.regression.observations import CompleteBlock, EncodedBlock
+from bochner.regression.observations import AllRows, CompleteBlock, EncodedBlock
 
 COMMON = {"n_mixtures": 1, "n_frequencies": 8, "max_iter": 20, "init": "pca", "random_state": 0}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -15,8 +15,7 @@ from bochner.fitting.multistart import Race
 from bochner.fitting.plan import Plan
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.regression.observations import Block, CompleteBlock
-from bochner.training.checkpoint import NoCheckpoint
-from bochner.training.trainer import Options
+from bochner.training.trainer import NoCheckpoint, Options
 from helpers.models import spec_of
 
 TRUTH = {1: [[0.0], [5.0]], 2: [[0.0, 0.0], [4.0, 3.0]], 3: [[0.0, 0.0, 0.0], [3.0, 0.0, 3.0]]}

@@ -5,14 +5,13 @@ import pytest
 import torch
 
 from bochner import NGMVLVM, datasets
-from bochner.data.rows import AllRows
 from bochner.errors import InputError
 from bochner.fitting.landmarks import as_if_whole, choose, narrow, others, rows_of, spread, take
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
-from bochner.regression.observations import CompleteBlock
+from bochner.regression.observations import AllRows, CompleteBlock
 from bochner.weight_posterior.posterior import weights_posterior
 
 

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from bochner.data.rows import AllRows
 from bochner.datasets import make_s_curve
-from bochner.initialization.folding import fold
-from bochner.initialization.simple_models import SimpleModels
+from bochner.initialization.simple_models import SimpleModels, fold
 from bochner.metrics import mean_aligned_r2
 from bochner.models.spec import Layout
 from bochner.regression.batched import batched_evidence
-from bochner.regression.observations import CompleteBlock
+from bochner.regression.observations import AllRows, CompleteBlock
 
 
 def normal(*shape, seed=0):

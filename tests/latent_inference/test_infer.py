@@ -9,7 +9,7 @@ import torch
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import newton_step, positive_inverse

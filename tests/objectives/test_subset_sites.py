@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bochner.data.rows import AllRows
 from bochner.kernels import SpectralMixture
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
 from bochner.likelihoods.gaussian import Gaussian
@@ -15,7 +14,7 @@ from bochner.models.sites import Sites
 from bochner.objectives.elbo import draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
-from bochner.regression.observations import CompleteBlock, EncodedBlock
+from bochner.regression.observations import AllRows, CompleteBlock, EncodedBlock
 from bochner.weight_posterior.posterior import weights_posterior
 
 N, M, H = 40, 9, 6

@@ -8,10 +8,11 @@ from torch.distributions import MultivariateNormal
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.objectives.elbo import gaussian_evidence
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
-from bochner.regression.incomplete import Sample, gaussian_evidence, masked_evidence
-from bochner.regression.observations import CompleteBlock, IncompleteBlock
+from bochner.regression.incomplete import masked_evidence
+from bochner.regression.observations import CompleteBlock, IncompleteBlock, Sample
 
 TIGHT = 1e-18
 

@@ -1,24 +1,19 @@
-"""Fits of several processes: what they must have in common, and the rows that all of them know."""
+"""Fits of several processes: what they must have in common."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
-from torch import Tensor
 
 from bochner.data.arrays import FloatArray
-from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Plain
-from bochner.fitting.data import FitData
-from bochner.fitting.plan import Fit, Plan
+from bochner.fitting.plan import Plan
 from bochner.memory import passes
-from bochner.processes import ALONE, Processes, current
+from bochner.processes import Processes, current
 
 
 def joined(estimator: object, values: Any, covariates: object = None) -> Processes:
@@ -39,8 +34,6 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
         process has to see as a whole.
     """
     processes = current()
-    if processes.size == 1:
-        return processes
     if reason := next(
         filter(None, processes.gathered(_held_back(estimator, values, covariates))), None
     ):
@@ -58,8 +51,6 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
 
 def check_plan(plan: Plan) -> None:
     """Refuse plans that several processes cannot follow."""
-    if plan.processes.size == 1:
-        return
     if plan.landmarks is None:
         do = "set landmarks below the number of all rows"
         raise InputError(message("landmarks in several processes", "none", do))
@@ -100,47 +91,3 @@ def whole(processes: Processes, arrays: tuple[FloatArray, ...]) -> tuple[FloatAr
     """Return arrays of all processes' rows, (N, ...), from those of the rows here."""
     parts = processes.gathered(arrays)
     return tuple(np.concatenate(own) for own in zip(*parts, strict=True))
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Training rows that all processes know: from where rows are placed, and what reports look at.
-
-    Attributes
-    ----------
-    latents : Tensor of shape (C, D)
-    values : ndarray, sparse matrix or RowSource
-        Rows among which the candidates are: all rows of one process, or the candidates.
-    index : Tensor of shape (C,), int64
-        Which of these rows they are.
-    fit, data, plan
-        Of these rows.
-    """
-
-    latents: Tensor
-    values: Any
-    index: Tensor
-    fit: Fit
-    data: FitData
-    plan: Plan
-
-    @classmethod
-    def of(cls, fit: Fit, values: Any, data: FitData, kept: Tensor, plan: Plan) -> Candidates:
-        """Take rows by their global numbers, (C,)."""
-        processes, n_rows = plan.processes, values.shape[0]
-        if processes.size == 1:
-            return cls(fit.latents[kept], values, kept, fit, data, plan)
-        own = processes.own(kept, n_rows)
-        latents = processes.joined(fit.latents[own], kept, n_rows)
-        raw: object = (
-            values.take(own.numpy()) if isinstance(values, RowSource) else values[own.numpy()]
-        )
-        rows = processes.joined(torch.from_numpy(raw), kept, n_rows).numpy()
-        draws = fit.latent_draws
-        if draws is not None:
-            here = draws[:, own].transpose(0, 1)
-            draws = processes.joined(here, kept, n_rows).transpose(0, 1)
-        every = torch.arange(len(kept))
-        known = replace(fit, latents=latents, latent_draws=draws)
-        alone = replace(plan, processes=ALONE)
-        return cls(latents, rows, every, known, data.take(kept, processes), alone)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,12 +23,13 @@ from bochner.data.stored import StoredMatrix
 from bochner.data.views import Views
 from bochner.data.views import blocks as by_pattern
 from bochner.fitting.data import FitData
-from bochner.fitting.plan import Plan
+from bochner.fitting.plan import Fit, Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import of_each_row, rows_of
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.spec import ViewSpec
+from bochner.processes import ALONE
 from bochner.regression.observations import (
     Block,
     CompleteBlock,
@@ -319,3 +320,47 @@ def informative_rows(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | N
     if part.nnz:
         rows.add(int(np.searchsorted(part.indptr, int(part.data.argmax()), side="right")) - 1)
     return np.array(sorted(rows), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Training rows that all processes know: from where rows are placed, and what reports look at.
+
+    Attributes
+    ----------
+    latents : Tensor of shape (C, D)
+    values : ndarray, sparse matrix or RowSource
+        Rows among which the candidates are: all rows of one process, or the candidates.
+    index : Tensor of shape (C,), int64
+        Which of these rows they are.
+    fit, data, plan
+        Of these rows.
+    """
+
+    latents: Tensor
+    values: Any
+    index: Tensor
+    fit: Fit
+    data: FitData
+    plan: Plan
+
+    @classmethod
+    def of(cls, fit: Fit, values: Any, data: FitData, kept: Tensor, plan: Plan) -> Candidates:
+        """Take rows by their global numbers, (C,)."""
+        processes, n_rows = plan.processes, values.shape[0]
+        if processes.size == 1:
+            return cls(fit.latents[kept], values, kept, fit, data, plan)
+        own = processes.own(kept, n_rows)
+        latents = processes.joined(fit.latents[own], kept, n_rows)
+        raw: object = (
+            values.take(own.numpy()) if isinstance(values, RowSource) else values[own.numpy()]
+        )
+        rows = processes.joined(torch.from_numpy(raw), kept, n_rows).numpy()
+        draws = fit.latent_draws
+        if draws is not None:
+            here = draws[:, own].transpose(0, 1)
+            draws = processes.joined(here, kept, n_rows).transpose(0, 1)
+        every = torch.arange(len(kept))
+        known = replace(fit, latents=latents, latent_draws=draws)
+        alone = replace(plan, processes=ALONE)
+        return cls(latents, rows, every, known, data.take(kept, processes), alone)

@@ -63,15 +63,15 @@ class Question:
 
     @classmethod
     def of(
-        cls, found: Fit, kept: Tensor, data: FitData, plan: Plan, rows: Rows
-    ) -> Question | dict[str, float | None]:
-        """Keep what the answer takes; fits of one view have the answer, and those with covariates:
-        modes, for a mixture's places know the covariates of other rows.
+        cls, found: Fit, draws: Tensor, kept: Tensor, data: FitData, plan: Plan, rows: Rows
+    ) -> Question:
+        """Keep what the answer takes.
 
         Parameters
         ----------
         found : Fit
-            With its draws of X, which fits of one view do not have.
+        draws : Tensor of shape (S, N, D)
+            Its draws of X.
         kept : Tensor of shape (C,), int64
             The rows whose latents are the mixture's places.
         data : FitData
@@ -81,13 +81,11 @@ class Question:
             From indices (n,) to scaled data by view, (n, M_v), NaN where missing, and offsets by
             view.
         """
-        if found.latent_draws is None:
-            return {}
         known, offsets = rows(kept)
         return cls(
             found.posterior,
             found.latents[kept],
-            found.latent_draws[:, kept],
+            draws[:, kept],
             known,
             offsets,
             Trial.of(data, plan, rows),

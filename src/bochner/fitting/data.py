@@ -1,10 +1,13 @@
-"""The data of a fit: rows that are subset, and what training and starts see of them."""
+"""The data of a fit: rows that are subset, what training and starts see of them, and how a model of
+all rows comes out when training saw every one.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,15 +17,19 @@ from torch import Tensor
 from bochner.data.covariates import Covariates
 from bochner.fitting import landmarks
 from bochner.fitting.noise_recalibration import Withheld, withhold
-from bochner.fitting.plan import Plan
+from bochner.fitting.plan import MANY_ROWS, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.build import FloatArray
+from bochner.models.lvm import LatentVariableModel
 from bochner.models.spec import ModelSpec
+from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, CompleteBlock, Data, has_holes
 from bochner.weight_posterior.posterior import ViewPosterior
 
+# Draws of the final bound of many rows: its standard error falls with the rows, too.
+_FEW_DRAWS = 8
 Stacked = Callable[[NDArray[np.intp] | None], FloatArray]
 
 
@@ -227,3 +234,65 @@ def _without_effects(block: Block, covariates: Covariates, n_rows: int) -> Block
 
 def _rotated(data: Data, plan: Plan, spec: ModelSpec) -> tuple[Data, Rotation]:
     return rotate(data, plan.truncation, plan.seed, spec.likelihoods)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A model of all rows.
+
+    Attributes
+    ----------
+    model : LatentVariableModel
+    elbo, elbo_se : float
+        Mean over fresh draws, and its standard error, nats.
+    landmarks : dict or None
+        Their number, and the bound of all rows before and after the joint steps.
+    anchors : Anchors or None
+        The rows that sites belong to; None: all.
+    interrupted : bool
+        Whether the joint steps were cut short.
+    """
+
+    model: LatentVariableModel
+    elbo: float
+    elbo_se: float
+    landmarks: dict[str, float] | None = None
+    anchors: Anchors | None = None
+    interrupted: bool = False
+
+
+class RowSelection(Protocol):
+    """Rows to train on, the plan for them, and how the others join."""
+
+    rows: FitData
+    plan: Plan
+
+    def finish(
+        self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
+    ) -> Finished:
+        """Return the model of all rows."""
+
+
+class EveryRow:
+    """Training sees all rows."""
+
+    def __init__(self, data: FitData, plan: Plan) -> None:
+        self.rows = data
+        self.plan = plan
+
+    def finish(
+        self,
+        model: LatentVariableModel,
+        training: TrainingData,  # noqa: ARG002 - landmarks need it
+        *,
+        interrupted: bool,  # noqa: ARG002
+    ) -> Finished:
+        """Return the model with its bound."""
+        return Finished(model, *final_bound(model, self.rows, self.plan))
+
+
+def final_bound(model: LatentVariableModel, data: FitData, plan: Plan) -> tuple[float, float]:
+    """Return the bound that is stated, and its standard error."""
+    many = plan.processes.total(data.n_rows) > MANY_ROWS
+    n_draws = _FEW_DRAWS if many else None
+    return evaluate(model, data.blocks, plan, "final", n_draws=n_draws, weighted=False)

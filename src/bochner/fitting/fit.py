@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from bochner.errors import warn_user
-from bochner.fitting.data import FitData, TrainingData
+from bochner.fitting import row_selection
+from bochner.fitting.data import EveryRow, FitData, RowSelection, TrainingData
 from bochner.fitting.multistart import Race
 from bochner.fitting.noise_recalibration import noisier
 from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
-from bochner.fitting.row_selection import select
 from bochner.models.lvm import LatentVariableModel
-from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier, NoCheckpoint
+from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier
 from bochner.training.progress import progress_bar
-from bochner.training.trainer import State, Trainer
+from bochner.training.trainer import NoCheckpoint, State, Trainer
 
 
 def fit(data: FitData, plan: Plan) -> Fit:
@@ -51,8 +51,15 @@ def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
     return Checkpoint(plan.checkpoint, plan.digest(data.blocks, covariates))
 
 
+def _rows(data: FitData, plan: Plan) -> RowSelection:
+    """Return the rows to train on: all of them, or landmarks."""
+    if plan.landmarks is None:
+        return EveryRow(data, plan)
+    return row_selection.select(data, plan, plan.landmarks)
+
+
 def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier | None) -> Fit:
-    selection = select(data, plan)
+    selection = _rows(data, plan)
     training = TrainingData(selection.rows, plan)
     race = Race(training, selection.plan)
     trainer, stopped = _train(race, checkpoint, earlier, plan)

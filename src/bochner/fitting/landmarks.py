@@ -15,7 +15,7 @@ from bochner import random
 from bochner.data.covariates import Covariates
 from bochner.fitting.plan import Plan
 from bochner.latent_inference.infer import Placer
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents, LatentVariableModel

@@ -21,8 +21,8 @@ from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
 from bochner.fitting.warm_start import warm
 from bochner.initialization.build import FloatArray, components, folded, model_from, start
-from bochner.initialization.folding import STEPS, settle, tries
 from bochner.initialization.shared_private import split_start, wide_start
+from bochner.initialization.simple_models import STEPS, settle, tries
 from bochner.io.schema import Tensors, parse, whole
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.lvm import LatentVariableModel

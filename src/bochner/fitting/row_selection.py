@@ -1,89 +1,29 @@
-"""Which rows a model is trained on, and how the others join: all rows, or landmarks first."""
+"""Landmarks first: a model is trained on some rows, then the others join."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 from torch import Tensor
 
 from bochner.errors import warn_user
 from bochner.fitting import landmarks
-from bochner.fitting.data import FitData, TrainingData
-from bochner.fitting.plan import MANY_ROWS, Plan, condition, evaluate
+from bochner.fitting.data import Finished, FitData, RowSelection, TrainingData, final_bound
+from bochner.fitting.plan import Plan, condition, evaluate
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE
 from bochner.regression.observations import Data
 
 _JOINT_DRAWS = 4
-# Draws of the final bound of many rows: its standard error falls with the rows, too.
-_FEW_DRAWS = 8
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A model of all rows.
-
-    Attributes
-    ----------
-    model : LatentVariableModel
-    elbo, elbo_se : float
-        Mean over fresh draws, and its standard error, nats.
-    landmarks : dict or None
-        Their number, and the bound of all rows before and after the joint steps.
-    anchors : Anchors or None
-        The rows that sites belong to; None: all.
-    interrupted : bool
-        Whether the joint steps were cut short.
-    """
-
-    model: LatentVariableModel
-    elbo: float
-    elbo_se: float
-    landmarks: dict[str, float] | None = None
-    anchors: Anchors | None = None
-    interrupted: bool = False
-
-
-class RowSelection(Protocol):
-    """Rows to train on, the plan for them, and how the others join."""
-
-    rows: FitData
-    plan: Plan
-
-    def finish(
-        self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
-    ) -> Finished:
-        """Return the model of all rows."""
-
-
-def select(data: FitData, plan: Plan) -> RowSelection:
-    """Return the rows to train on."""
-    if plan.landmarks is None:
-        return EveryRow(data, plan)
+def select(data: FitData, plan: Plan, n_landmarks: int) -> RowSelection:
+    """Return the landmarks to train on."""
     kind = ConjugateLandmarks if data.surrogates is None else SiteLandmarks
     n_rows = plan.processes.total(data.n_rows)
-    return kind(data, plan, landmarks.choose(data.blocks, n_rows, plan.landmarks, plan.seed))
-
-
-class EveryRow:
-    """Training sees all rows."""
-
-    def __init__(self, data: FitData, plan: Plan) -> None:
-        self.rows = data
-        self.plan = plan
-
-    def finish(
-        self,
-        model: LatentVariableModel,
-        training: TrainingData,  # noqa: ARG002 - landmarks need it
-        *,
-        interrupted: bool,  # noqa: ARG002
-    ) -> Finished:
-        """Return the model with its bound."""
-        return Finished(model, *_final_bound(model, self.rows, self.plan))
+    return kind(data, plan, landmarks.choose(data.blocks, n_rows, n_landmarks, plan.seed))
 
 
 class _Landmarks:
@@ -121,7 +61,7 @@ class ConjugateLandmarks(_Landmarks):
             if after > before:
                 best = trained
                 report["elbo_joint"] = after
-        bound = _final_bound(best, self.data, self.every)
+        bound = final_bound(best, self.data, self.every)
         return Finished(best, *bound, report, interrupted=cut)
 
     def _placed(self, model: LatentVariableModel, every: Data, chosen: Data) -> LatentVariableModel:
@@ -165,9 +105,3 @@ class SiteLandmarks(_Landmarks):
         value, error = landmarks.evaluate_anchored(placed, blocks, anchors, self.plan)
         report = {"n": self.index.shape[0], "elbo_placed": value, "elbo_joint": value}
         return Finished(placed, value, error, report, anchors)
-
-
-def _final_bound(model: LatentVariableModel, data: FitData, plan: Plan) -> tuple[float, float]:
-    many = plan.processes.total(data.n_rows) > MANY_ROWS
-    n_draws = _FEW_DRAWS if many else None
-    return evaluate(model, data.blocks, plan, "final", n_draws=n_draws, weighted=False)

@@ -18,11 +18,10 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import LatentVariableModel, kl_standard_normal
 from bochner.objectives.elbo import Draws
-from bochner.regression.autograd import closed_form
 from bochner.regression.batched import batched_evidence
+from bochner.regression.evidence import closed_form
 from bochner.regression.observations import CompleteBlock, Data
-from bochner.training.adam import Moments
-from bochner.training.trainer import OnStep, State, Trainer
+from bochner.training.trainer import Moments, OnStep, State, Trainer
 
 # Features of all starts, numbers: beyond, they no longer stay in a core's cache, and one start
 # after the other is as fast.

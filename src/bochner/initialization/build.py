@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE, Isomap, SpectralEmbedding
 
 from bochner import random
 from bochner.data.covariates import Covariates
 from bochner.errors import InputError, message
-from bochner.initialization import embeddings
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
@@ -24,13 +27,124 @@ from bochner.models.sites import N_GROUPS, Sites
 from bochner.models.spec import ModelSpec, ViewSpec
 from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 
+_NEIGHBOURS = 10
+_PERPLEXITY = 30.0
+# Neighbours are looked for in so many principal components: beyond them distances are mostly noise,
+# and slow.
+_NEIGHBOUR_SPACE = 50
+# scikit-learn's Barnes-Hut trees know at most so many dimensions.
+TSNE_DIMENSIONS = 3
+# Steps of t-SNE, 250 of them exaggerated; scikit-learn takes 1,000. Training moves on from there:
+# fits from 400 steps reach the bounds of fits from 1,000.
+_TSNE_STEPS = 400
+
+
+def noise(n_rows: int, n_components: int, seed: int) -> FloatArray:
+    """Draw standard normal latents, (N, D)."""
+    source = random.generator(seed, "start")
+    noise: FloatArray = torch.randn(
+        n_rows, n_components, generator=source, dtype=torch.float64
+    ).numpy()
+    return noise
+
+
+def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Return principal components in proportion; columns beyond the rank are 0."""
+    n, m = filled.shape
+    rank = min(n_components, n, m)
+    centred = filled - filled.mean(axis=0)
+    if rank >= min(n, m) - 1 or min(n, m) < 50:
+        left, values, _ = np.linalg.svd(centred, full_matrices=False)
+        left, values = left[:, :rank], values[:rank]
+    else:
+        first = np.random.Generator(np.random.PCG64(seed)).standard_normal(min(n, m))
+        left, values, _ = svds(centred, k=rank, v0=first)
+        left, values = left[:, ::-1], values[::-1]
+    signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)])
+    out = np.zeros((n, n_components))
+    out[:, :rank] = left * np.where(signs == 0, 1.0, signs) * values
+    return out
+
+
+def laplacian(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Return Laplacian eigenmaps, half on their own scale and half spread like a normal."""
+    n = filled.shape[0]
+    if n < n_components + 3:
+        return pca(filled, n_components, seed)
+    embedding = SpectralEmbedding(
+        n_components,
+        affinity="nearest_neighbors",
+        n_neighbors=min(_NEIGHBOURS, n - 1),
+        random_state=seed % 2**32,
+    )
+    with warnings.catch_warnings():
+        # a disconnected graph still gives a usable start, and the bound decides whether it is kept
+        warnings.simplefilter("ignore")
+        latents: FloatArray = embedding.fit_transform(filled)
+    # rank against a normal: a few far outliers would otherwise squeeze everyone else into one point
+    order = latents.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    uniform = (order + 0.5) / n
+    spread: FloatArray = torch.special.ndtri(torch.from_numpy(uniform)).numpy()
+    plain: FloatArray = (latents - latents.mean(axis=0)) / np.maximum(latents.std(axis=0), 1e-300)
+    return 0.5 * (spread + plain)
+
+
+def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Return principal coordinates of the distances along the neighbour graph."""
+    n = filled.shape[0]
+    if n < n_components + 3:
+        return pca(filled, n_components, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a disconnected graph is joined at its nearest points
+        embedding = Isomap(
+            n_components=n_components, n_neighbors=min(_NEIGHBOURS, n - 1), eigen_solver="dense"
+        )
+        latents: FloatArray = embedding.fit_transform(_neighbour_space(filled, seed))
+    return latents
+
+
+def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """Return t-SNE from principal components: the dearest start, O(N log N) with a large factor; D
+    <= 3.
+    """
+    n = filled.shape[0]
+    if n < n_components + 3:
+        return pca(filled, n_components, seed)
+    first = pca(filled, n_components, seed)
+    first = 1e-4 * (first / max(float(first.std()), 1e-300) + 1e-2 * noise(n, n_components, seed))
+    perplexity = min(_PERPLEXITY, (n - 1) / 3)
+    embedding = TSNE(
+        n_components,
+        perplexity=perplexity,
+        init=first,
+        max_iter=_TSNE_STEPS,
+        random_state=seed % 2**32,
+    )
+    latents = embedding.fit_transform(_neighbour_space(filled, seed))
+    return np.asarray(latents, dtype=np.float64)
+
+
+def _neighbour_space(filled: FloatArray, seed: int) -> FloatArray:
+    """Rows in few dimensions, of standard deviation about 1: squares of extreme units would
+    overflow.
+    """
+    scaled = filled / max(float(np.abs(filled).max(initial=0.0)), 1e-300)
+    scaled = scaled / max(float(scaled.std()), 1e-3)
+    if min(filled.shape) <= _NEIGHBOUR_SPACE:
+        return scaled
+    space: FloatArray = PCA(
+        _NEIGHBOUR_SPACE, svd_solver="randomized", random_state=seed % 2**32
+    ).fit_transform(scaled)
+    return space
+
+
 FloatArray = NDArray[np.float64]
 
 _EMBEDDINGS: dict[str, Callable[[FloatArray, int, int], FloatArray]] = {
-    "pca": embeddings.pca,
-    "laplacian": embeddings.laplacian,
-    "isomap": embeddings.isomap,
-    "tsne": embeddings.tsne,
+    "pca": pca,
+    "laplacian": laplacian,
+    "isomap": isomap,
+    "tsne": tsne,
 }
 STARTS = (*_EMBEDDINGS, "random")
 # The last trains a model: see `fold`.
@@ -58,15 +172,13 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
         Columns of mean 0 and standard deviation 1, the scale of the prior. Dimensions the data
         cannot fill are small noise.
     """
-    if name == "tsne" and n_components > embeddings.TSNE_DIMENSIONS:
+    if name == "tsne" and n_components > TSNE_DIMENSIONS:
         got, hint = f"n_components={n_components}", "choose another init"
         raise InputError(
-            message(
-                f"n_components of at most {embeddings.TSNE_DIMENSIONS} for init='tsne'", got, hint
-            )
+            message(f"n_components of at most {TSNE_DIMENSIONS} for init='tsne'", got, hint)
         )
     if name == "random":
-        latents = embeddings.noise(filled.shape[0], n_components, seed)
+        latents = noise(filled.shape[0], n_components, seed)
     elif name in _EMBEDDINGS:
         latents = _EMBEDDINGS[name](filled, n_components, seed)
     else:
@@ -80,7 +192,7 @@ def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     """Return principal components in proportion, the first of standard deviation 1: what the
     folding start begins with.
     """
-    latents = embeddings.pca(filled, n_components, seed)
+    latents = pca(filled, n_components, seed)
     return latents / max(float(latents[:, 0].std()), 1e-300)
 
 
@@ -96,7 +208,7 @@ def _standardise(latents: FloatArray, seed: int) -> FloatArray:
     flat = spread < 1e-10 * max(1.0, float(spread.max(initial=0.0)))
     scaled = (latents - latents.mean(axis=0)) / np.where(flat, 1.0, spread)
     # a dimension without data starts near zero but not at it: there its gradient would vanish
-    return np.where(flat, 0.1 * embeddings.noise(latents.shape[0], latents.shape[1], seed), scaled)
+    return np.where(flat, 0.1 * noise(latents.shape[0], latents.shape[1], seed), scaled)
 
 
 def model_from(

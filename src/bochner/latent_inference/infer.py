@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
-from bochner.latent_inference.modes import located, solved
-from bochner.latent_inference.placement import Placement, alike
+from bochner.latent_inference.modes import Placement, alike, located, solved
 from bochner.latent_inference.row_bound import Target, groups_of_rows, rows_at_once, target_for
 from bochner.likelihoods.likelihood import offsets_of, per_size, rows_of
 from bochner.weight_posterior.posterior import ViewPosterior

@@ -1,10 +1,12 @@
-"""From starts to the modes of rows: Newton climbs in single precision, each inside a trust radius
-of its own, last steps in double, weights.
+"""Where rows lie in latent space, and how sure that is: from starts to the modes of rows.
+
+Newton climbs in single precision, each inside a trust radius of its own, last steps in double,
+weights of the modes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,9 +14,74 @@ import torch
 from torch import Tensor
 
 from bochner.latent_inference.candidate_table import Starts
-from bochner.latent_inference.placement import Placement
-from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_bound import Target, with_covariates
 from bochner.linalg import newton_step, positive_inverse
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Posterior modes of the rows' latents.
+
+    Attributes
+    ----------
+    modes : Tensor of shape (n, R, D)
+        Best first.
+    covariances : Tensor of shape (n, R, D, D)
+        Of the Laplace approximation at each mode.
+    weights : Tensor of shape (n, R)
+        Posterior weight of each mode; rows sum to 1, duplicates have 0.
+    covariates : Tensor of shape (n, L) or None
+        Of the rows.
+    """
+
+    modes: Tensor
+    covariances: Tensor
+    weights: Tensor
+    covariates: Tensor | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Placement]) -> Placement:
+        """Put the rows of several placements one after the other."""
+        modes, covariances, weights = zip(
+            *((p.modes, p.covariances, p.weights) for p in parts), strict=True
+        )
+        known = [p.covariates for p in parts if p.covariates is not None]
+        beside = torch.cat(known) if known else None
+        return cls(torch.cat(modes), torch.cat(covariances), torch.cat(weights), beside)
+
+    def of(self, index: Tensor) -> Placement:
+        """Return that of some rows."""
+        beside = None if self.covariates is None else self.covariates[index]
+        return Placement(self.modes[index], self.covariances[index], self.weights[index], beside)
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """Return places of all rows with their covariates beside them, (n, ..., D) -> (n, ..., D +
+        L).
+        """
+        return with_covariates(x, self.covariates)
+
+    @property
+    def mean(self) -> Tensor:
+        """The best mode, (n, D): a place that exists, where a mean of several modes may not."""
+        return self.modes[:, 0]
+
+    @property
+    def std(self) -> Tensor:
+        """Root mean square distance of the mixture from the best mode, per dimension, (n, D)."""
+        away = self.modes - self.modes[:, :1]
+        spread = torch.diagonal(self.covariances, dim1=-2, dim2=-1) + away.square()
+        return (self.weights[..., None] * spread).sum(1).sqrt()
+
+
+def alike(covariates: Tensor | None, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Yield the rows with the same covariates, (n,), and these covariates, (L,)."""
+    if covariates is None:
+        yield torch.arange(n_rows), None
+        return
+    distinct, which = torch.unique(covariates, dim=0, return_inverse=True)
+    for number, own in enumerate(distinct):
+        yield (which == number).nonzero()[:, 0], own
+
 
 MAX_STEPS = 100
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)

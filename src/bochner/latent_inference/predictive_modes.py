@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
-from bochner.latent_inference.modes import MAX_STEPS, climb
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, entries_of
 from bochner.likelihoods.likelihood import offsets_of, shifted

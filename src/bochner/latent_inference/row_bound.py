@@ -28,7 +28,6 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
-from bochner.latent_inference.placement import with_covariates
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.likelihoods.likelihood import shifted
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
@@ -466,3 +465,14 @@ def groups_of_rows(
             (chunk, False)
             for chunk in torch.split(torch.cat(own), min(size, max(most, _OWN_CHUNK)))
         )
+
+
+def with_covariates(x: Tensor, covariates: Tensor | None) -> Tensor:
+    """Return places of rows with the rows' covariates beside them, (n, ..., D) and (n, L) -> (n,
+    ..., D + L).
+    """
+    if covariates is None:
+        return x
+    between = (1,) * (x.ndim - 2)
+    beside = covariates.to(x).reshape(x.shape[0], *between, -1)
+    return torch.cat([x, beside.expand(*x.shape[:-1], -1)], dim=-1)

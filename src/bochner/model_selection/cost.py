@@ -13,7 +13,7 @@ from sklearn.base import clone
 from bochner.estimators.settings import options, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
-from bochner.initialization.folding import STEPS as FOLD_STEPS
+from bochner.initialization.simple_models import STEPS as FOLD_STEPS
 from bochner.training.trainer import RATES
 
 if TYPE_CHECKING:

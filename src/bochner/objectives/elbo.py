@@ -10,15 +10,27 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
+from bochner.errors import InputError, message
+from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import SiteUpdate, column_batch
 from bochner.processes import ALONE, Processes
-from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.incomplete import N_DETERMINANTS, Sample, gaussian_evidence
+from bochner.regression.evidence import (
+    CHUNK_ROWS,
+    view_evidence,
+)
+from bochner.regression.incomplete import N_DETERMINANTS, masked_evidence
 from bochner.regression.nonconjugate import nonconjugate_evidence
-from bochner.regression.observations import Data, encoded_block
+from bochner.regression.observations import (
+    Block,
+    Data,
+    Sample,
+    complete_blocks,
+    encoded_block,
+    incomplete_blocks,
+)
 from bochner.regression.site_entries import RowSample
 
 
@@ -251,3 +263,33 @@ def elbo(
         tuple(view.weight for view in model.views),
         control,
     )
+
+
+def gaussian_evidence(
+    x: Tensor,
+    frequencies: Frequencies,
+    noise_variance: Tensor,
+    blocks: tuple[Block, ...],
+    *,
+    sample: Sample | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+    processes: Processes = ALONE,
+) -> Tensor:
+    """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
+    ``masked_evidence``.
+    """
+    whole, holed = complete_blocks(blocks), incomplete_blocks(blocks)
+    if processes.size > 1 and holed:
+        do = "keep all rows in one process"
+        raise InputError(message("complete views in several processes", "scattered holes", do))
+    parts = [
+        masked_evidence(x, frequencies, noise_variance, block, sample=sample, chunk_rows=chunk_rows)
+        for block in holed
+    ]
+    if whole or not parts:
+        parts.append(
+            view_evidence(
+                x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, processes=processes
+            )
+        )
+    return torch.stack(parts).sum() if len(parts) > 1 else parts[0]

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode, sample_at

@@ -12,7 +12,8 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import expected_features, jet
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
-from bochner.latent_inference.placement import Placement, with_covariates
+from bochner.latent_inference.modes import Placement
+from bochner.latent_inference.row_bound import with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.memory import chunks

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bochner import markup
 from bochner.features.fourier import expected_features, jet
-from bochner.latent_inference.placement import with_covariates
+from bochner.latent_inference.row_bound import with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial

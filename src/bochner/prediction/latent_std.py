@@ -22,14 +22,14 @@ from bochner.latent_inference.infer import (
     candidate_scores,
     place,
 )
-from bochner.latent_inference.placement import Placement, alike, with_covariates
+from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (
     Modes,
     joined,
     laplace_modes,
     predictive_target,
 )
-from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_bound import Target, with_covariates
 from bochner.latent_inference.row_bound_nonconjugate import (
     LaplaceEntries,
     NonConjugateTerm,

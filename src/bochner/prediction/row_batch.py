@@ -12,8 +12,9 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart, place
-from bochner.latent_inference.placement import Placement, alike, with_covariates
+from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import Modes, climbed, combinations, joined
+from bochner.latent_inference.row_bound import with_covariates
 from bochner.latent_inference.row_bound_nonconjugate import entries_of
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import of_each_row, offsets_of

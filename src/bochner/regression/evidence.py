@@ -5,6 +5,8 @@ With L L^T = B = G + sigma^2 I and m = B^-1 C (docs/math.md, section 2):
 
 log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2
 sigma^2).
+
+One autograd Function serves every evidence: a value that computes its own gradient.
 """
 
 from __future__ import annotations
@@ -12,20 +14,59 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bochner.data.rows import Rows
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import Scratch, chunks
 from bochner.processes import ALONE, Processes
-from bochner.regression.autograd import closed_form
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
-from bochner.regression.observations import CompleteBlock
+from bochner.regression.observations import CompleteBlock, Rows
 from bochner.regression.statistics import Statistics, statistics, total
+
+# Returns the value and, where they are wanted, the gradients in all inputs.
+ClosedForm = Callable[[bool], tuple[Tensor, Sequence[Tensor | None]]]
+
+
+class _ClosedForm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, compute: ClosedForm, *inputs: Tensor | None) -> Tensor:  # noqa: ARG004
+        wanted = any(ctx.needs_input_grad)
+        value, gradients = compute(wanted)
+        if wanted:
+            ctx.save_for_backward(*gradients)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *(_scaled(gradient, upstream) for gradient in ctx.saved_tensors))
+
+
+def _scaled(gradient: Tensor | None, upstream: Tensor) -> Tensor | None:
+    if gradient is None:
+        return None
+    trailing = (1,) * (gradient.ndim - upstream.ndim)
+    return upstream.to(gradient.dtype).reshape(upstream.shape + trailing) * gradient
+
+
+def closed_form(compute: ClosedForm, *inputs: Tensor | None) -> Tensor:
+    """Return a value that is differentiable once: the backward pass only scales its gradients.
+
+    Parameters
+    ----------
+    compute : callable
+        Takes whether gradients are wanted. Returns the value, a scalar or of shape (S,), and its
+        gradients in the inputs, in their order, each of shape (...) or (S, ...).
+    inputs : Tensor or None
+        What the value depends on.
+    """
+    value: Tensor = _ClosedForm.apply(compute, *inputs)  # type: ignore[no-untyped-call]
+    return value
+
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.

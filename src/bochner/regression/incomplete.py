@@ -25,27 +25,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bochner.errors import InputError, message
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.processes import ALONE, Processes
-from bochner.regression.autograd import closed_form
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.evidence import (
     CHUNK_ROWS,
+    closed_form,
     gram_diagonal,
     products_in,
-    view_evidence,
 )
 from bochner.regression.nonconjugate import carried_back, joined_features
 from bochner.regression.observations import (
     Block,
     CompleteBlock,
     IncompleteBlock,
-    complete_blocks,
-    incomplete_blocks,
+    Sample,
 )
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
 
@@ -61,58 +57,6 @@ _AT_ONCE = 16
 # covariances enter the value by themselves here. And iterations where the noise is that small.
 _ROUNDING = 1e-2
 _MAX_ITER = 200
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A systematic sample of a block's columns: each is in it with the same probability.
-
-    Attributes
-    ----------
-    n_columns : int
-        How many, at the most.
-    start : float
-        In [0, 1).
-    """
-
-    n_columns: int
-    start: float
-
-    def of(self, m: int, device: torch.device) -> tuple[Tensor, float]:
-        """Return positions among m columns, and what each of them stands for."""
-        b = min(m, self.n_columns)
-        steps = (torch.arange(b, dtype=torch.float64) + self.start) * (m / b)
-        return steps.long().clamp(max=m - 1).to(device), m / b
-
-
-def gaussian_evidence(
-    x: Tensor,
-    frequencies: Frequencies,
-    noise_variance: Tensor,
-    blocks: tuple[Block, ...],
-    *,
-    sample: Sample | None = None,
-    chunk_rows: int = CHUNK_ROWS,
-    processes: Processes = ALONE,
-) -> Tensor:
-    """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
-    ``masked_evidence``.
-    """
-    whole, holed = complete_blocks(blocks), incomplete_blocks(blocks)
-    if processes.size > 1 and holed:
-        do = "keep all rows in one process"
-        raise InputError(message("complete views in several processes", "scattered holes", do))
-    parts = [
-        masked_evidence(x, frequencies, noise_variance, block, sample=sample, chunk_rows=chunk_rows)
-        for block in holed
-    ]
-    if whole or not parts:
-        parts.append(
-            view_evidence(
-                x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, processes=processes
-            )
-        )
-    return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
 
 
 def masked_evidence(

@@ -19,15 +19,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.data.rows import Rows
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
-from bochner.regression.autograd import closed_form
-from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.observations import EncodedBlock
+from bochner.regression.evidence import CHUNK_ROWS, closed_form
+from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
 from bochner.regression.weighted_grams import weighted_products
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
 from bochner.io.schema import Tensors, parse, whole
-from bochner.training.trainer import State, Trainer
+from bochner.training.trainer import NoCheckpoint, State, Trainer
 
 SCHEMA = 1
 
@@ -171,21 +171,6 @@ class Checkpoint:
                 )
             )
         return Tensors(tensors), header
-
-
-class NoCheckpoint:
-    """Of a run that keeps nothing."""
-
-    @contextmanager
-    def begun(self) -> Iterator[Earlier | None]:
-        """Yield None: there is no earlier run."""
-        yield None
-
-    def maybe(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
-        """Write nothing."""
-
-    def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
-        """Write nothing."""
 
 
 AnyCheckpoint = Checkpoint | NoCheckpoint

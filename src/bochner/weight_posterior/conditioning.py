@@ -28,8 +28,7 @@ from bochner.objectives.subset_sites import anchored_entries, features_of
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.incomplete import Sample
-from bochner.regression.observations import CompleteBlock, EncodedBlock, IncompleteBlock
+from bochner.regression.observations import CompleteBlock, EncodedBlock, IncompleteBlock, Sample
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Statistics, statistics
 from bochner.regression.weighted_grams import weighted_grams

@@ -23,7 +23,7 @@ from bochner.estimators.methods.rows import RowsMixin
 from bochner.estimators.settings import options
 from bochner.isolation import isolated
 from bochner.latent_inference.infer import Placer
-from bochner.latent_inference.placement import Placement
+from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import rows_of
 from bochner.prediction.latent_std import excess, latent_std, widened
 

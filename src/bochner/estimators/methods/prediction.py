@@ -17,7 +17,7 @@ from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
 from bochner.fitting.completion_choice import Question
 from bochner.isolation import isolated
-from bochner.latent_inference.placement import with_covariates
+from bochner.latent_inference.row_bound import with_covariates
 from bochner.prediction import completion, decoding
 
 

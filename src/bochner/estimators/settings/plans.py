@@ -18,8 +18,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.settings import options
 from bochner.estimators.settings.parameters import Parameters
 from bochner.fitting.plan import Plan, Start
-from bochner.initialization.build import ALL_STARTS
-from bochner.initialization.embeddings import TSNE_DIMENSIONS
+from bochner.initialization.build import ALL_STARTS, TSNE_DIMENSIONS
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.gaussian import Gaussian
