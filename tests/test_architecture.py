@@ -18,7 +18,8 @@ PACKAGE = "bochner"
 # comes after its modules.
 FLOORS: dict[str, str] = {
     "F0 foundations": """
-        _typing errors extras random linalg quadrature memory isolation processes markup""",
+        _typing errors extras random linalg quadrature memory isolation processes progress
+        markup""",
     "F1 data, files, metrics": """
         data.arrays data.columns data.covariates data.masks data.row_sources data.sparse
         data.validation data.views data.stored data.support data.missing data.kinds data

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bochner import progress
 from bochner.cli.data import (
     MODEL_FILE,
     Reading,
@@ -101,12 +102,14 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
             held.enter_context(alone_in(options.out))
         _check_earlier_run(options)
         table, beside = options.read(), options.read_beside()
+        progress.say("looking at the data")
         estimator = estimator_of(options, table)
         created = _prepare(options.out)
         if not is_there:  # another run may have come first
             held.enter_context(alone_in(options.out))
             _check_earlier_run(options)
         seed = _fit(options, estimator, table, beside, created)
+        progress.say("writing")
         files = _write_all(options, estimator, table, beside["covariates"])
         if not estimator.interrupted_:  # only now: all that the run found is on the disk
             (options.out / CHECKPOINT).unlink(missing_ok=True)

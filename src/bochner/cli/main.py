@@ -33,6 +33,7 @@ from bochner.cli.options import (
 )
 from bochner.cli.parse import check_words
 from bochner.cli.session import INTERRUPTED, say, session
+from bochner.progress import overall
 
 app = typer.Typer(
     name="bochner",
@@ -148,34 +149,35 @@ def fit(
     """
     with session(as_json, log) as reply:
         check_words(data, model.value, likelihood or (), settings or ())
-        from bochner.cli import fit as logic
-        from bochner.cli.data import Reading
-        from bochner.cli.show import show
+        with overall(f"reading {data.name}", shown=True):
+            from bochner.cli import fit as logic
+            from bochner.cli.data import Reading
+            from bochner.cli.show import show
 
-        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
-        options = logic.FitOptions(
-            data,
-            out,
-            model.value,
-            view or (),
-            likelihood or (),
-            [*(settings or ()), *([] if chains is None else [f"n_chains={chains}"])],
-            index,
-            seed,
-            resume,
-            force,
-            layer or (),
-            page,
-            reading,
-            batch or (),
-            covariate or (),
-            size_factors,
-        )
-        try:
-            reply.values, interrupted = logic.run(options)
-        except KeyboardInterrupt:  # before training, or after it while the rows are placed
-            _say_how_to_resume(bool(logic.checkpoints(out)))
-            raise
+            reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+            options = logic.FitOptions(
+                data,
+                out,
+                model.value,
+                view or (),
+                likelihood or (),
+                [*(settings or ()), *([] if chains is None else [f"n_chains={chains}"])],
+                index,
+                seed,
+                resume,
+                force,
+                layer or (),
+                page,
+                reading,
+                batch or (),
+                covariate or (),
+                size_factors,
+            )
+            try:
+                reply.values, interrupted = logic.run(options)
+            except KeyboardInterrupt:  # before training, or after it while the rows are placed
+                _say_how_to_resume(bool(logic.checkpoints(out)))
+                raise
         reply.show = show
         if interrupted:
             reply.values["interrupted"], reply.code = True, INTERRUPTED

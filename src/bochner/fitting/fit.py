@@ -16,6 +16,7 @@ from bochner.fitting.multistart import Race
 from bochner.fitting.noise_recalibration import noisier
 from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
 from bochner.models.lvm import LatentVariableModel
+from bochner.progress import expect, overall, say
 from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import NoCheckpoint, State, Trainer
@@ -40,7 +41,8 @@ def fit(data: FitData, plan: Plan) -> Fit:
     when all is done.
     """
     checkpoint = _checkpoint(data, plan)
-    with checkpoint.begun() as earlier:
+    with overall("starts", plan.shown), checkpoint.begun() as earlier:
+        expect(plan.training.max_iter)
         return _fit(data, plan, checkpoint, earlier)
 
 
@@ -63,6 +65,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     training = TrainingData(selection.rows, plan)
     race = Race(training, selection.plan)
     trainer, stopped = _train(race, checkpoint, earlier, plan)
+    say("placing rows")
     excess = training.withheld.excess(
         functools.partial(condition, trainer.module, training.complete, plan, n_draws=1),
         _means(trainer.module),
@@ -115,7 +118,7 @@ def _run(
     with progress_bar("training", plan.training.max_iter, plan.shown) as bar:
 
         def on_step(state: State) -> None:
-            bar(state)
+            bar(state, trainer.last_step)
             checkpoint.maybe(trainer, race.progress())
 
         trainer.run(on_step=on_step)

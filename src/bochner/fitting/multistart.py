@@ -29,6 +29,7 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.models.sites import SiteUpdate
 from bochner.models.spec import Layout
 from bochner.objectives.elbo import Draws, elbo
+from bochner.progress import expect
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.progress import progress_bar
 from bochner.training.trainer import Trainer
@@ -298,6 +299,7 @@ class Race:
         if length and not self.results and self._race_together(raced, length):
             best = max(float(result["elbo"]) for result in self.results)
             checkpoint.write(self.best(), self.progress())
+        expect(length * (len(raced) - len(self.results)) if len(raced) > 1 else 0)
         for candidate in raced[len(self.results) :]:
             trainer = self._warm(self.trainer(candidate.index, candidate.latents), candidate.index)
             if self._best is None:

@@ -21,7 +21,7 @@ from bochner.io import files
 from bochner.io.schema import MismatchError, parse, whole
 from bochner.mcmc.chain import Chain, Header, Schedule, chain_from_tensors, chain_to_tensors
 from bochner.mcmc.model import Model, State
-from bochner.training.progress import bar
+from bochner.progress import part
 
 _LOG = logging.getLogger("bochner")
 SCHEMA = 1
@@ -172,14 +172,14 @@ def _advance(
 @contextmanager
 def progress(schedule: Schedule, shown: bool) -> Iterator[OnRound]:
     """Yield a function to call after every round: a bar on a terminal, lines for a log."""
-    with bar("sampling", schedule.n_sweeps, shown) as move:
+    with part("sampling", schedule.n_sweeps, shown) as move:
 
         def update(chains: Sequence[Chain]) -> None:
             words = _described(chains, schedule)
             if move is None:
                 _LOG.info("sampling: %s", words)
             else:
-                move(min(chain.index for chain in chains), words)
+                move(min(chain.index for chain in chains), words, schedule.n_sweeps)
 
         yield update
 

@@ -277,6 +277,12 @@ class Trainer(Generic[Module]):
         return start is not None and self.state.step >= start + self._decay_length(start)
 
     @property
+    def last_step(self) -> int | None:
+        """The step at which the decay ends; None before it has begun."""
+        start = self.state.decay_from
+        return None if start is None else start + self._decay_length(start)
+
+    @property
     def is_at_snapshot(self) -> bool:
         """Whether a step that is not finite would roll back to this very state."""
         return self.state.step % _SNAPSHOT_EVERY == 0

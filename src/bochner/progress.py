@@ -1,0 +1,167 @@
+"""One bar for all that a command or a fit does, with the time that is left, on standard error or in
+a notebook; silent elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, Task, TaskID
+
+# How many steps of a part are done, the words before the bar, and how many it has by now.
+Update = Callable[[int, str, int | None], None]
+
+
+class _Bar:
+    """A bar over parts whose lengths become known one by one.
+
+    Attributes
+    ----------
+    expected : int
+        Steps at the most of parts that are still to come.
+    ended : int
+        Steps of those that ended.
+    """
+
+    def __init__(self, drawn: Progress, task: TaskID) -> None:
+        self._drawn, self._task = drawn, task
+        self.expected = self.ended = 0
+
+    def say(self, words: str) -> None:
+        """Name what is going on."""
+        self._drawn.update(self._task, description=words)
+
+    def move(self, done: int, words: str, n_steps: int, most: bool) -> None:
+        """Say that so many of a part's steps are done; ``most``: they may turn out fewer."""
+        total = self.ended + n_steps + self.expected
+        more = most or self.expected > 0
+        place: dict[str, Any] = {"completed": self.ended + done, "total": total}
+        self._drawn.update(self._task, description=words, most=more, **place)
+
+
+# Of the caller's thread: a fit inside a command moves the bar of the command.
+_current: ContextVar[_Bar | None] = ContextVar("bar", default=None)
+
+
+@contextmanager
+def overall(words: str, shown: bool, console: Console | None = None) -> Iterator[None]:
+    """Draw one bar for all parts inside; none where one is there already.
+
+    Parameters
+    ----------
+    words : str
+        What is going on first.
+    shown : bool
+        Whether the caller wants a bar; without a terminal or a notebook there is none all the
+        same.
+    console : Console, optional
+        Where to draw; by default standard error.
+    """
+    if not shown or _current.get() is not None:
+        say(words)
+        yield
+        return
+    with _python_random_state():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    console = console or Console(stderr=True)
+    if not _draws(console):
+        yield
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _left_column())
+    with Progress(*columns, console=console, transient=True, refresh_per_second=4) as drawn:
+        token = _current.set(_Bar(drawn, drawn.add_task(words, total=None, most=True)))
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+def say(words: str) -> None:
+    """Name what is going on, where a bar is drawn."""
+    if (bar := _current.get()) is not None:
+        bar.say(words)
+
+
+def expect(n_steps: int) -> None:
+    """Count steps of parts to come into the time that is left, where a bar is drawn."""
+    if (bar := _current.get()) is not None:
+        bar.expected += n_steps
+
+
+@contextmanager
+def part(
+    words: str, n_steps: int, shown: bool, console: Console | None = None
+) -> Iterator[Update | None]:
+    """Yield a function that moves the bar through a part, None where there is no bar.
+
+    Parameters
+    ----------
+    words : str
+    n_steps : int
+        At the most.
+    shown : bool
+    console : Console, optional
+        As in `overall`, where this part stands alone.
+    """
+    with overall(words, shown, console):
+        bar = _current.get() if shown else None
+        if bar is None:
+            yield None
+            return
+        bar.expected = max(0, bar.expected - n_steps)
+        taken = 0
+
+        def move(done: int, words: str, until: int | None) -> None:
+            nonlocal taken
+            taken = done
+            bar.move(done, words, n_steps if until is None else until, until is None)
+
+        move(0, words, None)
+        yield move
+        bar.ended += taken
+
+
+def _draws(console: Console) -> bool:
+    """Whether a bar can be drawn: notebooks need ipywidgets for it."""
+    if console.is_jupyter:
+        return importlib.util.find_spec("ipywidgets") is not None
+    return console.is_terminal
+
+
+def _left_column() -> Any:
+    from rich.progress import ProgressColumn
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        """The time that is left, as far as the steps before tell it."""
+
+        max_refresh = 0.5
+
+        def render(self, task: Task) -> Text:
+            """Write minutes and seconds."""
+            seconds = task.time_remaining
+            if seconds is None or task.total is None:
+                return Text("")
+            minutes, seconds = divmod(int(seconds), 60)
+            words = "at most " if task.fields.get("most") else ""
+            return Text(f"{words}{minutes}:{seconds:02d} left", style="progress.remaining")
+
+    return Left()
+
+
+@contextmanager
+def _python_random_state() -> Iterator[None]:
+    """Keep Python's global generator as it is: rich draws from it when it is imported."""
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
