@@ -210,6 +210,19 @@ def test_a_module_imports_only_what_is_below(name):
     assert not faults, "\n".join(faults)
 
 
+def test_imported_modules_exist():
+    """Also from tests and benchmarks, where imports are often deferred."""
+    root = Path(__file__).parents[1]
+    faults = []
+    for path in sorted(p for d in ("src", "tests", "benchmarks") for p in (root / d).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                package, _, name = (node.module or "").partition(".")
+                if package == PACKAGE and name and name not in SOURCES:
+                    faults.append(f"{path}:{node.lineno}: {node.module}")
+    assert not faults, "imports of modules that do not exist:\n" + "\n".join(faults)
+
+
 @pytest.mark.parametrize(
     "name", [name for name in SOURCES if FLOOR.get(name, "").startswith(TORCH_ONLY)]
 )
