@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
@@ -9,7 +11,16 @@ from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from bochner.data.validation import Array, finite, matrix, same_rows, same_shape
+from bochner.data.arguments import checked
+from bochner.data.validation import (
+    Array,
+    as_array,
+    finite,
+    matrix,
+    numbers,
+    same_rows,
+    same_shape,
+)
 from bochner.errors import InputError, message
 
 FOLDS = 5
@@ -67,6 +78,7 @@ def mean_aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> float:
     return float(aligned_r2(X_true, Z).mean())
 
 
+@checked(k=[Integral])
 def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     """Accuracy of a k-nearest-neighbour classifier on Z, mean over 5 shuffled folds (fixed seed 0).
 
@@ -87,7 +99,7 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
         Labels are not one per row, or k does not fit the rows.
     """
     Z = matrix("Z", Z)
-    y = np.asarray(labels)
+    y = as_array("labels", labels)
     if y.shape != (len(Z),):
         raise InputError(
             message(
@@ -108,6 +120,7 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     return float(cross_val_score(KNeighborsClassifier(k), Z, y, cv=folds).mean())
 
 
+@checked(k=[Integral])
 def trustworthiness(X: ArrayLike, Z: ArrayLike, k: int = 10) -> float:
     """How far neighbours in Z are neighbours in X: scikit-learn's trustworthiness, 1 is best.
 
@@ -153,10 +166,10 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
     InputError
         Shapes differ, a value is not finite, or nothing is left to compare.
     """
-    a, b = (np.asarray(values, dtype=np.float64) for values in (true, predicted))
+    a, b = numbers("true", true), numbers("predicted", predicted)
     same_shape({"true": a, "predicted": b})
     if mask is not None:
-        chosen = np.asarray(mask)
+        chosen = as_array("mask", mask)
         if chosen.dtype != np.bool_ or chosen.shape != a.shape:
             got = f"{chosen.dtype} of shape {chosen.shape}"
             raise InputError(
@@ -171,6 +184,7 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
     return float(np.sqrt(np.mean((a - b) ** 2)))
 
 
+@checked(level=[Real])
 def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
     """Share of true values inside the central interval of N(mean, std²) that should hold `level` of
     them.
@@ -233,6 +247,7 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
     return np.asarray(norm.cdf((t - m) / s))
 
 
+@checked(random_state=[Integral, None])
 def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None = None) -> Array:
     """Probability integral transform by draws: the rank of the true value among them, ties broken
     at random.
@@ -252,7 +267,7 @@ def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None =
     -------
     ndarray of float64, shape of true
     """
-    t, d = np.asarray(true, dtype=np.float64), np.asarray(draws, dtype=np.float64)
+    t, d = numbers("true", true), numbers("draws", draws)
     if d.ndim != t.ndim + 1 or d.shape[1:] != t.shape or not len(d):
         do = "put the draws along the first axis"
         raise InputError(
@@ -317,7 +332,7 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
 
 
 def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array, Array, Array]:
-    t, m, s = (np.asarray(values, dtype=np.float64) for values in (true, mean, std))
+    t, m, s = numbers("true", true), numbers("mean", mean), numbers("std", std)
     same_shape({"true": t, "mean": m, "std": s})
     finite({"true": t, "mean": m, "std": s})
     if t.size == 0 or (s < 0).any():

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from campaign import PARTS, counts
+from campaign import PARTS, arguments, counts
+from campaign.cases import MAPS, MODELS
 
 ROOT = Path(__file__).parents[2]
 # Trials of each part, and the seed of the first: those that showed faults once are tests elsewhere.
-QUICK = {"fits": (4, 900_000), "files": (8, 900_000), "writes": (2, 5), "interrupts": (1, 900_000)}
+QUICK = {"fits": (3, 900_000), "inputs": (12, 900_000), "files": (8, 900_000),
+         "writes": (2, 5), "interrupts": (1, 900_000)}  # fmt: skip
 
 
 @pytest.mark.parametrize("part", QUICK)
@@ -19,6 +21,17 @@ def test_some_trials_find_no_fault(part):
     found = {seed: PARTS[part].trial(seed) for seed in range(first, first + trials)}
     assert not [f"seed {seed}: {fault}" for seed, own in found.items() for fault in own.faults]
     assert any(own.seconds > 0 for own in found.values())
+
+
+def test_no_argument_of_another_type_ends_in_an_error_of_another_library():
+    texts = [i for i, own in enumerate(arguments.VALUES) if isinstance(own, str | bytes | dict)]
+    wrong = texts[1::4]
+    faults = []
+    for number, (name, _, _, own) in enumerate(arguments.calls()):
+        for which in wrong if name not in (*MODELS, *MAPS) else ():
+            found = arguments.judge(number, which)["faults"]
+            faults += [f"{name}({own}={arguments.VALUES[which]!r}): {fault}" for fault in found]
+    assert not faults
 
 
 def test_no_part_is_left_out():

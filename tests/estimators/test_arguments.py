@@ -17,6 +17,11 @@ SMALL = {"n_frequencies": 4, "n_mixtures": 1, "max_iter": 3, "init": "pca", "ran
 WRONG = {
     ("sample", "n_samples"): lambda m, v: m.sample(v),
     ("sample", "random_state"): lambda m, v: m.sample(2, random_state=v),
+    ("impute", "return_std"): lambda m, v: m.impute(X, return_std=v),
+    ("inverse_transform", "return_std"): lambda m, v: m.inverse_transform(X[:2, :2], v),
+    ("loadings", "as_frame"): lambda m, v: m.loadings(v),
+    ("score_samples", "return_std"): lambda m, v: m.score_samples(X, return_std=v),
+    ("transform", "return_std"): lambda m, v: m.transform(X, return_std=v),
     ("impute", "n_draws"): lambda m, v: m.impute(X, n_draws=v),
     ("inverse_transform", "interval"): lambda m, v: m.inverse_transform(X[:2, :2], interval=v),
     ("kernel_matrix", "view"): lambda m, v: m.kernel_matrix(X[:2, :2], view=v),

@@ -99,6 +99,18 @@ def test_a_place_that_is_none_is_bad_input(tmp_path):
         files.write(tmp_path, {"a": torch.ones(1)}, HEADER)
 
 
+def test_the_same_is_written_as_the_same_bytes(tmp_path):
+    tensors = {"b": torch.ones(3), "a": torch.zeros(2, dtype=torch.float64)}
+    written = set()
+    for _ in range(12):
+        files.write(tmp_path / "file", tensors, {"kind": "model", "schema": 1, "name": "ä"})
+        written.add((tmp_path / "file").read_bytes())
+    assert len(written) == 1
+    again, header = files.read(tmp_path / "file", "model", 1)
+    assert header["name"] == "ä"
+    assert torch.equal(again["a"], tensors["a"])
+
+
 def test_every_changed_byte_is_noticed(tmp_path):
     path = tmp_path / "file"
     tensors = {"a": torch.arange(3.0), "b": torch.tensor(2.5), "c": torch.zeros(0, 2)}

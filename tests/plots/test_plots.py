@@ -1,5 +1,6 @@
 """Pictures: what is drawn where, without pyplot's global state."""
 
+import copy
 import sys
 import warnings
 
@@ -327,6 +328,14 @@ ARGUMENTS = {
     "reconstructions": [np.zeros((2, 7))],
     "kernel_recovery": [np.eye(2)],
 }
+
+
+def test_a_fit_that_was_interrupted_before_its_first_step_is_drawn(model, tmp_path):
+    early = copy.copy(model)
+    early.elbo_history_ = np.zeros(0)
+    (line,) = [own for own in plots.bound_trace(early).lines if "final" in str(own.get_label())]
+    assert line.get_ydata()[0] == model.elbo_
+    assert bo.report(early, path=tmp_path / "r.html").exists()
 
 
 @pytest.mark.parametrize(

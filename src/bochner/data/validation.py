@@ -222,7 +222,7 @@ Array = NDArray[np.float64]
 
 def matrix(name: str, values: ArrayLike) -> Array:
     """Return a finite matrix with entries, float64; the name is for messages."""
-    array = np.asarray(as_rows(values), dtype=np.float64)
+    array = numbers(name, values)
     if array.ndim != 2 or array.size == 0:
         got = f"shape {array.shape}"
         raise InputError(
@@ -230,6 +230,39 @@ def matrix(name: str, values: ArrayLike) -> Array:
         )
     finite({name: array})
     return array
+
+
+def numbers(name: str, values: object) -> Array:
+    """Return numbers as an array of float64; the name is for messages.
+
+    Raises
+    ------
+    InputError
+        They are no numbers, or complex ones.
+    """
+    array = as_array(name, as_rows(values))
+    if array.dtype.kind not in "cSMm":
+        try:
+            return np.asarray(array, dtype=np.float64)
+        except (TypeError, ValueError):
+            pass
+    got = f"{array.dtype} of shape {array.shape}"
+    raise InputError(message(f"{name} of real numbers", got, "pass an array of numbers"))
+
+
+def as_array(name: str, values: object) -> NDArray[Any]:
+    """Return an array of whatever type.
+
+    Raises
+    ------
+    InputError
+        Its rows have different lengths.
+    """
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        do = "pass an array, or rows of one length"
+        raise InputError(message(f"{name} as an array", str(error), do)) from error
 
 
 def same_rows(arrays: Mapping[str, NDArray[Any]]) -> None:

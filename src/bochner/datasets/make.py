@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_s_curve as sklearn_s_curve
 from sklearn.utils import Bunch, check_random_state
 
+from bochner.data.arguments import checked
 from bochner.errors import InputError, message
+from bochner.memory import Memory
 
 if TYPE_CHECKING:
     from bochner.kernels.base import Kernel
@@ -61,6 +64,13 @@ KERNELS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+@checked(
+    n_samples=[Integral],
+    n_columns=[Integral, Sequence],
+    kernels=[Sequence],
+    noise=[Real],
+    random_state=["random_state"],
+)
 def make_s_curve(
     n_samples: int = 500,
     n_columns: int | Sequence[int] = 100,
@@ -159,14 +169,19 @@ def _checked_widths(
         raise InputError(message(expected, repr(kernels), 'write ("rbf", "gibbs")'))
     if n_samples < 2:
         raise InputError(message("n_samples of at least 2", str(n_samples), "ask for more rows"))
-    if not noise >= 0:
+    if not 0 <= noise < np.inf:
         raise InputError(
             message("a noise standard deviation of at least 0", str(noise), "correct it")
         )
-    widths = [n_columns] * len(kernels) if isinstance(n_columns, int) else list(n_columns)
-    if len(widths) != len(kernels) or any(width < 1 for width in widths):
+    one = not isinstance(n_columns, Sequence)
+    widths: list[int] = [n_columns] * len(kernels) if one else list(n_columns)  # type: ignore[list-item, arg-type]
+    if len(widths) != len(kernels) or not all(
+        isinstance(width, int | np.integer) and width >= 1 for width in widths
+    ):
         got = f"{n_columns} for {len(kernels)} kernels"
         raise InputError(
             message("n_columns as one positive number, or one per kernel", got, "match the two")
         )
+    size = 8 * n_samples * (n_samples + sum(widths))
+    Memory().check(size, f"{n_samples:,} rows and their kernel", "draw fewer")
     return widths

@@ -282,7 +282,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         beside = self._covariate_coding.of_fit(covariates, values.shape[0], index_of(X))
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
-        plans.check_size(shape, self.n_components)
+        plans.check_size(shape, self)
         views, names = self._coding.views(self.views), getattr(self, "feature_names_in_", None)
         data = self._coding.scaled(Views.fit(values, views, names, processes))
         self.views_, self._scaling = data.columns, data.scaling

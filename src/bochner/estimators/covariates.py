@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bochner.data.columns import listing
 from bochner.data.covariates import Covariates
+from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 
 Array = NDArray[np.float64]
@@ -238,7 +239,13 @@ def of_rows(given: object, rows: NDArray[np.intp]) -> object:
         return given
     if isinstance(given, Mapping):
         return {name: of_rows(own, rows) for name, own in given.items()}
-    return given.iloc[rows] if hasattr(given, "iloc") else np.asarray(given)[rows]
+    if hasattr(given, "iloc"):
+        return given.iloc[rows]
+    values = as_array("what is known of each row", given)
+    if not values.ndim or len(values) <= rows.max(initial=-1):
+        do = "give one value per row, in their order"
+        raise InputError(message("what is known of each row", f"{given!r:.60}", do))
+    return values[rows]
 
 
 def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generic]]:
@@ -252,6 +259,9 @@ def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generi
         columns = {str(given.name or "covariate"): _values(given)}
     else:
         table = _values(given)
+        if table.ndim not in (1, 2):
+            do = "give one value per row, in their order"
+            raise InputError(message(f"covariates of {n_rows} rows", f"{given!r:.60}", do))
         table = table[:, None] if table.ndim == 1 else table
         columns = {f"covariate {j}": table[:, j] for j in range(table.shape[1])}
     for name, values in columns.items():
@@ -282,7 +292,7 @@ def _values(given: Any) -> NDArray[np.generic]:
             numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
             return numbers
         return np.asarray(given.astype(object))
-    return np.asarray(given)
+    return as_array("covariates", given)
 
 
 def _is_label(values: NDArray[np.generic]) -> bool:

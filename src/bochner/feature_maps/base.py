@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,11 +16,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
+from bochner.data.arguments import FLAG, check
 from bochner.data.row_sources import RowSource, floating, is_stored
 from bochner.data.validation import as_rows
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
 from bochner.isolation import transactional
+from bochner.memory import Memory
 
 # Entries of the largest array that the exact kernel may build at once.
 _EXACT_ENTRIES = 2**24
@@ -34,6 +36,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     device: str
     random_state: Any
     n_features_in_: int
+    _parameter_constraints: ClassVar[dict[str, list[Any]]]
 
     @abstractmethod
     def _features(self, rows: Tensor) -> Tensor:
@@ -160,6 +163,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             between all of them.
         """
         check_is_fitted(self)
+        check({"relative": [FLAG]}, {"relative": relative}, "approximation_error")
         rows = self._prepared(self._validate(X, reset=False, min_samples=2).double())
         features, signs = self._features(rows), self._column_signs()
         left = features if signs is None else features * signs.to(features)
@@ -223,10 +227,28 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 f"device {self.device!r} cannot be used here. Type device='auto' or 'cpu'."
             ) from error
 
+    def _validate_params(self) -> None:
+        """Refuse parameters of other types; True and False are no numbers."""
+        check(self._parameter_constraints, self.get_params(deep=False), type(self).__name__)
+
+    def _check_size(self) -> None:
+        """Refuse what no memory holds, before it is asked for."""
+        for name in ("n_components", "n_mixtures", "n_gaussians"):
+            count = getattr(self, name, 1)
+            size = 8 * count * (self.n_features_in_ + 1)
+            what = f"{name}={count:,} and {self.n_features_in_:,} columns"
+            Memory().check(size, what, f"lower {name}")
+
     def _validate(self, X: Any, *, reset: bool, min_samples: int = 1) -> Tensor:
         """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64
         tensor.
         """
+        rows = self._validated(X, reset=reset, min_samples=min_samples)
+        if reset:
+            self._check_size()
+        return rows
+
+    def _validated(self, X: Any, *, reset: bool, min_samples: int) -> Tensor:
         options = {
             "dtype": [np.float64, np.float32],
             "ensure_min_samples": min_samples,

@@ -72,7 +72,7 @@ class RandomMaclaurin(_SphereMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [StrOptions({"polynomial"}), IndefiniteKernel],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "exact_low_degrees": ["boolean"],
@@ -205,7 +205,7 @@ class SphericalFeatures(_SphereMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [
             StrOptions({"polynomial", "hellinger", "tanh", "geodesic_gaussian"}),
             IndefiniteKernel,

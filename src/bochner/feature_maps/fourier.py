@@ -68,7 +68,7 @@ class FourierFeatures(DrawnMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [StrOptions({"rbf"}), Kernel],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "sampling": [StrOptions({"iid", "orthogonal", "sobol"})],

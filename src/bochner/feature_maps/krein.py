@@ -129,7 +129,7 @@ class KreinFeatures(FeatureMap):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [StrOptions(set(NAMED)), IndefiniteKernel, callable],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_mixtures": [Interval(Integral, 1, None, closed="left")],

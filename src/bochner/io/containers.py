@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.validation import as_rows
+from bochner.data.validation import as_array, as_rows
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
@@ -83,6 +83,11 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:
     -------
     dict of str to DataFrame or ndarray, shape (n, M_v)
     """
+    if not isinstance(views, Mapping) or not all(isinstance(own, slice) for own in views.values()):
+        got = f"{type(views).__name__}: {views!r:.60}"
+        raise InputError(message("the slices that stack returned", got, "pass its second value"))
+    if not hasattr(X, "iloc") and np.ndim(X := as_array("X", X)) != 2:
+        raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
     parts = {
         name: X.iloc[:, own] if hasattr(X, "iloc") else X[:, own] for name, own in views.items()
     }

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from bochner.errors import InputError, ModelFileError, message
-from bochner.io.outputs import replacing
+from bochner.io.outputs import exists, real, replacing
 
 _KEY, _CHECKSUM = "bochner", "blake2b"
 
@@ -29,7 +29,7 @@ def check_place(path: str | Path) -> None:
     InputError
         The folder does not exist or cannot be written.
     """
-    folder = Path(path).absolute().parent
+    folder = real(path).parent
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         got = f"{path} ({'read-only folder' if folder.is_dir() else 'no such folder'})"
         raise InputError(message("a place to write to", got, "choose another path"))
@@ -51,9 +51,21 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], header: dict[str, obj
     text = json.dumps(header, allow_nan=False)
     metadata = {_KEY: text, _CHECKSUM: checksum(contiguous, text)}
     # as bytes, because writing them ourselves fails as all files do: with an OSError
-    content = save(contiguous, metadata)
+    content = _in_order(save(contiguous, metadata))
     with replacing(path) as part:
         part.write_bytes(content)
+
+
+def _in_order(content: bytes) -> bytes:
+    """Return a file with the keys of its metadata in order, so that the same is written as the same
+    bytes: safetensors writes them in another order each time.
+    """
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join((len(text).to_bytes(8, "little"), text, memoryview(content)[start:]))
 
 
 def checksum(tensors: Mapping[str, Tensor], header: str) -> str:
@@ -94,7 +106,7 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
         The file is missing, not one of ours, damaged, of another kind, or of another schema.
     """
     path = Path(path)
-    if not path.is_file():
+    if not exists(path) or not path.is_file():
         raise ModelFileError(message(f"a {kind} file", f"no file at {path}", "check the path"))
     try:
         with safe_open(path, framework="pt") as file:

@@ -22,6 +22,29 @@ _PLACE = frozenset(
 )
 
 
+def real(path: str | os.PathLike[str]) -> Path:
+    """Return a path without symbolic links.
+
+    Raises
+    ------
+    InputError
+        It holds a character that no path has.
+    """
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:
+        got = f"{os.fspath(path)!r:.60} ({error})"
+        raise InputError(message("a place to write to", got, "choose another path")) from error
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Return whether there is something at a path; nothing is at paths that cannot be."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary file that takes the place of `path` where the block ends well.
@@ -49,7 +72,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     OSError
         The block failed at another file.
     """
-    target = Path(os.path.realpath(path))
+    target = real(path)
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))

@@ -16,6 +16,7 @@ from bochner.data.columns import describe_column
 from bochner.data.row_sources import ArraySource, RowSource, is_stored
 from bochner.errors import InputError, message
 from bochner.extras import require
+from bochner.io.outputs import exists
 from bochner.io.table import unreadable
 
 STORED = (".npy", ".zarr", ".parquet")
@@ -45,9 +46,17 @@ def open_rows(
     InputError
         There is no such file, it is of another kind or unreadable, or its columns are no numbers.
     """
-    paths = [Path(path)] if isinstance(path, str | os.PathLike) else [Path(own) for own in path]
+    many = [path] if isinstance(path, str | os.PathLike) else path
+    if not isinstance(many, Sequence) or not all(
+        isinstance(own, str | os.PathLike) for own in many
+    ):
+        do = 'write open_rows("table.parquet")'
+        raise InputError(message("a path, or a sequence of paths", f"{path!r:.60}", do))
+    paths = [Path(own) for own in many]
+    if not paths:
+        raise InputError(message("a path, or a sequence of paths", "none", "name a file"))
     for own in paths:
-        if not own.exists():
+        if not exists(own):
             raise InputError(message("a file", f"{own}, which does not exist", "check the path"))
     if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr"):
         if columns is not None:

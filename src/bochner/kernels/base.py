@@ -349,8 +349,19 @@ def positive(name: str, values: Tensor) -> Tensor:
 
 
 def as_tensor(values: object) -> Tensor:
-    """Copy numbers, sequences or arrays to a float64 tensor."""
-    return torch.as_tensor(values, dtype=torch.float64).detach().clone()
+    """Copy numbers, sequences or arrays to a float64 tensor.
+
+    Raises
+    ------
+    InputError
+        They are no numbers.
+    """
+    try:
+        return torch.as_tensor(values, dtype=torch.float64).detach().clone()
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InputError(
+            f"Expected numbers, got {values!r:.60}. Pass a number or an array of them."
+        ) from error
 
 
 def check_components(name: str, values: Tensor, n_components: int) -> None:

@@ -126,7 +126,7 @@ class Matern(SpectralKernel):
         self, lengthscale: Numbers = 1.0, nu: float = 1.5, variance: Numbers = 1.0
     ) -> None:
         super().__init__(lengthscale=lengthscale, nu=nu, variance=variance)
-        if nu not in _MATERN_ORDERS:
+        if not isinstance(nu, int | float) or nu not in _MATERN_ORDERS:
             raise InputError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}. For nu = infinity use RBF.")
         self.degrees = round(2 * nu)
         self.log_lengthscale = log_scale("lengthscale", lengthscale)

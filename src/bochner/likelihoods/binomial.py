@@ -35,7 +35,7 @@ class _Trials(NonConjugateLikelihood):
                     "n_trials as whole numbers of at least 1", repr(n_trials), "count the trials"
                 )
             )
-        if bound not in ("polya-gamma", "bohning"):
+        if not isinstance(bound, str) or bound not in ("polya-gamma", "bohning"):
             raise InputError(
                 message("bound 'polya-gamma' or 'bohning'", repr(bound), "choose one of them")
             )

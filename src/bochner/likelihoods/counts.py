@@ -30,7 +30,7 @@ def check_size_factors(value: object) -> None:
     ------
     InputError
     """
-    if value is not None and value != "total":
+    if value is not None and not (isinstance(value, str) and value == "total"):
         do = "pass factors of your own to fit(X, size_factors=...) and leave this at None"
         raise InputError(message("size_factors None or 'total'", repr(value), do))
 

@@ -84,7 +84,7 @@ class NegativeBinomial(NonConjugateLikelihood):
     ) -> None:
         super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
         check_size_factors(size_factors)
-        if bound not in ("auto", "polya-gamma", "tilted"):
+        if not isinstance(bound, str) or bound not in ("auto", "polya-gamma", "tilted"):
             raise InputError(
                 message(
                     "bound 'auto', 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
+from bochner.data.arguments import checked
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
@@ -29,6 +32,7 @@ _NUMBERS = 2**23
 
 
 @isolated
+@checked(hide=[str], fraction=[Real], n_draws=[Integral], random_state=["random_state"])
 def calibration(
     model: LatentVariableEstimator,
     X: ArrayLike,
@@ -84,6 +88,7 @@ def calibration(
     >>> sorted(report.views["x"].coverage)
     [0.5, 0.8, 0.95]
     """
+    check_is_fitted(model)
     if n_draws < 2:
         raise InputError(message("n_draws of at least 2", str(n_draws), "ask for 200"))
     values = dense(model._validate(X, reset=False), "X")

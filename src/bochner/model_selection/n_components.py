@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
-from bochner.data.validation import as_rows
+from bochner.data.arguments import checked
+from bochner.data.validation import as_array, as_rows
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
@@ -119,6 +122,21 @@ def _with_errors(means: Array, errors: Array) -> list[str]:
 
 
 @isolated
+@checked(
+    estimator=[HasMethods(["fit", "set_params", "impute"])],
+    candidates=[str, Collection],
+    hide=[str],
+    fraction=[Real],
+    rows=[str],
+    n_repeats=[Integral],
+    rule=[str],
+    n_jobs=[
+        Interval(Integral, 1, None, closed="left"),
+        Interval(Integral, None, -1, closed="right"),
+        None,
+    ],
+    random_state=["random_state"],
+)
 def select_n_components(
     estimator: LatentVariableEstimator,
     X: Any,
@@ -196,6 +214,9 @@ def select_n_components(
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     X = as_rows(X)
+    X = X if hasattr(X, "shape") else as_array("X", X)
+    if len(X.shape) != 2:
+        raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
     X = X.tocsr() if hasattr(X, "tocsr") else X  # other formats have no rows to take
     _check_rows(rows, hide, X)
     if rule not in ("one_se", "best"):
@@ -225,13 +246,11 @@ def select_n_components(
 
 
 def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int, ...]:
-    numbers = tuple(sorted({int(d) for d in candidates}))
-    if not numbers or numbers[0] < 1 or any(int(d) != d for d in candidates):
-        raise InputError(
-            message(
-                "candidates that are positive whole numbers", repr(list(candidates)), "correct them"
-            )
-        )
+    whole = all(isinstance(d, Integral | float) and float(d).is_integer() for d in candidates)
+    numbers = tuple(sorted({int(d) for d in candidates})) if whole else ()
+    if not numbers or numbers[0] < 1:
+        got = repr(list(candidates))
+        raise InputError(message("candidates that are positive whole numbers", got, "correct them"))
     if n_repeats < 1:
         raise InputError(message("n_repeats of at least 1", str(n_repeats), "ask for 3"))
     if n_rows < 2 * max(_FOLDS, n_repeats):

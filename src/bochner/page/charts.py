@@ -32,14 +32,18 @@ def bound_trace(model: LatentVariableEstimator) -> Chart:
     """
     history = np.asarray(model.elbo_history_, dtype=np.float64)
     kept = _evenly(len(history), _TRACE)
-    low, high = float(np.quantile(history, 0.02)), float(history.max())
+    # of a fit that was interrupted before its first step the final bound is all there is
+    seen = history if history.size else np.full(1, model.elbo_)
+    low, high = float(np.quantile(seen, 0.02)), float(seen.max())
     reach = max(high - low, 1.0)
     near = low - reach < model.elbo_ < high + reach
     lines = [_line(kept + 1, history[kept], "one draw per step")]
     if near:
         low, high = min(low, model.elbo_), max(high, model.elbo_)
         final = _line(
-            [1, len(history)], [model.elbo_] * 2, f"final: {model.elbo_:,.0f}".replace("-", "−")
+            [1, max(len(history), 2)],
+            [model.elbo_] * 2,
+            f"final: {model.elbo_:,.0f}".replace("-", "−"),
         )
         lines.append({**final, "dashed": True})
     return {

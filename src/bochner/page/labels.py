@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
 from bochner.io.csv.headers import number
@@ -65,7 +66,7 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
     named = (
         {str(name): given[name] for name in given} if _is_mapping(given) else {_name(given): given}
     )
-    return [_one(name, np.asarray(values), n_rows) for name, values in named.items()]
+    return [_one(name, as_array("labels", values), n_rows) for name, values in named.items()]
 
 
 def _is_mapping(given: Any) -> bool:

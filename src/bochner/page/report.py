@@ -18,8 +18,9 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arguments import FLAG, checked
 from bochner.data.arrays import FloatArray
-from bochner.data.validation import as_rows
+from bochner.data.validation import as_array, as_rows
 from bochner.errors import InputError, message
 from bochner.estimators.covariates import of_rows
 from bochner.io.outputs import replacing
@@ -55,6 +56,14 @@ _SCRIPTS = (
 )
 
 
+@checked(
+    path=[str, os.PathLike],
+    shapes=[Mapping, None],
+    row_names=[Sequence, np.ndarray, None],
+    title=[str],
+    calibration=[CalibrationReport, None],
+    overwrite=[FLAG],
+)
 def report(
     model: LatentVariableEstimator,
     X: object = None,
@@ -115,6 +124,10 @@ def report(
     target = check_page(path, overwrite)
     check_is_fitted(model)
     X = as_rows(X)
+    if X is not None and not hasattr(X, "shape"):
+        X = as_array("X", X)
+    if X is not None and len(X.shape) != 2:
+        raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
     names = row_names if row_names is not None else _index(X)
     X = dense(X, "X") if issparse(X) else X
     Z, std = _place(model, X, covariates)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner.data.arguments import pair
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 
@@ -53,12 +54,12 @@ def check_shapes(shapes: Mapping[str, Any], widths: Mapping[str, int]) -> dict[s
             raise InputError(
                 message(f"shapes for views from {list(widths)}", f"one for {view!r}", "name a view")
             )
-        sides = tuple(int(side) for side in shape)
-        if len(sides) != 2 or min(sides) < 1 or sides[0] * sides[1] != widths[view]:
+        sides = pair(f"the shape of {view!r}", shape)
+        if min(sides) < 1 or sides[0] * sides[1] != widths[view]:
             got = f"{' x '.join(map(str, sides))} = {math.prod(sides)}"
             want = f"a shape of {widths[view]} pixels for view {view!r}"
             raise InputError(message(want, got, "give height and width of one image"))
-        checked[view] = (sides[0], sides[1])
+        checked[view] = sides
     return checked
 
 

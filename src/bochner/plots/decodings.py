@@ -4,14 +4,18 @@ all.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arguments import COUNT, checked, pair
 from bochner.data.arrays import FloatArray
+from bochner.data.validation import numbers
 from bochner.errors import InputError, message
+from bochner.memory import Memory
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
 if TYPE_CHECKING:
@@ -60,6 +64,7 @@ def starts(
     return ax
 
 
+@checked(view=[str, None], column=[Integral, str, None], n=[COUNT])
 def decoded_grid(
     model: LatentVariableEstimator,
     view: str | None = None,
@@ -104,8 +109,13 @@ def decoded_grid(
         ``dims`` are not two of the latent dimensions, or shape or column are not of the view.
     """
     check_is_fitted(model)
-    ax = ax or axes(6.4, 6.0)[0]
     name, own = _columns(model, view)
+    dims = pair("dims", dims)
+    if shape is not None:
+        shape = _check_shape(shape, own, name)
+    size = 8 * (n if shape else 4 * n) ** 2 * model.n_features_in_
+    Memory().check(size, f"a grid of {n:,} places along each dimension", "lower n")
+    ax = ax or axes(6.4, 6.0)[0]
     places, ends = _plane(model, dims, n if shape else 4 * n)
     if shape is None:
         j = _column(model, name, own, column, places)
@@ -128,7 +138,6 @@ def decoded_grid(
         figure(ax).colorbar(image, ax=ax, label=f"decoded {label}")
         said = f"{label} of view {name!r}; lines: standard deviation of a new observation"
     else:
-        _check_shape(shape, own, name)
         images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]
         mosaic = images.transpose(0, 2, 1, 3).reshape(n * shape[0], n * shape[1])
         low, high = grey_levels(model, own, mosaic)
@@ -146,6 +155,7 @@ def decoded_grid(
     return ax
 
 
+@checked(view=[str, None], n=[COUNT])
 def reconstructions(
     model: LatentVariableEstimator,
     X: ArrayLike,
@@ -186,7 +196,7 @@ def reconstructions(
     """
     check_is_fitted(model)
     name, own = _columns(model, view)
-    values = np.asarray(model._coding.encode(X), dtype=float)
+    values = numbers("X", model._coding.encode(X))
     if shape is None:
         ax = ax or axes(5.2, 5.0)[0]
         decoded = model.inverse_transform(model.transform(X))[:, own]
@@ -194,7 +204,7 @@ def reconstructions(
         if title:
             ax.set_title(title, loc="left")
         return ax
-    _check_shape(shape, own, name)
+    shape = _check_shape(shape, own, name)
     rows = np.unique(np.linspace(0, len(values) - 1, min(n, len(values))).round().astype(int))
     some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
     decoded = model.inverse_transform(model.transform(some))[:, own]
@@ -260,11 +270,13 @@ def _column(
     return int(own[column])
 
 
-def _check_shape(shape: tuple[int, int], own: NDArray[np.intp], view: str) -> None:
+def _check_shape(shape: tuple[int, int], own: NDArray[np.intp], view: str) -> tuple[int, int]:
+    shape = pair("shape", shape)
     if shape[0] * shape[1] != own.size:
         got = f"{shape[0]} x {shape[1]} = {shape[0] * shape[1]}"
         want = f"a shape of {own.size} pixels for view {view!r}"
         raise InputError(message(want, got, "give height and width of one image"))
+    return shape
 
 
 def _plane(
@@ -274,7 +286,7 @@ def _plane(
     right, bottom, top.
     """
     Z = model.embedding_
-    if len(dims) != 2 or dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
+    if dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
         raise InputError(
             message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
         )
@@ -292,6 +304,9 @@ def _scatter_entries(
 ) -> None:
     seen = ~np.isnan(data)
     observed, made = data[seen], decoded[seen]
+    if not observed.size:
+        do = "pass rows that are seen in part"
+        raise InputError(message(f"observed entries of view {view!r}", "none", do))
     kept = np.unique(
         np.linspace(0, len(observed) - 1, min(len(observed), 5000)).round().astype(int)
     )

@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
+from bochner.data.arguments import COUNT, checked
 from bochner.data.arrays import FloatArray
+from bochner.data.validation import numbers
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
@@ -25,6 +27,7 @@ _LEAST_SHARE = 0.005
 _NAMED = 8
 
 
+@checked(view=[str, None], n_points=[COUNT])
 def learned_kernel(
     model: LatentVariableEstimator,
     view: str | None = None,
@@ -97,6 +100,7 @@ def kernel_slice(
     return dim, np.linspace(low, high, n_points), model.kernel_matrix(Z, view=view)
 
 
+@checked(view=[str, None])
 def kernel_recovery(
     model: LatentVariableEstimator,
     true: ArrayLike,
@@ -135,7 +139,7 @@ def kernel_recovery(
         row.
     """
     check_is_fitted(model)
-    K = np.asarray(true, dtype=float)
+    K = numbers("true", true)
     n = len(model.embedding_)
     if K.shape != (n, n) or not np.allclose(
         K, K.T, atol=1e-6 * max(1.0, float(np.abs(K).max(initial=0.0)))
@@ -144,7 +148,7 @@ def kernel_recovery(
         raise InputError(
             message(f"a symmetric kernel matrix of the {n} training rows", got, "pass (N, N)")
         )
-    key = np.linalg.eigh(K)[1][:, -1] if order is None else np.asarray(order, dtype=float)
+    key = np.linalg.eigh(K)[1][:, -1] if order is None else numbers("order", order)
     if key.shape != (n,):
         raise InputError(
             message(f"order of shape ({n},)", str(key.shape), "pass one number per training row")
@@ -180,6 +184,7 @@ def _centred(K: FloatArray) -> FloatArray:
     return np.asarray(K - K.mean(axis=1, keepdims=True))
 
 
+@checked(view=[str, None])
 def spectrum(
     model: LatentVariableEstimator,
     view: str | None = None,

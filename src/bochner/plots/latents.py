@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arguments import COUNT, COUNT_OR_NONE, checked, pair
 from bochner.data.arrays import FloatArray
+from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
 
@@ -24,6 +26,7 @@ _MOST_CLASSES = len(COLOURS) * len(_MARKERS)
 _PIXEL_GAP = 1
 
 
+@checked(dims=[tuple, list], n_ellipses=[COUNT_OR_NONE])
 def latent_map(
     model: LatentVariableEstimator,
     labels: ArrayLike | None = None,
@@ -83,6 +86,7 @@ def latent_map(
     return ax
 
 
+@checked(window=[COUNT])
 def bound_trace(
     model: LatentVariableEstimator,
     ax: Axes | None = None,
@@ -122,9 +126,10 @@ def bound_trace(
         )
     final = f"final: {model.elbo_:,.0f} ± {model.elbo_se_:,.0f}"
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
-    # The first steps lie far below the rest and would flatten it: they may leave the picture.
-    low, high = np.quantile(history, 0.02), max(history.max(), model.elbo_)
-    ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low) or None)
+    if history.size:  # none where the fit was interrupted before its first step
+        # The first steps lie far below the rest and would flatten it: they may leave the picture.
+        low, high = np.quantile(history, 0.02), max(history.max(), model.elbo_)
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low) or None)
     ax.ticklabel_format(axis="y", style="plain", useOffset=False)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.legend(frameon=False, loc="lower right")
@@ -257,8 +262,8 @@ def _coordinates(
             np.column_stack([0 * rows, std[:, 0]]),
             ("row", "latent dimension 0"),
         )
-    own = list(dims)
-    if len(own) != 2 or not all(0 <= d < Z.shape[1] for d in own):
+    own = list(pair("dims", dims))
+    if not all(0 <= d < Z.shape[1] for d in own):
         raise InputError(
             message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
         )
@@ -297,7 +302,7 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
 
 
 def _labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
-    y = np.asarray(labels)
+    y = as_array("labels", labels)
     if y.shape != (n_rows,):
         raise InputError(
             message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.arguments import checked
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.plots.figures import axes, figure, finish
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _DARK = 0.6
 
 
+@checked(n=[Integral])
 def loadings(
     model: LatentVariableEstimator,
     n: int = 5,

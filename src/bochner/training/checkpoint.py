@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
+from bochner.io.outputs import exists
 from bochner.io.schema import Tensors, parse, whole
 from bochner.training.trainer import NoCheckpoint, State, Trainer
 
@@ -157,7 +158,7 @@ class Checkpoint:
         InputError
             It belongs to other data or settings, or there is none and none could be written.
         """
-        if not self.path.exists():
+        if not exists(self.path):
             files.check_place(self.path)
             return None
         tensors, plain = files.read(self.path, "checkpoint", SCHEMA)

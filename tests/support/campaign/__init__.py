@@ -55,6 +55,14 @@ PARTS = {
         "(a quarter) and the process itself must stay as they were; warnings must name the "
         "caller's line.",
     ),
+    "inputs": Kind(
+        "inputs",
+        300,
+        "Command lines with options, values and paths that make no sense, and every public "
+        "function, method and parameter with an argument that makes none. Each is refused with one "
+        "line or a named error, or its result is finite; 40 seconds and 3 GiB at the most; what is "
+        "refused writes nothing and changes neither model nor process.",
+    ),
     "files": Kind(
         "damage",
         1000,

@@ -89,6 +89,7 @@ class DensitiesMixin(LoadingsMixin):
             Standard error of the integration, in nats; that of a mean over rows is the root of the
             sum of their squares over n.
         """
+        check_types("score_samples", return_std=return_std)
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
         options.of_empty(values)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.arrays import FloatArray
 from bochner.estimators.methods.placing import PlacingMixin
+from bochner.estimators.settings.constraints import check_types
 from bochner.extras import require
 from bochner.isolation import isolated
 from bochner.memory import Memory
@@ -60,6 +61,7 @@ class LoadingsMixin(PlacingMixin):
             the linear predictor (log odds, log mean).
         """
         check_is_fitted(self)
+        check_types("loadings", as_frame=as_frame)
         Z = self.embedding_
         rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _ROWS)).round().astype(int))
         latents = torch.tensor(Z[rows], dtype=torch.float64)

@@ -83,6 +83,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             Root mean square distance of the posterior from Z, weights and spectra as uncertain as
             they are; large where several places are plausible. To three digits.
         """
+        check_types("transform", return_std=return_std)
         values = self._validate(X, reset=False)
         beside = self._beside(X, values, covariates)
         offsets = self._offsets(values, size_factors)
@@ -134,7 +135,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         low, high : ndarray of shape (n, M), if ``interval``
             Drawn, so that they carry the sampling error of 400 draws.
         """
-        check_types("inverse_transform", interval=interval)
+        check_types("inverse_transform", return_std=return_std, interval=interval)
         if interval is not None and not 0.0 < interval < 1.0:
             raise InputError(
                 message(
@@ -186,7 +187,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             Standard deviation of the imputed entries, noise included; 0 where an entry was
             observed.
         """
-        check_types("impute", n_draws=n_draws)
+        check_types("impute", return_std=return_std, n_draws=n_draws)
         if n_draws is not None and (return_std or n_draws < 1):
             raise InputError(
                 "n_draws must be a positive number and goes without return_std: draws carry their "

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.utils._param_validation import (
     Interval,
     StrOptions,
-    validate_parameter_constraints,
 )
 
+from bochner.data.arguments import check
 from bochner.estimators.settings.likelihoods import NAMES
 from bochner.initialization.build import ALL_STARTS
 from bochner.likelihoods.nonconjugate import Likelihood
@@ -44,12 +44,15 @@ COMMON: dict[str, list[object]] = {
 
 # Of methods and functions: the types of arguments that are no data.
 METHODS: dict[str, dict[str, list[object]]] = {
-    "impute": {"n_draws": [Integral, None]},
-    "inverse_transform": {"interval": [Real, None]},
+    "impute": {"return_std": ["boolean"], "n_draws": [Integral, None]},
+    "inverse_transform": {"return_std": ["boolean"], "interval": [Real, None]},
     "kernel_matrix": {"view": [str, None]},
     "load": {"path": [str, PathLike]},
+    "loadings": {"as_frame": ["boolean"]},
     "sample": {"n_samples": [Integral], "random_state": ["random_state"]},
     "save": {"path": [str, PathLike]},
+    "score_samples": {"return_std": ["boolean"]},
+    "transform": {"return_std": ["boolean"]},
 }
 
 
@@ -68,4 +71,4 @@ def check_types(method: str, **given: object) -> None:
     InvalidParameterError
         A ValueError and a TypeError, that names the argument, what it may be, and what came.
     """
-    validate_parameter_constraints(METHODS[method], given, caller_name=method)
+    check(METHODS[method], given, method)

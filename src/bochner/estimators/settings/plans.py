@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from bochner._typing import Sampling
+from bochner.data.validation import numbers
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.settings import options
@@ -67,17 +68,24 @@ LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 TRUNCATION = 0.05
 
 
-def check_size(shape: tuple[int, ...], n_components: int) -> None:
-    """Refuse latents that no memory holds, before it is asked for.
+def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
+    """Refuse latents and features that no memory holds, before it is asked for.
 
     Raises
     ------
     InputError
-        Naming the size: means of all rows and a square matrix of the dimensions.
+        Naming the size: means of all rows and a square matrix of the dimensions; features of all
+        rows and their frequencies.
     """
+    n_components = estimator.n_components
     size = 8 * n_components * (shape[0] + n_components)
     what = f"{n_components:,} latent dimensions of {shape[0]:,} rows"
     Memory().check(size, what, "lower n_components")
+    for name in ("n_frequencies", "n_mixtures"):
+        count = getattr(estimator, name)
+        if not isinstance(count, str):
+            what = f"{name}={count:,} with {shape[0]:,} rows"
+            Memory().check(8 * count * (shape[0] + n_components), what, f"lower {name}")
 
 
 def make(
@@ -327,7 +335,7 @@ def _race(estimator: Parameters, layout: Layout, n_rows: int) -> list[Start]:
 
 
 def _check_start(array: object, n_rows: int, n_components: int) -> NDArray[np.float64]:
-    values = np.asarray(array, dtype=np.float64)
+    values = numbers("init", array)
     if values.shape != (n_rows, n_components):
         got = f"shape {values.shape}"
         raise InputError(
