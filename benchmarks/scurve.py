@@ -34,7 +34,7 @@ import bochner as bo
 from bochner.data.views import Views
 from bochner.initialization.build import components, folded, start
 from bochner.initialization.simple_models import SimpleModels, fold
-from bochner.models.spec import Layout
+from bochner.models.lvm import Layout
 from bochner.regression.observations import CompleteBlock
 
 Array = NDArray[np.float64]

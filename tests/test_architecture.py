@@ -18,14 +18,13 @@ PACKAGE = "bochner"
 # comes after its modules.
 FLOORS: dict[str, str] = {
     "F0 foundations": """
-        _typing errors extras random linalg quadrature memory isolation processes progress
-        markup""",
+        _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
         data.arguments data.arrays data.columns data.covariates data.masks data.row_sources
-        data.sparse data.validation data.views data.stored data.support data.missing
-        data.kinds data io.extensions io.csv.headers io.outputs io.csv.write io.columnar
-        io.files io.schema io.request io.table io.array_files io.join io.annotated io.frames
-        io.containers io.stored io.csv.text io.csv.files io.csv io.readers io metrics""",
+        data.sparse data.validation data.views data.stored data.support data.missing data.kinds
+        data io.extensions io.csv.headers io.outputs io.csv.write io.columnar io.files io.schema
+        io.request io.table io.array_files io.join io.annotated io.frames io.containers
+        io.stored io.csv.text io.csv.files io.csv io.readers io metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function kernels.indefinite
         kernels.spectral_mixture kernels.stationary kernels.dirichlet_process
@@ -37,14 +36,14 @@ FLOORS: dict[str, str] = {
         likelihoods.gaussian likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial
         likelihoods.categorical likelihoods.tilted likelihoods.negative_binomial likelihoods""",
     "F5 models": """
-        models.sites models.lvm models.spec models.sticks models.dirichlet_posterior models""",
+        models.sites models.lvm models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
         regression.observations regression.statistics regression.heteroscedastic
-        regression.evidence regression.batched regression.weighted_grams
-        regression.conjugate_gradients regression.site_entries regression.nonconjugate
-        regression.incomplete regression objectives.elbo objectives.subset_sites objectives""",
+        regression.evidence regression.weighted_grams regression.conjugate_gradients
+        regression.site_entries regression.nonconjugate regression.incomplete regression
+        objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
-        training.trainer training.checkpoint training.progress training initialization.build
+        training.trainer training.checkpoint training initialization.build
         initialization.simple_models initialization.iterative_pca initialization.shared_private
         initialization dirichlet_process.coordinate_ascent dirichlet_process.local_expectations
         dirichlet_process.spectrum_matching dirichlet_process.sweeps dirichlet_process

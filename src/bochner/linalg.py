@@ -1,10 +1,13 @@
-"""Factorisations in float64 with jitter that is reported."""
+"""Factorisations in float64 with jitter that is reported, Newton's step, and values that compute
+their own gradients in closed form.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +16,8 @@ from bochner.errors import NumericalError, NumericalWarning, warn_user
 
 # Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
+# Returns the value and, where they are wanted, the gradients in all inputs.
+ClosedForm = Callable[[bool], tuple[Tensor, Sequence[Tensor | None]]]
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,39 @@ def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
         inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
         log_volume[rest] = -values.log().sum(-1)
     return inverse, log_volume
+
+
+class _ClosedForm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, compute: ClosedForm, *inputs: Tensor | None) -> Tensor:  # noqa: ARG004
+        wanted = any(ctx.needs_input_grad)
+        value, gradients = compute(wanted)
+        if wanted:
+            ctx.save_for_backward(*gradients)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *(_scaled(gradient, upstream) for gradient in ctx.saved_tensors))
+
+
+def _scaled(gradient: Tensor | None, upstream: Tensor) -> Tensor | None:
+    if gradient is None:
+        return None
+    trailing = (1,) * (gradient.ndim - upstream.ndim)
+    return upstream.to(gradient.dtype).reshape(upstream.shape + trailing) * gradient
+
+
+def closed_form(compute: ClosedForm, *inputs: Tensor | None) -> Tensor:
+    """Return a value that is differentiable once: the backward pass only scales its gradients.
+
+    Parameters
+    ----------
+    compute : callable
+        Takes whether gradients are wanted. Returns the value, a scalar or of shape (S,), and its
+        gradients in the inputs, in their order, each of shape (...) or (S, ...).
+    inputs : Tensor or None
+        What the value depends on.
+    """
+    value: Tensor = _ClosedForm.apply(compute, *inputs)  # type: ignore[no-untyped-call]
+    return value

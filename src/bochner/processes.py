@@ -1,5 +1,6 @@
-"""Several processes of one fit, each with rows of its own: who has which, sums over all, and how
-they end together.
+"""Processes. Several of one fit, each with rows of its own: who has which, sums over all, and how
+they end together. And one in a program that sets things for all of torch (gradients off, autocast,
+a device), which must not change what estimators do.
 
 The processes are those of torch.distributed. Numbers travel in float64, so that sums over rows lose
 nothing, and every process gets the same bits: what they decide from sums, they decide alike.
@@ -8,16 +9,18 @@ nothing, and every process gets the same bits: what they decide from sums, they 
 from __future__ import annotations
 
 import contextvars
+import functools
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, warn_user
 
 T = TypeVar("T")
 # Seconds that a process waits for the others.
@@ -301,3 +304,67 @@ def own_part(n_rows: int) -> slice:
     """Return this process's part of rows: consecutive ones, as many as others have but for one."""
     rank, size = current().rank, current().size
     return slice(n_rows * rank // size, n_rows * (rank + 1) // size)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+# The process in which estimators ran first.
+_PROCESS: dict[str, int] = {}
+
+
+def _warn_of_fork() -> None:
+    """Warn once in a process forked from one that ran estimators: the threads it has by name do not
+    exist in it.
+    """
+    first = _PROCESS.setdefault("id", os.getpid())
+    if first != os.getpid():
+        _PROCESS["id"] = os.getpid()
+        if torch.get_num_threads() > 1:
+            warn_user(
+                "This process was forked from one that used several threads, and may wait for them "
+                "for ever. Start it "
+                "with joblib or multiprocessing.get_context('spawn'), or call "
+                "torch.set_num_threads(1) in it.",
+                RuntimeWarning,
+            )
+
+
+def isolated(method: Callable[P, R]) -> Callable[P, R]:
+    """Let a method run as it would in a program that sets nothing; the program's settings stand
+    again afterwards.
+    """
+
+    @functools.wraps(method)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        _warn_of_fork()
+        with ExitStack() as settings:
+            settings.enter_context(torch.inference_mode(False))
+            settings.enter_context(torch.enable_grad())
+            for kind in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(kind):
+                    settings.enter_context(torch.autocast(kind, enabled=False))
+            # only then: a context of a device makes every operation slower
+            if torch.get_default_device().type != "cpu":
+                settings.enter_context(torch.device("cpu"))
+            return method(*args, **kwargs)
+
+    return alone
+
+
+def transactional(fit: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P], S]:
+    """Let a fit change its estimator at once and at its end: one that fails, or is interrupted,
+    changes nothing.
+    """
+
+    @functools.wraps(fit)
+    def whole(self: S, /, *args: P.args, **kwargs: P.kwargs) -> S:
+        attempt = object.__new__(type(self))
+        vars(attempt).update(vars(self))
+        fit(attempt, *args, **kwargs)
+        self.__dict__ = vars(attempt)  # one assignment: no interrupt falls into the middle
+        return self
+
+    return whole

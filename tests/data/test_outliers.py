@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import bochner as bo
-from bochner.data.sparse import extremes
+from bochner.data.columns import extremes
 from bochner.data.validation import check_magnitudes
 from bochner.errors import DataWarning, InputError
 

@@ -9,8 +9,8 @@ import torch
 from bochner.datasets import make_s_curve
 from bochner.initialization.simple_models import SimpleModels, fold
 from bochner.metrics import mean_aligned_r2
-from bochner.models.spec import Layout
-from bochner.regression.batched import batched_evidence
+from bochner.models.lvm import Layout
+from bochner.regression.evidence import batched_evidence
 from bochner.regression.observations import AllRows, CompleteBlock
 
 

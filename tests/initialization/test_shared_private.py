@@ -22,7 +22,7 @@ from bochner.initialization.shared_private import (
 )
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.models.spec import Layout
+from bochner.models.lvm import Layout
 from bochner.objectives.elbo import draw, elbo
 from bochner.prediction import diagnostics
 from bochner.random import generator, row_noise

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bochner.regression.evidence import closed_form
+from bochner.linalg import closed_form
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from bochner import progress
 from bochner.progress import expect, overall, say
-from bochner.training.progress import progress_bar
-from bochner.training.trainer import State
+from bochner.training.trainer import State, progress_bar
 
 
 def drawn(shown=True, **kind):

@@ -8,8 +8,7 @@ import numpy as np
 
 from bochner.cli.data import MODEL_FILE, load_model
 from bochner.cli.fit import FitOptions, estimator_of
-from bochner.data.columns import describe_column
-from bochner.data.sparse import extremes
+from bochner.data.columns import describe_column, extremes
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
 from bochner.io.readers import EXTENSIONS, extension_of

@@ -1,15 +1,20 @@
-"""Which columns of the stacked matrix belong to which view."""
+"""Which columns of the stacked matrix belong to which view; rows and columns of one that is dense
+or sparse.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.arrays import BoolArray, FloatArray, IntArray
 from bochner.errors import InputError, message
+from bochner.memory import passes
 
 KINDS = "a slice, a list of column names, a list of column numbers or a boolean mask"
 
@@ -207,3 +212,36 @@ def columns_of(X: FloatArray, own: IntArray) -> FloatArray:
     if own.size and (np.diff(own) == 1).all():
         return X[:, own[0] : own[-1] + 1]
     return np.take(X, own, axis=1)
+
+
+def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the largest value of every column; zeros that are not stored count, NaN
+    do not.
+    """
+    matrix: Any = X
+    if sp.issparse(X):
+        return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
+    low = high = X[:1][0]
+    for rows in passes(X.shape):
+        part = X[rows]
+        low = np.fmin(low, np.fmin.reduce(part, axis=0))
+        high = np.fmax(high, np.fmax.reduce(part, axis=0))
+    return low, high
+
+
+def observed_rows(X: Any) -> NDArray[np.bool_]:
+    """Return which rows have any observed entry, (N,): every row of a sparse matrix, whose zeros
+    are observed.
+    """
+    n_rows = X.shape[0]
+    if sp.issparse(X):
+        return np.ones(n_rows, dtype=np.bool_)
+    parts = [~np.isnan(X[rows]).all(axis=1) for rows in passes(X.shape)]
+    return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
+
+
+def dense_rows(X: Any, rows: NDArray[np.generic] | slice | None = None) -> FloatArray:
+    """Return rows of a matrix, dense whether it was sparse or not; None: all."""
+    part: Any = X if rows is None else X[rows]
+    dense: FloatArray = part if isinstance(part, np.ndarray) else part.toarray()
+    return dense

@@ -21,9 +21,9 @@ from sklearn.decomposition import PCA
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray, IntArray
-from bochner.data.columns import ColumnNames, describe_column
+from bochner.data.columns import ColumnNames, describe_column, extremes
 from bochner.errors import InputError, message
-from bochner.memory import chunks, passes
+from bochner.memory import chunks
 
 Index = slice | Tensor
 # Rows that are dense at once.
@@ -205,21 +205,6 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
     raise InputError(message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do))
 
 
-def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the largest value of every column; zeros that are not stored count, NaN
-    do not.
-    """
-    matrix: Any = X
-    if sp.issparse(X):
-        return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
-    low = high = X[:1][0]
-    for rows in passes(X.shape):
-        part = X[rows]
-        low = np.fmin(low, np.fmin.reduce(part, axis=0))
-        high = np.fmax(high, np.fmax.reduce(part, axis=0))
-    return low, high
-
-
 def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean and sum of squares about it of every column, in float64."""
     n = X.shape[0]
@@ -253,24 +238,6 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
             X.astype(np.float64)
         )
     return np.asarray(scores, dtype=np.float64)
-
-
-def observed_rows(X: Any) -> NDArray[np.bool_]:
-    """Return which rows have any observed entry, (N,): every row of a sparse matrix, whose zeros
-    are observed.
-    """
-    n_rows = X.shape[0]
-    if sp.issparse(X):
-        return np.ones(n_rows, dtype=np.bool_)
-    parts = [~np.isnan(X[rows]).all(axis=1) for rows in passes(X.shape)]
-    return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
-
-
-def dense_rows(X: Any, rows: NDArray[np.generic] | slice | None = None) -> FloatArray:
-    """Return rows of a matrix, dense whether it was sparse or not; None: all."""
-    part: Any = X if rows is None else X[rows]
-    dense: FloatArray = part if isinstance(part, np.ndarray) else part.toarray()
-    return dense
 
 
 def canonical(X: Any) -> Any:

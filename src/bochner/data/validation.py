@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bochner.data.arrays import FloatArray, IntArray
-from bochner.data.columns import ColumnNames, columns_of, describe_column, listing
-from bochner.data.sparse import check_stored, extremes
+from bochner.data.columns import ColumnNames, columns_of, describe_column, extremes, listing
+from bochner.data.sparse import check_stored
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
 

@@ -21,9 +21,10 @@ from bochner.data.columns import (
     DEFAULT_VIEW,
     ColumnNames,
     columns_of,
+    extremes,
     resolve_views,
 )
-from bochner.data.sparse import extremes, moments
+from bochner.data.sparse import moments
 from bochner.data.validation import check_finite, check_fit, check_kind, place_of
 from bochner.errors import InputError, message
 from bochner.memory import passes

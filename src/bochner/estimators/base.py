@@ -22,12 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import dense_rows
 from bochner.data.row_sources import RowSource
-from bochner.data.sparse import dense_rows
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import saving, shards, training_data
-from bochner.estimators.covariates import CovariateCoding, index_of
+from bochner.estimators.covariates import NO_COVARIATES, CovariateCoding, index_of
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
@@ -37,13 +37,12 @@ from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
-from bochner.isolation import isolated, transactional
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import rows_of
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
-from bochner.processes import current
+from bochner.processes import current, isolated, transactional
 from bochner.training.checkpoint import discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
@@ -278,8 +277,11 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if processes.size > 1:
             processes = shards.joined(self, values, covariates)
         began = values.checksum() if isinstance(values, RowSource) else 0
-        self._covariate_coding = CovariateCoding.fit(covariates, values.shape[0], index_of(X))
-        beside = self._covariate_coding.of_fit(covariates, values.shape[0], index_of(X))
+        self._covariate_coding, beside = NO_COVARIATES, None
+        if covariates is not None:
+            given = covariates, values.shape[0], index_of(X)
+            self._covariate_coding = CovariateCoding.fit(*given)
+            beside = self._covariate_coding.of_fit(*given)
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
         plans.check_size(shape, self)

@@ -140,14 +140,12 @@ class CovariateCoding:
 
         Parameters
         ----------
-        given : None, DataFrame, Series, mapping of name to values, or array of shape (N,) or (N, L)
+        given : DataFrame, Series, mapping of name to values, or array of shape (N,) or (N, L)
             Numbers are continuous; categories, texts and booleans are labels.
         n_rows : int
         index : pandas Index, optional
             Of X, which that of a DataFrame or Series must equal.
         """
-        if given is None:
-            return cls()
         if isinstance(given, str):
             do = "pass a DataFrame, a dict of name to values, or an array"
             raise InputError(message("covariates of the rows", repr(given), do))
@@ -226,6 +224,9 @@ class CovariateCoding:
     def from_json(cls, plain: Sequence[Mapping[str, Any]]) -> CovariateCoding:
         """Rebuild what `to_json` wrote."""
         return cls([Categorical(**own) if "labels" in own else Continuous(**own) for own in plain])
+
+
+NO_COVARIATES = CovariateCoding()
 
 
 def index_of(X: Any) -> Any:

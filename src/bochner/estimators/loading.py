@@ -10,7 +10,7 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.settings.constraints import check_types
 from bochner.io import files
 from bochner.io.schema import Tensors, parse, same_keys, whole
-from bochner.isolation import isolated
+from bochner.processes import isolated
 
 
 @isolated

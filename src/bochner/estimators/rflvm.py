@@ -24,13 +24,13 @@ from bochner.estimators.lvm import NGMVLVM
 from bochner.estimators.settings import constraints
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
-from bochner.isolation import transactional
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.mcmc import diagnostics
 from bochner.mcmc.chain import Schedule
 from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, sample
+from bochner.processes import transactional
 
 # States whose weights predictions average over, all chains together.
 _SNAPSHOTS = 12

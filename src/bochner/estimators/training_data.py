@@ -28,7 +28,7 @@ from bochner.initialization import iterative_pca
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import of_each_row, rows_of
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
-from bochner.models.spec import ViewSpec
+from bochner.models.lvm import ViewSpec
 from bochner.processes import ALONE
 from bochner.regression.observations import (
     Block,

@@ -21,8 +21,8 @@ from bochner.data.row_sources import RowSource, floating, is_stored
 from bochner.data.validation import as_rows
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
-from bochner.isolation import transactional
 from bochner.memory import Memory
+from bochner.processes import transactional
 
 # Entries of the largest array that the exact kernel may build at once.
 _EXACT_ENTRIES = 2**24

@@ -14,10 +14,10 @@ from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.maclaurin import draw, maclaurin_features
 from bochner.features.spherical import directions
-from bochner.isolation import isolated, transactional
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
 from bochner.krein.positive_spectrum import positive_spectrum
+from bochner.processes import isolated, transactional
 
 
 class _SphereMap(DrawnMap):

@@ -15,9 +15,9 @@ from torch import Tensor
 from bochner.errors import InputError
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.fourier import fourier_features
-from bochner.isolation import isolated, transactional
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
+from bochner.processes import isolated, transactional
 
 
 class FourierFeatures(DrawnMap):

@@ -18,7 +18,6 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
 from bochner.feature_maps.sections import Survey
 from bochner.features.fourier import fourier_features
-from bochner.isolation import isolated, transactional
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import NAMED, TL1, resolve
@@ -27,6 +26,7 @@ from bochner.krein.radial import search_start, spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
 from bochner.krein.sketch import Sketch
 from bochner.krein.taylor import fit_taylor
+from bochner.processes import isolated, transactional
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
 # learn.

@@ -21,8 +21,7 @@ from bochner.fitting.plan import MANY_ROWS, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.build import FloatArray
-from bochner.models.lvm import LatentVariableModel
-from bochner.models.spec import ModelSpec
+from bochner.models.lvm import LatentVariableModel, ModelSpec
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, CompleteBlock, Data, has_holes

@@ -18,8 +18,7 @@ from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
 from bochner.models.lvm import LatentVariableModel
 from bochner.progress import expect, overall, say
 from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier
-from bochner.training.progress import progress_bar
-from bochner.training.trainer import NoCheckpoint, State, Trainer
+from bochner.training.trainer import NoCheckpoint, State, Trainer, progress_bar
 
 
 def fit(data: FitData, plan: Plan) -> Fit:

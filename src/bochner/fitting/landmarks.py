@@ -22,8 +22,7 @@ from bochner.models.lvm import GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression.observations import Block, Data
-from bochner.training.progress import progress_bar
-from bochner.training.trainer import Trainer
+from bochner.training.trainer import Trainer, progress_bar
 from bochner.weight_posterior.posterior import ViewPosterior
 
 JOINT_STEPS = 20

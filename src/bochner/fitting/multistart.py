@@ -25,14 +25,12 @@ from bochner.initialization.shared_private import split_start, wide_start
 from bochner.initialization.simple_models import STEPS, settle, tries
 from bochner.io.schema import Tensors, parse, whole
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.models.lvm import LatentVariableModel
+from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
-from bochner.models.spec import Layout
 from bochner.objectives.elbo import Draws, elbo
 from bochner.progress import expect
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
-from bochner.training.progress import progress_bar
-from bochner.training.trainer import Trainer
+from bochner.training.trainer import Trainer, progress_bar
 
 # Dimensions that a fold begins with beyond D, at the most.
 _EXTRA = 3

@@ -13,8 +13,7 @@ from bochner.data.views import fingerprint
 from bochner.initialization.build import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Likelihood
-from bochner.models.lvm import LatentVariableModel
-from bochner.models.spec import ModelSpec
+from bochner.models.lvm import LatentVariableModel, ModelSpec
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes

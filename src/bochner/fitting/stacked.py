@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from bochner.features.fourier import evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.linalg import closed_form
 from bochner.models.lvm import LatentVariableModel, kl_standard_normal
 from bochner.objectives.elbo import Draws
-from bochner.regression.batched import batched_evidence
-from bochner.regression.evidence import closed_form
+from bochner.regression.evidence import batched_evidence
 from bochner.regression.observations import CompleteBlock, Data
 from bochner.training.trainer import Moments, OnStep, State, Trainer
 

@@ -22,9 +22,8 @@ from bochner.data.covariates import Covariates
 from bochner.errors import InputError, message
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View, ViewSpec
 from bochner.models.sites import N_GROUPS, Sites
-from bochner.models.spec import ModelSpec, ViewSpec
 from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 
 _NEIGHBOURS = 10

@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from bochner.initialization import build
 from bochner.initialization.build import FloatArray, components, start
-from bochner.models.spec import Layout
+from bochner.models.lvm import Layout
 
 # Principal components that may be common: this share of a view's squares, at most so many, one in
 # so many rows.

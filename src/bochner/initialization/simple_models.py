@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.models.lvm import kl_standard_normal
-from bochner.models.spec import Layout
-from bochner.regression.batched import batched_evidence
+from bochner.models.lvm import Layout, kl_standard_normal
+from bochner.regression.evidence import batched_evidence
 from bochner.regression.observations import Data, complete_blocks
 
 # Few in training: what they leave to chance from step to step shakes layouts out of poor optima.

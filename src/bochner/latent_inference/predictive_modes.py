@@ -15,14 +15,21 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from bochner import random
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, entries_of
-from bochner.likelihoods.likelihood import offsets_of, shifted
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import of_each_row, offsets_of, shifted
 from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import Draw, ViewPosterior
+
+# Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
+_N_POINTS, _WIDE = 96, 2.5
+# Numbers of which densities are taken at once: about what stays in a processor's cache.
+CACHED_NUMBERS = 2**18
 
 # More combinations of the views' draws are not visited: the draws of all views are paired instead.
 _COMBINATIONS = 12
@@ -334,3 +341,32 @@ def _by_noise(view: ViewPosterior, draw: Draw) -> Iterator[tuple[Tensor, Tensor]
         columns = columns[noise[columns].argsort()]
         for part in columns.chunk(_NOISE_GROUPS):
             yield part, vectors
+
+
+def points_around(candidates: Tensor) -> Tensor:
+    """Return where rows may lie: some candidates; and, for rows unlike all training rows, a wide
+    cloud, where the weights are uncertain.
+    """
+    source = random.generator(0, "score/starts")
+    wide = _WIDE * random.normal(_N_POINTS, candidates.shape[1], source, "sobol")
+    return torch.cat([candidates[:: -(-candidates.shape[0] // _N_POINTS)], wide])
+
+
+def table(
+    view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
+    """Return log predictive densities of all rows (n, M) at points with these moments (C, M)."""
+    seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    if isinstance(view.predictive, Gaussian):
+        v = variance + view.predictive.noise_variance.detach()
+        squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
+        return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)
+    entries, parts = entries_of(view.predictive), []
+    shift = of_each_row(offset, y.shape[0], y)
+    for part in chunks(y.shape[0], max(1, CACHED_NUMBERS // mean.numel())):
+        psi = mean + shift[part, None, None]
+        shape = psi.shape
+        own = filled[part, None].expand(shape).flatten(0, 1)
+        values = entries.slopes(own, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
+        parts.append((values.reshape(shape) * seen[part, None]).sum(2))
+    return torch.cat(parts)

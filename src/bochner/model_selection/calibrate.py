@@ -18,12 +18,12 @@ from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.covariates import index_of
 from bochner.io.table import dense
-from bochner.isolation import isolated
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density
+from bochner.processes import isolated
 
 Array = NDArray[np.float64]
 

@@ -25,10 +25,10 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.covariates import of_rows
 from bochner.initialization import iterative_pca
 from bochner.io.table import dense
-from bochner.isolation import isolated
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.calibration import mean_of_rows
+from bochner.processes import isolated
 
 Array = NDArray[np.float64]
 

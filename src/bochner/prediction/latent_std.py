@@ -27,7 +27,9 @@ from bochner.latent_inference.predictive_modes import (
     Modes,
     joined,
     laplace_modes,
+    points_around,
     predictive_target,
+    table,
 )
 from bochner.latent_inference.row_bound import Target, with_covariates
 from bochner.latent_inference.row_bound_nonconjugate import (
@@ -39,7 +41,6 @@ from bochner.latent_inference.row_bound_nonconjugate import (
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.decoding import sample_at
-from bochner.prediction.row_batch import points_around, table
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # Points from which a row climbs beside its modes, how far apart they lie in every dimension, and by

@@ -13,17 +13,21 @@ from torch import Tensor
 from bochner import random
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart, place
 from bochner.latent_inference.modes import Placement, alike
-from bochner.latent_inference.predictive_modes import Modes, climbed, combinations, joined
+from bochner.latent_inference.predictive_modes import (
+    CACHED_NUMBERS,
+    Modes,
+    climbed,
+    combinations,
+    joined,
+    points_around,
+    table,
+)
 from bochner.latent_inference.row_bound import with_covariates
-from bochner.latent_inference.row_bound_nonconjugate import entries_of
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import of_each_row, offsets_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
 from bochner.weight_posterior.posterior import ViewPosterior
 
-# Numbers of which densities are taken at once: about what stays in a processor's cache.
-_NUMBERS = 2**18
 # Samples of each round: all rows have the first, and where entries are integrated by quadrature,
 # fewer of them.
 _ROUNDS, _LOCAL_ROUNDS = (128, 256, 1024), (64, 256, 1024)
@@ -32,9 +36,8 @@ _MANY_ROUNDS = (256,)
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
 _DIGITS = 2.0**20
 _LARGE = 1e300
-# Points of a kind at which rows are looked up, the standard deviation of those of a cloud; how many
-# of them a row climbs from, and how far apart they lie in every dimension.
-_N_POINTS, _WIDE = 96, 2.5
+# How many of the points at which rows are looked up a row climbs from, and how far apart they lie
+# in every dimension.
 _N_STARTS, _N_BEST, _APART = 3, 16, 0.25
 _LOG_2_PI = math.log(2.0 * math.pi)
 
@@ -156,22 +159,13 @@ class Batch:
         n, count, dim = x.shape
         width = max(max(v.n_columns, v.draws[0].mean.shape[0]) for v in self.views)
         parts = []
-        for part in chunks(n, max(1, _NUMBERS // (count * width))):
+        for part in chunks(n, max(1, CACHED_NUMBERS // (count * width))):
             rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
             sizes = [None if o is None else o[part].repeat_interleave(count) for o in self.offsets]
             beside = None if self.covariates is None else self.covariates[part]
             at = with_covariates(x[part], beside).flatten(0, 1)
             parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
-
-
-def points_around(candidates: Tensor) -> Tensor:
-    """Return where rows may lie: some candidates; and, for rows unlike all training rows, a wide
-    cloud, where the weights are uncertain.
-    """
-    source = random.generator(0, "score/starts")
-    wide = _WIDE * random.normal(_N_POINTS, candidates.shape[1], source, "sobol")
-    return torch.cat([candidates[:: -(-candidates.shape[0] // _N_POINTS)], wide])
 
 
 def _with_starts(placement: Placement, x: Tensor) -> Placement:
@@ -183,26 +177,6 @@ def _with_starts(placement: Placement, x: Tensor) -> Placement:
         torch.cat([placement.weights, torch.zeros_like(x[..., 0])], dim=1),
         placement.covariates,
     )
-
-
-def table(
-    view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
-) -> Tensor:
-    """Return log predictive densities of all rows (n, M) at points with these moments (C, M)."""
-    seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
-    if isinstance(view.predictive, Gaussian):
-        v = variance + view.predictive.noise_variance.detach()
-        squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
-        return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)
-    entries, parts = entries_of(view.predictive), []
-    shift = of_each_row(offset, y.shape[0], y)
-    for part in chunks(y.shape[0], max(1, _NUMBERS // mean.numel())):
-        psi = mean + shift[part, None, None]
-        shape = psi.shape
-        own = filled[part, None].expand(shape).flatten(0, 1)
-        values = entries.slopes(own, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
-        parts.append((values.reshape(shape) * seen[part, None]).sum(2))
-    return torch.cat(parts)
 
 
 def log_likelihood(

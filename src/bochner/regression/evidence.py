@@ -1,12 +1,13 @@
 """log p(Y | X, W) with the weights integrated out, its gradient in closed form, and the exact
-two-pass gradient.
+two-pass gradient; of one model, or of several small ones at once.
 
 With L L^T = B = G + sigma^2 I and m = B^-1 C (docs/math.md, section 2):
 
 log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2
 sigma^2).
 
-One autograd Function serves every evidence: a value that computes its own gradient.
+A step of one small model is mostly the time that its many small operations take to begin, so that
+several in one batch cost little more than one.
 """
 
 from __future__ import annotations
@@ -14,59 +15,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
-from bochner.linalg import cholesky, plus_diagonal
+from bochner.linalg import cholesky, closed_form, plus_diagonal
 from bochner.memory import Scratch, chunks
 from bochner.processes import ALONE, Processes
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
 from bochner.regression.observations import CompleteBlock, Rows
 from bochner.regression.statistics import Statistics, statistics, total
-
-# Returns the value and, where they are wanted, the gradients in all inputs.
-ClosedForm = Callable[[bool], tuple[Tensor, Sequence[Tensor | None]]]
-
-
-class _ClosedForm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, compute: ClosedForm, *inputs: Tensor | None) -> Tensor:  # noqa: ARG004
-        wanted = any(ctx.needs_input_grad)
-        value, gradients = compute(wanted)
-        if wanted:
-            ctx.save_for_backward(*gradients)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return (None, *(_scaled(gradient, upstream) for gradient in ctx.saved_tensors))
-
-
-def _scaled(gradient: Tensor | None, upstream: Tensor) -> Tensor | None:
-    if gradient is None:
-        return None
-    trailing = (1,) * (gradient.ndim - upstream.ndim)
-    return upstream.to(gradient.dtype).reshape(upstream.shape + trailing) * gradient
-
-
-def closed_form(compute: ClosedForm, *inputs: Tensor | None) -> Tensor:
-    """Return a value that is differentiable once: the backward pass only scales its gradients.
-
-    Parameters
-    ----------
-    compute : callable
-        Takes whether gradients are wanted. Returns the value, a scalar or of shape (S,), and its
-        gradients in the inputs, in their order, each of shape (...) or (S, ...).
-    inputs : Tensor or None
-        What the value depends on.
-    """
-    value: Tensor = _ClosedForm.apply(compute, *inputs)  # type: ignore[no-untyped-call]
-    return value
-
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.
@@ -376,3 +336,109 @@ def view_evidence(
         return value, () if into is None else into.parts()
 
     return closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, noise_variance)
+
+
+@dataclass(frozen=True)
+class BatchedEvidence:
+    """Values of S models and their gradients.
+
+    Attributes
+    ----------
+    value : Tensor of shape (S,), float64
+        log p(Y | X_s, W_s) in nats; -inf where rounding or infinities left no factor.
+    d_features : Tensor of shape (S, K, n)
+        In the features before they were multiplied by the amplitude; 0 where there is no factor.
+    d_log_amplitude, d_noise : Tensor of shape (S,), float64
+    """
+
+    value: Tensor
+    d_features: Tensor
+    d_log_amplitude: Tensor
+    d_noise: Tensor
+
+
+def batched_evidence(
+    features: Tensor, amplitude: Tensor, noise: Tensor, block: CompleteBlock
+) -> BatchedEvidence:
+    """Evaluate log p(Y | X_s, W_s) and its gradients.
+
+    Parameters
+    ----------
+    features : Tensor of shape (S, K, n)
+        Of the block's rows; K is meant to be small.
+    amplitude : Tensor of shape (S,), float64
+        Features count times this.
+    noise : Tensor of shape (S,), float64
+        sigma^2.
+    block : CompleteBlock
+
+    Returns
+    -------
+    BatchedEvidence
+    """
+    k, n = features.shape[1:]
+    m_cols = block.n_columns
+    a = amplitude[:, None, None]
+    gram, cross = _products(features, block)
+    largest = float((amplitude.square() * _largest(gram) / noise).max())
+    if products_in(features.dtype, largest, noise.new_ones(())) != features.dtype:
+        gram, cross = _products(features.double(), block)
+    gram, cross = gram * a.square(), cross * a
+    shifted = gram.clone()
+    shifted.diagonal(dim1=-2, dim2=-1).add_(noise[:, None])
+    factor, info = torch.linalg.cholesky_ex(shifted)
+    logdet = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    inverse = torch.cholesky_inverse(factor)
+    m = inverse @ cross
+    residual = block.square - (cross * m).sum((1, 2))
+    determinant = (n - k) * noise.log() + logdet
+    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * determinant + residual / noise)
+    usable = (info == 0) & value.isfinite()
+    traces = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
+    d_noise = -0.5 * m_cols * ((n - k) / noise + traces)
+    d_noise += 0.5 * residual / noise.square() - 0.5 * m.square().sum((1, 2)) / noise
+    d_gram = -0.5 * m_cols * inverse - 0.5 * (m @ m.mT) / noise[:, None, None]
+    d_cross = m / noise[:, None, None]
+    d_log_amplitude = 2.0 * (d_gram * gram).sum((1, 2)) + (d_cross * cross).sum((1, 2))
+    on = usable[:, None, None]
+    d_features = _carried(
+        torch.where(on, 2.0 * a.square() * d_gram, 0.0),
+        torch.where(on, a * d_cross, 0.0),
+        features,
+        block,
+    )
+    return BatchedEvidence(
+        torch.where(usable, value, -math.inf),
+        d_features,
+        torch.where(usable, d_log_amplitude, 0.0),
+        torch.where(usable, d_noise, 0.0),
+    )
+
+
+def _products(features: Tensor, block: CompleteBlock) -> tuple[Tensor, Tensor]:
+    """Return the Gram matrices and the products with Y, (S, K, K) and (S, K, m), in float64."""
+    return (features @ features.mT).double(), _cross(features, block).double()
+
+
+def _largest(gram: Tensor) -> Tensor:
+    """Return the largest diagonal element of every Gram matrix, (S,)."""
+    return gram.diagonal(dim1=-2, dim2=-1).amax(-1)
+
+
+def _cross(features: Tensor, block: CompleteBlock) -> Tensor:
+    """Return features times Y, (S, K, m); of a sparse Y only some rows are ever dense."""
+    s, k, n = features.shape
+    total = features.new_zeros(s * k, block.Y.shape[1])
+    for cut in chunks(n, CHUNK_ROWS):
+        total.addmm_(features[:, :, cut].reshape(s * k, -1), block.Y[cut].to(features.dtype))
+    return total.reshape(s, k, -1)
+
+
+def _carried(d_gram: Tensor, d_cross: Tensor, features: Tensor, block: CompleteBlock) -> Tensor:
+    """Carry the gradients of the statistics back to the features, (S, K, n)."""
+    s, k, n = features.shape
+    out = features.new_empty(s, k, n)
+    small = d_cross.to(features.dtype).reshape(s * k, -1)
+    for cut in chunks(n, CHUNK_ROWS):
+        out[:, :, cut] = (small @ block.Y[cut].T).reshape(s, k, -1)
+    return out.baddbmm_(d_gram.to(features.dtype), features)

@@ -27,15 +27,10 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import cholesky
+from bochner.linalg import cholesky, closed_form
 from bochner.memory import chunks
 from bochner.regression.conjugate_gradients import Weights, weights_from
-from bochner.regression.evidence import (
-    CHUNK_ROWS,
-    closed_form,
-    gram_diagonal,
-    products_in,
-)
+from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal, products_in
 from bochner.regression.nonconjugate import carried_back, joined_features
 from bochner.regression.observations import (
     Block,

@@ -22,9 +22,10 @@ from torch import Tensor
 from bochner.features.fourier import Trace, evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
-from bochner.regression.evidence import CHUNK_ROWS, closed_form
+from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
 from bochner.regression.weighted_grams import weighted_products

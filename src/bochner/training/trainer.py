@@ -1,13 +1,16 @@
-"""Adam on any stochastic bound: warm-up, plateau, decay; a non-finite step rolls back."""
+"""Adam on any stochastic bound: warm-up, plateau, decay; a non-finite step rolls back. Steps show
+on a bar, and in lines for a log that is kept.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +20,11 @@ from bochner.errors import (
     NumericalWarning,
     warn_user,
 )
+from bochner.progress import part
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 # Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden
 # learning rate.
@@ -437,3 +445,36 @@ class NoCheckpoint:
 
     def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
         """Write nothing."""
+
+
+_LOG = logging.getLogger("bochner")
+# Steps between two lines of the log.
+_LOGGED = 100
+
+
+class StepBar(Protocol):
+    """To be called after every step."""
+
+    def __call__(self, state: State, until: int | None = None) -> None:
+        """Take the state, and the last step where that is known."""
+
+
+def _log(label: str, state: State) -> None:
+    if state.step % _LOGGED == 0 or state.step == 1:
+        _LOG.info("%s: step %d, elbo %.6g", label, state.step, state.history[-1])
+
+
+@contextmanager
+def progress_bar(
+    label: str, n_steps: int, shown: bool, console: Console | None = None
+) -> Iterator[StepBar]:
+    """Yield a function to call after every step of training; see `bochner.progress.part`."""
+    with part(label, n_steps, shown, console) as move:
+
+        def update(state: State, until: int | None = None) -> None:
+            _log(label, state)
+            if move is not None:
+                words = f"{label}, step {state.step}, elbo {state.history[-1]:,.0f}"
+                move(state.step, words, until)
+
+        yield update

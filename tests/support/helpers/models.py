@@ -8,8 +8,7 @@ import torch
 from bochner.initialization.build import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods import Gaussian
-from bochner.models.lvm import LatentVariableModel
-from bochner.models.spec import Layout, ModelSpec, ViewSpec
+from bochner.models.lvm import LatentVariableModel, Layout, ModelSpec, ViewSpec
 from bochner.regression.observations import CompleteBlock
 
 

@@ -18,11 +18,11 @@ from bochner.estimators.covariates import AVERAGE
 from bochner.estimators.methods.loadings import LoadingsMixin
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
-from bochner.isolation import isolated
 from bochner.latent_inference.row_bound import with_covariates
 from bochner.memory import Memory
 from bochner.prediction import decoding
 from bochner.prediction.row_density import log_density
+from bochner.processes import isolated
 
 
 class DensitiesMixin(LoadingsMixin):

@@ -13,9 +13,9 @@ from bochner.data.arrays import FloatArray
 from bochner.estimators.methods.placing import PlacingMixin
 from bochner.estimators.settings.constraints import check_types
 from bochner.extras import require
-from bochner.isolation import isolated
 from bochner.memory import Memory
 from bochner.prediction import diagnostics
+from bochner.processes import isolated
 
 # Training rows over which shares of variance are taken.
 _ROWS = 1000

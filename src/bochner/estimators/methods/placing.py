@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import dense_rows
 from bochner.data.row_sources import RowSource, changed
-from bochner.data.sparse import dense_rows
 from bochner.data.views import fingerprint
 from bochner.estimators import training_data
 from bochner.estimators.methods.rows import RowsMixin
 from bochner.estimators.settings import options
-from bochner.isolation import isolated
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import rows_of
 from bochner.prediction.latent_std import excess, latent_std, widened
+from bochner.processes import isolated
 
 Places = tuple[FloatArray, FloatArray]
 

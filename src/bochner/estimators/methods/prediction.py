@@ -16,9 +16,9 @@ from bochner.estimators.methods.placing import Unplaced
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
 from bochner.fitting.completion_choice import Question
-from bochner.isolation import isolated
 from bochner.latent_inference.row_bound import with_covariates
 from bochner.prediction import completion, decoding
+from bochner.processes import isolated
 
 
 class PredictionMixin(DensitiesMixin, TransformerMixin):

@@ -18,9 +18,9 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import columns_of
+from bochner.data.columns import columns_of, dense_rows
 from bochner.data.row_sources import RowSource, source_of
-from bochner.data.sparse import ROWS, canonical, dense_rows
+from bochner.data.sparse import ROWS, canonical
 from bochner.data.validation import as_rows
 from bochner.data.views import Scaling, check_finite, check_kind, check_reach
 from bochner.errors import InputError, message
@@ -76,7 +76,8 @@ class RowsMixin:
         """
         if not reset:
             check_is_fitted(self)
-        source = source_of(X)
+        # an array in memory is no source; memory maps are arrays of a class of their own
+        source = None if type(X) is np.ndarray else source_of(X)
         if source is None:
             return self._validate_whole(X, reset=reset)
         if reason := self._held_because(source, reset):

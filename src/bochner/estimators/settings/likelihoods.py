@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import ColumnNames
-from bochner.data.sparse import moments, observed_rows
+from bochner.data.columns import ColumnNames, observed_rows
+from bochner.data.sparse import moments
 from bochner.data.support import Support, guess
 from bochner.data.views import Views
 from bochner.errors import InputError, message

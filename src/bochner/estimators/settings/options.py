@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bochner.data.sparse import observed_rows
+from bochner.data.columns import observed_rows
 from bochner.data.views import Views, fingerprint
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings.parameters import Parameters
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood
 from bochner.likelihoods.negative_binomial import LARGEST, LARGEST_POLYA_GAMMA
-from bochner.models.spec import Layout
+from bochner.models.lvm import Layout
 
 # Of n_components: with a dict of latents this value means that nothing was asked for.
 DEFAULT = 2

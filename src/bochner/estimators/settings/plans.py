@@ -25,7 +25,7 @@ from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import Memory
-from bochner.models.spec import Layout, ModelSpec, ViewSpec
+from bochner.models.lvm import Layout, ModelSpec, ViewSpec
 from bochner.processes import ALONE, Processes
 from bochner.training.trainer import RATES, Options
 
