@@ -23,7 +23,8 @@ def test_some_trials_find_no_fault(part):
     assert any(own.seconds > 0 for own in found.values())
 
 
-def test_no_argument_of_another_type_ends_in_an_error_of_another_library():
+def test_no_argument_of_another_type_ends_in_an_error_of_another_library(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     texts = [i for i, own in enumerate(arguments.VALUES) if isinstance(own, str | bytes | dict)]
     wrong = texts[1::4]
     faults = []

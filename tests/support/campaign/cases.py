@@ -166,15 +166,15 @@ def case_of(seed):
     if source.random() < 0.16:
         return _map_case(source)
     name = _one(source, MODELS, [0.36, 0.18, 0.24, 0.18, 0.04])
-    n = int(source.choice([source.integers(2, 8), source.integers(8, 32)], p=[0.15, 0.85]))
-    n_views = int(source.choice([1, 2, 3], p=[0.65, 0.25, 0.1]))
+    n = int(source.choice([source.integers(2, 8), source.integers(8, 25)], p=[0.15, 0.85]))
+    n_views = int(source.choice([1, 2, 3], p=[0.7, 0.22, 0.08]))
     widths = [int(source.integers(1, 6)) for _ in range(n_views)]
     edges = np.cumsum([0, *widths])
     names = ["a", "b", "c"][:n_views]
     views = {own: slice(int(edges[v]), int(edges[v + 1])) for v, own in enumerate(names)}
     likelihoods, parts, words = {}, [], {}
     for own, width in zip(names, widths, strict=True):
-        likelihoods[own] = _one(source, LIKELIHOODS, [0.68, 0.09, 0.09, 0.06, 0.04, 0.04])
+        likelihoods[own] = _one(source, LIKELIHOODS, [0.72, 0.08, 0.08, 0.05, 0.035, 0.035])
         part, words[own] = _of_likelihood(source, likelihoods[own], n, width)
         parts.append(part)
     values = np.hstack(parts)
@@ -208,10 +208,10 @@ def _container(source, values):
 
 
 def _options(source, name, values, names, likelihoods):
-    long = source.random() < 0.75
+    long = source.random() < 0.72
     options = {
         "n_components": int(source.choice([1, 2, 3, 4], p=[0.25, 0.45, 0.2, 0.1])),
-        "max_iter": int(source.integers(100, 103) if long else source.integers(1, 12)),
+        "max_iter": int(source.integers(100, 102) if long else source.integers(1, 12)),
         "tol": float(source.choice([0.0, 1e-4])) if long and source.random() < 0.85 else "auto",
         "n_frequencies": int(source.integers(1, 9)),
         "n_mixtures": int(source.integers(1, 4)),
