@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, datasets
+from bochner.errors import CollapseWarning, InputError
 from bochner.metrics import aligned_r2, mean_aligned_r2
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -98,3 +99,28 @@ def test_data_with_hardly_any_noise_are_fitted_whichever_form_is_cheaper(kind):
         assert mean_aligned_r2(latent, fitted.embedding_) > 0.99
         restored = fitted.inverse_transform(fitted.embedding_)
         assert np.mean((restored - X) ** 2) < 0.05**2
+
+
+def test_dimensions_that_the_data_do_not_need_are_left_at_the_prior():
+    """Five embeddings' dimensions all carried something: four or five of five were found."""
+    source = np.random.default_rng(108)
+    x, w = source.normal(size=(150, 2)), 0.7 * source.normal(size=(60, 2))
+    waves = np.cos(x @ w.T + source.uniform(0.0, 2.0 * np.pi, 60))
+    Y = waves @ source.normal(size=(60, 15)) * np.sqrt(2 / 60)
+    Y += 0.3 * source.normal(size=Y.shape)
+    settings = {"n_frequencies": 25, "max_iter": 150, "random_state": 0}
+    with pytest.warns(CollapseWarning, match="fit with n_components=2"):
+        model = AdvisedRFLVM(5, **settings).fit(Y)
+    assert len(model.collapse_.dead) == 3
+    assert mean_aligned_r2(x, model.embedding_) > 0.8
+    wide = AdvisedRFLVM(5, init=["pca", "fold", "laplacian"], **settings).fit(Y)
+    assert model.elbo_ > wide.elbo_ + 50
+
+
+def test_starts_of_two_dimensions_are_for_latents_that_all_views_share():
+    model = NGMVLVM(latent={"shared": 2, "private": {"a": 1}}, views={"a": slice(0, 2)})
+    model.set_params(views={"a": slice(0, 2), "b": slice(2, 4)}, init="tsne-2")
+    with pytest.raises(
+        InputError, match=r"Expected latents that all views share, got \['tsne-2'\]"
+    ):
+        model.fit(np.random.default_rng(0).normal(size=(20, 4)))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner.errors import InputError
-from bochner.initialization.build import STARTS, start
+from bochner.initialization.build import NARROW_STARTS, STARTS, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
 from helpers.models import build
@@ -32,6 +32,16 @@ def test_a_start_is_standardised_and_a_function_of_data_and_seed(name, dim, n):
     np.testing.assert_array_equal(np.random.get_state()[1], state)
     np.testing.assert_allclose(first.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(first.std(axis=0), 1.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NARROW_STARTS)
+def test_narrow_starts_have_two_dimensions_of_an_embedding_and_leave_the_rest_near_zero(name):
+    Y = _data()
+    found = start(name, Y, 4, 3)
+    np.testing.assert_allclose(found[:, :2], start(NARROW_STARTS[name], Y, 2, 3), rtol=1e-9)
+    assert 0.05 < found[:, 2:].std() < 0.15
+    single = start(NARROW_STARTS[name], Y, 1, 3)
+    np.testing.assert_allclose(start(name, Y, 1, 3), single, rtol=1e-9)
 
 
 def test_random_starts_differ_by_seed():

@@ -20,7 +20,15 @@ from bochner.fitting.plan import SWEEPS, Plan, Start, evaluate
 from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
 from bochner.fitting.warm_start import warm
-from bochner.initialization.build import FloatArray, components, folded, model_from, start
+from bochner.initialization.build import (
+    N_NARROW,
+    NARROW_STARTS,
+    FloatArray,
+    components,
+    folded,
+    model_from,
+    start,
+)
 from bochner.initialization.shared_private import split_start, wide_start
 from bochner.initialization.simple_models import STEPS, settle, tries
 from bochner.io.schema import Tensors, parse, whole
@@ -111,6 +119,8 @@ def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
         bound = float(done.bounds[best])
         settled = folded(done.latents[best].double().cpu().numpy(), plan.seed + index)
         as_it_was = batch[best].latents[:, kept].double().cpu().numpy()
+        if name in NARROW_STARTS:
+            settled[:, N_NARROW:] = as_it_was[:, N_NARROW:]
         if name != "fold":
             given = as_it_was if isinstance(origin, str) else origin
             out.append(Candidate(index, name, given, bound))
@@ -140,7 +150,7 @@ def _batch(data: TrainingData, plan: Plan, names: Sequence[str]) -> tuple[Layout
             latents = blank.clone()
             latents[:, kept] = torch.as_tensor(_embedded(data, plan, index, origin)).to(blank)
             begins = torch.zeros_like(latents[0])
-            begins[kept] = 1.0
+            begins[kept[:N_NARROW] if names[index] in NARROW_STARTS else kept] = 1.0
             batch.append(_Try(index, latents, begins))
     return wide, batch
 

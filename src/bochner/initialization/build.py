@@ -146,8 +146,12 @@ _EMBEDDINGS: dict[str, Callable[[FloatArray, int, int], FloatArray]] = {
     "tsne": tsne,
 }
 STARTS = (*_EMBEDDINGS, "random")
+# Two dimensions of an embedding, the others near 0: where the data have no more, the bound leaves
+# them there, and from an embedding into all of them it does not find back.
+NARROW_STARTS = {"laplacian-2": "laplacian", "tsne-2": "tsne"}
+N_NARROW = 2
 # The last trains a model: see `fold`.
-ALL_STARTS = (*STARTS, "fold")
+ALL_STARTS = (*STARTS, *NARROW_STARTS, "fold")
 _INITIAL_STD = 0.1
 _INITIAL_NOISE = 0.3
 
@@ -157,7 +161,7 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
 
     Parameters
     ----------
-    name : {"pca", "laplacian", "isomap", "tsne", "random"}
+    name : {"pca", "laplacian", "isomap", "tsne", "random", "laplacian-2", "tsne-2"}
     filled : ndarray of shape (N, M)
         Scaled data; missing entries are filled (as a start only: no bound of the data ever sees
         them).
@@ -171,6 +175,11 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
         Columns of mean 0 and standard deviation 1, the scale of the prior. Dimensions the data
         cannot fill are small noise.
     """
+    if name in NARROW_STARTS:
+        latents = np.zeros((filled.shape[0], n_components))
+        width = min(N_NARROW, n_components)
+        latents[:, :width] = start(NARROW_STARTS[name], filled, width, seed)
+        return _standardise(latents, seed)
     if name == "tsne" and n_components > TSNE_DIMENSIONS:
         got, hint = f"n_components={n_components}", "choose another init"
         raise InputError(

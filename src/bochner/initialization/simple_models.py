@@ -359,9 +359,9 @@ def tries(latents: Tensor, layout: Layout, wide: Layout) -> Tensor:
 
 
 def _shrink(begins: Tensor, kept: list[int], progress: float) -> Tensor:
-    """Factors of the dimensions: 1 for those that stay, falling from 1 to 0 for the others that a
-    layout begins with.
+    """Factors of the dimensions: of those that stay as they begin, falling from 1 to 0 for the
+    others that a layout begins with.
     """
     factors = begins * max(0.0, 1.0 - progress / _FOLDED_AT)
-    factors[:, kept] = 1.0
+    factors[:, kept] = begins[:, kept]
     return factors

@@ -19,7 +19,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.settings import options
 from bochner.estimators.settings.parameters import Parameters
 from bochner.fitting.plan import Plan, Start
-from bochner.initialization.build import ALL_STARTS, TSNE_DIMENSIONS
+from bochner.initialization.build import ALL_STARTS, N_NARROW, NARROW_STARTS, TSNE_DIMENSIONS
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.gaussian import Gaussian
@@ -318,6 +318,9 @@ def _starts(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, 
         raise InputError(
             message(f"init from {list(ALL_STARTS)}, or arrays", repr(init), "correct the list")
         )
+    narrow = [name for name in names if isinstance(name, str) and name in NARROW_STARTS]
+    if narrow and layout.has_private:
+        raise InputError(message("latents that all views share", repr(narrow), "leave it out"))
     count = len(names) if n_init == "auto" else int(n_init)
     return tuple(names[i % len(names)] for i in range(count))
 
@@ -329,7 +332,10 @@ def _race(estimator: Parameters, layout: Layout, n_rows: int) -> list[Start]:
     if layout.shared > RACED_DIMENSIONS:
         return ["pca"]
     if n_rows <= LANDMARK_ROWS:
-        return ["pca", "fold", "laplacian", *(["tsne"] if layout.shared <= TSNE_DIMENSIONS else [])]
+        more = ["tsne"] if layout.shared <= TSNE_DIMENSIONS else []
+        if layout.shared > N_NARROW and not layout.has_private:
+            more += NARROW_STARTS if n_rows <= FEW_ROWS else ["laplacian-2"]
+        return ["pca", "fold", "laplacian", *more]
     trained = n_landmarks(estimator.landmarks, n_rows) or n_rows
     return ["pca", "laplacian"] if trained <= LANDMARK_ROWS else ["pca"]
 
