@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "examples")]
 
 import formulas  # noqa: E402 - found through the path above
 import offline  # noqa: E402
+import pictures  # noqa: E402
 import reference  # noqa: E402
 
 project, author, release = "bochner", "the bochner authors", bochner.__version__
@@ -88,6 +89,7 @@ warnings.filterwarnings("ignore", message="Constant columns")
 
 reference.write_api(HERE / "api")
 reference.write_command_line(HERE / "_generated" / "cli.md")
+pictures.write(HERE / "_generated")
 
 
 def of_others(app, what, name, thing, skip, options):

@@ -21,6 +21,7 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
 import offline  # noqa: E402 - in the folder of the documentation
+import pictures  # noqa: E402
 import reference  # noqa: E402
 
 PAGES = {page.stem: page.read_text() for page in sorted(DOCS.glob("*.md"))}
@@ -28,6 +29,13 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # Written by the build itself.
 GENERATED = {"gallery/index", "api/index"}
+# Drawn by it: pictures, and programs of the gallery with their first one.
+GALLERY = [program.stem for program in (ROOT / "examples").glob("plot_*.py")]
+DRAWN = {
+    *(f"_generated/{name}.png" for name in pictures.PICTURES),
+    *(f"gallery/images/sphx_glr_{name}_001.png" for name in GALLERY),
+    *(f"gallery/{name}" for name in GALLERY),
+}
 # Undocumented, unknown or misplaced parameters, parameters without a type, returned values that
 # nothing describes.
 FAULTS = {"GL06", "GL08", "PR01", "PR02", "PR03", "PR04", "PR10", "RT01", "SS01", "SS03", "YD01"}
@@ -59,9 +67,14 @@ def test_links_between_pages_and_to_pictures_lead_somewhere():
     for name, text in PAGES.items():
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             made = re.sub(r"\.(md|rst)$", "", target)
-            if not (DOCS / target).exists() and made not in GENERATED:
+            if not (DOCS / target).exists() and made not in GENERATED | DRAWN:
                 broken.append(f"{name}.md: {target}")
     assert not broken
+
+
+def test_every_page_of_the_guide_has_a_picture():
+    guide = {page for page in reached("guide", set()) if page in PAGES} - {"guide"}
+    assert {page for page in guide if "![" not in PAGES[page]} == set()
 
 
 # -- code
@@ -91,6 +104,23 @@ def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
             line = CODE[page][: match.start(1)].count("\n")
             exec(compile("\n" * line + small(match.group(1)), f"{page}.md", "exec"), namespace)
     assert "bo" in namespace, "a page imports what it uses"
+
+
+ANY_BLOCK = re.compile(r"^```py(?:thon)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("page", "package"), [("from_scanpy", "scanpy"), ("from_miceforest", "miceforest")]
+)
+def test_walks_run_with_the_packages_they_are_about(page, package, tmp_path, monkeypatch):
+    """Blocks marked ``py`` are left out where the package is not installed."""
+    pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": page}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for match in ANY_BLOCK.finditer(CODE[page]):
+            exec(compile(small(match.group(1)), f"{page}.md", "exec"), namespace)
 
 
 def test_parts_of_ones_own_are_shown_from_the_files_that_the_laws_test():
