@@ -61,6 +61,13 @@ def test_a_kernel_beyond_single_precision_is_refused():
     assert np.isfinite(large.kernel_matrix(Z.astype(np.float64))).all()
 
 
+def test_a_kernel_of_no_rows_and_of_rows_without_numbers_is_refused(model):
+    with pytest.raises(ValueError, match="Found array with 0 sample"):
+        model.kernel_matrix(np.zeros((0, 2)))
+    with pytest.raises(ValueError, match="Input Z contains NaN"):
+        model.kernel_matrix(np.full((1, 2), np.nan))
+
+
 def test_an_error_relative_to_a_kernel_of_zero_is_refused():
     features = bo.SphericalFeatures("hellinger", random_state=0).fit(np.eye(3))
     rows = np.eye(3)  # no two of them have anything in common

@@ -79,3 +79,13 @@ def test_sizes_are_refused_before_memory_is_asked_for(X, model):
         model.sample(10**9)
     with pytest.raises(InputError, match=r"a torch device, got 'meta', which holds no numbers"):
         bo.NGMVLVM(1, **{**SMALL, "device": "meta"}).fit(X)
+
+
+def test_two_columns_of_one_name_are_refused():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(np.eye(12, 3), columns=["a", "b", "a"])
+    for estimator in (bo.NGMVLVM(**SMALL), bo.FourierFeatures()):
+        with pytest.raises(
+            InputError, match=r"names of their own, got 'a' more than once\. Rename"
+        ):
+            estimator.fit(frame)

@@ -90,3 +90,21 @@ def test_sizes():
     assert memory_of(2).expanded(1) == 2**31
     with pytest.raises(InputError, match=r"memory in GiB above 0, got 0"):
         memory_of(0)
+
+
+def test_annotated_data_that_become_large_are_refused_before_they_are_read(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "small.h5ad"
+    anndata.AnnData(np.zeros((2, 2))).write_h5ad(path)
+    assert read(path).X.shape == (2, 2)
+    with h5py.File(path, "a") as file:
+        kept = dict(file["X"].attrs)
+        del file["X"]
+        options = {"dtype": "f4", "chunks": (1000, 1000), "compression": "gzip"}
+        own = file.create_dataset("X", shape=(20_000, 10_000), **options)
+        own.attrs.update(kept)
+    assert path.stat().st_size < 2**16
+    match = r"at most 256.0 MiB when decompressed, got more from .*small.h5ad.*--memory 8"
+    with pytest.raises(InputError, match=match):
+        read(path)

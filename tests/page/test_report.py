@@ -388,6 +388,9 @@ def test_shapes_are_checked():
         match=r"Expected --shape VIEW=HEIGHTxWIDTH, got 'a=28'. Write --shape left=28x28.",
     ):
         parse_shapes(["a=28"])
+    with pytest.raises(InputError, match=r"got 'a=9{57}\. Write") as caught:
+        parse_shapes([f"a={'9' * 5000}x2"])
+    assert len(str(caught.value)) < 200
     with pytest.raises(InputError, match="every view once"):
         parse_shapes(["a=2x3", "a=2x3"])
     with pytest.raises(InputError, match="a shape of 6 pixels for view 'a', got 2 x 2 = 4"):

@@ -21,6 +21,14 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
 
 
+def _check_names(X: Any) -> None:
+    """Refuse a DataFrame of which two columns have one name."""
+    names = getattr(X, "columns", None)
+    if hasattr(X, "iloc") and names is not None and not names.is_unique:
+        got = f"{names[names.duplicated()][0]!r} more than once"
+        raise InputError(message("columns with names of their own", got, "rename them"))
+
+
 def as_rows(X: object) -> Any:
     """Return rows as an estimator takes them: masked entries of an array become NaN.
 
@@ -45,6 +53,7 @@ def as_rows(X: object) -> Any:
         if X.dtype.kind in "fcOiub":
             values[np.ma.getmaskarray(X)] = np.nan
         return values
+    _check_names(X)
     if hasattr(X, "obs_names") or (hasattr(X, "mod") and hasattr(X, "obsm")):
         kind = "MuData" if hasattr(X, "mod") else "AnnData"
         rows = "stack(mdata)[0]" if hasattr(X, "mod") else "stack({'x': adata})[0]"

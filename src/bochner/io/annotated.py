@@ -17,6 +17,7 @@ from bochner.extras import require
 from bochner.io.join import check_unique, join
 from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, dense, unreadable
+from bochner.memory import Memory
 
 
 def from_anndata(
@@ -128,7 +129,7 @@ def from_mudata(
 def read_h5ad(path: Path, request: Request | None = None) -> Table:
     """Read an AnnData file: its variables are columns with names."""
     request = request or Request()
-    adata = _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad)
+    adata = _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad, request.memory)
     kept = request.selection.kept([str(name) for name in adata.var_names])
     if len(kept) < adata.n_vars:
         request.selection.check(str(path))
@@ -139,20 +140,39 @@ def read_h5ad(path: Path, request: Request | None = None) -> Table:
 def read_h5mu(path: Path, request: Request | None = None) -> Table:
     """Read a MuData file: its modalities are views."""
     request = request or Request()
-    mdata = _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu)
+    mdata = _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu, request.memory)
     return from_mudata(mdata, request.layer, request.mask_var, place=path.name)
 
 
-def _opened(path: Path, kind: str, read: Callable[[Path], Any]) -> Any:
+def _opened(path: Path, kind: str, read: Callable[[Path], Any], memory: Memory) -> Any:
     try:
+        _check_expanded(path, memory)
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
             )  # about the formats of other releases; names that repeat are looked at here
             return read(path)
+    except InputError:
+        raise
     except Exception as error:  # whatever HDF5 and the registry of encodings raise: it is the file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(path, kind, reason) from error
+
+
+def _check_expanded(path: Path, memory: Memory) -> None:
+    """Refuse a file of few bytes whose arrays are many, before they are read."""
+    h5py = require("h5py", "reads h5ad and h5mu files")
+    sizes = []
+
+    def add(_: str, own: Any) -> None:
+        if isinstance(own, h5py.Dataset):
+            sizes.append(own.size * own.dtype.itemsize)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(add)
+    most = memory.expanded(path.stat().st_size)
+    if sum(sizes) > most:
+        raise memory.too_large(str(path), most)
 
 
 def _chosen(mapping: Any, key: str, place: str, option: str) -> Any:

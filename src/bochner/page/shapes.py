@@ -36,7 +36,7 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
         found = re.fullmatch(r"(.+)=(\d{1,9})[x×](\d{1,9})", spec)
         if found is None:
             raise InputError(
-                message("--shape VIEW=HEIGHTxWIDTH", repr(spec), "write --shape left=28x28")
+                message("--shape VIEW=HEIGHTxWIDTH", f"{spec!r:.60}", "write --shape left=28x28")
             )
         if found[1] in shapes:
             raise InputError(

@@ -86,4 +86,13 @@ PARTS = {
         100,
         "kill -9, SIGTERM or Ctrl-C at a random time of `bochner fit`; then as above.",
     ),
+    "surroundings": Kind(
+        "surroundings",
+        0,
+        "200 fits and transforms in one process, after which memory and descriptors must be what "
+        "they were; threads, joblib, spawned and forked processes, asyncio, `ulimit -v`; commands "
+        "without HOME, in read-only folders and folders that are gone, with closed and broken "
+        "streams, in odd locales and encodings. All must give the bits of a plain process, or end "
+        "with one message.",
+    ),
 }

@@ -127,7 +127,7 @@ def _be_the_child(function, arguments, place, seconds, room):
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             try:
                 stream.flush()
             except (OSError, ValueError):
