@@ -71,7 +71,7 @@ class FitOptions:
         check_shared_rows(table)
         return table
 
-    def read_beside(self) -> dict[str, Any]:
+    def read_beside(self) -> dict[str, object]:
         """Read what is known of the rows beside the data: what ``fit`` takes."""
         named = (self.batch, self.covariates)
         own = covariates_to_fit(self.data, *named, self.index, self.reading)
@@ -128,7 +128,7 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
 
 
 def _fit(
-    options: FitOptions, estimator: Any, table: Table, beside: dict[str, Any], created: bool
+    options: FitOptions, estimator: Any, table: Table, beside: dict[str, object], created: bool
 ) -> int:
     """Fit, and return the seed; a fit that does not begin leaves no trace."""
     try:

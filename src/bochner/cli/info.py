@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bochner.cli.data import MODEL_FILE, load_model
 from bochner.cli.fit import FitOptions, estimator_of
@@ -69,7 +70,7 @@ def describe_data(table: Table) -> dict[str, object]:
     }
 
 
-def _describe_view(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> dict[str, object]:
+def _describe_view(missing: NDArray[np.bool_]) -> dict[str, object]:
     return {
         "columns": missing.shape[1],
         "missing_share": float(missing.mean()),

@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import typer
 
@@ -27,7 +26,7 @@ from bochner.errors import InputError, NumericalError, StorageError, printable
 
 FAULT, BAD_INPUT, NOT_WRITTEN, INTERRUPTED = 1, 2, 3, 130
 
-Show = Callable[[dict[str, Any]], None]
+Show = Callable[[dict[str, object]], None]
 
 
 @dataclass
@@ -44,7 +43,7 @@ class Reply:
         Exit code.
     """
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
     show: Show | None = None
     code: int = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -48,7 +47,7 @@ def _label(name: str) -> str:
     return printable(name.replace("_", " "))
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """Write a value for people: rounded, lists joined."""
     if isinstance(value, bool):
         return "yes" if value else "no"

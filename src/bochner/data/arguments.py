@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
@@ -31,7 +31,9 @@ class _Truth:
         return repr(self._value)
 
 
-def check(constraints: Mapping[str, list[Any]], given: Mapping[str, object], caller: str) -> None:
+def check(
+    constraints: Mapping[str, list[object]], given: Mapping[str, object], caller: str
+) -> None:
     """Refuse arguments that are not what a function takes.
 
     Parameters
@@ -54,7 +56,7 @@ def check(constraints: Mapping[str, list[Any]], given: Mapping[str, object], cal
     validate_parameter_constraints(constraints, chosen, caller_name=caller)
 
 
-def checked(**constraints: list[Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def checked(**constraints: list[object]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function refuse arguments of other types than these.
 
     Parameters

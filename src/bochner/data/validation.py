@@ -259,7 +259,7 @@ def numbers(name: str, values: object) -> Array:
     raise InputError(message(f"{name} of real numbers", got, "pass an array of numbers"))
 
 
-def as_array(name: str, values: object) -> NDArray[Any]:
+def as_array(name: str, values: object) -> NDArray[np.generic]:
     """Return an array of whatever type.
 
     Raises
@@ -274,14 +274,14 @@ def as_array(name: str, values: object) -> NDArray[Any]:
         raise InputError(message(f"{name} as an array", str(error), do)) from error
 
 
-def same_rows(arrays: Mapping[str, NDArray[Any]]) -> None:
+def same_rows(arrays: Mapping[str, NDArray[np.generic]]) -> None:
     """Refuse arrays with different numbers of rows."""
     if len({len(array) for array in arrays.values()}) > 1:
         got = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
         raise InputError(message("the same number of rows", got, "pass arrays of the same samples"))
 
 
-def same_shape(arrays: Mapping[str, NDArray[Any]]) -> None:
+def same_shape(arrays: Mapping[str, NDArray[np.generic]]) -> None:
     """Refuse arrays of different shapes."""
     if len({array.shape for array in arrays.values()}) > 1:
         got = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())

@@ -55,7 +55,7 @@ _MOMENT_ROWS = 10_000
 class AttributesMixin(PredictionMixin):
     """Fitted attributes."""
 
-    def _set_attributes(self, values: FloatArray, plan: Any) -> None:
+    def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         own = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
         fit, jacobian = self._fit, float(plan.processes.sum(own))
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
@@ -233,11 +233,11 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
     @isolated
     def fit(
         self,
-        X: Any,
+        X: object,
         y: object = None,  # noqa: ARG002 - scikit-learn's
         *,
-        size_factors: Any = None,
-        covariates: Any = None,
+        size_factors: object = None,
+        covariates: object = None,
     ) -> Self:
         """Fit the model.
 

@@ -135,7 +135,7 @@ class CovariateCoding:
         self.covariates = list(covariates)
 
     @classmethod
-    def fit(cls, given: Any, n_rows: int, index: Any = None) -> CovariateCoding:
+    def fit(cls, given: object, n_rows: int, index: object = None) -> CovariateCoding:
         """Learn labels, means and standard deviations.
 
         Parameters

@@ -191,8 +191,8 @@ class RFLVM(LatentVariableEstimator):
         X: ArrayLike,
         y: object = None,
         *,
-        size_factors: Any = None,
-        covariates: Any = None,
+        size_factors: object = None,
+        covariates: object = None,
     ) -> Self:
         """Fit the model: a variational fit first, then the chains.
 
@@ -242,7 +242,7 @@ class RFLVM(LatentVariableEstimator):
         self._draws = found.draws
         return replace(found.fit, stopped="interrupted" if found.interrupted else "plateau")
 
-    def _set_attributes(self, values: FloatArray, plan: object) -> None:
+    def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         super()._set_attributes(values, plan)
         self.n_iter_ = self.n_warmup + self.thin * int(self._draws["log_joint"].shape[1])
         self.diagnostics_, missing = self._diagnosed()

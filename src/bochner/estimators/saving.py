@@ -248,7 +248,7 @@ def _restore_reports(estimator: Any, header: Header, names: list[str]) -> None:
     estimator.collapse_ = CollapseReport(**{**vars(header.collapse), "variance_ratio": ratio})
 
 
-def _encode(name: str, value: Any) -> object:
+def _encode(name: str, value: object) -> object:
     """A parameter as JSON: plain values as they are, others as {"type": ..., ...}."""
     if name == "checkpoint":
         return None  # a path of this machine has no place in a file that travels

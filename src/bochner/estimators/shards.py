@@ -61,7 +61,7 @@ def check_plan(plan: Plan) -> None:
         raise InputError(message("starts by name in several processes", "an array", do))
 
 
-def _held_back(estimator: Any, values: Any, covariates: Any) -> str | None:
+def _held_back(estimator: Any, values: Any, covariates: object) -> str | None:
     """Return why the rows of this process cannot be fitted with those of others."""
     if covariates is not None:
         return "covariates"

@@ -56,7 +56,7 @@ class Coding(ABC):
         """Return X without the entries that are hidden."""
 
     @abstractmethod
-    def rows(self, values: FloatArray) -> Any:
+    def rows(self, values: FloatArray) -> object:
         """Return new rows as the caller knows them."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class Plain(Coding):
         shown = np.where(hidden, np.nan, values)
         return type(X)(shown, columns=X.columns, index=X.index) if _is_frame(X) else shown
 
-    def rows(self, values: FloatArray) -> Any:
+    def rows(self, values: FloatArray) -> object:
         """Return the numbers."""
         return values
 
@@ -196,7 +196,7 @@ class Mixed(Coding):
         """Return X with what is hidden missing."""
         return X.mask(hidden) if _is_frame(X) else np.where(hidden, np.nan, values)
 
-    def rows(self, values: FloatArray) -> Any:
+    def rows(self, values: FloatArray) -> object:
         """Return a DataFrame with the types of training."""
         pandas = require("pandas", "holds tables")
         series = [
@@ -326,7 +326,7 @@ def _filled(
     return out
 
 
-def _series(values: Any, own: Column, dtype: Any) -> Any:
+def _series(values: Any, own: Column, dtype: object) -> Any:
     """Return values of type object as a type of pandas; new labels join the categories."""
     if hasattr(dtype, "categories") or dtype == "category":
         pandas = require("pandas", "holds tables")
@@ -334,7 +334,7 @@ def _series(values: Any, own: Column, dtype: Any) -> Any:
     return values.astype(dtype)
 
 
-def _categories(pandas: Any, values: Any, own: Any, dtype: Any) -> object:
+def _categories(pandas: Any, values: Any, own: Any, dtype: object) -> object:
     """Return the categories of X, or those of training where X lacks a predicted one."""
     if hasattr(dtype, "categories") and set(values.dropna()) <= set(dtype.categories):
         return dtype

@@ -36,7 +36,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     device: str
     random_state: Any
     n_features_in_: int
-    _parameter_constraints: ClassVar[dict[str, list[Any]]]
+    _parameter_constraints: ClassVar[dict[str, list[object]]]
 
     @abstractmethod
     def _features(self, rows: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             what = f"{name}={count:,} and {self.n_features_in_:,} columns"
             Memory().check(size, what, f"lower {name}")
 
-    def _validate(self, X: Any, *, reset: bool, min_samples: int = 1) -> Tensor:
+    def _validate(self, X: object, *, reset: bool, min_samples: int = 1) -> Tensor:
         """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64
         tensor.
         """
@@ -275,7 +275,7 @@ class DrawnMap(FeatureMap):
     """A feature map that is drawn for a number of columns: the rows of its fit do not matter."""
 
     @abstractmethod
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Draw the features for as many dimensions as X has columns.
 
         Parameters

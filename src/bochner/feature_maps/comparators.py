@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -72,7 +72,7 @@ class RandomMaclaurin(_SphereMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions({"polynomial"}), IndefiniteKernel],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "exact_low_degrees": ["boolean"],
@@ -97,7 +97,7 @@ class RandomMaclaurin(_SphereMap):
 
     @transactional
     @isolated
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Draw the random signs for as many dimensions as X has columns.
 
         Parameters
@@ -205,7 +205,7 @@ class SphericalFeatures(_SphereMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [
             StrOptions({"polynomial", "hellinger", "tanh", "geodesic_gaussian"}),
             IndefiniteKernel,
@@ -233,7 +233,7 @@ class SphericalFeatures(_SphereMap):
 
     @transactional
     @isolated
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Fit the spectrum and draw the frequencies for as many dimensions as X has columns.
 
         Parameters

@@ -6,7 +6,7 @@ import copy
 import math
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -68,7 +68,7 @@ class FourierFeatures(DrawnMap):
     (50, 64)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions({"rbf"}), Kernel],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "sampling": [StrOptions({"iid", "orthogonal", "sobol"})],
@@ -93,7 +93,7 @@ class FourierFeatures(DrawnMap):
 
     @transactional
     @isolated
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Draw the spectral points for as many dimensions as X has columns.
 
         Parameters

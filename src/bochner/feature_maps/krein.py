@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Integral
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -129,7 +129,7 @@ class KreinFeatures(FeatureMap):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+    _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions(set(NAMED)), IndefiniteKernel, callable],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_mixtures": [Interval(Integral, 1, None, closed="left")],
@@ -142,7 +142,7 @@ class KreinFeatures(FeatureMap):
 
     def __init__(
         self,
-        kernel: str | IndefiniteKernel | Callable[..., Any] = "polynomial",
+        kernel: str | IndefiniteKernel | Callable[..., object] = "polynomial",
         n_components: int = 100,
         *,
         n_mixtures: int = 5,
@@ -163,7 +163,7 @@ class KreinFeatures(FeatureMap):
 
     @transactional
     @isolated
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+    def fit(self, X: object, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Learn the frequencies from a sketch of the rows.
 
         Parameters

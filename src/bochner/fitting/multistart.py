@@ -369,7 +369,7 @@ class Race:
             value, error = self._bound(trainer)
         return {**result, "steps": trainer.state.step, "elbo": value, "elbo_se": error}
 
-    def progress(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, object]:
         """Return what a checkpoint says about the race."""
         return {"starts": self.results, "decided": self.decided}
 

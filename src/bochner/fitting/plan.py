@@ -174,7 +174,7 @@ class Fit:
     history: list[float]
     stopped: Stopped
     starts: list[dict[str, Any]]
-    blocks: list[Any] = field(default_factory=list)
+    blocks: list[tuple[int, str, float]] = field(default_factory=list)
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)
     latent_draws: Tensor | None = None

@@ -123,7 +123,7 @@ class Request:
 
     index: str | None = None
     layer: Any = None
-    mask_var: Any = None
+    mask_var: object = None
     header: bool | None = None
     selection: Selection = field(default_factory=Selection)
     memory: Memory = field(default_factory=Memory)

@@ -139,7 +139,7 @@ def _with_errors(means: Array, errors: Array) -> list[str]:
 )
 def select_n_components(
     estimator: LatentVariableEstimator,
-    X: Any,
+    X: object,
     candidates: Sequence[int] | str = "auto",
     *,
     hide: str = "entries",
@@ -147,10 +147,10 @@ def select_n_components(
     rows: str = "new",
     n_repeats: int = 3,
     rule: str = "one_se",
-    size_factors: Any = None,
-    covariates: Any = None,
+    size_factors: object = None,
+    covariates: object = None,
     n_jobs: int | None = None,
-    random_state: Any = None,
+    random_state: object = None,
 ) -> ComponentSelection:
     """Choose the number of latent dimensions by entries that training did not see.
 
@@ -358,7 +358,7 @@ class _Known:
     """What is known of rows beside their data."""
 
     size_factors: object
-    covariates: Any
+    covariates: object
 
     def of(self, rows: NDArray[np.intp]) -> _Known:
         """Return that of some rows, (n,)."""

@@ -6,7 +6,6 @@ import base64
 import json
 import zlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +106,7 @@ def script_json(value: object) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def finite(value: Any) -> object:
+def finite(value: object) -> object:
     """Replace numbers that JSON has no word for by None, arrays and NumPy numbers by plain ones."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()

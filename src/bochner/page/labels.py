@@ -69,11 +69,11 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
     return [_one(name, as_array("labels", values), n_rows) for name, values in named.items()]
 
 
-def _is_mapping(given: Any) -> bool:
+def _is_mapping(given: object) -> bool:
     return isinstance(given, Mapping) or (hasattr(given, "columns") and hasattr(given, "iloc"))
 
 
-def _name(given: Any) -> str:
+def _name(given: object) -> str:
     return str(getattr(given, "name", None) or "label")
 
 

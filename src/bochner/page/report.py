@@ -215,7 +215,7 @@ def _values(X: Any) -> FloatArray:
 
 
 def _place(
-    model: LatentVariableEstimator, X: Any, covariates: Any
+    model: LatentVariableEstimator, X: Any, covariates: object
 ) -> tuple[FloatArray, FloatArray]:
     """Return the latents of the rows to show: those of the fit as they are, any others placed."""
     fitted = model.embedding_, model.embedding_std_
@@ -247,7 +247,7 @@ def _figures(
 def _html(
     model: LatentVariableEstimator,
     title: str,
-    content: dict[str, object],
+    content: dict[str, Any],
     figures: dict[str, object],
     calibration: CalibrationReport | None,
 ) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
     return shapes
 
 
-def check_shapes(shapes: Mapping[str, Any], widths: Mapping[str, int]) -> dict[str, Shape]:
+def check_shapes(shapes: Mapping[str, object], widths: Mapping[str, int]) -> dict[str, Shape]:
     """Check that every shape belongs to a view and has as many pixels as that view has columns."""
     checked: dict[str, Shape] = {}
     for view, shape in shapes.items():

@@ -213,7 +213,7 @@ def _plain(value: object) -> object:
     return torch.as_tensor(value, dtype=torch.float64).tolist()
 
 
-def likelihood_from_json(name: str, params: dict[str, Any]) -> Likelihood:
+def likelihood_from_json(name: str, params: dict[str, object]) -> Likelihood:
     """Rebuild a likelihood by its class's name.
 
     Raises

@@ -115,14 +115,14 @@ class Checkpoint:
                 self.path.unlink(missing_ok=True)
             raise
 
-    def maybe(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+    def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write when enough time has passed, at steps to which a trainer rolls back: a continued
         run rolls back to the same ones.
         """
         if trainer.is_at_snapshot and time.monotonic() - self._last >= self.seconds:
             self.write(trainer, extra)
 
-    def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+    def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write now."""
         tensors = {f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()}
         moments = trainer.optimiser.state_dict()["state"]
@@ -134,7 +134,7 @@ class Checkpoint:
         self._empty = False
 
     def _write(
-        self, tensors: dict[str, Tensor], state: dict[str, Any] | None, extra: dict[str, Any]
+        self, tensors: dict[str, Tensor], state: dict[str, Any] | None, extra: dict[str, object]
     ) -> None:
         own = {"kind": "checkpoint", "schema": SCHEMA, "fingerprint": self.fingerprint}
         try:

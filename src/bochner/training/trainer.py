@@ -440,10 +440,10 @@ class NoCheckpoint:
         """Yield None: there is no earlier run."""
         yield None
 
-    def maybe(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+    def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write nothing."""
 
-    def write(self, trainer: Trainer[Any], extra: dict[str, Any]) -> None:
+    def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write nothing."""
 
 

@@ -46,7 +46,7 @@ class RowsMixin:
     _coding: Coding
     _covariate_coding: CovariateCoding
     likelihood: object
-    landmarks: Any
+    landmarks: int | str | None
     views: object
     # whether training reads rows block by block
     _trains_on_blocks: ClassVar[bool] = True
@@ -70,7 +70,7 @@ class RowsMixin:
         values: FloatArray = stacked.numpy()[:, back]
         return values
 
-    def _validate(self, X: Any, *, reset: bool) -> Any:
+    def _validate(self, X: object, *, reset: bool) -> Any:
         """Return checked rows: an array, a sparse matrix, or a source of rows that are read block
         by block.
         """
@@ -234,7 +234,7 @@ class RowsMixin:
         return float(self._scaling.log_jacobian(counts))
 
 
-def _from_torch(X: object) -> Any:
+def _from_torch(X: object) -> object:
     """Return a tensor as an array, without its gradient and on the processor; whatever else as it
     is.
 

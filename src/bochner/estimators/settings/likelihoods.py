@@ -39,7 +39,7 @@ _START_NOISE = 0.3
 _LOG = logging.getLogger("bochner")
 
 
-def choose(likelihood: Any, data: Views, verbose: bool) -> dict[str, Likelihood]:
+def choose(likelihood: object, data: Views, verbose: bool) -> dict[str, Likelihood]:
     """Return what the likelihood of every view is like.
 
     Parameters
@@ -175,7 +175,7 @@ class SizeFactors:
     def fit(
         cls,
         values: FloatArray,
-        given: Any,
+        given: object,
         likelihoods: Mapping[str, Likelihood],
         columns: Mapping[str, NDArray[np.intp]],
     ) -> SizeFactors:
@@ -202,7 +202,7 @@ class SizeFactors:
     def offsets(
         self,
         values: FloatArray,
-        given: Any,
+        given: object,
         likelihoods: Mapping[str, Likelihood],
         columns: Mapping[str, NDArray[np.intp]],
     ) -> dict[str, Tensor | None]:
