@@ -264,12 +264,19 @@ def test_the_demo_takes_its_options(tmp_path, monkeypatch):
 
     def pretend(options):
         assert (options.n_components, options.seed, options.out) == (3, 2, tmp_path)
-        keys = "completion_rmse ridge_rmse mean_rmse knn1 knn10 pca_knn1 pca_knn10 elbo seconds"
-        return {**dict.fromkeys(keys.split(), 0.5), "elbo": float("nan"), "files": ["a.png"]}
+        keys = "completion_rmse ridge_rmse kernel_ridge_rmse knn_rmse mean_rmse knn1 knn10"
+        more = "pca_knn1 pca_knn10 elbo seconds"
+        return {
+            **dict.fromkeys(f"{keys} {more}".split(), 0.5),
+            "elbo": float("nan"),
+            "files": ["a.png"],
+        }
 
     monkeypatch.setattr(demo, "run", pretend)
     arguments = ("demo", "--out", tmp_path, "--n-components", 3, "--seed", 2)
-    assert "error of completed halves" in run(*arguments).stdout
+    shown = " ".join(run(*arguments).stdout.split())
+    assert "error of completed halves" in shown
+    assert "0.5 kernel ridge" in shown
     assert replied(*arguments)["elbo"] is None
 
 

@@ -71,11 +71,11 @@ def show_demo(values: Mapping[str, object]) -> None:
         title="Digits as two views: upper and lower half",
         title_justify="left",
     )
-    ridge, mean = text(values["ridge_rmse"]), text(values["mean_rmse"])
+    peers = {"kernel_ridge": "kernel ridge", "knn": "neighbours", "ridge": "ridge", "mean": "mean"}
     table.add_row(
         "error of completed halves (RMSE)",
         text(values["completion_rmse"]),
-        f"{ridge} ridge, {mean} mean",
+        ", ".join(f"{text(values[f'{key}_rmse'])} {name}" for key, name in peers.items()),
     )
     for k in (1, 10):
         table.add_row(
