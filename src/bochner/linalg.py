@@ -168,8 +168,8 @@ class _ClosedForm(torch.autograd.Function):
 
 
 def _scaled(gradient: Tensor | None, upstream: Tensor) -> Tensor | None:
-    if gradient is None:
-        return None
+    if gradient is None or not upstream.ndim:
+        return None if gradient is None else gradient * upstream
     trailing = (1,) * (gradient.ndim - upstream.ndim)
     return upstream.to(gradient.dtype).reshape(upstream.shape + trailing) * gradient
 

@@ -325,3 +325,43 @@ def test_in_many_dimensions_mixtures_start_smooth_enough_and_span_what_is_linear
         phi.T @ phi + 1e-3 * torch.eye(phi.shape[1], dtype=phi.dtype), phi.T @ target
     )
     assert float((ridge - target).square().mean()) < 0.15
+
+
+@pytest.mark.parametrize("leading", [(), (3,)], ids=["one model", "three models"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_frequencies_of_pairs_have_the_gradients_of_their_definition(dim, leading):
+    source = torch.Generator().manual_seed(dim)
+    shapes = ((2,), (2, 2, dim), (2, 2, dim), (2,))  # weights, means, scales, correlations
+    leaves = [
+        torch.randn(*leading, *shape, generator=source, dtype=torch.float64).requires_grad_()
+        for shape in shapes
+    ]
+    noise = torch.randn(*leading, 2, 4, 2 * dim, generator=source, dtype=torch.float64)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    stems = ("log_weights", "means", "log_scales", "atanh_correlations")
+    names = [f"kernel.{stem}" for stem in stems]
+
+    def pairs(*values):
+        given = dict(zip(names, values, strict=True))
+        f = torch.func.functional_call(_Frequencies(kernel), given, (noise,))
+        return f.first, f.second, f.amplitude
+
+    assert torch.autograd.gradcheck(pairs, leaves)
+    first, second, _ = pairs(*leaves)
+    eps1, eps2 = noise.chunk(2, dim=-1)
+    rho = leaves[3].tanh()[..., None, None]
+    expected = leaves[1][..., 1, :, None, :] + leaves[2].exp()[..., 1, :, None, :] * (
+        rho * eps1 + (1.0 - rho.square()).sqrt() * eps2
+    )
+    torch.testing.assert_close(second, expected.flatten(-3, -2))
+    expected = leaves[1][..., 0, :, None, :] + leaves[2].exp()[..., 0, :, None, :] * eps1
+    torch.testing.assert_close(first, expected.flatten(-3, -2))
+
+
+class _Frequencies(torch.nn.Module):
+    def __init__(self, kernel: SpectralKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, noise: Tensor):
+        return self.kernel.frequencies(noise)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import distributions
 
-from bochner.models.lvm import kl_standard_normal
+from bochner.models.lvm import GaussianLatents, kl_standard_normal
 
 
 def draw(n: int, d: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,3 +38,19 @@ def test_kl_is_summed_in_float64():
     value = kl_standard_normal(mean, torch.zeros_like(mean))
     assert value.dtype == torch.float64
     torch.testing.assert_close(value, 0.5 * 1e6 * mean[0, 0].double().square(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (5, 3), (2, 4, 2)])
+def test_latents_and_their_divergence_in_one_operation(shape):
+    source = torch.Generator().manual_seed(0)
+    mean, log_std, noise = torch.randn(3, *shape, generator=source, dtype=torch.float64)
+    latents = GaussianLatents(mean, log_std)
+    x, kl = latents.sample_with_kl(noise)
+    torch.testing.assert_close(x, latents.sample(noise))
+    torch.testing.assert_close(kl, latents.kl())
+
+    factors = torch.randn(shape, generator=source, dtype=torch.float64)
+    parts = [(factors * x).sum() + 3.0 * kl.sum(), (factors * latents.sample(noise)).sum()]
+    parts[1] = parts[1] + 3.0 * latents.kl().sum()
+    one, other = (torch.autograd.grad(part, list(latents.parameters())) for part in parts)
+    torch.testing.assert_close(one, other)

@@ -40,6 +40,8 @@ class Trace:
         envelope * cos, then envelope * sin, then the covariates times their factors.
     cos, sin : Tensor of shape (P, n)
         Of the middle phase p.
+    centre, gap : Tensor of shape (P, D), or None for single points
+        Half the sum and half the difference of the two frequencies.
     half_gap, cos_gap : Tensor of shape (P, n), or None for single points
         The phase m and its cosine; the envelope is 2 a cos(m), or a.
     scratch : Scratch
@@ -51,6 +53,8 @@ class Trace:
     features: Tensor
     cos: Tensor
     sin: Tensor
+    centre: Tensor | None
+    gap: Tensor | None
     half_gap: Tensor | None
     cos_gap: Tensor | None
     scratch: Scratch
@@ -80,11 +84,13 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     if beside is not None and frequencies.linear is not None:
         torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
-        half_gap, cos_gap, envelope = None, None, frequencies.amplitude[..., None]
+        centre, gap, half_gap, cos_gap = None, None, None, None
+        envelope = frequencies.amplitude[..., None]
         middle = _phases(w1, x, own.take("sin", *shape))
     else:
-        middle = _phases(0.5 * (w1 + w2), x, own.take("sin", *shape))
-        half_gap = _phases(0.5 * (w1 - w2), x, own.take("half gap", *shape))
+        centre, gap = 0.5 * (w1 + w2), 0.5 * (w1 - w2)
+        middle = _phases(centre, x, own.take("sin", *shape))
+        half_gap = _phases(gap, x, own.take("half gap", *shape))
         cos_gap = torch.cos(half_gap, out=own.take("cos gap", *shape))
         envelope = torch.mul(
             cos_gap, 2.0 * frequencies.amplitude[..., None], out=own.take("wave", *shape)
@@ -92,7 +98,7 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     cos, sin = torch.cos(middle, out=own.take("cos", *shape)), middle.sin_()
     torch.mul(cos, envelope, out=features.narrow(-2, 0, n_pairs))
     torch.mul(sin, envelope, out=features.narrow(-2, n_pairs, n_pairs))
-    return Trace(x, beside, features, cos, sin, half_gap, cos_gap, own)
+    return Trace(x, beside, features, cos, sin, centre, gap, half_gap, cos_gap, own)
 
 
 def _beside(x: Tensor, frequencies: Frequencies) -> Tensor | None:
@@ -145,19 +151,14 @@ def pull_back(
         sin_f, up_cos, value=-1.0
     )
     wave = torch.mul(trace.cos, up_cos, out=own.take("wave", *shape)).addcmul_(trace.sin, up_sin)
-    if frequencies.second is None or trace.half_gap is None or trace.cos_gap is None:
+    centre, gap = trace.centre, trace.gap
+    if centre is None or gap is None or trace.half_gap is None or trace.cos_gap is None:
         d_x = _with_beside((frequencies.first.mT @ d_middle).mT, trace)
         return d_x, d_middle @ x.mT, None, wave.sum(-1), d_linear
     d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(-1)
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
-    d_gap, factor = (
-        torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave),
-        -2.0 * amplitude[..., None],
-    )
-    centre, gap = (
-        0.5 * (frequencies.first + frequencies.second),
-        0.5 * (frequencies.first - frequencies.second),
-    )
+    d_gap = torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave)
+    factor = -2.0 * amplitude[..., None]
     d_centre_w, d_gap_w = 0.5 * (d_middle @ x.mT), 0.5 * factor * (d_gap @ x.mT)
     d_x = ((factor * gap).mT @ d_gap).add_(centre.mT @ d_middle).mT
     d_x = _with_beside(d_x, trace)

@@ -33,6 +33,7 @@ from bochner.initialization.shared_private import split_start, wide_start
 from bochner.initialization.simple_models import STEPS, settle, tries
 from bochner.io.schema import Tensors, parse, whole
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
+from bochner.memory import Scratch
 from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
 from bochner.objectives.elbo import Draws, elbo
@@ -215,12 +216,13 @@ class Race:
         model = model_from(latents, plan.spec, *of_rows)
 
         updates: tuple[SiteUpdate | None, ...] = ()
+        scratch = Scratch(model.latents.mean)
 
         def objective(step: int) -> Tensor:
             nonlocal updates
             stage = plan.early if trainer.state.decay_from is None else plan
             draws = stage.draws(model, "train", step, plan.column_budget)
-            bound = elbo(model, self.data.blocks, draws, n_sweeps=SWEEPS)
+            bound = elbo(model, self.data.blocks, draws, n_sweeps=SWEEPS, scratch=scratch)
             updates = bound.updates
             return bound.comparable
 

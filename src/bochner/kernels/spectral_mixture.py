@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -257,18 +257,8 @@ class NextGenSpectralMixture(SpectralKernel):
         """w1 = mu1 + sigma1 eps1, w2 = mu2 + sigma2 (rho eps1 + sqrt(1 - rho^2) eps2), sqrt(alpha_q
         / 4H).
         """
-        n_frequencies = noise.shape[-2]
-        eps1, eps2 = noise.chunk(2, dim=-1)
-        rho = self.atanh_correlations.tanh()[..., None, None]
-        # sqrt(1 - tanh^2) = 1 / cosh has no cancellation near |rho| = 1
-        eps2 = rho * eps1 + eps2 / self.atanh_correlations.cosh()[..., None, None]
-        scales = self.log_scales.exp().unsqueeze(-2).unbind(-4)
-        means = self.means.unsqueeze(-2).unbind(-4)
-        w1, w2 = means[0] + scales[0] * eps1, means[1] + scales[1] * eps2
-        amplitude = 0.5 * (0.5 * self.log_weights).exp() / n_frequencies**0.5
-        return Frequencies(
-            w1.flatten(-3, -2), w2.flatten(-3, -2), amplitude.repeat_interleave(n_frequencies, -1)
-        )
+        parameters = (self.log_weights, self.means, self.log_scales, self.atanh_correlations)
+        return Frequencies(*_Pairs.apply(*parameters, noise))  # type: ignore[no-untyped-call]
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return a start for training, close to a stationary kernel: given parameters are kept."""
@@ -277,3 +267,44 @@ class NextGenSpectralMixture(SpectralKernel):
         weights, means, scales = _start(n_mixtures, n_components, source)
         correlations = torch.full((n_mixtures,), 0.9, dtype=torch.float64)
         return type(self)(weights, means, means.clone(), scales, scales.clone(), correlations)
+
+
+class _Pairs(torch.autograd.Function):
+    """Pairs of frequencies and their amplitudes, from the parameters of ``NextGenSpectralMixture``
+    and noise; differentiable once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        log_weights: Tensor,
+        means: Tensor,
+        log_scales: Tensor,
+        atanh_correlations: Tensor,
+        noise: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        n_frequencies = noise.shape[-2]
+        eps1, eps2 = noise.chunk(2, dim=-1)
+        rho = atanh_correlations.tanh()[..., None, None]
+        # sqrt(1 - tanh^2) = 1 / cosh has no cancellation near |rho| = 1
+        rest = atanh_correlations.cosh().reciprocal_()[..., None, None]
+        correlated = torch.stack([eps1, torch.addcmul(rho * eps1, rest, eps2)], dim=-4)
+        scales = log_scales.exp()
+        w = torch.addcmul(means.unsqueeze(-2), scales.unsqueeze(-2), correlated)
+        amplitude = (0.5 * log_weights).exp_().mul_(0.5 / n_frequencies**0.5)
+        ctx.save_for_backward(eps1, eps2, rho, rest, correlated, scales, amplitude)
+        first, second = w.flatten(-3, -2).unbind(-3)
+        return first, second, amplitude.repeat_interleave(n_frequencies, -1)
+
+    @staticmethod
+    def backward(
+        ctx: Any, d_first: Tensor, d_second: Tensor, d_amplitude: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        eps1, eps2, rho, rest, correlated, scales, amplitude = ctx.saved_tensors
+        d_w = torch.stack([d_first, d_second], dim=-3).view(correlated.shape)
+        d_scales = (d_w * correlated).sum(-2) * scales
+        # the second of a pair moves with rho by rest^2 eps1 - rest rho eps2, per unit of atanh(rho)
+        moved = (rest * eps1 - rho * eps2).mul_(d_w.select(-4, 1)).sum(-2)
+        d_atanh = (moved * scales.select(-3, 1)).sum(-1) * rest[..., 0, 0]
+        d_each = d_amplitude.reshape(*amplitude.shape, -1).sum(-1)
+        return 0.5 * amplitude * d_each, d_w.sum(-2), d_scales, d_atanh, None

@@ -192,6 +192,12 @@ class GaussianLatents(nn.Module):
         x = self.mean + self.log_std.exp() * noise
         return x if self.covariates is None else torch.cat([x, self.covariates], dim=1)
 
+    def sample_with_kl(self, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``sample(noise)`` and ``kl()``, differentiable once: both in one operation."""
+        sampled: tuple[Tensor, Tensor] = _SampleWithKL.apply(self.mean, self.log_std, noise)  # type: ignore[no-untyped-call]
+        x, kl = sampled
+        return (x if self.covariates is None else torch.cat([x, self.covariates], dim=1)), kl
+
     def draws(self, n_draws: int, seed: int, start: int = 0) -> list[Tensor]:
         """Draw X as often as asked, each (N, D + L): the draws over which the weights' statistics
         are averaged. ``start`` is the global number of the first row.
@@ -208,6 +214,24 @@ class GaussianLatents(nn.Module):
     def kl(self) -> Tensor:
         """Return KL(q(X) || N(0, I)) in nats, scalar float64."""
         return kl_standard_normal(self.mean, self.log_std)
+
+
+class _SampleWithKL(torch.autograd.Function):
+    """mean + std * noise, (..., N, D), and KL(N(mean, diag std^2) || N(0, I)), (...)."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        std = log_std.exp()
+        spread = std * noise
+        ctx.save_for_backward(mean, std, spread)
+        return mean + spread, kl_standard_normal(mean, log_std)
+
+    @staticmethod
+    def backward(ctx: Any, d_x: Tensor, d_kl: Tensor) -> tuple[Tensor, Tensor, None]:
+        mean, std, spread = ctx.saved_tensors
+        weight = d_kl.to(mean)[..., None, None]
+        d_log_std = torch.addcmul(d_x * spread, weight, std.square().sub_(1.0))
+        return torch.addcmul(d_x, weight, mean), d_log_std, None
 
 
 def kl_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:

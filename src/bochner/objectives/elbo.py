@@ -13,6 +13,7 @@ from bochner._typing import Sampling
 from bochner.errors import InputError, message
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.memory import Scratch
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import SiteUpdate, column_batch
@@ -180,6 +181,7 @@ def elbo(
     chunk_rows: int = CHUNK_ROWS,
     processes: Processes = ALONE,
     n_sweeps: int = 1,
+    scratch: Scratch | None = None,
 ) -> Bound:
     """Evaluate sum_v log p(Y^v | X, W_v) - KL(q(X) || p(X)) at one draw of (X, W).
 
@@ -196,13 +198,15 @@ def elbo(
     n_sweeps : int
         As in ``nonconjugate_evidence``, of the others: views that draw columns take one, and steep
         likelihoods one more.
+    scratch : Scratch, optional
+        Memory for the features of Gaussian views, which the next evaluation may use again.
 
     Returns
     -------
     Bound
         Differentiable in the model's parameters.
     """
-    x = model.latents.sample(draws.latents)
+    x, own = model.latents.sample_with_kl(draws.latents)
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
     gaps: list[Tensor | float] = []
@@ -219,7 +223,14 @@ def elbo(
             )
             values.append(
                 gaussian_evidence(
-                    seen, f, s2, blocks, sample=sample, chunk_rows=chunk_rows, processes=processes
+                    seen,
+                    f,
+                    s2,
+                    blocks,
+                    sample=sample,
+                    chunk_rows=chunk_rows,
+                    processes=processes,
+                    scratch=scratch,
                 )
             )
             updates.append(None)
@@ -242,18 +253,16 @@ def elbo(
             updates.append(local.update)
             gaps.append(local.gap)
             control = control + view.weight * view.sites.control_variate(local.update.columns)
-    own = model.latents.kl()
-    # the value is that of all rows, the gradient in the latents that of the rows here
-    others = processes.sum(own.detach()) - own.detach()
-    kl = (own + others) + sum(
-        kernel_kl(view.kernel).to(x.device) for view in model.views if view.kernel.has_posterior
-    )
-    weighted = (
-        torch.stack(
-            [view.weight * value for view, value in zip(model.views, values, strict=True)]
-        ).sum()
-        - kl
-    )
+    kl = own
+    if processes.size > 1:
+        # the value is that of all rows, the gradient in the latents that of the rows here
+        kl = kl + (processes.sum(own.detach()) - own.detach())
+    for view in model.views:
+        if view.kernel.has_posterior:
+            kl = kl + kernel_kl(view.kernel).to(x.device)
+    weighted = -kl
+    for view, value in zip(model.views, values, strict=True):
+        weighted = torch.add(weighted, value, alpha=view.weight)
     return Bound(
         weighted,
         tuple(values),
@@ -274,6 +283,7 @@ def gaussian_evidence(
     sample: Sample | None = None,
     chunk_rows: int = CHUNK_ROWS,
     processes: Processes = ALONE,
+    scratch: Scratch | None = None,
 ) -> Tensor:
     """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
     ``masked_evidence``.
@@ -289,7 +299,13 @@ def gaussian_evidence(
     if whole or not parts:
         parts.append(
             view_evidence(
-                x, frequencies, noise_variance, whole, chunk_rows=chunk_rows, processes=processes
+                x,
+                frequencies,
+                noise_variance,
+                whole,
+                chunk_rows=chunk_rows,
+                processes=processes,
+                scratch=scratch,
             )
         )
     return torch.stack(parts).sum() if len(parts) > 1 else parts[0]

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-# Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden
-# learning rate.
 # By number of the parameter: the moments, and the count of steps.
 Moments = dict[int, dict[str, Tensor]]
+# Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden
+# learning rate.
 _FIRST, _SECOND, _EPS = 0.9, 0.99, 1e-12
 
 
@@ -55,7 +55,9 @@ class Adam:
         self._factors = [
             next((f for ending, f in pairs if name.endswith(ending)), 1.0) for name in self.names
         ]
-        self._state: dict[int, dict[str, Tensor]] = {}
+        self._counts = [0] * len(self.parameters)
+        self._first: list[Tensor | None] = [None] * len(self.parameters)
+        self._second: list[Tensor | None] = [None] * len(self.parameters)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -64,51 +66,65 @@ class Adam:
 
     def not_finite(self) -> str | None:
         """Return the name of the first parameter whose gradient is not finite, if there is one."""
-        own = [
-            (name, p.grad)
-            for name, p in zip(self.names, self.parameters, strict=True)
-            if p.grad is not None
-        ]
-        # a sum is finite where all its terms are: one number to wait for
-        if math.isfinite(
-            float(torch.stack([grad.sum(dtype=torch.float64) for _, grad in own]).sum())
-        ):
+        named = [(n, p.grad) for n, p in zip(self.names, self.parameters, strict=True)]
+        given = [(name, grad) for name, grad in named if grad is not None]
+        # a norm is finite only where all entries are
+        norms = torch._foreach_norm([grad for _, grad in given])
+        if math.isfinite(sum(float(norm) for norm in norms)):
             return None
-        return next((name for name, grad in own if not bool(torch.isfinite(grad).all())), None)
+        return next((name for name, grad in given if not bool(torch.isfinite(grad).all())), None)
 
     def step(self) -> None:
-        """Move every parameter that has a gradient."""
+        """Move every parameter that has a gradient: all of them by each of a few operations."""
+        moving = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        if not moving:
+            return
         with torch.no_grad():
-            for i, parameter in enumerate(self.parameters):
-                if parameter.grad is not None:
-                    self._move(i, parameter, parameter.grad, self.learning_rate * self._factors[i])
-
-    def _move(self, i: int, parameter: Tensor, gradient: Tensor, rate: float) -> None:
-        if i not in self._state:
-            zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-            self._state[i] = {"step": torch.zeros((), dtype=torch.int64), **zeros}
-        own = self._state[i]
-        count = int(own["step"].add_(1))
-        mean = own["exp_avg"].lerp_(gradient, 1.0 - _FIRST)
-        square = own["exp_avg_sq"].mul_(_SECOND).addcmul_(gradient, gradient, value=1.0 - _SECOND)
-        scale = (square / (1.0 - _SECOND**count)).sqrt_().add_(_EPS)
-        parameter.addcdiv_(mean, scale, value=-rate / (1.0 - _FIRST**count))
+            gradients = [cast(Tensor, self.parameters[i].grad) for i in moving]
+            first = [_there(self._first, i, g) for i, g in zip(moving, gradients, strict=True)]
+            second = [_there(self._second, i, g) for i, g in zip(moving, gradients, strict=True)]
+            for i in moving:
+                self._counts[i] += 1
+            counts = [self._counts[i] for i in moving]
+            torch._foreach_lerp_(first, gradients, 1.0 - _FIRST)
+            torch._foreach_mul_(second, _SECOND)
+            torch._foreach_addcmul_(second, gradients, gradients, 1.0 - _SECOND)
+            scales = torch._foreach_div(second, [1.0 - _SECOND**count for count in counts])
+            torch._foreach_sqrt_(scales)
+            torch._foreach_add_(scales, _EPS)
+            rates = [
+                -self.learning_rate * self._factors[i] / (1.0 - _FIRST**count)
+                for i, count in zip(moving, counts, strict=True)
+            ]
+            torch._foreach_addcdiv_([self.parameters[i] for i in moving], first, scales, rates)
 
     def state_dict(self) -> dict[str, Moments]:
         """Return the moments by number of the parameter, as torch's optimisers do."""
-        return {"state": self._state}
+        state = {
+            i: {"step": torch.tensor(self._counts[i]), "exp_avg": first, "exp_avg_sq": second}
+            for i, (first, second) in enumerate(zip(self._first, self._second, strict=True))
+            if first is not None and second is not None
+        }
+        return {"state": state}
 
     def load_state_dict(self, state: dict[str, Moments]) -> None:
         """Continue from moments, brought to where the parameters are; tensors already there will
         change.
         """
-        self._state = {
-            i: {
-                name: value if name == "step" else value.to(self.parameters[i])
-                for name, value in own.items()
-            }
-            for i, own in state["state"].items()
-        }
+        moments = state["state"]
+        for i, parameter in enumerate(self.parameters):
+            own = moments.get(i)
+            self._counts[i] = 0 if own is None else int(own["step"])
+            self._first[i] = None if own is None else own["exp_avg"].to(parameter)
+            self._second[i] = None if own is None else own["exp_avg_sq"].to(parameter)
+
+
+def _there(moments: list[Tensor | None], i: int, like: Tensor) -> Tensor:
+    """Return a parameter's moment, 0 to begin with."""
+    moment = moments[i]
+    if moment is None:
+        moment = moments[i] = torch.zeros_like(like)
+    return moment
 
 
 Objective = Callable[[int], Tensor]
