@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 import bochner as bo
-from bochner.estimators.methods.attributes import AttributesMixin
+from bochner.estimators.base import AttributesMixin
 from bochner.fitting import fit, multistart
 
 PHASES = ("starts", "race", "training", "weights", "placement", "rest")
