@@ -206,26 +206,23 @@ def elbo(
     Bound
         Differentiable in the model's parameters.
     """
-    x, own = model.latents.sample_with_kl(draws.latents)
+    x, kl = model.latents.sample_with_kl(draws.latents)
     values: list[Tensor] = []
     updates: list[SiteUpdate | None] = []
     gaps: list[Tensor | float] = []
-    control = x.new_zeros((), dtype=torch.float64)
+    control: Tensor | float = 0.0
     chosen = draws.columns or (None,) * len(model.views)
     for v, (view, noise, blocks, columns) in enumerate(
         zip(model.views, draws.spectra, data, chosen, strict=True)
     ):
         f, seen = view.frequencies(noise), view.see(x)
         if view.sites is None:
-            s2, sample = (
-                view.noise_variance,
-                None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v]),
-            )
+            sample = None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v])
             values.append(
                 gaussian_evidence(
                     seen,
                     f,
-                    s2,
+                    view.noise_variance,
                     blocks,
                     sample=sample,
                     chunk_rows=chunk_rows,
@@ -253,13 +250,7 @@ def elbo(
             updates.append(local.update)
             gaps.append(local.gap)
             control = control + view.weight * view.sites.control_variate(local.update.columns)
-    kl = own
-    if processes.size > 1:
-        # the value is that of all rows, the gradient in the latents that of the rows here
-        kl = kl + (processes.sum(own.detach()) - own.detach())
-    for view in model.views:
-        if view.kernel.has_posterior:
-            kl = kl + kernel_kl(view.kernel).to(x.device)
+    kl = _of_all(model, kl, processes)
     weighted = -kl
     for view, value in zip(model.views, values, strict=True):
         weighted = torch.add(weighted, value, alpha=view.weight)
@@ -272,6 +263,19 @@ def elbo(
         tuple(view.weight for view in model.views),
         control,
     )
+
+
+def _of_all(model: LatentVariableModel, own: Tensor, processes: Processes) -> Tensor:
+    """Return the divergence of all rows from that of the rows here, and those of kernels' own
+    posteriors; its gradient in the latents is that of the rows here.
+    """
+    kl = own
+    if processes.size > 1:
+        kl = kl + (processes.sum(own.detach()) - own.detach())
+    for view in model.views:
+        if view.kernel.has_posterior:
+            kl = kl + kernel_kl(view.kernel).to(own.device)
+    return kl
 
 
 def gaussian_evidence(
