@@ -50,10 +50,10 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.posterior weight_posterior.downdating
         weight_posterior latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.modes latent_inference.infer
-        latent_inference.predictive_modes latent_inference prediction.calibration
-        prediction.decoding prediction.completion prediction.proposals prediction.row_batch
-        prediction.row_density prediction.density prediction.latent_std prediction.diagnostics
-        prediction.tempering prediction fitting.plan fitting.landmarks
+        latent_inference.predictive_modes latent_inference prediction.entry_statistics
+        prediction.calibration prediction.decoding prediction.completion prediction.proposals
+        prediction.row_batch prediction.row_density prediction.density prediction.latent_std
+        prediction.diagnostics prediction.tempering prediction fitting.plan fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
         fitting.warm_start fitting.stacked fitting.multistart fitting.fit
         fitting.completion_choice fitting mcmc.draws mcmc.features mcmc.conditionals.mixture

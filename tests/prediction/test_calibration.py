@@ -8,13 +8,15 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 import bochner as bo
 from bochner.errors import InputError
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
-from bochner.prediction.calibration import N_BINS, CalibrationReport, assess, mean_of_rows
+from bochner.prediction.calibration import N_BINS, CalibrationReport, assess
 from bochner.prediction.density import entry_log_density
+from bochner.prediction.entry_statistics import beyond_draws, mean_of_rows, sums_of_rows
 
 KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson", "categorical")
 N, M = 120, 8
@@ -32,6 +34,59 @@ def report(pit, n_columns=4):
 
 def uniform(n=4000, seed=0):
     return np.random.default_rng(seed).random(n)
+
+
+def _joint(correlated, drawn_so, n=400, m=5, n_draws=60):
+    """Errors of m entries of n rows that share a part, and draws that do or do not."""
+    source = np.random.default_rng(4)
+    rows = np.repeat(np.arange(n), m)
+
+    def errors(shared):
+        z = source.normal(size=n * m)
+        return np.sqrt(0.7) * z + np.sqrt(0.3) * source.normal(size=n)[rows] if shared else z
+
+    drawn = np.stack([errors(drawn_so) for _ in range(n_draws)])
+    ranks = (drawn < errors(correlated)).sum(axis=0)
+    pit = (ranks + source.random(n * m)) / (n_draws + 1)
+    return pit, rows, sums_of_rows(pit, drawn, rows, n, 0)
+
+
+def test_errors_that_rows_share_are_said_where_draws_do_not_share_them():
+    for correlated, drawn_so in ((True, False), (False, False), (True, True)):
+        pit, rows, sums = _joint(correlated, drawn_so)
+        more, error = beyond_draws(sums, len(pit))
+        found = assess("a", pit, np.zeros(len(pit)), rows, np.arange(len(pit)) % 5, (more, error))
+        if correlated and not drawn_so:
+            assert more == pytest.approx(0.3, abs=0.04)
+            assert "entries correlate by 0." in found.problems()[-1]
+        else:
+            assert abs(more) < 3.0 * error
+            assert found.problems() == []
+    assert beyond_draws(np.ones((4, 20)), 40) == (0.0, float("inf"))
+
+
+def test_sums_of_pairs_are_those_of_a_loop():
+    pit, _, sums = _joint(True, False, n=6, m=3)
+    z = norm.ppf(pit.clip(0.5 / 60, 1.0 - 0.5 / 60)).reshape(6, 3)
+    pairs = [row[0] * row[1] + row[0] * row[2] + row[1] * row[2] for row in z]
+    np.testing.assert_allclose(sums[2], pairs)
+    np.testing.assert_allclose(sums[1], np.square(z).sum(axis=1))
+    np.testing.assert_array_equal(sums[0], 3.0)
+
+
+def test_skewed_errors_and_counts_that_vary_more_are_said():
+    source = np.random.default_rng(5)
+    rows, columns = np.divmod(np.arange(4000), 4)
+    skewed = norm.cdf(0.8 * (source.gamma(2.0, size=4000) - 2.0))
+    found = assess("a", skewed, np.zeros(4000), rows, columns).problems()
+    assert any("Errors are skewed (" in text for text in found)
+    narrow = norm.cdf(1.6 * source.normal(size=4000))
+    said = [
+        assess("a", narrow, np.zeros(4000), rows, columns, likelihood=name).problems()
+        for name in ("poisson", "negative_binomial")
+    ]
+    assert "Counts vary more than poisson ones do" in said[0][1]
+    assert [len(texts) for texts in said] == [2, 1]
 
 
 def test_uniform_ranks_are_calibrated_and_shares_are_shares():

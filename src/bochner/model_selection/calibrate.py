@@ -23,6 +23,7 @@ from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density
+from bochner.prediction.entry_statistics import beyond_draws, sums_of_rows
 from bochner.processes import isolated
 
 Array = NDArray[np.float64]
@@ -95,14 +96,14 @@ def calibration(
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))
     beside = model._covariate_coding.encode(covariates, len(values), index_of(X))
-    pit, density = compare(model, values, hidden, n_draws, size_factors, seed, beside)
+    pit, density, sums = _compared(model, values, hidden, n_draws, size_factors, seed, beside)
     views, counts = {}, {}
-    for view, own in model.views_.items():
+    for v, (view, own) in enumerate(model.views_.items()):
         rows, columns = np.nonzero(hidden[:, own])
         if rows.size:
-            views[view] = assess(
-                view, pit[:, own][rows, columns], density[:, own][rows, columns], rows, columns
-            )
+            entries = pit[:, own][rows, columns], density[:, own][rows, columns]
+            joint = beyond_draws(sums[v], rows.size)
+            views[view] = assess(view, *entries, rows, columns, joint, model.likelihood_[view])
             counts[view] = views[view].n_rows
     return CalibrationReport(views, describe(hide, fraction, int(hidden.sum()), counts), n_draws)
 
@@ -123,6 +124,21 @@ def compare(
     pit, log_density : ndarray of shape (n, M)
         NaN where nothing was hidden; nats, original units.
     """
+    pit, density, _ = _compared(model, values, hidden, n_draws, size_factors, seed, covariates)
+    return pit, density
+
+
+def _compared(
+    model: LatentVariableEstimator,
+    values: FloatArray,
+    hidden: NDArray[np.bool_],
+    n_draws: int,
+    size_factors: object,
+    seed: int,
+    covariates: torch.Tensor | None,
+) -> tuple[Array, Array, Array]:
+    """Return what `compare` does, and of every view `sums_of_rows`, (V, 4, n)."""
+    sums = np.zeros((len(model.views_), 4, len(values)))
     pit, density = np.full(values.shape, np.nan), np.full(values.shape, np.nan)
     shown = np.where(hidden, np.nan, values)
     offsets = model._offsets(shown, size_factors)
@@ -132,10 +148,10 @@ def compare(
         rows = torch.from_numpy(part)
         truth = np.where(hidden[part], values[part], np.nan)
         own, beside = offsets_of(offsets, rows), rows_of(covariates, rows)
-        pit[part], density[part] = _compare_rows(
+        pit[part], density[part], sums[..., part] = _compare_rows(
             model, shown[part], truth, n_draws, own, seed + int(part[0]), beside
         )
-    return pit, density - np.log(model._scaling.scale)
+    return pit, density - np.log(model._scaling.scale), sums
 
 
 def _compare_rows(
@@ -146,7 +162,7 @@ def _compare_rows(
     offsets: Any,
     seed: int,
     covariates: torch.Tensor | None,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, Array]:
     views, mixture = model._fit.posterior, completion.Mixture(model._candidates, model.completion_)
     rows, answers = model._split(shown), model._split(truth)
     latents = completion.draw_latents(views, mixture, rows, n_draws, seed, offsets, covariates)
@@ -156,5 +172,11 @@ def _compare_rows(
     pit = np.full(scaled.shape, np.nan)
     pit[known] = metrics.randomised_pit(scaled[known], drawn[:, known], seed)
     density = entry_log_density(views, latents, answers, offsets)
+    sums, start = [], 0
+    for answer in answers:
+        own = np.zeros_like(known)
+        own[:, start : start + answer.shape[1]] = known[:, start : start + answer.shape[1]]
+        start += answer.shape[1]
+        sums.append(sums_of_rows(pit[own], drawn[:, own], np.nonzero(own)[0], len(own), seed))
     back = np.argsort(np.concatenate(list(model.views_.values())))
-    return pit[:, back], density.numpy()[:, back]
+    return pit[:, back], density.numpy()[:, back], np.stack(sums)

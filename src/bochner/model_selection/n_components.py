@@ -27,7 +27,7 @@ from bochner.initialization import iterative_pca
 from bochner.io.table import dense
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
-from bochner.prediction.calibration import mean_of_rows
+from bochner.prediction.entry_statistics import mean_of_rows
 from bochner.processes import isolated
 
 Array = NDArray[np.float64]

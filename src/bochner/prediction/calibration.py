@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 
 from bochner import markup
+from bochner.prediction.entry_statistics import by_column, mean_of_rows, skewness
 
 Array = NDArray[np.float64]
 
@@ -18,9 +19,14 @@ N_BINS = 20
 
 # A share further off than this, beyond two standard errors, is said.
 _TOLERANCE = 0.02
-# Columns with so many hidden entries are compared with the share of the view at this level, by a
-# test of all of them with this probability of a false alarm.
-_COLUMN_ENTRIES, _COLUMN_LEVEL, _COLUMN_ALARM = 20, 0.8, 0.005
+# Columns are compared with the share of the view at this level, by a test of all of them with this
+# probability of a false alarm.
+_COLUMN_LEVEL, _COLUMN_ALARM = 0.8, 0.005
+# Errors of a row's entries that correlate by so much more than predicted, beyond three standard
+# errors, are said; and so is skewness of normal scores.
+_DEPENDENT, _SKEWED = 0.03, 0.2
+# Counts and what they are taken for where they vary more.
+_ONE_PARAMETER = ("poisson", "binomial")
 # Outside of these intervals lies what single entries, rather than all, are off by.
 _FAR = 0.98
 # Fewer hidden entries, or fewer rows, tell nothing.
@@ -58,6 +64,12 @@ class ViewCalibration:
     column_range : (float, float)
         Least and largest share of a column's entries in their 80 % intervals; NaN without such
         columns.
+    dependence, dependence_se : float
+        Mean correlation of the errors of two hidden entries of a row, less that of draws; 0 with an
+        infinite error where rows hardly have two.
+    skewness, skewness_se : float
+        Of the normal scores of the transforms: 0 where predictions have the right shape.
+    likelihood : str
     """
 
     view: str
@@ -77,6 +89,11 @@ class ViewCalibration:
     columns_seen: int
     columns_p: float
     column_range: tuple[float, float]
+    dependence: float = 0.0
+    dependence_se: float = float("inf")
+    skewness: float = 0.0
+    skewness_se: float = float("inf")
+    likelihood: str = ""
 
     @property
     def few(self) -> str:
@@ -106,6 +123,12 @@ class ViewCalibration:
             )
         elif off[worst]:
             found.append(f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}.")
+            if off[worst] < 0 and self.likelihood in _ONE_PARAMETER:
+                found.append(
+                    f"Counts vary more than {self.likelihood} ones do: another likelihood, such as "
+                    "'negative_binomial'."
+                )
+        found += self._shape()
         lean = _beyond(self.pit_mean - 0.5, self.pit_mean_se)
         if lean:
             mean = f"{100 * self.pit_mean:.0f} ± {100 * self.pit_mean_se:.0f} %"
@@ -122,6 +145,22 @@ class ViewCalibration:
                 "columns differ in their noise."
             )
         return [f"view {self.view!r}: {text}" for text in found]
+
+    def _shape(self) -> list[str]:
+        """Say whether errors are skewed, or go together within rows."""
+        found = []
+        if abs(self.skewness) - 3.0 * self.skewness_se > _SKEWED:
+            found.append(
+                f"Errors are skewed ({self.skewness:.2f} ± {self.skewness_se:.2f}) where "
+                "predictions are not: another likelihood, or a transformation, such as a logarithm."
+            )
+        if abs(self.dependence) - 3.0 * self.dependence_se > _DEPENDENT:
+            found.append(
+                f"Errors of a row's entries correlate by {self.dependence:.2f} ± "
+                f"{self.dependence_se:.2f} more than predicted: they share what the latents do not "
+                "have, or have too much of."
+            )
+        return found
 
     def _excess(self, level: float) -> float:
         return _beyond(self.coverage[level] - level, self.coverage_se[level])
@@ -252,7 +291,13 @@ class CalibrationReport:
 
 
 def assess(
-    view: str, pit: Array, log_density: Array, rows: NDArray[np.intp], columns: NDArray[np.intp]
+    view: str,
+    pit: Array,
+    log_density: Array,
+    rows: NDArray[np.intp],
+    columns: NDArray[np.intp],
+    joint: tuple[float, float] = (0.0, float("inf")),
+    likelihood: str = "",
 ) -> ViewCalibration:
     """Summarise the hidden entries of a view.
 
@@ -266,6 +311,10 @@ def assess(
         Nats, original units.
     rows, columns : ndarray of int, shape (n,)
         Where the entries lie.
+    joint : (float, float)
+        How much more errors of a row correlate than draws, and its standard error.
+    likelihood : str
+        Of the view.
 
     Returns
     -------
@@ -279,7 +328,7 @@ def assess(
     shares = np.array([mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)])
     lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
     far = mean_of_rows((centred > _FAR / 2).astype(np.float64), rows)
-    off, seen, p, shares_of_columns = _by_column(
+    off, seen, p, shares_of_columns = by_column(
         (centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns
     )
     return ViewCalibration(
@@ -297,40 +346,10 @@ def assess(
         seen,
         p,
         shares_of_columns,
+        *joint,
+        *skewness(pit, rows),
+        likelihood,
     )
-
-
-def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the mean of entries and its standard error when rows are independent and their entries
-    are not.
-    """
-    mean = float(values.mean())
-    _, inverse = np.unique(rows, return_inverse=True)
-    sums = np.bincount(inverse, values - mean)
-    n = len(sums)
-    if n < 2:
-        return mean, float("inf")
-    return mean, float(np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values))
-
-
-def _by_column(
-    inside: Array, columns: NDArray[np.intp]
-) -> tuple[int, int, float, tuple[float, float]]:
-    """Compare columns with what all of them hold: how many are off, of how many, p of a chi-square
-    test, and the range. Differences of a tolerance do not count.
-    """
-    counts = np.bincount(columns)
-    kept = counts >= _COLUMN_ENTRIES
-    if not kept.any():
-        return 0, 0, 1.0, (float("nan"), float("nan"))
-    sums, counts = np.bincount(columns, inside)[kept], counts[kept]
-    shares, seen = sums / counts, int(kept.sum())
-    # a little of every kind, so that columns that hold all or nothing have an error
-    mean = (sums.sum() + 1.0) / (counts.sum() + 2.0)
-    squares = np.square(shares - mean) / (mean * (1.0 - mean) / counts + _TOLERANCE**2)
-    p = float(chi2.sf(squares.sum(), seen - 1)) if seen > 1 else 1.0
-    off = int((squares > chi2.isf(0.05 / seen, 1)).sum())
-    return off, seen, p, (float(shares.min()), float(shares.max()))
 
 
 def _beyond(difference: float, error: float) -> float:

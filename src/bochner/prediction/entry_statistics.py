@@ -1,0 +1,125 @@
+"""Statistics of hidden entries: means whose errors count rows, columns side by side, skewness, and
+whether the errors of a row go together more than draws of the model do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm
+
+Array = NDArray[np.float64]
+
+# Columns with fewer entries are not compared; differences of so much do not count.
+_COLUMN_ENTRIES, _TOLERANCE = 20, 0.02
+# Ranks among draws have an end.
+_SCORED = 2.5e-3
+# Fewer pairs of hidden entries in one row tell nothing.
+_LEAST_PAIRS = 200
+
+
+def sums_of_rows(pit: Array, drawn: Array, rows: NDArray[np.intp], n: int, seed: int) -> Array:
+    """Sum normal scores of a view's hidden entries over rows.
+
+    Parameters
+    ----------
+    pit : ndarray of shape (E,)
+        Of the entries.
+    drawn : ndarray of shape (S, E)
+        Joint draws of them.
+    rows : ndarray of int, shape (E,)
+        Of n.
+    n : int
+    seed : int
+        Of what breaks ties between draws.
+
+    Returns
+    -------
+    ndarray of shape (4, n)
+        Number of pairs of entries, squares of the scores, products of pairs of the truth, and these
+        on average over draws.
+    """
+    count = np.bincount(rows, minlength=n)
+    ties = np.random.default_rng(seed).random(drawn.shape)
+    order = np.lexsort((ties, drawn), axis=0)
+    ranks = np.empty(drawn.shape)
+    np.put_along_axis(ranks, order, np.arange(len(drawn))[:, None] + 0.5, axis=0)
+    edge = 0.5 / len(drawn)
+    own = _sums(norm.ppf(pit.clip(edge, 1.0 - edge))[None], rows, n)
+    others = _sums(norm.ppf(ranks / len(drawn)), rows, n)
+    return np.stack([0.5 * count * (count - 1.0), own[0], own[1], others[1]])
+
+
+def _sums(z: Array, rows: NDArray[np.intp], n: int) -> Array:
+    """Return squares and products of pairs, mean over draws (S, E) -> (2, n)."""
+    squares = np.bincount(rows, np.square(z).mean(axis=0), minlength=n)
+    totals = np.zeros((len(z), n))
+    for s, own in enumerate(z):
+        totals[s] = np.bincount(rows, own, minlength=n)
+    pairs = 0.5 * (np.square(totals).mean(axis=0) - squares)
+    return np.stack([squares, pairs])
+
+
+def beyond_draws(sums: Array, n_entries: int) -> tuple[float, float]:
+    """Return how much more the scores of a row's entries correlate than those of draws, and its
+    standard error.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (4, n)
+        As `sums_of_rows` has them.
+    n_entries : int
+
+    Returns
+    -------
+    float, float
+        (0, inf) where few rows have several hidden entries.
+    """
+    counts, squares, pairs, expected = sums
+    total = counts.sum()
+    if total < _LEAST_PAIRS:
+        return 0.0, float("inf")
+    scale = max(squares.sum() / n_entries, 1e-12)
+    away = pairs / scale - expected
+    more = float(away.sum() / total)
+    return more, float(np.sqrt(np.square(away - more * counts).sum()) / total)
+
+
+def skewness(pit: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the skewness of normal scores about their mean, and its standard error."""
+    z = norm.ppf(pit.clip(_SCORED, 1.0 - _SCORED))
+    z = (z - z.mean()) / max(z.std(), 1e-12)
+    return mean_of_rows(z**3 - 3.0 * z, rows)
+
+
+def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
+    """Return the mean of entries and its standard error when rows are independent and their entries
+    are not.
+    """
+    mean = float(values.mean())
+    _, inverse = np.unique(rows, return_inverse=True)
+    sums = np.bincount(inverse, values - mean)
+    n = len(sums)
+    if n < 2:
+        return mean, float("inf")
+    return mean, float(np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values))
+
+
+def by_column(
+    inside: Array, columns: NDArray[np.intp]
+) -> tuple[int, int, float, tuple[float, float]]:
+    """Compare columns with what all of them hold: how many are off, of how many, p of a chi-square
+    test, and the range. Differences of a tolerance do not count.
+    """
+    counts = np.bincount(columns)
+    kept = counts >= _COLUMN_ENTRIES
+    if not kept.any():
+        return 0, 0, 1.0, (float("nan"), float("nan"))
+    sums, counts = np.bincount(columns, inside)[kept], counts[kept]
+    shares, seen = sums / counts, int(kept.sum())
+    # a little of every kind, so that columns that hold all or nothing have an error
+    mean = (sums.sum() + 1.0) / (counts.sum() + 2.0)
+    squares = np.square(shares - mean) / (mean * (1.0 - mean) / counts + _TOLERANCE**2)
+    p = float(chi2.sf(squares.sum(), seen - 1)) if seen > 1 else 1.0
+    off = int((squares > chi2.isf(0.05 / seen, 1)).sum())
+    return off, seen, p, (float(shares.min()), float(shares.max()))
