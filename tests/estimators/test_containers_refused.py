@@ -89,3 +89,23 @@ def test_two_columns_of_one_name_are_refused():
             InputError, match=r"names of their own, got 'a' more than once\. Rename"
         ):
             estimator.fit(frame)
+
+
+def test_features_and_data_that_no_memory_holds_are_refused():
+    for wrong in ({"n_frequencies": 10**10}, {"n_frequencies": 10**20}, {"n_mixtures": 10**10}):
+        (name,) = wrong
+        with pytest.raises(
+            InputError, match=rf"at most 8\.0 GiB, got .* for {name}=1.*Lower {name}"
+        ):
+            bo.NGMVLVM(1, **{**SMALL, **wrong}).fit(np.eye(4))
+    for estimator in (
+        bo.FourierFeatures(n_components=10**9),
+        bo.KreinFeatures(n_components=10**9),
+        bo.KreinFeatures(n_mixtures=10**9),
+        bo.SphericalFeatures(n_gaussians=10**9),
+        bo.RandomMaclaurin(n_components=10**20),
+    ):
+        with pytest.raises(InputError, match=r"at most 8\.0 GiB, got .* and 4 columns\. Lower n_"):
+            estimator.fit(np.eye(4))
+    with pytest.raises(InputError, match=r"for 1,000,000,000 rows and their kernel\. Draw fewer"):
+        bo.datasets.make_s_curve(10**9)

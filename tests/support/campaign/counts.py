@@ -62,7 +62,7 @@ class Part:
     kinds : Counter
         Trials by outcome.
     found : list of str
-        What was wrong, with seed and commit.
+        What was wrong first in each trial with a fault, with seed and commit.
     """
 
     runs: list = field(default_factory=list)
@@ -79,7 +79,7 @@ class Part:
         run.faults += bool(trial.faults)
         run.seconds += trial.seconds
         self.kinds[trial.kind] += 1
-        self.found += [f"seed {seed} at {commit}: {_shown(own)}" for own in trial.faults]
+        self.found += [f"seed {seed} at {commit}: {_shown(own)}" for own in trial.faults[:1]]
 
     def total(self, name):
         """Return the sum of a number over the runs."""
