@@ -90,13 +90,18 @@ def entered() -> tuple[set[str], set[tuple[str, str]]]:
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
     lengths: list[int] = []
-    questions = 0
+    questions = outside = 0
     unknown = 0
     packages: dict[str, int] = {}
     for path, text, tree in trees(folder):
         lines = code_lines(text, tree)
         lengths += map(len, lines)
         questions += sum(bool(re.search("|".join(KINDS), line)) for line in lines)
+        # what an object asks of its own fields is asked inside the class concerned
+        others = [
+            re.sub(r"\bself\.\w+ is (not )?None|\bself\.per_column", "", line) for line in lines
+        ]
+        outside += sum(bool(re.search("|".join(KINDS), line)) for line in others)
         names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
         unknown += sum(node.id == "Any" for node in names)
         package = path.parent.relative_to(folder).as_posix()
@@ -105,7 +110,7 @@ def main() -> None:
     print(f"lines of code                 {len(lengths)}")
     print(f"characters a code line, mean  {statistics.fmean(lengths):.1f}")
     print(f"uses of Any                   {unknown}")
-    print(f"questions about a kind        {questions}")
+    print(f"questions about a kind        {questions}, {outside} not of an object's own fields")
     print(f"largest packages              {', '.join(f'{name} {n}' for name, n in largest)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

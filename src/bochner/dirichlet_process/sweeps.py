@@ -142,7 +142,7 @@ class MixtureSweep:
         Sites stand for entries near where they were laid: what they promise of points elsewhere has
         to show.
         """
-        promised = any(view.sites is not None for view in self.model.views)
+        promised = self.model.has_sites
         before, held = self._bound(step) if promised else -math.inf, self._views
         old = [kernel.get_buffer("log_phi").clone() for kernel in self.kernels]
         self._step_assignments(step)

@@ -44,6 +44,7 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 from bochner.processes import current, isolated, transactional
 from bochner.training.checkpoint import discard
+from bochner.weight_posterior.posterior import ViewPosterior
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
 # candidates.
@@ -54,6 +55,9 @@ _MOMENT_ROWS = 10_000
 
 class AttributesMixin(PredictionMixin):
     """Fitted attributes."""
+
+    def _gaussian_views(self) -> list[ViewPosterior]:
+        return [view for view in self._fit.posterior if view.local is None]
 
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         own = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
@@ -80,7 +84,7 @@ class AttributesMixin(PredictionMixin):
         self.dropped_ = dict(zip(plan.spec.names, fit.dropped, strict=True))
         scales = self._scales
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
-        gaussian = [view for view in fit.posterior if view.local is None]
+        gaussian = self._gaussian_views()
         self.noise_variance_ = {
             v.name: self._noise_in_units(v.name, v.noise_variance) for v in gaussian
         }
@@ -138,7 +142,7 @@ class AttributesMixin(PredictionMixin):
         self.variance_explained_ = diagnostics.variance_explained(
             self._fit.posterior, latents_shown, shown, placement.of(index).covariates
         )
-        gaussian = [view for view in self._fit.posterior if view.local is None]
+        gaussian = self._gaussian_views()
         noise = {
             view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance)))
             for view in gaussian

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar, Self
 
@@ -132,13 +131,7 @@ class FourierFeatures(DrawnMap):
     def _features(self, rows: Tensor) -> Tensor:
         """Return (n, K) features of checked rows, on their device."""
         drawn = self.frequencies_
-        placed = replace(
-            drawn,
-            first=drawn.first.to(rows.device),
-            second=None if drawn.second is None else drawn.second.to(rows.device),
-            amplitude=drawn.amplitude.to(rows.device),
-        )
-        features = fourier_features(rows, placed)
+        features = fourier_features(rows, drawn.each(lambda part: part.to(rows.device)))
         if self.phase_ is not None:
             cosines, sines = features.chunk(2)
             # sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b

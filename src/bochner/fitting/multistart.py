@@ -285,7 +285,7 @@ class Race:
         plan = replace(self.plan, seed=self.plan.seed + index)
         model = trainer.module
         warm(model, self.data.surrogates, plan)
-        has_sites = any(view.sites is not None for view in model.views)
+        has_sites = model.has_sites
         for step in range(SETTLE_STEPS if has_sites else 0):
             with torch.no_grad():
                 draws = plan.draws(model, "settle", step)

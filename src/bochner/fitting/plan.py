@@ -198,7 +198,7 @@ def evaluate(
     maximised decides between starts; the bound that is stated is not ``weighted``.
     """
     if n_draws is None:
-        expensive = any(view.sites is not None for view in model.views) or has_holes(data)
+        expensive = model.has_sites or has_holes(data)
         n_draws = LOCAL_EVALUATION_DRAWS if expensive else EVALUATION_DRAWS
     with torch.no_grad():
         draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -87,9 +87,7 @@ class Frequencies:
         -------
         Frequencies
         """
-        second = None if self.second is None else self.second.to(dtype)
-        linear = None if self.linear is None else self.linear.to(dtype)
-        return Frequencies(self.first.to(dtype), second, self.amplitude.to(dtype), linear)
+        return self.each(lambda part: part.to(dtype))
 
     def detach(self) -> Frequencies:
         """Return the same points without their history.
@@ -98,9 +96,22 @@ class Frequencies:
         -------
         Frequencies
         """
-        second = None if self.second is None else self.second.detach()
-        linear = None if self.linear is None else self.linear.detach()
-        return Frequencies(self.first.detach(), second, self.amplitude.detach(), linear)
+        return self.each(Tensor.detach)
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Frequencies:
+        """Return the same points after a function of every tensor.
+
+        Parameters
+        ----------
+        function : callable
+
+        Returns
+        -------
+        Frequencies
+        """
+        second = None if self.second is None else function(self.second)
+        linear = None if self.linear is None else function(self.linear)
+        return Frequencies(function(self.first), second, function(self.amplitude), linear)
 
     def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
         """Return the same points among more latents, those numbered ``dims`` (None: all), with no

@@ -19,7 +19,7 @@ from bochner.latent_inference.candidate_table import CandidateTable, Starts, tab
 from bochner.latent_inference.modes import Placement, alike, located, solved
 from bochner.latent_inference.row_bound import Target, groups_of_rows, rows_at_once, target_for
 from bochner.likelihoods.likelihood import offsets_of, per_size, rows_of
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
@@ -78,7 +78,7 @@ class Placer:
     ) -> None:
         self._views = views
         self._candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
-        self._conjugate = all(view.local is None for view in views)
+        self._conjugate = all_conjugate(views)
         many = candidates.shape[0] >= _STARTS
         self._tabulates = tables and many and tabulates(views, self._candidates)
         self._table: tuple[list[Tensor], CandidateTable] | None = None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bochner.latent_inference.candidate_table import Starts
 from bochner.latent_inference.row_bound import Target, with_covariates
+from bochner.likelihoods.likelihood import rows_of
 from bochner.linalg import newton_step, positive_inverse
 
 
@@ -51,7 +52,7 @@ class Placement:
 
     def of(self, index: Tensor) -> Placement:
         """Return that of some rows."""
-        beside = None if self.covariates is None else self.covariates[index]
+        beside = rows_of(self.covariates, index)
         return Placement(self.modes[index], self.covariances[index], self.weights[index], beside)
 
     def inputs(self, x: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from torch import Tensor
 from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
-from bochner.likelihoods.likelihood import shifted
+from bochner.likelihoods.likelihood import rows_of, shifted
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -327,7 +327,7 @@ class Target:
         """
         prior = -torch.eye(self.n_components, dtype=x.dtype).repeat(x.shape[0], 1, 1)
         total = (*self._prior(x), prior)
-        at = x if self.covariates is None else with_covariates(x, self.covariates[rows])
+        at = with_covariates(x, rows_of(self.covariates, rows))
         for term, share in self._shares():
             for own, more in zip(total, term.evaluate(at, rows), strict=True):
                 own.add_(more, alpha=share)

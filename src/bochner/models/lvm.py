@@ -331,6 +331,11 @@ class LatentVariableModel(nn.Module):
         """The views, in the order of the data."""
         return [cast(View, view) for view in self._views]
 
+    @property
+    def has_sites(self) -> bool:
+        """Whether some view is not conjugate: its sites take their turn beside the gradient."""
+        return any(view.sites is not None for view in self.views)
+
     def update_sites(self, updates: Sequence[SiteUpdate | None]) -> None:
         """Put the sites of the non-conjugate views in place that a bound asks for."""
         for view, update in zip(self.views, updates, strict=True):

@@ -38,7 +38,7 @@ from bochner.latent_inference.row_bound_nonconjugate import (
     QuadraticEntries,
     ScoringTerm,
 )
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.memory import chunks
 from bochner.prediction.decoding import sample_at
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -248,7 +248,7 @@ def excess(
     hidden = torch.rand(pattern.shape, generator=source, dtype=torch.float64) < _HIDDEN
     patterns = torch.cat([pattern, pattern & ~hidden])
     which = torch.arange(2 * half) % len(patterns)
-    beside = None if covariates is None else covariates[which % len(pattern)]
+    beside = rows_of(covariates, which % len(pattern))
     y = sample_at(views, with_covariates(x, beside), source)
     y = torch.where(patterns[which], y, torch.nan)
     rows = torch.split(y, [view.n_data_columns for view in views], dim=1)

@@ -23,10 +23,10 @@ from bochner.latent_inference.predictive_modes import (
     table,
 )
 from bochner.latent_inference.row_bound import with_covariates
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 # Samples of each round: all rows have the first, and where entries are integrated by quadrature,
 # fewer of them.
@@ -84,7 +84,7 @@ class Batch:
         """Return some of the rows."""
         keys = [self.keys[i] for i in index.tolist()]
         rows = [y[index] for y in self.rows]
-        beside = None if self.covariates is None else self.covariates[index]
+        beside = rows_of(self.covariates, index)
         own = offsets_of(self.offsets, index)
         return replace(self, rows=rows, offsets=own, keys=keys, covariates=beside)
 
@@ -92,7 +92,7 @@ class Batch:
         """Return how many samples each round has."""
         if dim > MANY_DIMENSIONS:
             return _MANY_ROUNDS
-        return _ROUNDS if all(view.local is None for view in self.views) else _LOCAL_ROUNDS
+        return _ROUNDS if all_conjugate(self.views) else _LOCAL_ROUNDS
 
     def modes(self, candidates: Tensor, cloud: Cloud | None) -> Modes:
         """Return the modes of every draw, from candidates and the best of a cloud."""
@@ -162,8 +162,7 @@ class Batch:
         for part in chunks(n, max(1, CACHED_NUMBERS // (count * width))):
             rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
             sizes = [None if o is None else o[part].repeat_interleave(count) for o in self.offsets]
-            beside = None if self.covariates is None else self.covariates[part]
-            at = with_covariates(x[part], beside).flatten(0, 1)
+            at = with_covariates(x[part], rows_of(self.covariates, part)).flatten(0, 1)
             parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
 

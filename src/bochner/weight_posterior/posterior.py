@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -191,6 +192,11 @@ class ViewPosterior:
         return shifted(mean, offset), variance.clamp(min=0.0)
 
 
+def all_conjugate(views: Sequence[ViewPosterior]) -> bool:
+    """Return whether every view is Gaussian given its weights."""
+    return all(view.local is None for view in views)
+
+
 def weights_posterior(
     model: LatentVariableModel,
     data: Data,
@@ -339,6 +345,4 @@ def _draw(
 
 def _to_cpu(f: Frequencies) -> Frequencies:
     # in the order a file has: products of another layout round another way
-    second = None if f.second is None else f.second.cpu().contiguous()
-    linear = None if f.linear is None else f.linear.cpu()
-    return Frequencies(f.first.cpu().contiguous(), second, f.amplitude.cpu(), linear)
+    return f.each(lambda part: part.cpu().contiguous())
