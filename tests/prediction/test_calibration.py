@@ -414,6 +414,7 @@ def test_the_report_is_repeatable_and_travels_as_json():
     again = bo.calibration(model, X, n_draws=20, random_state=0)
     plain = found.to_json()
     assert json.loads(json.dumps(plain)) == json.loads(json.dumps(again.to_json()))
+    json.dumps(plain, allow_nan=False)
     assert set(plain["views"]["a"]["coverage"]) == {"0.5", "0.8", "0.95"}
     assert plain["calibrated"] is found.calibrated
     assert f"Calibration on {plain['hidden']}: share of the truth in central intervals" in str(
