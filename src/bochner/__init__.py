@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'bochner' has no attribute {name!r}")
 
 
-def _module(name: str) -> Any:
+def _module(name: str) -> object:
     """Import a module and leave Python's global generator as it is: rich, which scikit-learn
     imports, draws from it.
     """

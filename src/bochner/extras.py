@@ -5,7 +5,7 @@ not there.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from types import ModuleType
 
 from bochner.errors import InputError, message
 
@@ -22,7 +22,7 @@ EXTRAS = {
 }
 
 
-def require(module: str, purpose: str) -> Any:
+def require(module: str, purpose: str) -> ModuleType:
     """Import a package of an extra.
 
     Parameters

@@ -148,7 +148,7 @@ class AttributesMixin(PredictionMixin):
             for view in gaussian
         }
         self.collapse_ = diagnostics.collapse(placement.mean.numpy(), std, noise)
-        self.dispersion_moment_: dict[str, Any] = {}
+        self.dispersion_moment_: dict[str, object] = {}
         if self.dispersion_:
             count = training_data.fitting(_MOMENT_ROWS, values.shape[1])
             index = torch.from_numpy(training_data.subset(values.shape[0], count, self.seed_))

@@ -4,7 +4,7 @@ have.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,5 +87,5 @@ class SRFLVM(LatentVariableEstimator):
         for step, block, bound in self._fit.blocks:
             columns.setdefault(block, {})[int(step)] = bound + jacobian
         steps = sorted({int(step) for step, _, _ in self._fit.blocks})
-        table: dict[str, Any] = {"step": np.array(steps, dtype=np.float64)}
+        table: dict[str, NDArray[np.generic]] = {"step": np.array(steps, dtype=np.float64)}
         return table | {name: np.array([own[s] for s in steps]) for name, own in columns.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ class IndefiniteKernel(ABC):
     domain: Domain = "any"
     radial: ClassVar[bool] = False
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+    def get_params(self, deep: bool = True) -> dict[str, object]:  # noqa: ARG002 - scikit-learn's signature
         """Return the constructor's arguments, the very objects that were passed.
 
         Parameters

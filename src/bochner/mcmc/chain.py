@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -134,7 +134,7 @@ def record(model: Model, state: State) -> dict[str, FloatArray]:
     }
     for view, own in zip(model.views, state.views, strict=True):
         missing = view.psi(own, state.x)[~view.data.seen]
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "points": own.points,
             "n_components": float(own.labels.max() + 1),
             "concentration": own.concentration,
