@@ -175,3 +175,28 @@ def test_kernels_that_take_no_noise_per_column():
     model = bo.SRFLVM(1, likelihood="auto", **SMALL | {"max_iter": 3, "n_mixtures": 2}).fit(X)
     assert model.impute(X).dtypes.tolist() == X.dtypes.tolist()
     assert isinstance(model.noise_variance_["numbers"], np.ndarray)
+
+
+def test_views_by_name_leave_other_columns_out():
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.insert(1, "site", ["north", "south"] * 15)
+    settings = {"init": "pca", "max_iter": 5, "n_frequencies": 4, "random_state": 0}
+    model = bo.NGMVLVM(1, views={"u": ["d"], "v": ["a", "b"]}, **settings).fit(frame)
+    assert list(model.feature_names_in_) == ["a", "b", "d"]
+    np.testing.assert_array_equal(model.transform(frame), model.embedding_)
+    np.testing.assert_array_equal(model.transform(frame[["a", "b", "d"]]), model.embedding_)
+    holes = frame.copy()
+    holes.loc[3, "a"] = np.nan
+    full = model.impute(holes)
+    assert list(full.columns) == ["a", "b", "d"]
+    assert full.index.equals(frame.index)
+    assert not full.isna().any().any()
+    np.testing.assert_array_equal(full["b"], frame["b"])
+    bo.calibration(model, frame, n_draws=5, random_state=0)
+    how = {"rows": "same", "n_repeats": 1, "random_state": 0}
+    assert bo.select_n_components(model, frame, [1], **how).candidates == (1,)
+    with pytest.raises(InputError, match="'e'"):
+        bo.NGMVLVM(1, views={"v": ["a", "e"]}, **settings).fit(frame)
+    with pytest.raises(InputError, match="the text 'north' in row 0, column 1"):
+        bo.NGMVLVM(1, views={"v": ["a", "site"]}, **settings).fit(frame)

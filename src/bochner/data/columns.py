@@ -84,6 +84,27 @@ def resolve_views(
     return columns
 
 
+def named_columns(views: object, column_names: Sequence[str]) -> list[int] | None:
+    """Return the numbers of the columns that views name, ascending; None where any view selects
+    otherwise than by names.
+
+    Raises
+    ------
+    InputError
+        A name that no column has.
+    """
+    if not isinstance(views, Mapping) or not views:
+        return None
+    for selection in views.values():
+        if isinstance(selection, str | slice) or not hasattr(selection, "__len__"):
+            return None
+        if not (len(selection) and all(isinstance(item, str) for item in selection)):
+            return None
+    found = [_from_names(str(view), list(own), column_names) for view, own in views.items()]
+    chosen: list[int] = np.unique(np.concatenate(found)).tolist()
+    return chosen
+
+
 def _checked_name(name: object) -> str:
     if isinstance(name, str) and name:
         return name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from bochner.data.arrays import BoolArray, FloatArray
-from bochner.data.columns import describe_column, listing
+from bochner.data.columns import describe_column, listing, named_columns
 from bochner.data.kinds import (
     VIEWS,
     Column,
@@ -269,6 +269,16 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
         return Plain()
     _check_names(X)
     return Mixed(columns, list(X.columns))
+
+
+def of_views(X: Any, views: object) -> Any:
+    """Return the columns of a DataFrame that views name: others stay out. X itself where it is none
+    or views select otherwise.
+    """
+    if not _is_frame(X):
+        return X
+    chosen = named_columns(views, [str(name) for name in X.columns])
+    return X if chosen is None or len(chosen) == X.shape[1] else X.iloc[:, chosen]
 
 
 def coding_from_json(plain: Mapping[str, Any] | None) -> Coding:

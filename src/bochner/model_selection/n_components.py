@@ -23,6 +23,7 @@ from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.covariates import of_rows
+from bochner.estimators.tables import of_views
 from bochner.initialization import iterative_pca
 from bochner.io.table import dense
 from bochner.model_selection.calibrate import compare
@@ -295,6 +296,7 @@ def _hidden(
     rows' latents.
     """
     hide, fraction, seed = what
+    X = of_views(X, model.views)
     values, data = _table(model, X)
     hidden = hide_some(values, data.columns, hide, fraction, np.random.default_rng(seed))
     # a column needs an entry to be fitted

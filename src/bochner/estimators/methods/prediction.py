@@ -181,7 +181,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         -------
         X : ndarray of shape (n, M), or (n_draws, n, M)
             A DataFrame when X is one, with its columns, index and types: whole numbers are
-            rounded, labels the most probable ones. With ``n_draws`` an array, or of a mixed table
+            rounded, labels the most probable ones; columns that no view names are left out. With
+            ``n_draws`` an array, or of a mixed table
             (``likelihood="auto"``) a list of DataFrames.
         std : ndarray of shape (n, M), if ``return_std``
             Standard deviation of the imputed entries, noise included; 0 where an entry was
@@ -204,6 +205,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         if isinstance(values, RowSource):
             values = self._validate_whole(values.whole(), reset=False)
         options.of_empty(values)
+        X = self._own_columns(X)
         rows, missing, offsets = (
             self._split(values),
             np.isnan(values),

@@ -27,7 +27,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.covariates import CovariateCoding, index_of
 from bochner.estimators.settings import likelihoods, plans
 from bochner.estimators.settings.likelihoods import SizeFactors
-from bochner.estimators.tables import Coding, coding_of
+from bochner.estimators.tables import Coding, coding_of, of_views
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import offsets_of, rows_of
@@ -123,8 +123,17 @@ class RowsMixin:
             want = f"the columns of training, {known[j]!r} as column {j}"
             raise InputError(message(want, repr(names[j]), "put the columns in that order"))
 
+    def _own_columns(self, X: Any) -> Any:
+        """Return the columns of a DataFrame that views name; new rows that lack one are left to the
+        checks that name it.
+        """
+        known = {str(name) for name in getattr(self, "feature_names_in_", ())}
+        given = {str(name) for name in getattr(X, "columns", ())}
+        return of_views(X, self.views) if known <= given else X
+
     def _validate_whole(self, X: object, *, reset: bool) -> FloatArray:
         X = as_rows(_from_torch(X))
+        X = of_views(X, self.views) if reset else self._own_columns(X)
         if reset:
             self._coding = coding_of(X, self.likelihood, self.views)
         X = self._coding.encode(X)
