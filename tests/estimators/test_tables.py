@@ -177,7 +177,7 @@ def test_kernels_that_take_no_noise_per_column():
     assert isinstance(model.noise_variance_["numbers"], np.ndarray)
 
 
-def test_views_by_name_leave_other_columns_out():
+def test_views_by_name_leave_other_columns_out(tmp_path):
     X = np.random.default_rng(0).normal(size=(30, 4))
     frame = pd.DataFrame(X, columns=list("abcd"))
     frame.insert(1, "site", ["north", "south"] * 15)
@@ -193,6 +193,7 @@ def test_views_by_name_leave_other_columns_out():
     assert full.index.equals(frame.index)
     assert not full.isna().any().any()
     np.testing.assert_array_equal(full["b"], frame["b"])
+    bo.report(model, frame, frame["site"], path=tmp_path / "page.html")
     bo.calibration(model, frame, n_draws=5, random_state=0)
     how = {"rows": "same", "n_repeats": 1, "random_state": 0}
     assert bo.select_n_components(model, frame, [1], **how).candidates == (1,)
