@@ -177,7 +177,7 @@ def page(parts, meanings):
             lines += [f"| {kind} | {count:,} |" for kind, count in sorted(part.kinds.items())]
             lines += ["", f"`PYTHONPATH=tests/support python -m campaign {name}`"]
         if part.found:
-            lines += ["", "Found, and mended since:", ""]
+            lines += ["", "Found, and mended since in the library or in what judges it:", ""]
             lines += [f"* `{own}`" for own in part.found]
     return "\n".join(lines) + "\n"
 

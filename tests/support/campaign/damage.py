@@ -66,7 +66,8 @@ def judge(ended, codes=(0, 2)):
     if ended.code not in codes:
         faults.append(f"exit code {ended.code}: {' '.join(ended.err[-200:].split())}")
     errors = [line for line in ended.err.splitlines() if line.startswith("Error: ")]
-    if ended.code == 2 and not faults and len(errors) != 1 and "Usage:" not in ended.err:
+    usage = "Usage:" in ended.err or "─ Error ─" in ended.err
+    if ended.code == 2 and not faults and len(errors) != 1 and not usage:
         faults.append(f"{len(errors)} lines that say what is wrong")
     return faults
 

@@ -4,6 +4,7 @@ import functools
 import os
 import shutil
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,8 @@ def _command_trial(source):
         faults = judge(ended, (0, 2, 3))
         if ended.code == 2 and not faults:
             left = {name for name, was in _files(folder).items() if before.get(name) != was}
-            faults += [f"{name} is written" for name in sorted(left) if "log" not in name]
+            logs = {log for option, log in pairwise(line) if option == "--log"}
+            faults += [f"{name} is written" for name in sorted(left - logs)]
     outcome = {0: "taken", 2: "refused", 3: "not written"}.get(ended.code, "fault")
     words = " ".join(f"{word!r:.60}" for word in line)
     return Trial(f"command {outcome}", [f"{fault} ({words})" for fault in faults], ended.seconds)

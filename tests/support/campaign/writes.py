@@ -91,7 +91,7 @@ def _strike(command, point, fault):
         ended = children.run(_struck, COMMANDS[command](folder), folder, point, fault)
         if fault == "ENOSPC":
             (folder / "filling").unlink(missing_ok=True)
-        faults = judge(ended, CODES[fault]) + _broken(folder)
+        faults = judge(ended, CODES[fault]) + _whole_or_interrupted(folder, ended)
         faults += _again(command, folder)
     words = f"{fault} at write {point} of {command}, exit code {ended.code}"
     return Trial(f"{fault} in {command}", [f"{own} ({words})" for own in faults], ended.seconds)
