@@ -836,11 +836,13 @@ BAD_TOGETHER = {
     ),
     "init list": (
         {"init": ["pca", "umap"]},
-        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got",
+        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'laplacian-2', 'tsne-2', "
+        r"'fold'\], or arrays, got",
     ),
     "no init": (
         {"init": []},
-        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'fold'\], or arrays, got "
+        r"init from \['pca', 'laplacian', 'isomap', 'tsne', 'random', 'laplacian-2', 'tsne-2', "
+        r"'fold'\], or arrays, got "
         r"\[\]",
     ),
     "device": (

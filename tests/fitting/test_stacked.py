@@ -128,20 +128,20 @@ class Derived(SpectralMixture):
 @pytest.mark.parametrize("kernel", [RBF, Derived])
 def test_kernels_that_do_not_say_so_are_trained_alone(kernel):
     models, data = models_of(SpectralMixture, 2)
-    assert stackable(models, data, 16)
-    assert not stackable(models[:1], data, 16)
-    assert not stackable(models, data, 10**9)
+    assert stackable(models[0].views, data, N, 3, 16)
+    assert not stackable(models[0].views, data, N, 1, 16)
+    assert not stackable(models[0].views, data, N, 3, 10**9)
     models, data = models_of(kernel, 2)
-    assert not stackable(models, data, 16)
+    assert not stackable(models[0].views, data, N, 3, 16)
 
 
 def test_noise_per_column_and_rows_that_lack_a_view_are_trained_alone():
     models, data = models_of(SpectralMixture, 2)
     few = CompleteBlock.of(data[0][0].Y[:30], torch.arange(30))
-    assert not stackable(models, ((few,), data[1]), 16)
+    assert not stackable(models[0].views, ((few,), data[1]), N, 3, 16)
     for model in models:
         model.views[0].likelihood = Gaussian([0.1, 0.2, 0.3])
-    assert not stackable(models, data, 16)
+    assert not stackable(models[0].views, data, N, 3, 16)
 
 
 def test_races_side_by_side_are_those_one_after_the_other(monkeypatch):

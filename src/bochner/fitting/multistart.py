@@ -325,13 +325,14 @@ class Race:
 
     def _race_together(self, raced: list[Candidate], length: int) -> bool:
         """Race starts side by side, if they can be; return whether they were."""
-        if self.data.surrogates is not None:
+        plan, blocks = self.plan.early, self.data.blocks
+        spec, n_features = plan.spec, 2 * plan.spec.n_mixtures * plan.spec.n_frequencies
+        if self.data.surrogates is not None or spec.groups is not None:
+            return False
+        if not stackable(spec.views, blocks, self.data.n_rows, len(raced), n_features):
             return False
         trainers = [self.trainer(one.index, one.latents) for one in raced]
         models = [trainer.module for trainer in trainers]
-        plan, blocks = self.plan.early, self.data.blocks
-        if not stackable(models, blocks, 2 * plan.spec.n_mixtures * plan.spec.n_frequencies):
-            return False
         plans = [replace(plan, seed=plan.seed + one.index) for one in raced]
 
         def draws(i: int, step: int) -> Draws:

@@ -17,7 +17,7 @@ from bochner.features.fourier import evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import closed_form
-from bochner.models.lvm import LatentVariableModel, kl_standard_normal
+from bochner.models.lvm import LatentVariableModel, View, ViewSpec, kl_standard_normal
 from bochner.objectives.elbo import Draws
 from bochner.regression.evidence import batched_evidence
 from bochner.regression.observations import CompleteBlock, Data
@@ -28,25 +28,33 @@ from bochner.training.trainer import Moments, OnStep, State, Trainer
 MOST_NUMBERS = 500_000
 
 
-def stackable(models: Sequence[LatentVariableModel], data: Data, n_features: int) -> bool:
+def stackable(
+    views: Sequence[View | ViewSpec], data: Data, n_rows: int, n_models: int, n_features: int
+) -> bool:
     """Return whether models can be trained as one: small ones of complete Gaussian views, with one
     noise variance each and kernels whose parameters may have a leading axis.
+
+    Parameters
+    ----------
+    views : sequence of View or ViewSpec
+        Of each model, without covariates.
+    data : tuple over views of tuples of Block
+    n_rows, n_models, n_features : int
     """
-    n_rows = models[0].latents.mean.shape[0]
-    small = len(models) * n_features * n_rows <= MOST_NUMBERS
+    small = n_models * n_features * n_rows <= MOST_NUMBERS
     plain = all(
-        vars(type(view.kernel)).get("stackable", False)  # a class derived from it says so itself
-        and view.groups is None
+        # a class derived from it says so itself
+        vars(type(view.kernel)).get("stackable", False)
         and isinstance(view.likelihood, Gaussian)
         and not view.likelihood.per_column
-        for view in models[0].views
+        for view in views
     )
     complete = all(
         isinstance(block, CompleteBlock) and block.n_rows == n_rows
         for blocks in data
         for block in blocks
     )
-    return len(models) > 1 and small and plain and complete
+    return n_models > 1 and small and plain and complete
 
 
 class StackedModels(nn.Module):
