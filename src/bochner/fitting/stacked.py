@@ -17,7 +17,7 @@ from bochner.features.fourier import evaluate, pull_back
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import closed_form
-from bochner.models.lvm import LatentVariableModel, View, ViewSpec, kl_standard_normal
+from bochner.models.lvm import LatentVariableModel, View, ViewSpec
 from bochner.objectives.elbo import Draws
 from bochner.regression.evidence import batched_evidence
 from bochner.regression.observations import CompleteBlock, Data
@@ -72,7 +72,6 @@ class StackedModels(nn.Module):
         named = [dict(model.named_parameters()) for model in models]
         for name, parameter in self.model.named_parameters():
             parameter.data = torch.stack([each[name].detach() for each in named])
-        self.n_models = len(models)
 
     def bounds(self, data: Data, draws: Sequence[Draws]) -> Tensor:
         """Return the bound of every model at draws of its own, (S,), float64, as ``elbo`` has it.
@@ -83,8 +82,8 @@ class StackedModels(nn.Module):
         draws : sequence of S Draws
         """
         latents = self.model.latents
-        x = latents.sample(torch.stack([one.latents for one in draws]))
-        total = -kl_standard_normal(latents.mean, latents.log_std)
+        x, kl = latents.sample_with_kl(torch.stack([one.latents for one in draws]))
+        total = -kl
         for v, (view, blocks) in enumerate(zip(self.model.views, data, strict=True)):
             f = view.kernel.frequencies(torch.stack([one.spectra[v] for one in draws]))
             log_noise = view.likelihood.get_parameter("log_noise_variance")
@@ -186,8 +185,8 @@ class StackedRun:
         """Bring the trainers to where their models stand."""
         state = self._trainer.state
         history = torch.stack(self._values[: state.step]).T.tolist() if state.step else []
+        parameters = self.models.model.state_dict()
         for s, trainer in enumerate(self.trainers):
-            parameters = self.models.model.state_dict()
             trainer.module.load_state_dict({name: p[s] for name, p in parameters.items()})
             trainer.optimiser.load_state_dict({"state": self._moments(s)})
             own = State(**{**vars(state), "history": history[s] if history else []})

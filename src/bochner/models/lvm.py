@@ -189,14 +189,16 @@ class GaussianLatents(nn.Module):
 
     def sample(self, noise: Tensor) -> Tensor:
         """Return mu + s * noise with the covariates beside, shape (N, D + L)."""
-        x = self.mean + self.log_std.exp() * noise
+        return self._with_covariates(self.mean + self.log_std.exp() * noise)
+
+    def _with_covariates(self, x: Tensor) -> Tensor:
         return x if self.covariates is None else torch.cat([x, self.covariates], dim=1)
 
     def sample_with_kl(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``sample(noise)`` and ``kl()``, differentiable once: both in one operation."""
         sampled: tuple[Tensor, Tensor] = _SampleWithKL.apply(self.mean, self.log_std, noise)  # type: ignore[no-untyped-call]
         x, kl = sampled
-        return (x if self.covariates is None else torch.cat([x, self.covariates], dim=1)), kl
+        return self._with_covariates(x), kl
 
     def draws(self, n_draws: int, seed: int, start: int = 0) -> list[Tensor]:
         """Draw X as often as asked, each (N, D + L): the draws over which the weights' statistics
