@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -102,6 +103,7 @@ class GaussianView(ViewModel):
 
     # -- blocks
 
+    @functools.cached_property
     def _patterns(self) -> list[Block]:
         return blocks(self.data.seen)
 
@@ -109,7 +111,7 @@ class GaussianView(ViewModel):
         phi = self.phi(replace(state, variance=1.0), x)
         return [
             _Spectral.of(phi[rows], self.data.values[np.ix_(rows, columns)], columns)
-            for rows, columns in self._patterns()
+            for rows, columns in self._patterns
         ]
 
     def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
@@ -151,7 +153,7 @@ class GaussianView(ViewModel):
         if not self._integrates:
             return super().update_frequencies(state, x, kernel, rng)
         patterns = [
-            (rows, self.data.values[np.ix_(rows, columns)]) for rows, columns in self._patterns()
+            (rows, self.data.values[np.ix_(rows, columns)]) for rows, columns in self._patterns
         ]
         points, amplitude = self.spectrum(state)
         noise = self._variance(state.parameter)
@@ -196,7 +198,7 @@ class GaussianView(ViewModel):
 
     @property
     def _integrates(self) -> bool:
-        return len(self._patterns()) <= _FEW_PATTERNS
+        return len(self._patterns) <= _FEW_PATTERNS
 
     def latent_objective(self, state: ViewState, x: FloatArray) -> tuple[float, FloatArray]:
         """Return log likelihood and gradient with the weights integrated out, where patterns of
@@ -207,7 +209,7 @@ class GaussianView(ViewModel):
         points, _ = self.spectrum(state)
         phi, noise = self.phi(state, x), self._variance(state.parameter)
         value, upstream = 0.0, np.zeros_like(phi)
-        for rows, columns in self._patterns():
+        for rows, columns in self._patterns:
             part, Y = phi[rows], self.data.values[np.ix_(rows, columns)]
             own, slope = _marginal(part, Y, noise)
             value += own

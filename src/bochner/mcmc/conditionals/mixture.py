@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
-from scipy.special import gammaln, multigammaln
+from scipy.special import gammaln
 
 from bochner.data.arrays import IntArray
 from bochner.mcmc.draws import FloatArray, categorical, inverse_wishart
@@ -79,10 +79,11 @@ class NormalInverseWishart:
         kappa, degrees = self.kappa + count, self.degrees + count
         logdet = np.linalg.slogdet(self._scale(total, squares, kappa))[1]
         prior = 0.5 * self.degrees * dim * np.log(self.scale)
-        gammas = multigammaln(0.5 * degrees, dim) - multigammaln(0.5 * self.degrees, dim)
+        halves = 0.5 * np.arange(dim)  # of the multivariate gamma functions; their pi cancels
+        gammas = gammaln(0.5 * degrees[..., None] - halves) - gammaln(0.5 * self.degrees - halves)
         shrink = 0.5 * dim * np.log(self.kappa / kappa)
         constant = -0.5 * count * dim * np.log(np.pi)
-        return np.asarray(constant + gammas + prior - 0.5 * degrees * logdet + shrink)
+        return np.asarray(constant + gammas.sum(-1) + prior - 0.5 * degrees * logdet + shrink)
 
     def _scale(self, total: FloatArray, squares: FloatArray, kappa: FloatArray) -> FloatArray:
         outer = total[..., :, None] * total[..., None, :]
@@ -121,17 +122,23 @@ def draw_components(
     return Components(means, np.stack([covariance for _, covariance in drawn]))
 
 
+def _sums(
+    points: FloatArray, outer: FloatArray, labels: IntArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return number, sum and sum of outer products of the points of each component."""
+    size = int(labels.max()) + 1
+    member = (labels[None, :] == np.arange(size)[:, None]).astype(np.float64)
+    squares = (member @ outer.reshape(len(points), -1)).reshape(size, *outer.shape[1:])
+    return member.sum(1), member @ points, squares
+
+
 class _Clusters:
     """Sufficient statistics of the components while points change their labels."""
 
     def __init__(self, points: FloatArray, labels: IntArray, prior: NormalInverseWishart) -> None:
-        size = int(labels.max()) + 1
-        member = (labels[None, :] == np.arange(size)[:, None]).astype(np.float64)
         self.points, self.labels, self.prior = points, labels.copy(), prior
         self.outer = points[:, :, None] * points[:, None, :]
-        self.count = member.sum(1)
-        self.total = member @ points
-        self.squares = np.einsum("kh,hij->kij", member, self.outer)
+        self.count, self.total, self.squares = _sums(points, self.outer, labels)
         self.value = prior.log_marginal(self.count, self.total, self.squares)
         self.alone = prior.log_marginal(np.ones(len(points)), points, self.outer)
 
@@ -226,7 +233,8 @@ def log_partition(labels: IntArray, concentration: float) -> float:
 
 def log_points(points: FloatArray, labels: IntArray, prior: NormalInverseWishart) -> float:
     """Return the log density of frequencies given their labels, the components integrated out."""
-    return float(_Clusters(points, labels, prior).value.sum())
+    outer = points[:, :, None] * points[:, None, :]
+    return float(prior.log_marginal(*_sums(points, outer, labels)).sum())
 
 
 def draw_concentration(
