@@ -1,7 +1,8 @@
 """How far are variational answers from exact ones: ``python benchmarks/mcmc.py``.
 
 60 rows and 12 columns of Gaussian processes (RBF kernel) over the S-curve, seen as they are with
-noise (Gaussian), as zeros and ones, or as negative binomial counts; a tenth of the entries hidden.
+noise (Gaussian), as zeros and ones, as successes of eight trials, as one of three categories, or as
+negative binomial counts; a tenth of the entries hidden.
 The variational models and RFLVM on the same data: the truth's R² on the latents after an affine
 map, root mean squared error, mean log predictive density and standard deviation of the hidden
 entries, coverage of 90 % intervals, standard deviation of the latents, processor seconds.
@@ -10,13 +11,23 @@ entries, coverage of 90 % intervals, standard deviation of the latents, processo
 truth: effective draws of 1,500, and those per processor second, of the log likelihood and of the
 kernel between rows (the least of five pairs). "published" is Metropolis with the component as the
 proposal and a factorisation for every proposal; "metropolis" and "slice" are the package's kernels.
-Log densities of counts and zeros and ones are
-those of the negative binomial and Bernoulli distribution with the predicted moments.
+"S-curve, holes": a tenth of the entries hidden, more patterns than four, so that a frequency moves
+with its own two weights integrated out given the others. "all blocks": 500 draws of whole sweeps,
+as published (latents at their mode) and as the package has them (latents sampled).
+
+``--race`` asks how long RFLVM takes to SRFLVM's answer on the Gaussian data: one chain from
+principal components, without a variational fit, 600 sweeps; mean latents and predictions of the
+later half of the draws so far, looked at every ten sweeps; seconds until R² is at least that of
+SRFLVM less 0.01, and the mean log density of hidden entries less 0.01.
+
+Log densities of counts, successes and zeros and ones are those of the negative binomial, binomial
+and Bernoulli distribution with the predicted moments; those of categories are shares of 200 draws.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import resource
 import sys
 import time
@@ -32,9 +43,12 @@ from harness import Job, Store, Value, arguments, table
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import logsumexp
+from sklearn.decomposition import PCA
 
 import bochner as bo
 from bochner.mcmc.conditionals.gaussian import GaussianView
+from bochner.mcmc.conditionals.latents import align
 from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.draws import source
 from bochner.mcmc.model import Keys, Model, State
@@ -43,7 +57,8 @@ from bochner.mcmc.priors import Priors
 Array = NDArray[np.float64]
 
 ROWS, COLUMNS, HIDDEN = 60, 12, 0.1
-KINDS = ("gaussian", "bernoulli", "negative_binomial")
+KINDS = ("gaussian", "bernoulli", "negative_binomial", "binomial", "categorical")
+TRIALS = 8
 CHAINS: dict[str, Any] = {"n_chains": 2, "n_warmup": 200, "n_draws": 150, "thin": 2}
 SAME: dict[str, Any] = {"n_frequencies": 32}
 MODELS: dict[str, Callable[..., Any]] = {
@@ -69,8 +84,25 @@ MIXING = {
     "kernel_rate": ".2f",
     "seconds": ".1f",
 }
-WARMUP, DRAWS = 200, 1500
+SHARES = 200
+WARMUP, DRAWS, DRAWS_OF_ALL = 200, 1500, 500
 MIXED_ROWS, MIXED_COLUMNS, MIXED_POINTS = 50, 8, 20
+RACE = {
+    "r2_srflvm": ".3f",
+    "r2": ".3f",
+    "density_srflvm": ".3f",
+    "density": ".3f",
+    "seconds_srflvm": ".1f",
+    "seconds_r2": ".1f",
+    "seconds_density": ".1f",
+    "seconds": ".1f",
+}
+RACE_SWEEPS, RACE_LOOK = 600, 10
+PARTS = {
+    "models": ("mcmc", SCORES),
+    "kernels": ("mcmc-kernels", MIXING),
+    "race": ("mcmc_race", RACE),
+}
 
 
 # -- against the variational models
@@ -83,6 +115,10 @@ def draw(kind: str, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
     signal, hidden = np.asarray(made.data), rng.random((ROWS, COLUMNS)) < HIDDEN
     if kind == "bernoulli":
         signal = rng.binomial(1, 1.0 / (1.0 + np.exp(-2.0 * signal))).astype(float)
+    if kind == "binomial":
+        signal = rng.binomial(TRIALS, 1.0 / (1.0 + np.exp(-2.0 * signal))).astype(float)
+    if kind == "categorical":
+        signal = np.digitize(2.0 * signal + rng.logistic(size=signal.shape), (-1.0, 1.0))
     if kind == "negative_binomial":
         signal = rng.poisson(rng.gamma(3.0, 1.0 / 3.0, signal.shape) * np.exp(1.0 + signal))
     return signal.astype(float), np.asarray(made.latent), hidden
@@ -94,6 +130,8 @@ def log_density(kind: str, y: Array, mean: Array, std: Array) -> Array:
         return np.asarray(stats.norm.logpdf(y, mean, std))
     if kind == "bernoulli":
         return np.asarray(stats.bernoulli.logpmf(y, np.clip(mean, 1e-6, 1.0 - 1e-6)))
+    if kind == "binomial":
+        return np.asarray(stats.binom.logpmf(y, TRIALS, np.clip(mean / TRIALS, 1e-6, 1.0 - 1e-6)))
     # at least the variance of a Poisson variable, or there is no negative binomial
     variance = np.maximum(std**2, 1.0001 * mean)
     r = mean**2 / (variance - mean)
@@ -113,10 +151,16 @@ def measure(kind: str, method: str, seed: int) -> dict[str, Value]:
     begin = processor_seconds()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MODELS[method](likelihood=kind, random_state=seed).fit(shown)
+        likelihood = bo.likelihoods.Binomial(TRIALS) if kind == "binomial" else kind
+        model = MODELS[method](likelihood=likelihood, random_state=seed).fit(shown)
         seconds = processor_seconds() - begin
         mean, std = model.impute(shown, return_std=True)
-    truth, at, spread = Y[hidden], mean[hidden], std[hidden]
+        truth, at, spread = Y[hidden], mean[hidden], std[hidden]
+        if kind == "categorical":
+            drawn = np.asarray(model.impute(shown, n_draws=SHARES, random_state=seed))[:, hidden]
+            density = np.log(((drawn == truth).sum(0) + 1.0 / 3.0) / (SHARES + 1.0))
+        else:
+            density = log_density(kind, truth, at, spread)
     sampled = isinstance(model, bo.RFLVM)
     z = model.latent_mean_ if sampled else model.embedding_
     z_std = model.latent_std_ if sampled else model.embedding_std_
@@ -124,7 +168,7 @@ def measure(kind: str, method: str, seed: int) -> dict[str, Value]:
     return {
         "r2": bo.metrics.mean_aligned_r2(latent, z),
         "rmse": float(np.sqrt(np.mean((truth - at) ** 2))),
-        "density": float(log_density(kind, truth, at, spread).mean()),
+        "density": float(density.mean()),
         "entry_std": float(spread.mean()),
         "coverage": bo.metrics.coverage(truth, at, spread) if kind == "gaussian" else "",
         "latent_std": float(z_std.mean()),
@@ -157,44 +201,69 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "metropolis": {"frequency_kernel": "metropolis"},
     "published": {},
 }
+HOLES, ALL_BLOCKS = "S-curve, holes", "S-curve, all blocks"
+# Blocks before and after the frequencies' when the latents stay, and when all is sampled
+BEFORE, AFTER = ("mixture", "concentration"), ("weights",)
+MIXED: dict[str, tuple[str, ...]] = {
+    "S-curve": ("slice", "metropolis", "published"),
+    HOLES: ("slice", "metropolis"),
+    ALL_BLOCKS: ("slice", "metropolis", "published"),
+}
 
 
-def traces(method: str, seed: int) -> tuple[Array, float]:
-    """Run a chain of everything but the latents, which stay at the truth; return quantities that no
-    relabelling changes, and processor seconds.
-    """
-    made = bo.datasets.make_s_curve(
-        MIXED_ROWS, MIXED_COLUMNS, ("rbf",), noise=0.3, random_state=seed
-    )
-    Y = np.asarray(made.data)
-    Y = (Y - Y.mean(0)) / Y.std()
-    x = np.asarray(made.latent)
-    x = (x - x.mean(0)) / x.std(0)
+def standard_curve(seed: int, rows: int, columns: int) -> tuple[Array, Array]:
+    """Return data and true latents of unit variance."""
+    made = bo.datasets.make_s_curve(rows, columns, ("rbf",), noise=0.3, random_state=seed)
+    Y, x = np.asarray(made.data), np.asarray(made.latent)
+    return (Y - Y.mean(0)) / Y.std(), (x - x.mean(0)) / x.std(0)
+
+
+def chain_of(data: str, method: str, seed: int) -> Iterator[tuple[Model, State]]:
+    """Yield the states of a chain that starts with the latents at the truth, without end."""
+    Y, x = standard_curve(seed, MIXED_ROWS, MIXED_COLUMNS)
+    if data == HOLES:
+        Y[np.random.default_rng(seed).random(Y.shape) < HIDDEN] = np.nan
+    kernels = dict(SAMPLERS[method])
+    if data == ALL_BLOCKS and method == "published":
+        kernels["latent_kernel"] = "map"
     view = GaussianView("y", ViewData.of(Y), (0, 1), MIXED_POINTS, Priors())
-    model = Model((view,), 2, **SAMPLERS[method])
+    model = Model((view,), 2, **kernels)
     state = replace(model.prior_state(source(seed, "bench start")), x=x)
-    pairs = np.random.default_rng(seed).integers(0, MIXED_ROWS, (2, 5))
-    out, begin = [], 0.0
-    for index in range(WARMUP + DRAWS):
-        if index == WARMUP:
-            begin = time.process_time()
-        state = model.sweep(state, seed, 0, index, ("mixture", "concentration"))
+    after = AFTER
+    if data == ALL_BLOCKS:
+        after = (*AFTER, "latents") if method == "published" else (*AFTER, "coordinates", "latents")
+    for index in itertools.count():
+        state = model.sweep(state, seed, 0, index, BEFORE)
         if method == "published":
             state = published_sweep(model, state, Keys(seed, 0, index))
         else:
             state = model.sweep(state, seed, 0, index, ("frequencies",))
-        state = model.sweep(state, seed, 0, index, ("weights",))
+        state = model.sweep(state, seed, 0, index, after)
+        if index < WARMUP:
+            state = model.adapt(state, index)
+        yield model, state
+
+
+def traces(data: str, method: str, seed: int) -> tuple[Array, float]:
+    """Run a chain; return quantities that no relabelling changes, and processor seconds."""
+    pairs = np.random.default_rng(seed).integers(0, MIXED_ROWS, (2, 5))
+    out, begin = [], 0.0
+    last = WARMUP + (DRAWS_OF_ALL if data == ALL_BLOCKS else DRAWS)
+    for index, (model, state) in enumerate(itertools.islice(chain_of(data, method, seed), last)):
+        if index == WARMUP - 1:
+            begin = time.process_time()
         if index >= WARMUP:
-            phi = view.phi(state.views[0], state.x)
+            view, own = model.views[0], state.views[0]
+            phi = view.phi(own, state.x)
             kernel = (phi[pairs[0]] * phi[pairs[1]]).sum(1)
-            fitted = view.row_log_likelihood(state.views[0], x, np.arange(len(x))).sum()
+            fitted = view.row_log_likelihood(own, state.x, np.arange(len(state.x))).sum()
             out.append(np.concatenate([[fitted], kernel]))
     return np.array(out), time.process_time() - begin
 
 
-def mixing(method: str, seed: int) -> dict[str, Value]:
+def mixing(data: str, method: str, seed: int) -> dict[str, Value]:
     """Return effective draws, and those per processor second."""
-    values, seconds = traces(method, seed)
+    values, seconds = traces(data, method, seed)
     ess = np.array([float(arviz.ess(own)) for own in values.T])
     return {
         "likelihood": ess[0],
@@ -205,27 +274,80 @@ def mixing(method: str, seed: int) -> dict[str, Value]:
     }
 
 
-def jobs(kernels: bool, seeds: range) -> Iterator[Job]:
+# -- how long to the answer of a bound
+
+
+def running(kept: list[State], model: Model, Y: Array, hidden: Array) -> tuple[Array, float]:
+    """Return mean latents, turned to the first draw, and the log density of hidden entries."""
+    x = np.mean([own.x @ align(own.x, kept[0].x) for own in kept], axis=0)
+    logs = []
+    for own in kept:
+        psi, noise = model.views[0].psi(own.views[0], own.x), own.views[0].parameter[0]
+        logs.append(stats.norm.logpdf(Y[hidden], psi[hidden], np.sqrt(noise)))
+    return x, float(np.mean(logsumexp(logs, axis=0) - np.log(len(logs))))
+
+
+def race(seed: int) -> dict[str, Value]:
+    """Measure the time of a chain to R² and predictive density of SRFLVM."""
+    Y, truth, hidden = draw("gaussian", seed)
+    centre = np.nanmean(np.where(hidden, np.nan, Y), axis=0)
+    scale = float(np.nanstd(np.where(hidden, np.nan, Y - centre)))
+    shown = np.where(hidden, np.nan, Y)
+    begin = time.process_time()
+    fit = bo.SRFLVM(**SAME, random_state=seed).fit(shown)
+    found: dict[str, Value] = {"seconds_srflvm": time.process_time() - begin}
+    mean, std = fit.impute(shown, return_std=True)
+    found["r2_srflvm"] = wanted = bo.metrics.mean_aligned_r2(truth, fit.embedding_)
+    dense = float(log_density("gaussian", Y[hidden], mean[hidden], std[hidden]).mean())
+    found["density_srflvm"] = dense
+    view = GaussianView("y", ViewData.of((shown - centre) / scale), (0, 1), 32, Priors())
+    model = Model((view,), 2)
+    x = PCA(2).fit_transform(np.where(hidden, centre, Y))
+    begin, states = time.process_time(), []
+    state = replace(model.prior_state(source(seed, "race")), x=x / x.std(0))
+    r2 = density = float("nan")
+    for index in range(RACE_SWEEPS):
+        state = model.sweep(state, seed, 0, index)
+        state = model.adapt(state, index) if index < RACE_SWEEPS // 2 else state
+        states.append(state)
+        if (index + 1) % RACE_LOOK:
+            continue
+        spent = time.process_time() - begin
+        z, density = running(states[len(states) // 2 :], model, (Y - centre) / scale, hidden)
+        r2, density = bo.metrics.mean_aligned_r2(truth, z), density - float(np.log(scale))
+        if r2 >= wanted - 0.01:
+            found.setdefault("seconds_r2", spent)
+        if density >= dense - 0.01:
+            found.setdefault("seconds_density", spent)
+    return {**found, "r2": r2, "density": density, "seconds": time.process_time() - begin}
+
+
+def jobs(part: str, seeds: range) -> Iterator[Job]:
     """Yield what is to be measured, seed by seed."""
     for seed in seeds:
-        if kernels:
-            for name in SAMPLERS:
-                yield Job("S-curve", name, seed, partial(mixing, name, seed))
-            continue
-        for kind in KINDS:
-            for name in MODELS:
-                yield Job(kind, name, seed, partial(measure, kind, name, seed))
+        if part == "race":
+            yield Job("gaussian", "RFLVM from PCA", seed, partial(race, seed))
+        elif part == "kernels":
+            for data, names in MIXED.items():
+                for name in names:
+                    yield Job(data, name, seed, partial(mixing, data, name, seed))
+        else:
+            for kind in KINDS:
+                for name in MODELS:
+                    yield Job(kind, name, seed, partial(measure, kind, name, seed))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--kernels", action="store_true", help="how fast the sampler mixes")
+    parser.add_argument("--race", action="store_true", help="how long to a bound's answer")
     own, rest = parser.parse_known_args()
     sys.argv[1:] = rest
     options = arguments(__doc__, seeds=2)
-    columns = MIXING if own.kernels else SCORES
-    store = Store("mcmc-kernels" if own.kernels else "mcmc", tuple(columns), options.quick)
-    store.collect(jobs(own.kernels, options.seeds))
+    part = "kernels" if own.kernels else "race" if own.race else "models"
+    file, columns = PARTS[part]
+    store = Store(file, tuple(columns), options.quick)
+    store.collect(jobs(part, options.seeds))
     rows = [row for row in store.rows() if int(row["seed"]) in options.seeds]
     print(table(rows, columns))
 

@@ -74,7 +74,8 @@ class _Stretch:
 
     def at(self, u: float) -> tuple[FloatArray, list[FloatArray]]:
         """Return the block's latents and every view's frequencies."""
-        forward, back = expm(u * self.direction), expm(-u * self.direction)
+        forward = expm(u * self.direction)
+        back = np.linalg.inv(forward)
         moved = []
         for points, own in zip(self.points, self.columns, strict=True):
             out = points.copy()
