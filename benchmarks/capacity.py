@@ -26,6 +26,7 @@ import numpy as np
 from harness import Job, Protocol, Value, arguments, table
 from optimise import Variant, problem, score, train
 
+from bochner.data.covariates import Covariates
 from bochner.fitting.plan import evaluate
 from bochner.initialization.build import model_from
 
@@ -46,7 +47,9 @@ def measure(
     data, plan, latents, truth = problem(name, seed)
     spec = replace(plan.spec, n_mixtures=n_mixtures, n_frequencies=n_frequencies)
     plan = replace(plan, spec=spec)
-    model = model_from(latents, spec, data, seed, plan.dtype, plan.device)
+    model = model_from(
+        latents, spec, data, seed, plan.dtype, plan.device, Covariates.none(len(latents))
+    )
     begin = time.process_time()
     train(
         model,

@@ -31,6 +31,7 @@ from torch import Tensor
 
 import bochner as bo
 from bochner import random
+from bochner.data.covariates import columns_beside
 from bochner.model_selection.calibrate import compare
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.proposals import Proposal
@@ -150,7 +151,8 @@ def reference(model: Any, rows: Array, seed: int) -> Tensor:
     parts = model._split(rows)
     encoded = [view.encode(y) for view, y in zip(views, parts, strict=True)]
     if dim > 1:
-        batch = Batch(views, encoded, [None] * len(views), row_keys(["x"], parts), seed + 10**6)
+        keys, none = row_keys(["x"], parts), columns_beside(None, len(rows))
+        batch = Batch(views, encoded, [None] * len(views), keys, seed + 10**6, none)
         cloud = batch.cloud(model._candidates)
         samples = _Samples((Proposal.about(batch.modes(model._candidates, cloud), cloud),))
         samples = samples.drawn(batch, N_REFERENCE).adapted(batch).drawn(batch, N_REFERENCE)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 import bochner as bo
 from bochner._typing import Sampling
+from bochner.data.covariates import Covariates
 from bochner.data.views import Views
 from bochner.estimators import training_data
 from bochner.estimators.settings import plans
@@ -124,7 +125,7 @@ def problem(name: str, seed: int) -> tuple[Data, Plan, NDArray[np.float64], NDAr
     plan = plans.make(
         estimator, data, seed, {view: estimator._kernel_for(view) for view in data.names}
     )
-    training = TrainingData(training_data.fit_data(data, plan), plan)
+    training = TrainingData(training_data.fit_data(data, plan, {}, Covariates.none(len(X))), plan)
     latents = start("pca" if name == "bridges" else "tsne", training.filled, 2, seed)
     return training.blocks, plan, latents, truth
 
@@ -166,7 +167,9 @@ def score(
 def measure(name: str, method: str, seed: int, n_steps: int) -> dict[str, Value]:
     """Train one variant and score it."""
     data, plan, latents, truth = problem(name, seed)
-    model = model_from(latents, plan.spec, data, seed, plan.dtype, plan.device)
+    model = model_from(
+        latents, plan.spec, data, seed, plan.dtype, plan.device, Covariates.none(len(latents))
+    )
     begin = time.process_time()
     train(model, data, plan, VARIANTS[method], n_steps)
     seconds = time.process_time() - begin

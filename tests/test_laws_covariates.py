@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from bochner.data.covariates import Covariates
+from bochner.data.covariates import Covariates, with_covariates
 from bochner.features.fourier import expected_features, fourier_features, jet
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.predictive_modes import predictive_target
-from bochner.latent_inference.row_bound import Target, target_for, with_covariates
+from bochner.latent_inference.row_bound import Target, target_for
 from bochner.likelihoods import Bernoulli, Gaussian, Poisson
 from bochner.models.sites import Sites
 from bochner.prediction.decoding import decode

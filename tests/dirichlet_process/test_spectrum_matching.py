@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import bochner as bo
+from bochner.data.covariates import Covariates
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.fitting.data import FitData, TrainingData
 from bochner.fitting.multistart import Race
@@ -119,7 +120,7 @@ def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_a
     for kernel, tried in ((DirichletProcessMixture(), True), (given, False)):
         spec = spec_of([kernel], "x", n_mixtures=8, n_frequencies=40)
         plan = Plan(spec, (X.numpy(),), math.inf, Options(400, 0.03, 1e-4), 0)
-        rows = FitData(data, len(X), lambda _: Y.numpy())
+        rows = FitData(data, len(X), lambda _: Y.numpy(), Covariates.none(len(X)))
         race = Race(TrainingData(rows, plan), plan)
         built = []
         build = race.trainer

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bochner import NGMVLVM, datasets
+from bochner.data.covariates import Covariates
 from bochner.errors import InputError
 from bochner.fitting.landmarks import as_if_whole, choose, narrow, others, rows_of, spread, take
 from bochner.fitting.svd_compression import rotate
@@ -164,15 +165,15 @@ def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
     x = torch.randn(60, dim, generator=source)
     Y = (x @ torch.randn(dim, 4, generator=source)).sin() @ torch.randn(4, 40, generator=source)
     Y += 0.05 * torch.randn(60, 4, generator=source) @ torch.randn(4, 40, generator=source)
-    index, whole = torch.arange(0, 60, 2), ((CompleteBlock.of(Y),),)
+    index, whole, none = torch.arange(0, 60, 2), ((CompleteBlock.of(Y),),), Covariates.none(60)
     some = take(whole, index)
     turned, rotation = rotate(some, 0.0, seed=0)
     assert rotation.ranks[0] <= 8
     latents = GaussianLatents(x[index], torch.full((30, dim), -3.0))
     model = LatentVariableModel(latents, [View("view", RBF(1.0), Gaussian(0.05))])
     options = {"n_frequencies": 16, "n_draws": 2, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
-    plain = spread(model, weights_posterior(model, some, **options), whole, index, 60)
+    plain = spread(model, weights_posterior(model, some, **options), whole, index, 60, none)
     posterior = as_if_whole(weights_posterior(model, narrow(turned), **options), turned)
-    less = spread(model, posterior, narrow(rotation.apply(whole)), index, 60)
+    less = spread(model, posterior, narrow(rotation.apply(whole)), index, 60, none)
     torch.testing.assert_close(plain.latents.mean, less.latents.mean, rtol=0, atol=5e-3)
     torch.testing.assert_close(plain.latents.log_std, less.latents.log_std, rtol=0, atol=5e-2)

@@ -8,6 +8,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import bochner as bo
+from bochner.data.covariates import Covariates
 from bochner.data.views import Views
 from bochner.estimators import training_data
 from bochner.estimators.settings import plans
@@ -28,7 +29,7 @@ def blocks(Y):
     plan = plans.make(
         model, data, 0, {"x": model._kernel_for("x")}, {"x": bo.likelihoods.Gaussian()}
     )
-    return training_data.fit_data(data, plan).blocks
+    return training_data.fit_data(data, plan, {}, Covariates.none(len(Y))).blocks
 
 
 @pytest.fixture(scope="module")

@@ -199,7 +199,9 @@ def test_modes_without_weight_take_no_part_in_a_completion():
         [[1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]
     )
     covariances = 0.01 * torch.eye(2, dtype=torch.float64).expand(5, 3, 2, 2)
-    mean, variance = complete([view], Placement(modes, covariances, weights.double()))
+    mean, variance = complete(
+        [view], Placement(modes, covariances, weights.double(), torch.zeros(5, 0))
+    )
     each = [decode([view], modes[:, r], covariances[:, r]) for r in range(3)]
     share = weights.double().T[..., None]
     expected = sum(w * m for w, (m, _) in zip(share, each, strict=True))

@@ -9,6 +9,23 @@ from torch import Tensor
 
 from bochner.linalg import cholesky
 
+
+def with_covariates(x: Tensor, covariates: Tensor) -> Tensor:
+    """Return places of rows with the rows' covariates beside them, (n, ..., D) and (n, L) -> (n,
+    ..., D + L).
+    """
+    if not covariates.shape[1]:
+        return x
+    between = (1,) * (x.ndim - 2)
+    beside = covariates.to(x).reshape(x.shape[0], *between, -1)
+    return torch.cat([x, beside.expand(*x.shape[:-1], -1)], dim=-1)
+
+
+def columns_beside(covariates: Tensor | None, n_rows: int) -> Tensor:
+    """Return the covariates of rows, (n, L): no columns where none are given."""
+    return torch.zeros(n_rows, 0, dtype=torch.float64) if covariates is None else covariates
+
+
 # Prior precision of the effects that are taken out of the data that starts are made of, in units of
 # the noise: scaled covariates have about unit variance, and the data as well.
 _RIDGE = 1.0
@@ -24,10 +41,16 @@ class Covariates:
         Centred over the rows of training; 0 stands for their average.
     groups : tuple of L int
         The covariate that each column belongs to: a categorical one has a column per category.
+        Empty where nothing is known of the rows.
     """
 
     values: Tensor
     groups: tuple[int, ...]
+
+    @classmethod
+    def none(cls, n_rows: int) -> Covariates:
+        """Return no columns."""
+        return cls(columns_beside(None, n_rows), ())
 
     def take(self, index: Tensor) -> Covariates:
         """Return those of some rows, (l,), int64."""

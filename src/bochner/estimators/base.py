@@ -27,7 +27,7 @@ from bochner.data.row_sources import RowSource
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import saving, shards, training_data
-from bochner.estimators.covariates import NO_COVARIATES, CovariateCoding, index_of
+from bochner.estimators.covariates import CovariateCoding, index_of
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
@@ -111,7 +111,7 @@ class AttributesMixin(PredictionMixin):
         offsets: list[Tensor | None],
         some: Candidates,
         checksum: int,
-        covariates: Tensor | None,
+        covariates: Tensor,
     ) -> None:
         kept = some.index
         self._keep_patterns(some.values, kept, covariates)
@@ -124,7 +124,7 @@ class AttributesMixin(PredictionMixin):
                 found = self._latents(values, offsets, covariates, checked=False)
                 self._embedded = Unchecked(*found)
             values = dense_rows(some.values, kept.numpy())
-            beside = rows_of(covariates, kept)
+            beside = covariates[kept]
             kept = torch.arange(len(kept))
             placement = self._place(values, offsets, beside)
             std = self._stds(values, offsets, placement)
@@ -281,11 +281,9 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if processes.size > 1:
             processes = shards.joined(self, values, covariates)
         began = values.checksum() if isinstance(values, RowSource) else 0
-        self._covariate_coding, beside = NO_COVARIATES, None
-        if covariates is not None:
-            given = covariates, values.shape[0], index_of(X)
-            self._covariate_coding = CovariateCoding.fit(*given)
-            beside = self._covariate_coding.of_fit(*given)
+        given = covariates, values.shape[0], index_of(X)
+        self._covariate_coding = CovariateCoding.fit(*given)
+        beside = self._covariate_coding.of_fit(*given)
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
         plans.check_size(shape, self)
@@ -296,8 +294,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         options.of_rank(shape, n_components)
         kernels = {view: self._kernel_for(view) for view in data.names}
         data, chosen, offsets = self._set_likelihoods(values, data, size_factors, kernels)
-        groups = None if beside is None else beside.groups
-        plan = plans.make(self, data, seed, kernels, chosen, groups, processes)
+        plan = plans.make(self, data, seed, kernels, chosen, beside.groups, processes)
         if processes.size > 1:
             shards.check_plan(plan)
         options.of_starts(plan.starts)
@@ -319,8 +316,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
             else Question.of(some.fit, draws, some.index, some.data, some.plan, rows)
         )
         self._fit = replace(self._fit, latent_draws=None)
-        known = None if beside is None else beside.values
-        self._set_embedding(values, logs, some, began, known)
+        self._set_embedding(values, logs, some, began, beside.values)
         if self.checkpoint is not None and not self.interrupted_:
             discard(self.checkpoint)  # only now: a crash before here must not cost the run
         return self

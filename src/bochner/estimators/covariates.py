@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.columns import listing
-from bochner.data.covariates import Covariates
+from bochner.data.covariates import Covariates, columns_beside
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 
@@ -136,7 +136,7 @@ class CovariateCoding:
 
     @classmethod
     def fit(cls, given: object, n_rows: int, index: object = None) -> CovariateCoding:
-        """Learn labels, means and standard deviations.
+        """Learn labels, means and standard deviations; of nothing where none are given.
 
         Parameters
         ----------
@@ -146,6 +146,8 @@ class CovariateCoding:
         index : pandas Index, optional
             Of X, which that of a DataFrame or Series must equal.
         """
+        if given is None:
+            return cls()
         if isinstance(given, str):
             do = "pass a DataFrame, a dict of name to values, or an array"
             raise InputError(message("covariates of the rows", repr(given), do))
@@ -167,8 +169,8 @@ class CovariateCoding:
         """The covariate that each column of numbers belongs to."""
         return tuple(g for g, own in enumerate(self.covariates) for _ in range(own.width))
 
-    def encode(self, given: object, n_rows: int, index: object = None) -> Tensor | None:
-        """Return the numbers of rows, (n, L); None where the fit had no covariates.
+    def encode(self, given: object, n_rows: int, index: object = None) -> Tensor:
+        """Return the numbers of rows, (n, L); no columns where the fit had no covariates.
 
         Parameters
         ----------
@@ -184,7 +186,7 @@ class CovariateCoding:
         """
         if not self.covariates:
             if given is None:
-                return None
+                return columns_beside(None, n_rows)
             do = "fit(X, covariates=...) first, or leave them out"
             raise InputError(message("no covariates: the model was fitted without", "some", do))
         known = listing([repr(name) for name in self.names])
@@ -204,10 +206,9 @@ class CovariateCoding:
         parts = [own.encode(columns[own.name]) for own in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
-    def of_fit(self, given: object, n_rows: int, index: object = None) -> Covariates | None:
-        """Return what inference takes, or None."""
-        values = self.encode(given, n_rows, index)
-        return None if values is None else Covariates(values, self.groups)
+    def of_fit(self, given: object, n_rows: int, index: object = None) -> Covariates:
+        """Return what inference takes."""
+        return Covariates(self.encode(given, n_rows, index), self.groups)
 
     def standard_deviations(self, factors: Tensor) -> dict[str, float]:
         """Return the prior standard deviation of each covariate's effects, from the factors of
@@ -224,9 +225,6 @@ class CovariateCoding:
     def from_json(cls, plain: Sequence[Mapping[str, Any]]) -> CovariateCoding:
         """Rebuild what `to_json` wrote."""
         return cls([Categorical(**own) if "labels" in own else Continuous(**own) for own in plain])
-
-
-NO_COVARIATES = CovariateCoding()
 
 
 def index_of(X: Any) -> Any:

@@ -50,8 +50,8 @@ Offsets = Mapping[str, Tensor | None]
 def fit_data(
     data: Views,
     plan: Plan,
-    offsets: Offsets | None = None,
-    covariates: Covariates | None = None,
+    offsets: Offsets,
+    covariates: Covariates,
 ) -> FitData:
     """Turn checked views into what a fit takes, on the plan's device.
 
@@ -59,20 +59,18 @@ def fit_data(
     ----------
     data : Views
     plan : Plan
-    offsets : mapping of view to Tensor of shape (N,) or None, optional
+    offsets : mapping of view to Tensor of shape (N,) or None
         Logarithms of the rows' size factors.
-    covariates : Covariates, optional
+    covariates : Covariates
 
     Returns
     -------
     FitData
     """
-    source = _views(data, plan, offsets or {})
-    if covariates is not None:
-        values = covariates.values.to(plan.device, plan.dtype)
-        covariates = replace(covariates, values=values)
+    source = _views(data, plan, offsets)
+    beside = replace(covariates, values=covariates.values.to(plan.device, plan.dtype))
     n_rows = data.X.shape[0]
-    return FitData(source.blocks(), n_rows, source.stacked, source.surrogates(), covariates)
+    return FitData(source.blocks(), n_rows, source.stacked, beside, source.surrogates())
 
 
 def _views(data: Views, plan: Plan, offsets: Offsets) -> _Views:

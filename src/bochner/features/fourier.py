@@ -34,7 +34,7 @@ class Trace:
     ----------
     x : Tensor of shape (D, n)
         Contiguous: products with its transpose, or into it, are many times slower.
-    covariates : Tensor of shape (L, n) or None
+    covariates : Tensor of shape (L, n)
         Before they were multiplied by their factors.
     features : Tensor of shape (K, n)
         envelope * cos, then envelope * sin, then the covariates times their factors.
@@ -49,7 +49,7 @@ class Trace:
     """
 
     x: Tensor
-    covariates: Tensor | None
+    covariates: Tensor
     features: Tensor
     cos: Tensor
     sin: Tensor
@@ -81,7 +81,7 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     own, beside = scratch or Scratch(x), _beside(x, frequencies)
     x = frequencies.latents(x).mT.contiguous()
     features = own.take("features", *shape[:-2], frequencies.n_features, shape[-1])
-    if beside is not None and frequencies.linear is not None:
+    if frequencies.n_linear:
         torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
         centre, gap, half_gap, cos_gap = None, None, None, None
@@ -101,12 +101,10 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     return Trace(x, beside, features, cos, sin, centre, gap, half_gap, cos_gap, own)
 
 
-def _beside(x: Tensor, frequencies: Frequencies) -> Tensor | None:
-    """Return the covariates beside latents, (n, D + L) -> (L, n)."""
-    if frequencies.linear is None:
-        return None
-    given = x[:, frequencies.first.shape[1] :]
-    return given.T if given.shape[1] else x.new_zeros(frequencies.n_linear, x.shape[0])
+def _beside(x: Tensor, frequencies: Frequencies) -> Tensor:
+    """Return the covariates beside latents, (n, D + L) -> (L, n); 0 where they are left out."""
+    given = x[..., frequencies.first.shape[-1] :].mT
+    return given if given.shape[-2] else x.new_zeros(frequencies.n_linear, x.shape[-2])
 
 
 def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
@@ -122,7 +120,7 @@ def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
 
 def pull_back(
     trace: Trace, frequencies: Frequencies, upstream: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
     """Carry the gradient of the features back to the latents, the spectral points and the factors
     of covariates.
 
@@ -135,16 +133,15 @@ def pull_back(
 
     Returns
     -------
-    (n, D + L), (P, D), (P, D) or None, (P,), (L,) or None
+    (n, D + L), (P, D), (P, D) or None, (P,), (L,)
         Gradients in x, first, second, amplitude, linear. Covariates are data: their gradient is
         left at 0.
     """
     x, amplitude, n_pairs = trace.x, frequencies.amplitude, frequencies.first.shape[-2]
     cos_f, sin_f = (trace.features.narrow(-2, i, n_pairs) for i in (0, n_pairs))
     up_cos, up_sin = (upstream.narrow(-2, i, n_pairs) for i in (0, n_pairs))
-    d_linear = None
-    if trace.covariates is not None:
-        d_linear = (trace.covariates * upstream[2 * n_pairs :]).sum(1)
+    of_linear = upstream.narrow(-2, 2 * n_pairs, frequencies.n_linear)
+    d_linear = (trace.covariates * of_linear).sum(-1)
     shape, own = trace.cos.shape, trace.scratch
     # d cos(p) = -sin(p), d sin(p) = cos(p): the features are their own derivatives
     d_middle = torch.mul(cos_f, up_sin, out=own.take("slope", *shape)).addcmul_(
@@ -167,9 +164,8 @@ def pull_back(
 
 def _with_beside(d_x: Tensor, trace: Trace) -> Tensor:
     """Return the gradient in latents with zeros for the covariates beside them."""
-    if trace.covariates is None:
-        return d_x
-    return torch.cat([d_x, d_x.new_zeros(d_x.shape[0], trace.covariates.shape[0])], dim=1)
+    n_linear = trace.covariates.shape[0]
+    return torch.nn.functional.pad(d_x, (0, n_linear)) if n_linear else d_x
 
 
 class _FourierFeatures(torch.autograd.Function):
@@ -180,7 +176,7 @@ class _FourierFeatures(torch.autograd.Function):
         first: Tensor,
         second: Tensor | None,
         amplitude: Tensor,
-        linear: Tensor | None,
+        linear: Tensor,
     ) -> Tensor:
         ctx.save_for_backward(x, first, second, amplitude, linear)
         return evaluate(x, Frequencies(first, second, amplitude, linear)).features
@@ -188,7 +184,7 @@ class _FourierFeatures(torch.autograd.Function):
     @staticmethod
     def backward(
         ctx: Any, upstream: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
         frequencies = Frequencies(*ctx.saved_tensors[1:])
         return pull_back(evaluate(ctx.saved_tensors[0], frequencies), frequencies, upstream)
 
@@ -288,7 +284,7 @@ def jet(x: Tensor, frequencies: Frequencies) -> Jet:
     Jet
         Its derivatives are those in the latents.
     """
-    beside = [] if frequencies.linear is None else [frequencies.covariates(x)]
+    beside = frequencies.covariates(x)
     x = frequencies.latents(x)
     waves = []
     for w in (frequencies.first, frequencies.second):
@@ -302,7 +298,10 @@ def jet(x: Tensor, frequencies: Frequencies) -> Jet:
                 )
             )
     value = torch.cat(
-        [functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)] + beside,
+        [
+            *(functools.reduce(torch.add, [wave[part] for wave in waves]) for part in (1, 2)),
+            beside,
+        ],
         dim=1,
     )
     return Jet(value, tuple(waves))
@@ -334,4 +333,4 @@ def expected_features(mean: Tensor, covariance: Tensor, frequencies: Frequencies
                 * (-0.5 * torch.einsum("nde,pd,pe->np", covariance, w, w)).exp()
             )
             total = total + torch.cat([envelope * phase.cos(), envelope * phase.sin()], dim=1)
-    return total if frequencies.linear is None else torch.cat([total, beside], dim=1)
+    return torch.cat([total, beside], dim=1)

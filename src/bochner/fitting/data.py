@@ -47,15 +47,15 @@ class FitData:
         starts are made of.
     surrogates : tuple over views of tuples of Block, optional
         Complete Gaussian data in place of those of non-conjugate views, where training starts.
-    covariates : Covariates, optional
+    covariates : Covariates
         Of all rows.
     """
 
     blocks: Data
     n_rows: int
     stacked: Stacked
+    covariates: Covariates
     surrogates: Data | None = None
-    covariates: Covariates | None = None
 
     def take(self, index: Tensor, processes: Processes = ALONE) -> FitData:
         """Return some rows, renumbered: of rows that are divided among processes all of these, in
@@ -69,8 +69,8 @@ class FitData:
             landmarks.take(self.blocks, index),
             index.shape[0],
             lambda chosen: self.stacked(rows if chosen is None else rows[chosen]),
+            self.covariates.take(index),
             some and landmarks.take(some, index),
-            None if self.covariates is None else self.covariates.take(index),
         )
 
     def _joined(self, index: Tensor, processes: Processes) -> FitData:
@@ -84,7 +84,10 @@ class FitData:
         here = torch.from_numpy(self.stacked(own.numpy()))
         values = processes.joined(here, index, self.n_rows).numpy()
         return FitData(
-            blocks, len(index), lambda chosen: values if chosen is None else values[chosen]
+            blocks,
+            len(index),
+            lambda chosen: values if chosen is None else values[chosen],
+            Covariates.none(len(index)),
         )
 
 
@@ -102,7 +105,7 @@ class NothingWithheld:
         self,
         without: Callable[[], Sequence[ViewPosterior]],  # noqa: ARG002 - see Withheld
         latents: Tensor,  # noqa: ARG002
-        covariates: Tensor | None = None,  # noqa: ARG002
+        covariates: Tensor,  # noqa: ARG002
     ) -> list[float]:
         """Return 0 for every view: nothing says that the noise should be larger."""
         return [0.0] * len(self.data)
@@ -131,7 +134,7 @@ class TrainingData:
     rotation : Rotation
         What training on fewer columns leaves out.
     withheld : Withheld or NothingWithheld
-    covariates : Covariates or None
+    covariates : Covariates
         Of the rows. Starts are made of data without their linear effects: latents are for the rest.
     """
 
@@ -159,7 +162,7 @@ class TrainingData:
         """All views side by side, missing and withheld entries filled and without the effects of
         covariates: what starts are made of.
         """
-        values = self._shown - self._effects if self.covariates else self._shown
+        values = self._shown - self._effects if self.covariates.groups else self._shown
         return iterative_pca.fill(values, self._seed) if np.isnan(values).any() else values
 
     @functools.cached_property
@@ -169,7 +172,7 @@ class TrainingData:
     @functools.cached_property
     def _effects(self) -> FloatArray | float:
         """What covariates add to every entry, (N, sum of M)."""
-        if self.covariates is None:
+        if not self.covariates.groups:
             return 0.0
         found: FloatArray = self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
         return found
@@ -185,7 +188,7 @@ class TrainingData:
         """On which starts are compared by simple models."""
         blocks = self.blocks if self.surrogates is None else self.surrogates
         covariates = self.covariates
-        if covariates is None:
+        if not covariates.groups:
             return blocks
         return tuple(
             tuple(_without_effects(block, covariates, self.n_rows) for block in own)

@@ -48,8 +48,7 @@ def fit(data: FitData, plan: Plan) -> Fit:
 def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
     if plan.checkpoint is None:
         return NoCheckpoint()
-    covariates = None if data.covariates is None else data.covariates.values
-    return Checkpoint(plan.checkpoint, plan.digest(data.blocks, covariates))
+    return Checkpoint(plan.checkpoint, plan.digest(data.blocks, data.covariates.values))
 
 
 def _rows(data: FitData, plan: Plan) -> RowSelection:
@@ -68,7 +67,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     excess = training.withheld.excess(
         functools.partial(condition, trainer.module, training.complete, plan, n_draws=1),
         _means(trainer.module),
-        None if training.covariates is None else training.covariates.values.double().cpu(),
+        training.covariates.values.double().cpu(),
     )
     done = selection.finish(trainer.module, training, interrupted=stopped == "interrupted")
     # the last bound of a fit without landmarks comes before: kernels move to the processor here
@@ -140,7 +139,7 @@ def _latent_draws(model: LatentVariableModel, plan: Plan) -> Tensor | None:
     """Return the draws of X behind the posterior, where a view may have to be completed by a
     mixture.
     """
-    if len(model.views) == 1 or model.latents.covariates is not None:
+    if len(model.views) == 1 or model.latents.covariates.shape[1]:
         return None
     count = n_latent_draws(model, plan)
     draws = model.latents.draws(count, plan.seed, plan.processes.start)

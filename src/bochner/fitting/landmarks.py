@@ -105,7 +105,7 @@ def spread(
     data: Data,
     index: Tensor,
     n_rows: int,
-    covariates: Covariates | None = None,
+    covariates: Covariates,
     kept: Tensor | None = None,
 ) -> LatentVariableModel:
     """Return the model of all rows: landmarks keep their latents, the others are placed under their
@@ -122,13 +122,13 @@ def spread(
     index : Tensor of shape (l,), int64
         The landmarks among these rows.
     n_rows : int
-    covariates : Covariates, optional
+    covariates : Covariates
         Of all rows.
     kept : Tensor of shape (L,), bool, optional
         Which landmarks of the model those are; None: all.
     """
     here: Tensor | slice = slice(None) if kept is None else kept
-    beside = None if covariates is None else covariates.values.to(model.latents.mean)
+    beside = covariates.values.to(model.latents.mean)
     mean = model.latents.mean.new_zeros(n_rows, model.n_components)
     log_std = torch.zeros_like(mean)
     mean[index] = model.latents.mean.detach()[here]
@@ -143,7 +143,7 @@ def spread(
         own = [_entries(blocks, rows.shape[0]) for blocks in some]
         # 0 where a row has no data in the view
         offsets = [blocks[0].offsets(rows.shape[0]) for blocks in some]
-        known = None if beside is None else beside[rows].double().cpu()
+        known = beside[rows].double().cpu()
         placed = placer.place(own, offsets, 1, polish=False, encoded=True, covariates=known)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)

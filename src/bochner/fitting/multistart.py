@@ -327,7 +327,7 @@ class Race:
         """Race starts side by side, if they can be; return whether they were."""
         plan, blocks = self.plan.early, self.data.blocks
         spec, n_features = plan.spec, 2 * plan.spec.n_mixtures * plan.spec.n_frequencies
-        if self.data.surrogates is not None or spec.groups is not None:
+        if self.data.surrogates is not None or spec.groups:
             return False
         if not stackable(spec.views, blocks, self.data.n_rows, len(raced), n_features):
             return False

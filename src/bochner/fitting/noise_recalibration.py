@@ -75,7 +75,7 @@ class Withheld:
         self,
         without: Callable[[], Sequence[ViewPosterior]],
         latents: Tensor,
-        covariates: Tensor | None = None,
+        covariates: Tensor,
     ) -> list[float]:
         """Return what every view's noise lacks for the intervals of its entries to hold what they
         say, at least 0.
@@ -86,14 +86,14 @@ class Withheld:
             Returns the posterior given the other entries.
         latents : Tensor of shape (N, D), float64
             Where training put the rows.
-        covariates : Tensor of shape (N, L), float64, optional
+        covariates : Tensor of shape (N, L), float64
         """
         if not self.rows.numel():
             return [0.0] * len(self.data)
         views = without()
-        own = None if covariates is None else covariates[self.rows]
         rows = rows_of(self.data, self.rows)
-        mean, variance = complete(views, place(views, latents, rows, covariates=own))
+        placed = place(views, latents, rows, covariates=covariates[self.rows])
+        mean, variance = complete(views, placed)
         # the noise with which an entry, NaN where nothing was withheld, would lie on the edge of
         # its interval
         lacks = ((torch.cat(list(self.truth), dim=1) - mean) / _EDGE).square() - variance

@@ -97,8 +97,8 @@ class Plan:
         own = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
         return draw(model, *own, self.processes.start)
 
-    def digest(self, data: Data, covariates: Tensor | None = None) -> str:
-        """Return the fingerprint of this fit."""
+    def digest(self, data: Data, *beside: Tensor) -> str:
+        """Return the fingerprint of this fit, of data and what stands beside them."""
         spec = self.spec
         settings = {
             **vars(self),
@@ -106,6 +106,7 @@ class Plan:
         }
         for transient in ("shown", "checkpoint", "device", "spec", "processes"):
             settings.pop(transient)
+        settings["groups"] = spec.groups
         settings["spec"] = [spec.layout, spec.n_mixtures, spec.n_frequencies, spec.sampling]
         settings["views"] = [
             (view.name, view.weight, _described(view.likelihood), _described(view.kernel))
@@ -115,10 +116,7 @@ class Plan:
         # which entries are observed is part of the data: the same values in other rows are another
         # fit
         parts = [part for blocks in data for block in blocks for part in block.tensors()]
-        if covariates is not None:
-            settings["groups"] = spec.groups
-            parts.append(covariates)
-        return fingerprint([*arrays, *parts], settings)
+        return fingerprint([*arrays, *parts, *beside], settings)
 
 
 def _described(part: Likelihood | SpectralKernel) -> list[object]:

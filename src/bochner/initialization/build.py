@@ -226,7 +226,7 @@ def model_from(
     seed: int,
     dtype: torch.dtype,
     device: torch.device,
-    covariates: Covariates | None = None,
+    covariates: Covariates,
 ) -> LatentVariableModel:
     """Build a model at a start.
 
@@ -240,7 +240,7 @@ def model_from(
     dtype : torch.dtype
         Of the latents and so of every product over rows.
     device : torch.device
-    covariates : Covariates, optional
+    covariates : Covariates
         Of the rows.
 
     Returns
@@ -248,7 +248,7 @@ def model_from(
     LatentVariableModel
     """
     mean = torch.tensor(latents, dtype=dtype)
-    beside = None if covariates is None else covariates.values.to("cpu", dtype)
+    beside = covariates.values.to("cpu", dtype)
     posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)), beside)
     views = []
     for v, (view, blocks) in enumerate(zip(spec, data, strict=True)):
@@ -257,8 +257,8 @@ def model_from(
         source = random.generator(seed, f"kernel/{view.name}")
         kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
         likelihood, sites = _likelihood(view, blocks, device)
-        groups = None if covariates is None else covariates.groups
-        views.append(View(view.name, kernel, likelihood, sites, dims, view.weight, groups))
+        own = (likelihood, sites, dims, view.weight, covariates.groups)
+        views.append(View(view.name, kernel, *own))
     return LatentVariableModel(posterior, views).to(device)
 
 

@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from bochner._typing import Sampling
 from bochner.errors import InputError
 
+# Of features without covariates.
+_NO_FACTORS = torch.zeros(0)
+
 
 @dataclass(frozen=True)
 class Frequencies:
@@ -27,14 +30,32 @@ class Frequencies:
     amplitude : Tensor of shape (P,)
         Factor of ``[cos(first x) + cos(second x); sin(first x) + sin(second x)]``; of ``[cos;
         sin]`` when there is no second.
-    linear : Tensor of shape (L,) or None
-        Factors of L covariates, which stand beside x and are features themselves.
+    linear : Tensor of shape (L,)
+        Factors of L covariates, which stand beside x and are features themselves; L = 0 without
+        any. In the precision of the amplitude.
     """
 
     first: Tensor
     second: Tensor | None
     amplitude: Tensor
-    linear: Tensor | None = None
+    linear: Tensor = _NO_FACTORS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "linear", self.linear.to(self.amplitude))
+
+    @property
+    def stationary(self) -> bool:
+        """Whether points have no partners."""
+        return self.second is None
+
+    @property
+    def largest_square(self) -> Tensor:
+        """About the largest square that a feature has, scalar: covariates have about unit
+        variance.
+        """
+        waves = 1.0 if self.second is None else 4.0
+        of_waves = waves * 0.5 * self.amplitude.detach().square().max()
+        return torch.cat([of_waves[None], self.linear.detach().square()]).max()
 
     @property
     def n_features(self) -> int:
@@ -44,7 +65,7 @@ class Frequencies:
     @property
     def n_linear(self) -> int:
         """L."""
-        return 0 if self.linear is None else int(self.linear.shape[0])
+        return int(self.linear.shape[0])
 
     def covariates(self, x: Tensor) -> Tensor:
         """Return the covariates that stand beside latents times their factors, (n, D + L) -> (n,
@@ -59,7 +80,7 @@ class Frequencies:
         Tensor of shape (n, L)
         """
         given = x[:, self.first.shape[1] :]
-        if self.linear is None or not given.shape[1]:
+        if not given.shape[1]:
             return x.new_zeros(x.shape[0], self.n_linear)
         return given * self.linear
 
@@ -74,7 +95,19 @@ class Frequencies:
         -------
         Tensor of shape (n, D)
         """
-        return x if self.linear is None else x[:, : self.first.shape[1]]
+        return x[..., : self.first.shape[-1]]
+
+    def paired(self) -> Frequencies:
+        """Return pairs with the same features: a single point is its own partner, and as cos + cos
+        doubles its amplitude halves.
+
+        Returns
+        -------
+        Frequencies
+        """
+        if self.second is not None:
+            return self
+        return replace(self, second=self.first, amplitude=0.5 * self.amplitude)
 
     def to(self, dtype: torch.dtype) -> Frequencies:
         """Return the same points in another precision.
@@ -110,8 +143,8 @@ class Frequencies:
         Frequencies
         """
         second = None if self.second is None else function(self.second)
-        linear = None if self.linear is None else function(self.linear)
-        return Frequencies(function(self.first), second, function(self.amplitude), linear)
+        amplitude, linear = function(self.amplitude), function(self.linear)
+        return Frequencies(function(self.first), second, amplitude, linear)
 
     def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
         """Return the same points among more latents, those numbered ``dims`` (None: all), with no

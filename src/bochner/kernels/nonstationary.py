@@ -146,15 +146,11 @@ class SpectralSum(SpectralKernel):
             for part, b in zip(parts, blocks, strict=True)
         ]
         first = torch.cat([p.first for p in points])
-        if all(p.second is None for p in points):
+        if self.stationary:
             return Frequencies(first, None, torch.cat([p.amplitude for p in points]))
-        # A stationary part among paired ones is its own partner; cos + cos doubles, so its
-        # amplitude halves.
-        second = torch.cat([p.first if p.second is None else p.second for p in points])
-        amplitude = torch.cat(
-            [0.5 * p.amplitude if p.second is None else p.amplitude for p in points]
-        )
-        return Frequencies(first, second, amplitude)
+        pairs = [p.paired() for p in points]
+        second = torch.cat([p.second for p in pairs if p.second is not None])
+        return Frequencies(first, second, torch.cat([p.amplitude for p in pairs]))
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return the sum of the parts' starts."""

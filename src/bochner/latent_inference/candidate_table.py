@@ -241,7 +241,7 @@ def tabulates(views: Sequence[ViewPosterior], candidates: Tensor) -> bool:
     if dim > _MOST_DIMENSIONS:
         return False
     plain = all(
-        view.local is None and all(draw.frequencies.linear is None for draw in view.draws)
+        view.local is None and not any(draw.frequencies.n_linear for draw in view.draws)
         for view in views
     )
     width = sum(min(v.n_columns, len(v.draws) * v.draws[0].mean.shape[0]) for v in views)

@@ -15,10 +15,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from bochner.data.covariates import columns_beside
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
 from bochner.latent_inference.modes import Placement, alike, located, solved
 from bochner.latent_inference.row_bound import Target, groups_of_rows, rows_at_once, target_for
-from bochner.likelihoods.likelihood import offsets_of, per_size, rows_of
+from bochner.likelihoods.likelihood import offsets_of, per_size
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 N_MODES = 3
@@ -123,20 +124,21 @@ class Placer:
         """
         views, dim = self._views, self._candidates.shape[1]
         n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
-        out = _at_the_prior(rows[0].shape[0], n_modes, dim, covariates)
+        beside = columns_beside(covariates, rows[0].shape[0])
+        out = _at_the_prior(n_modes, dim, beside)
         offsets = offsets or [None] * len(views)
         rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
         # Matrices of many dimensions are expensive: single precision, which is good to three
         # digits, has to do.
         single = self._conjugate and dim > MANY_DIMENSIONS
         seen_by = [_single(view) for view in views] if single else views
-        tabulated = self._tabulates and covariates is None
+        tabulated = self._tabulates and not beside.shape[1]
         for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
             part = [y[index] for y in rows]
-            of_part, beside = offsets_of(offsets, index), rows_of(covariates, index)
-            kept = beside
+            of_part, known = offsets_of(offsets, index), beside[index]
+            kept = known
             if single:
-                part, kept = [y.float() for y in part], None if beside is None else beside.float()
+                part, kept = [y.float() for y in part], known.float()
             target = target_for(seen_by, part, dim, shared, of_part, kept)
             if shared and tabulated:
                 found = located(target, self._begin(part, target, n_modes), polish)
@@ -145,7 +147,7 @@ class Placer:
                     # single precision: it only says where to start
                     scores = target.to(torch.float32).table(self._candidates.float())
                 else:
-                    scores = self._scores([y[index] for y in rows], of_part, beside)
+                    scores = self._scores([y[index] for y in rows], of_part, known)
                 chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
                 found = solved(target, self._candidates[chosen], polish and not single)
             out.modes[index], out.covariances[index] = found.modes, found.covariances
@@ -167,11 +169,11 @@ class Placer:
         chosen = table.ascended(best_apart(scores.clone(), self._near, n_modes), scores)
         return table.begin(chosen, multipliers)
 
-    def _scores(self, part: Sequence[Tensor], offsets: Offsets, beside: Tensor | None) -> Tensor:
+    def _scores(self, part: Sequence[Tensor], offsets: Offsets, beside: Tensor) -> Tensor:
         """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
         candidates = self._candidates
         scores = torch.empty(len(part[0]), candidates.shape[0], dtype=torch.float64)
-        for own, known in alike(beside, len(part[0])):
+        for own, known in alike(beside):
             some = [y[own] for y in part]
             pairs = zip(self._views, self._book, strict=True)
             at = [shifted(view, pair, known) for view, pair in pairs]
@@ -186,7 +188,8 @@ def _single(view: ViewPosterior) -> ViewPosterior:
     return replace(view, draws=tuple(draw.to(torch.float32) for draw in view.draws))
 
 
-def _at_the_prior(n: int, n_modes: int, dim: int, covariates: Tensor | None) -> Placement:
+def _at_the_prior(n_modes: int, dim: int, covariates: Tensor) -> Placement:
+    n = len(covariates)
     eye = torch.eye(dim, dtype=torch.float64)
     out = Placement(
         torch.zeros(n, n_modes, dim, dtype=torch.float64),
@@ -199,15 +202,14 @@ def _at_the_prior(n: int, n_modes: int, dim: int, covariates: Tensor | None) -> 
 
 
 def shifted(
-    view: ViewPosterior, book: tuple[Tensor, Tensor], covariates: Tensor | None
+    view: ViewPosterior, book: tuple[Tensor, Tensor], covariates: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return reconstructions at some covariates (L,): their means; uncertainties stay."""
-    if covariates is None:
+    """Return reconstructions at some covariates (1, L): their means; uncertainties stay."""
+    if not covariates.shape[1]:
         return book
     effects = [
-        (covariates * linear) @ draw.mean[-linear.shape[0] :]
+        (covariates[0] * draw.frequencies.linear) @ draw.mean[-covariates.shape[1] :]
         for draw in view.draws
-        if (linear := draw.frequencies.linear) is not None
     ]
     return book[0] + torch.stack(effects).mean(0), book[1]
 

@@ -13,9 +13,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from bochner.data.covariates import with_covariates
 from bochner.latent_inference.candidate_table import Starts
-from bochner.latent_inference.row_bound import Target, with_covariates
-from bochner.likelihoods.likelihood import rows_of
+from bochner.latent_inference.row_bound import Target
 from bochner.linalg import newton_step, positive_inverse
 
 
@@ -31,29 +31,25 @@ class Placement:
         Of the Laplace approximation at each mode.
     weights : Tensor of shape (n, R)
         Posterior weight of each mode; rows sum to 1, duplicates have 0.
-    covariates : Tensor of shape (n, L) or None
+    covariates : Tensor of shape (n, L)
         Of the rows.
     """
 
     modes: Tensor
     covariances: Tensor
     weights: Tensor
-    covariates: Tensor | None = None
+    covariates: Tensor
 
     @classmethod
     def joined(cls, parts: Sequence[Placement]) -> Placement:
         """Put the rows of several placements one after the other."""
-        modes, covariances, weights = zip(
-            *((p.modes, p.covariances, p.weights) for p in parts), strict=True
-        )
-        known = [p.covariates for p in parts if p.covariates is not None]
-        beside = torch.cat(known) if known else None
-        return cls(torch.cat(modes), torch.cat(covariances), torch.cat(weights), beside)
+        of_parts = ((p.modes, p.covariances, p.weights, p.covariates) for p in parts)
+        return cls(*map(torch.cat, zip(*of_parts, strict=True)))
 
     def of(self, index: Tensor) -> Placement:
         """Return that of some rows."""
-        beside = rows_of(self.covariates, index)
-        return Placement(self.modes[index], self.covariances[index], self.weights[index], beside)
+        parts = (self.modes, self.covariances, self.weights, self.covariates)
+        return Placement(*(part[index] for part in parts))
 
     def inputs(self, x: Tensor) -> Tensor:
         """Return places of all rows with their covariates beside them, (n, ..., D) -> (n, ..., D +
@@ -74,14 +70,14 @@ class Placement:
         return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
-def alike(covariates: Tensor | None, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield the rows with the same covariates, (n,), and these covariates, (L,)."""
-    if covariates is None:
-        yield torch.arange(n_rows), None
+def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the rows with the same covariates, (n,), and these covariates, (1, L)."""
+    if not covariates.shape[1]:
+        yield torch.arange(len(covariates)), covariates[:1]
         return
     distinct, which = torch.unique(covariates, dim=0, return_inverse=True)
     for number, own in enumerate(distinct):
-        yield (which == number).nonzero()[:, 0], own
+        yield (which == number).nonzero()[:, 0], own[None]
 
 
 MAX_STEPS = 100
@@ -173,7 +169,8 @@ def located(target: Target, starts: Starts, polish: bool) -> Placement:
         x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
         value[lost] -= constant[rows[lost]]
     ends = _Modes(x, value, hessian)
-    return _weighed(ends.polished(target, n, _refined) if polish else ends, n)
+    ends = ends.polished(target, n, _refined) if polish else ends
+    return _weighed(ends, target.covariates)
 
 
 def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
@@ -185,7 +182,8 @@ def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
     single = target.to(torch.float32)
     rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
     ends = _Modes(*(found.double() for found in rough))
-    return _weighed(ends.polished(target, n, _polished) if polish else ends, n)
+    ends = ends.polished(target, n, _polished) if polish else ends
+    return _weighed(ends, target.covariates)
 
 
 Polish = Callable[[Target, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
@@ -220,9 +218,10 @@ class _Modes:
         return _Modes(x[twin], value[twin], hessian[twin])
 
 
-def _weighed(ends: _Modes, n: int) -> Placement:
+def _weighed(ends: _Modes, covariates: Tensor) -> Placement:
     """Return modes, best first, with the weights of their Laplace evidence."""
     x, value, hessian = ends.x, ends.value, ends.hessian
+    n = len(covariates)
     n_modes, dim = len(x) // n, x.shape[1]
     covariance, log_volume = positive_inverse(-hessian)
     evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
@@ -237,7 +236,7 @@ def _weighed(ends: _Modes, n: int) -> Placement:
         evidence[:, r] = torch.where(
             same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r]
         )
-    return Placement(modes, covariance, evidence.softmax(1))
+    return Placement(modes, covariance, evidence.softmax(1), covariates)
 
 
 def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:

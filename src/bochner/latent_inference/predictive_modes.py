@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.covariates import columns_beside
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
@@ -300,7 +301,8 @@ def predictive_target(
         for view, y, offset in zip(views, rows, offsets, strict=True)
         if not bool(y.isnan().all())
     )
-    return Target(terms, n_components, (1.0,) * len(terms), covariates)
+    beside = columns_beside(covariates, rows[0].shape[0])
+    return Target(terms, n_components, (1.0,) * len(terms), beside)
 
 
 def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugateTerm:

@@ -26,10 +26,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from bochner.data.covariates import columns_beside, with_covariates
 from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
-from bochner.likelihoods.likelihood import rows_of, shifted
+from bochner.likelihoods.likelihood import shifted
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -255,14 +256,14 @@ class Term:
             raise TypeError("a table needs rows that share their columns")
         return phi, -0.5 * self.quadratic.table(phi)
 
-    def beside(self, covariates: Tensor | None) -> Term:
+    def beside(self, covariates: Tensor) -> Term:
         """Return the term for points without covariates, those of the rows (n, L) put in.
 
         With phi = [w, 0] + [0, c] = w + c, p^T phi - phi^T Q phi / 2 = (p - Q c)^T w - w^T Q w / 2
         + (p - Q c / 2)^T c.
         """
         own = self.frequencies.linear
-        if covariates is None or own is None or not isinstance(self.quadratic, Shared):
+        if not covariates.shape[1] or not isinstance(self.quadratic, Shared):
             return self
         padded = torch.zeros_like(self.linear)
         padded[:, -own.shape[0] :] = covariates * own
@@ -292,7 +293,7 @@ class Target:
     terms: tuple[tuple[Term | NonConjugateTerm, ...], ...]
     n_components: int
     weights: tuple[float, ...]
-    covariates: Tensor | None = None
+    covariates: Tensor
 
     def to(self, dtype: torch.dtype) -> Target:
         """Return the same target in another precision."""
@@ -300,7 +301,7 @@ class Target:
             tuple(tuple(term.to(dtype) for term in draws) for draws in self.terms),
             self.n_components,
             self.weights,
-            None if self.covariates is None else self.covariates.to(dtype),
+            self.covariates.to(dtype),
         )
 
     def table(self, x: Tensor) -> Tensor:
@@ -327,7 +328,7 @@ class Target:
         """
         prior = -torch.eye(self.n_components, dtype=x.dtype).repeat(x.shape[0], 1, 1)
         total = (*self._prior(x), prior)
-        at = with_covariates(x, rows_of(self.covariates, rows))
+        at = with_covariates(x, self.covariates[rows])
         for term, share in self._shares():
             for own, more in zip(total, term.evaluate(at, rows), strict=True):
                 own.add_(more, alpha=share)
@@ -392,7 +393,8 @@ def target_for(
         else:
             filled = torch.where(seen, y, torch.zeros_like(y))
             terms.append(_terms(view, filled, seen, n_components, shared))
-    return Target(tuple(terms), n_components, tuple(weights), covariates)
+    beside = columns_beside(covariates, rows[0].shape[0])
+    return Target(tuple(terms), n_components, tuple(weights), beside)
 
 
 def _nonconjugate_terms(
@@ -465,14 +467,3 @@ def groups_of_rows(
             (chunk, False)
             for chunk in torch.split(torch.cat(own), min(size, max(most, _OWN_CHUNK)))
         )
-
-
-def with_covariates(x: Tensor, covariates: Tensor | None) -> Tensor:
-    """Return places of rows with the rows' covariates beside them, (n, ..., D) and (n, L) -> (n,
-    ..., D + L).
-    """
-    if covariates is None:
-        return x
-    between = (1,) * (x.ndim - 2)
-    beside = covariates.to(x).reshape(x.shape[0], *between, -1)
-    return torch.cat([x, beside.expand(*x.shape[:-1], -1)], dim=-1)

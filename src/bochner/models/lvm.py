@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bochner import random
 from bochner._typing import Sampling
+from bochner.data.covariates import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
@@ -104,8 +105,8 @@ class ModelSpec:
         H until the bound has converged: steps cost a fraction and find nearly the same place.
     sampling : {"iid", "orthogonal", "sobol"}
         How spectral points are drawn.
-    groups : tuple of L int, or None
-        The covariate that each column beside the latents belongs to; None: no covariates.
+    groups : tuple of L int
+        The covariate that each column beside the latents belongs to.
     """
 
     views: tuple[ViewSpec, ...]
@@ -114,7 +115,7 @@ class ModelSpec:
     n_frequencies: int
     sampling: Sampling
     n_early: int
-    groups: tuple[int, ...] | None = None
+    groups: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[ViewSpec]:
         return iter(self.views)
@@ -175,30 +176,28 @@ class GaussianLatents(nn.Module):
     ----------
     mean, log_std : Tensor of shape (N, D)
     covariates : Tensor of shape (N, L), optional
-        What is known of the rows beside their data.
+        What is known of the rows beside their data; left out, nothing: L = 0.
     """
 
-    covariates: Tensor | None
+    covariates: Tensor
 
     def __init__(self, mean: Tensor, log_std: Tensor, covariates: Tensor | None = None) -> None:
         super().__init__()
         self.mean = nn.Parameter(mean.clone())
         self.log_std = nn.Parameter(log_std.clone())
         # data, like those of the views: no file holds them
-        self.register_buffer("covariates", covariates, persistent=False)
+        beside = columns_beside(covariates, mean.shape[0]).to(mean)
+        self.register_buffer("covariates", beside, persistent=False)
 
     def sample(self, noise: Tensor) -> Tensor:
         """Return mu + s * noise with the covariates beside, shape (N, D + L)."""
-        return self._with_covariates(self.mean + self.log_std.exp() * noise)
-
-    def _with_covariates(self, x: Tensor) -> Tensor:
-        return x if self.covariates is None else torch.cat([x, self.covariates], dim=1)
+        return with_covariates(self.mean + self.log_std.exp() * noise, self.covariates)
 
     def sample_with_kl(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``sample(noise)`` and ``kl()``, differentiable once: both in one operation."""
         sampled: tuple[Tensor, Tensor] = _SampleWithKL.apply(self.mean, self.log_std, noise)  # type: ignore[no-untyped-call]
         x, kl = sampled
-        return self._with_covariates(x), kl
+        return with_covariates(x, self.covariates), kl
 
     def draws(self, n_draws: int, seed: int, start: int = 0) -> list[Tensor]:
         """Draw X as often as asked, each (N, D + L): the draws over which the weights' statistics
@@ -267,9 +266,9 @@ class View(nn.Module):
         The latent dimensions that the view sees; None: all.
     weight : float
         Of the view's term in what training maximises.
-    groups : sequence of int, optional
+    groups : sequence of int
         The covariate that each of L columns beside the latents belongs to: each covariate has one
-        factor, whose square is the prior variance of its columns' weights. None: no covariates.
+        factor, whose square is the prior variance of its columns' weights.
     """
 
     log_factors: nn.Parameter | None
@@ -282,19 +281,19 @@ class View(nn.Module):
         sites: Sites | None = None,
         dims: Sequence[int] | None = None,
         weight: float = 1.0,
-        groups: Sequence[int] | None = None,
+        groups: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.name, self.kernel, self.likelihood, self.sites = name, kernel, likelihood, sites
         self.dims, self.weight = None if dims is None else tuple(dims), weight
-        self.groups = None if groups is None else tuple(groups)
-        factors = None if groups is None else nn.Parameter(torch.zeros(max(groups) + 1))
+        self.groups = tuple(groups)
+        factors = nn.Parameter(torch.zeros(max(groups) + 1)) if self.groups else None
         self.register_parameter("log_factors", factors)
 
     @property
     def n_covariates(self) -> int:
         """L."""
-        return 0 if self.groups is None else len(self.groups)
+        return len(self.groups)
 
     def see(self, x: Tensor) -> Tensor:
         """Return the latents, and the covariates beside them, as this view sees them, (n, D + L) ->
@@ -310,7 +309,7 @@ class View(nn.Module):
         covariates.
         """
         f = self.kernel.frequencies(noise)
-        if self.groups is None or self.log_factors is None:
+        if self.log_factors is None:
             return f
         return replace(f, linear=self.log_factors.exp()[list(self.groups)].to(f.amplitude))
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.covariates import columns_beside
 from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of, rows_of
@@ -172,15 +173,17 @@ def draw_latents(
     offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
     by_modes = _need_modes(exponents, rows)
-    width = mixture.candidates.shape[1] + (0 if covariates is None else covariates.shape[1])
-    own = torch.zeros(rows[0].shape[0], n_draws, width, dtype=torch.float64)
+    n_rows = rows[0].shape[0]
+    beside = columns_beside(covariates, n_rows)
+    width = mixture.candidates.shape[1] + beside.shape[1]
+    own = torch.zeros(n_rows, n_draws, width, dtype=torch.float64)
     if bool(by_modes.any()):
         placed = place(
             views,
             mixture.candidates,
             [y[by_modes] for y in rows],
             offsets_of(offsets, by_modes),
-            covariates=rows_of(covariates, by_modes),
+            covariates=beside[by_modes],
         )
         own[by_modes] = latents_by_modes(placed, n_draws, seed)
     mixed, source = own.clone(), random.generator(seed, "complete/mixture")

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.covariates import with_covariates
 from bochner.features.fourier import expected_features, jet
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import Placement
-from bochner.latent_inference.row_bound import with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.memory import chunks
@@ -140,10 +140,9 @@ def _decode_mode(
         )
         return nothing, nothing
     x, covariance = placement.modes[part, r][index], placement.covariances[part, r][index]
-    beside = placement.covariates
     found = decode(
         views,
-        with_covariates(x, rows_of(rows_of(beside, part), index)),
+        with_covariates(x, placement.covariates[part][index]),
         covariance,
         offsets_of(offsets, index),
     )

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner import markup
+from bochner.data.covariates import columns_beside, with_covariates
 from bochner.features.fourier import expected_features, jet
-from bochner.latent_inference.row_bound import with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
@@ -304,7 +304,7 @@ def variance_explained(
         for each of them.
     """
     n_dims = x.shape[1]
-    x = with_covariates(x, covariates)
+    x = with_covariates(x, columns_beside(covariates, len(x)))
     out = torch.zeros(len(views), n_dims, dtype=torch.float64)
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
         centre, total = torch.nan_to_num(y.nanmean(0)), torch.zeros((), dtype=torch.float64)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.covariates import columns_beside, with_covariates
 from bochner.latent_inference.infer import (
     MANY_DIMENSIONS,
     Offsets,
@@ -31,14 +32,14 @@ from bochner.latent_inference.predictive_modes import (
     predictive_target,
     table,
 )
-from bochner.latent_inference.row_bound import Target, with_covariates
+from bochner.latent_inference.row_bound import Target
 from bochner.latent_inference.row_bound_nonconjugate import (
     LaplaceEntries,
     NonConjugateTerm,
     QuadraticEntries,
     ScoringTerm,
 )
-from bochner.likelihoods.likelihood import offsets_of, rows_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.decoding import sample_at
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -183,13 +184,13 @@ def _scores(
     points: Tensor,
     rows: Sequence[Tensor],
     offsets: Offsets,
-    covariates: Tensor | None,
+    covariates: Tensor,
 ) -> Tensor:
     """Return about log p(y, x) of every row at every point, (n, C), up to a constant."""
     n = rows[0].shape[0]
     total = (-0.5 * points.square().sum(1)).repeat(n, 1)
-    for index, known in alike(covariates, n):
-        at = with_covariates(points, None if known is None else known.expand(len(points), -1))
+    for index, known in alike(covariates):
+        at = with_covariates(points, known.expand(len(points), -1))
         some = [y[index] for y in rows], offsets_of(offsets, index)
         for view, y, offset in zip(views, *some, strict=True):
             moments = view.psi(view.draws[0], view.draws[0].features(at))
@@ -248,7 +249,7 @@ def excess(
     hidden = torch.rand(pattern.shape, generator=source, dtype=torch.float64) < _HIDDEN
     patterns = torch.cat([pattern, pattern & ~hidden])
     which = torch.arange(2 * half) % len(patterns)
-    beside = rows_of(covariates, which % len(pattern))
+    beside = columns_beside(covariates, len(pattern))[which % len(pattern)]
     y = sample_at(views, with_covariates(x, beside), source)
     y = torch.where(patterns[which], y, torch.nan)
     rows = torch.split(y, [view.n_data_columns for view in views], dim=1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.covariates import with_covariates
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart, place
 from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (
@@ -22,8 +23,7 @@ from bochner.latent_inference.predictive_modes import (
     points_around,
     table,
 )
-from bochner.latent_inference.row_bound import with_covariates
-from bochner.likelihoods.likelihood import offsets_of, rows_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
@@ -78,14 +78,14 @@ class Batch:
     offsets: list[Tensor | None]
     keys: list[int]
     seed: int
-    covariates: Tensor | None = None
+    covariates: Tensor
 
     def at(self, index: Tensor) -> Batch:
         """Return some of the rows."""
         keys = [self.keys[i] for i in index.tolist()]
         rows = [y[index] for y in self.rows]
-        beside = rows_of(self.covariates, index)
         own = offsets_of(self.offsets, index)
+        beside = self.covariates[index]
         return replace(self, rows=rows, offsets=own, keys=keys, covariates=beside)
 
     def rounds(self, dim: int) -> tuple[int, ...]:
@@ -121,9 +121,8 @@ class Batch:
             return None
         points = points_around(candidates)
         total = (-0.5 * points.square().sum(1)).repeat(len(self.keys), 1)
-        for index, known in alike(self.covariates, len(self.keys)):
-            beside = None if known is None else known.expand(len(points), -1)
-            at = with_covariates(points, beside)
+        for index, known in alike(self.covariates):
+            at = with_covariates(points, known.expand(len(points), -1))
             some = [y[index] for y in self.rows], offsets_of(self.offsets, index)
             for view, y, offset in zip(self.views, *some, strict=True):
                 of_draws = [
@@ -162,7 +161,7 @@ class Batch:
         for part in chunks(n, max(1, CACHED_NUMBERS // (count * width))):
             rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
             sizes = [None if o is None else o[part].repeat_interleave(count) for o in self.offsets]
-            at = with_covariates(x[part], rows_of(self.covariates, part)).flatten(0, 1)
+            at = with_covariates(x[part], self.covariates[part]).flatten(0, 1)
             parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from bochner.data.covariates import columns_beside
 from bochner.latent_inference.infer import Offsets
 from bochner.latent_inference.predictive_modes import merged
 from bochner.prediction.proposals import Proposal
@@ -57,7 +58,8 @@ def log_density(
     """
     keys = row_keys([view.name for view in views], rows)
     encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    batch = Batch(views, encoded, list(offsets or [None] * len(views)), keys, seed, covariates)
+    sizes = list(offsets or [None] * len(views))
+    batch = Batch(views, encoded, sizes, keys, seed, columns_beside(covariates, len(keys)))
     cloud = batch.cloud(candidates)
     first = Proposal.about(batch.modes(candidates, cloud), cloud)
     density, error = _estimate(batch, _Samples((first,)), batch.rounds(candidates.shape[1]))

@@ -130,10 +130,7 @@ def gram_diagonal(f: Frequencies, n_rows: int) -> float:
     float64: their errors add up as independent ones.
     """
     n = min(n_rows, CHUNK_ROWS) * math.sqrt(max(1.0, n_rows / CHUNK_ROWS))
-    largest = (1.0 if f.second is None else 4.0) * 0.5 * f.amplitude.detach().square().max()
-    if f.linear is not None:  # covariates have about unit variance
-        largest = torch.maximum(largest, f.linear.detach().square().max())
-    return n * float(largest)
+    return n * float(f.largest_square)
 
 
 def dense_evidence(
@@ -194,21 +191,15 @@ class _Gradient:
     first: Tensor
     second: Tensor | None
     amplitude: Tensor
-    linear: Tensor | None
+    linear: Tensor
     noise: Tensor
 
     @classmethod
     def zeros(cls, x: Tensor, f: Frequencies, s2: Tensor) -> _Gradient:
-        second = None if f.second is None else torch.zeros_like(f.second)
+        points = f.each(torch.zeros_like)
         noise = torch.zeros(s2.shape, dtype=torch.float64, device=x.device)
-        return cls(
-            torch.zeros_like(x),
-            torch.zeros_like(f.first),
-            second,
-            torch.zeros_like(f.amplitude),
-            None if f.linear is None else torch.zeros_like(f.linear),
-            noise,
-        )
+        own = (points.first, points.second, points.amplitude, points.linear)
+        return cls(torch.zeros_like(x), *own, noise)
 
     def parts(self) -> tuple[Tensor | None, ...]:
         """Return the gradients in latents, spectral points, amplitude, covariates' factors and
@@ -242,8 +233,7 @@ class _Gradient:
         if self.second is not None and d_second is not None:
             self.second += d_second
         self.amplitude += d_amplitude
-        if self.linear is not None and d_linear is not None:
-            self.linear += d_linear
+        self.linear += d_linear
 
 
 def _two_passes(

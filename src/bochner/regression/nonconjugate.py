@@ -258,7 +258,6 @@ def carried_back(
     first = torch.stack([part[1] for part in parts]).sum(0)
     amplitude = torch.stack([part[3] for part in parts]).sum(0)
     seconds = [part[2] for part in parts if part[2] is not None]
-    linears = [part[4] for part in parts if part[4] is not None]
     second = torch.stack(seconds).sum(0) if seconds else None
-    linear = torch.stack(linears).sum(0) if linears else None
+    linear = torch.stack([part[4] for part in parts]).sum(0)
     return [d_x, first, second, amplitude, linear]

@@ -4,7 +4,7 @@ never code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any
 
@@ -67,7 +67,8 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
             f = draw.frequencies
             parts = {"first": f.first, "second": f.second, "amplitude": f.amplitude}
             parts |= {"mean": draw.mean, "covariance": draw.covariance, "scales": draw.scales}
-            parts |= {"linear": f.linear}
+            if f.n_linear:
+                parts["linear"] = f.linear
             tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
         if posterior.intercept is not None:
             tensors[f"{v}.intercept"] = posterior.intercept
@@ -231,14 +232,16 @@ def likelihood_from_json(name: str, params: dict[str, object]) -> Likelihood:
 
 def _draw(tensors: Tensors, prefix: str, dim: int, width: int) -> Draw:
     first = tensors.take(prefix + "first", None, dim)
-    n_points, linear = first.shape[0], tensors.take_if_there(prefix + "linear", None)
-    n_features = 2 * n_points + (0 if linear is None else linear.shape[0])
+    n_points = first.shape[0]
     frequencies = Frequencies(
         first,
         tensors.take_if_there(prefix + "second", n_points, dim),
         tensors.take(prefix + "amplitude", n_points),
-        linear,
     )
+    factors = tensors.take_if_there(prefix + "linear", None)
+    if factors is not None:
+        frequencies = replace(frequencies, linear=factors)
+    n_features = frequencies.n_features
     return Draw(
         frequencies,
         tensors.take(prefix + "mean", n_features, width),

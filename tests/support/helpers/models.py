@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from bochner.data.covariates import Covariates
 from bochner.initialization.build import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods import Gaussian
@@ -45,4 +46,6 @@ def build(
     """Return a model at given latents; only non-conjugate views need data."""
     spec = spec_of(kernels, names, dim=latents.shape[1], **given)
     blocks = data or ((CompleteBlock.of(torch.zeros(1, 1)),),) * len(kernels)
-    return model_from(latents, spec, blocks, seed, dtype, torch.device("cpu"))
+    return model_from(
+        latents, spec, blocks, seed, dtype, torch.device("cpu"), Covariates.none(len(latents))
+    )

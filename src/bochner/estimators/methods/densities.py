@@ -13,12 +13,12 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.arrays import FloatArray
+from bochner.data.covariates import columns_beside, with_covariates
 from bochner.errors import InputError, message
 from bochner.estimators.covariates import AVERAGE
 from bochner.estimators.methods.loadings import LoadingsMixin
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
-from bochner.latent_inference.row_bound import with_covariates
 from bochner.memory import Memory
 from bochner.prediction import decoding
 from bochner.prediction.row_density import log_density
@@ -181,10 +181,10 @@ class DensitiesMixin(LoadingsMixin):
             raise InputError(message(f"a kernel that {np.dtype(dtype)} can hold", got, do))
         return matrix.astype(dtype)
 
-    def _wanted(self, covariates: object, n_rows: int) -> Tensor | None:
-        """Return the covariates that rows are to be predicted for; None: their average."""
+    def _wanted(self, covariates: object, n_rows: int) -> Tensor:
+        """Return the covariates that rows are to be predicted for; no columns: their average."""
         if isinstance(covariates, str) and covariates == AVERAGE:
-            return None
+            return columns_beside(None, n_rows)
         return self._covariate_coding.encode(covariates, n_rows)
 
     def _view_index(self, view: str | None) -> int:

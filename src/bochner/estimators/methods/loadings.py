@@ -36,7 +36,7 @@ class LoadingsMixin(PlacingMixin):
         out = {}
         for view in self._fit.posterior:
             linear = view.draws[0].frequencies.linear
-            if linear is not None:
+            if len(linear):
                 scale = self._scales[view.name] if view.local is None else 1.0
                 out[view.name] = self._covariate_coding.standard_deviations(scale * linear)
         return out

@@ -23,7 +23,6 @@ from bochner.estimators.methods.rows import RowsMixin
 from bochner.estimators.settings import options
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
-from bochner.likelihoods.likelihood import rows_of
 from bochner.prediction.latent_std import excess, latent_std, widened
 from bochner.processes import isolated
 
@@ -44,13 +43,13 @@ class Unplaced:
     source : RowSource
     checksum : int
         Of the rows that were fitted.
-    covariates : Tensor of shape (N, L) or None
+    covariates : Tensor of shape (N, L)
         Of these rows.
     """
 
     source: RowSource
     checksum: int
-    covariates: Tensor | None = None
+    covariates: Tensor
 
     def check(self) -> None:
         """Refuse rows that are others than in the fit."""
@@ -81,11 +80,11 @@ class Patterns:
     ----------
     shown : list over views of Tensor of shape (n, M_v), bool
         Which of their entries are observed.
-    covariates : Tensor of shape (n, L) or None
+    covariates : Tensor of shape (n, L)
     """
 
     shown: list[Tensor]
-    covariates: Tensor | None
+    covariates: Tensor
 
 
 def _digest(values: FloatArray) -> str:
@@ -142,7 +141,7 @@ class PlacingMixin(RowsMixin):
         return held.mean.dtype if isinstance(held, Unchecked) else held[0].dtype
 
     def _placements(
-        self, values: Any, offsets: list[Tensor | None], covariates: Tensor | None
+        self, values: Any, offsets: list[Tensor | None], covariates: Tensor
     ) -> Iterator[tuple[Placement, list[Tensor], list[Tensor | None]]]:
         """Yield placed rows, their scaled data and offsets, part by part."""
         options.of_empty(values)
@@ -155,7 +154,7 @@ class PlacingMixin(RowsMixin):
         self,
         values: Any,
         offsets: list[Tensor | None],
-        covariates: Tensor | None,
+        covariates: Tensor,
         with_std: bool = True,
         checked: bool = True,
     ) -> Places:
@@ -185,17 +184,17 @@ class PlacingMixin(RowsMixin):
         return latent_std(self._fit.posterior, self._candidates, placement, rows, offsets)
 
     def _place(
-        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor | None
+        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor
     ) -> Placement:
         return Placement.joined(
             [part for part, *_ in self._placements(values, offsets, covariates)]
         )
 
-    def _keep_patterns(self, values: object, known: Tensor, covariates: Tensor | None) -> None:
+    def _keep_patterns(self, values: object, known: Tensor, covariates: Tensor) -> None:
         """Keep which entries some known rows have, for when standard deviations are asked for."""
         some = known[torch.from_numpy(training_data.subset(len(known), _PATTERNS, self.seed_))]
         shown = [~y.isnan() for y in self._split(dense_rows(values, some.numpy()))]
-        self._patterns = Patterns(shown, rows_of(covariates, some))
+        self._patterns = Patterns(shown, covariates[some])
 
     def _excess(self) -> float:
         """Return by how much variances of latents are too small: measured when it is first asked
@@ -225,7 +224,7 @@ class PlacingMixin(RowsMixin):
         next.
         """
         small = placement.covariances.numel() <= _REMEMBERED and not sp.issparse(values)
-        small = small and placement.covariates is None
+        small = small and not placement.covariates.shape[1]
         self._placed = (_digest(values), placement) if small else None
 
     def _recall(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement | None:

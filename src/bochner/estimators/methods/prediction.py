@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
+from bochner.data.covariates import with_covariates
 from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.methods.densities import DensitiesMixin
@@ -16,7 +17,6 @@ from bochner.estimators.methods.placing import Unplaced
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
 from bochner.fitting.completion_choice import Question
-from bochner.latent_inference.row_bound import with_covariates
 from bochner.prediction import completion, decoding
 from bochner.processes import isolated
 

@@ -30,7 +30,7 @@ from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import Coding, coding_of, of_views
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.likelihood import offsets_of, rows_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import Memory, chunks, passes
 from bochner.processes import current
 
@@ -207,17 +207,16 @@ class RowsMixin:
         return self._split(part), offsets_of(offsets, rows)
 
     def _dense_parts(
-        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor | None
-    ) -> Iterator[tuple[list[Tensor], list[Tensor | None], Tensor | None]]:
+        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor
+    ) -> Iterator[tuple[list[Tensor], list[Tensor | None], Tensor]]:
         """Yield rows by view, dense and scaled, with their offsets and covariates: part by part,
         copies in float64 as well.
         """
         sparse = sp.issparse(values)
         for rows in chunks(values.shape[0], ROWS) if sparse else passes(values.shape):
-            beside = rows_of(covariates, rows)
-            yield *self._some(values, offsets, rows), beside
+            yield *self._some(values, offsets, rows), covariates[rows]
 
-    def _beside(self, X: object, values: FloatArray, covariates: object) -> Tensor | None:
+    def _beside(self, X: object, values: FloatArray, covariates: object) -> Tensor:
         """Return the covariates of rows as numbers, (n, L)."""
         return self._covariate_coding.encode(covariates, values.shape[0], index_of(X))
 

@@ -94,7 +94,7 @@ def make(
     seed: int,
     kernels: Mapping[str, SpectralKernel],
     likelihoods: Mapping[str, Likelihood] | None = None,
-    groups: tuple[int, ...] | None = None,
+    groups: tuple[int, ...] = (),
     processes: Processes = ALONE,
 ) -> Plan:
     """Resolve every "auto" of an estimator.
@@ -109,7 +109,7 @@ def make(
         By view.
     likelihoods : mapping of str to Likelihood, optional
         By view, at their start; None: Gaussian ones.
-    groups : tuple of L int, optional
+    groups : tuple of L int
         The covariate that each column beside the latents belongs to.
     processes : Processes
         Among which the rows are divided.
