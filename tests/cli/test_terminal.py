@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from bochner.cli import app
-from bochner.cli.parse import LIKELIHOODS, check_words, parameters
+from bochner.cli.parse import check_words, parameters
 from bochner.cli.show import text
+from bochner.data.likelihood_names import LIKELIHOODS
 from bochner.errors import InputError, message, printable
 from bochner.estimators.annotated import MODELS
 from bochner.estimators.settings.likelihoods import NAMES
@@ -68,6 +69,20 @@ def test_a_closed_standard_error_does_not_end_a_fit(tmp_path):
     assert (tmp_path / "run" / "model.bochner").is_file()
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize(("source", "code"), [("d.csv", 0), ("none.csv", 2)])
+def test_a_reader_that_leaves_changes_no_exit_code(tmp_path, more, source, code):
+    (tmp_path / "d.csv").write_text("a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20)))
+    command = [sys.executable, "-m", "bochner", "info", str(tmp_path / source), *more]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -95,7 +110,7 @@ def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path, argument
 
 
 def test_names_of_others_are_understood():
-    with pytest.raises(InputError, match=r"got 'nb'\. Did you mean 'negative_binomial'."):
+    with pytest.raises(InputError, match=r"view 'rna', got 'nb'\. Write 'negative_binomial'\."):
         check_words(Path(__file__).parent, "ng-mvlvm", ["rna=nb"], [])
     with pytest.raises(InputError, match=r"got 'xyz'\. Choose from auto, bernoulli"):
         check_words(Path(__file__).parent, "ng-mvlvm", ["xyz"], [])

@@ -74,3 +74,34 @@ def test_an_error_relative_to_a_kernel_of_zero_is_refused():
     assert np.isfinite(features.approximation_error(rows))
     with pytest.raises(InputError, match="Expected a kernel that is not zero between all rows"):
         features.approximation_error(rows, relative=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["n_components", "n_mixtures", "n_frequencies", "n_init", "max_iter", "noise_variance"]
+)
+@pytest.mark.parametrize("truth", [True, np.True_])
+def test_true_is_no_number(name, truth):
+    with pytest.raises(
+        ValueError, match=rf"The '{name}' parameter of NGMVLVM must be .* Got .*True"
+    ):
+        bo.NGMVLVM(**{**SMALL, name: truth}).fit(X)
+
+
+def test_fits_may_be_asked_to_talk():
+    talking, silent = (bo.NGMVLVM(**SMALL, verbose=own).fit(X) for own in (True, 0))
+    np.testing.assert_array_equal(talking.embedding_, silent.embedding_)
+
+
+@pytest.mark.parametrize(
+    "word", ["nb", "negbin", "NegBinomial", "negative-binomial", "negatve_binomial"]
+)
+def test_a_likelihood_by_another_name_is_known(word):
+    with pytest.raises(InputError, match=rf"got '{word}'\. Write 'negative_binomial'\."):
+        bo.NGMVLVM(likelihood=word).fit(X)
+    with pytest.raises(InputError, match=rf"for view 'x', got '{word}'\. Write 'neg"):
+        bo.NGMVLVM(**SMALL, likelihood={"x": word}).fit(X)
+
+
+def test_no_likelihood_is_guessed_from_nothing():
+    with pytest.raises(InputError, match=r"got 'xyzq'\. Choose from auto, bernoulli, binomial"):
+        bo.NGMVLVM(likelihood="xyzq").fit(X)

@@ -109,3 +109,16 @@ def test_features_and_data_that_no_memory_holds_are_refused():
             estimator.fit(np.eye(4))
     with pytest.raises(InputError, match=r"for 1,000,000,000 rows and their kernel\. Draw fewer"):
         bo.datasets.make_s_curve(10**9)
+
+
+@pytest.mark.parametrize("kind", ["AnnData", "MuData"])
+def test_an_annotated_object_in_place_of_an_array_is_refused_at_once(X, model, kind):
+    cells = anndata.AnnData(X)
+    given = cells if kind == "AnnData" else mudata.MuData({"x": cells})
+    got = rf"as an array, got an object of type {kind}\. Pass an array, such as a column of its obs"
+    with pytest.raises(InputError, match=f"Expected labels {got}"):
+        bo.plots.latent_map(model, given)
+    with pytest.raises(InputError, match=f"Expected size_factors {got}"):
+        bo.NGMVLVM(**SMALL, likelihood="poisson").fit(np.rint(X + 2), size_factors=given)
+    with pytest.raises(InputError, match=f"Expected covariates {got}"):
+        bo.NGMVLVM(**SMALL).fit(X, covariates=given)

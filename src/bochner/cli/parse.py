@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bochner.data.likelihood_names import check_likelihood_name
 from bochner.errors import InputError, message
 from bochner.io.extensions import check_source
 
@@ -31,24 +32,6 @@ EXTRA = {
     "random-feature-lvm": ["inference", "kernel", "noise_variance"],
     "rflvm": ["frequency_kernel", "latents", "n_chains", "n_draws", "n_jobs", "n_warmup", "thin"],
 }
-LIKELIHOODS = (
-    "auto",
-    "bernoulli",
-    "binomial",
-    "categorical",
-    "gaussian",
-    "negative_binomial",
-    "poisson",
-)
-# What others call them.
-_ALIASES = {
-    "binary": "bernoulli",
-    "logistic": "bernoulli",
-    "multinomial": "categorical",
-    "nb": "negative_binomial",
-    "negbin": "negative_binomial",
-    "normal": "gaussian",
-}
 
 
 def parameters(model: str) -> list[str]:
@@ -67,14 +50,11 @@ def check_words(data: Path, model: str, likelihood: Sequence[str], settings: Seq
     check_source(data)
     parse_settings(settings, parameters(model), ELSEWHERE)
     given = parse_by_view(likelihood, "--likelihood") or {}
-    for name in [given] if isinstance(given, str) else given.values():
-        if name in LIKELIHOODS:
-            continue
-        close = _ALIASES.get(name.lower()) or next(
-            iter(difflib.get_close_matches(name.lower(), LIKELIHOODS, n=1)), ""
-        )
-        do = f"did you mean {close!r}" if close else f"choose from {', '.join(LIKELIHOODS)}"
-        raise InputError(message("the name of a likelihood", repr(name), do))
+    if isinstance(given, str):
+        check_likelihood_name(given)
+    else:
+        for view, name in given.items():
+            check_likelihood_name(name, view)
 
 
 def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, object] | None:

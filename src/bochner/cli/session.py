@@ -8,6 +8,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import shlex
 import signal
 import sys
@@ -103,12 +104,24 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
             _fail("Interrupted.", INTERRUPTED, as_json)
         except Exception as error:
             _fail_with(error, as_json)
-    if as_json:
-        typer.echo(json.dumps(_finite(reply.values), allow_nan=False))
-    elif reply.show is not None:
-        reply.show(reply.values)
+    with _reader_may_leave():
+        if as_json:
+            typer.echo(json.dumps(_finite(reply.values), allow_nan=False))
+        elif reply.show is not None:
+            reply.show(reply.values)
     if reply.code:
         raise typer.Exit(reply.code)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Let ``| head`` close standard output: the work is done, the exit code says how it went."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the interpreter flushes once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_bad_input(error: Exception) -> bool:
@@ -143,7 +156,8 @@ def _fail_with(error: Exception, as_json: bool) -> None:
 def _fail(text: str, code: int, as_json: bool) -> None:
     say(text)
     if as_json:
-        typer.echo(json.dumps({"error": text.removeprefix("Error: ")}))
+        with _reader_may_leave():
+            typer.echo(json.dumps({"error": text.removeprefix("Error: ")}))
     raise typer.Exit(code)
 
 

@@ -19,6 +19,8 @@ R = TypeVar("R")
 COUNT = Interval(Integral, 1, None, closed="left")
 COUNT_OR_NONE = Interval(Integral, 0, None, closed="left")
 FLAG = "boolean"
+# Constraints that True and False meet.
+_FLAGS = (FLAG, "verbose")
 
 
 class _Truth:
@@ -51,7 +53,8 @@ def check(
     """
     chosen = {name: own for name, own in given.items() if name in constraints}
     for name, own in chosen.items():
-        if isinstance(own, bool | np.bool_) and FLAG not in constraints[name]:
+        allowed = any(isinstance(one, str) and one in _FLAGS for one in constraints[name])
+        if isinstance(own, bool | np.bool_) and not allowed:
             chosen[name] = _Truth(own)
     validate_parameter_constraints(constraints, chosen, caller_name=caller)
 

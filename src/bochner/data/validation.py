@@ -54,9 +54,8 @@ def as_rows(X: object) -> Any:
             values[np.ma.getmaskarray(X)] = np.nan
         return values
     _check_names(X)
-    if hasattr(X, "obs_names") or (hasattr(X, "mod") and hasattr(X, "obsm")):
-        kind = "MuData" if hasattr(X, "mod") else "AnnData"
-        rows = "stack(mdata)[0]" if hasattr(X, "mod") else "stack({'x': adata})[0]"
+    if kind := _annotated(X):
+        rows = "stack(mdata)[0]" if kind == "MuData" else "stack({'x': adata})[0]"
         do = (
             f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are "
             f"bochner.{rows}"
@@ -64,6 +63,15 @@ def as_rows(X: object) -> Any:
         expected = "rows as an array, DataFrame or sparse matrix"
         raise InputError(message(expected, f"an object of type {kind}", do))
     return X
+
+
+def _annotated(values: object) -> str | None:
+    """Return "AnnData" or "MuData" for one of these: numpy takes minutes to find that they are no
+    arrays, or never does.
+    """
+    if hasattr(values, "mod") and hasattr(values, "obsm"):
+        return "MuData"
+    return "AnnData" if hasattr(values, "obs_names") else None
 
 
 def check_kind(X: object) -> None:
@@ -265,8 +273,11 @@ def as_array(name: str, values: object) -> NDArray[np.generic]:
     Raises
     ------
     InputError
-        Its rows have different lengths.
+        Its rows have different lengths, or it is an AnnData or a MuData.
     """
+    if kind := _annotated(values):
+        do = "pass an array, such as a column of its obs"
+        raise InputError(message(f"{name} as an array", f"an object of type {kind}", do))
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:

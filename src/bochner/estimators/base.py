@@ -225,6 +225,10 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         self.random_state = random_state
         self.verbose = verbose
 
+    def _validate_params(self) -> None:
+        """Refuse parameters of other types; True and False are no numbers."""
+        constraints.check_parameters(self)
+
     def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
         """Return what the kernel of a view is like."""
         return self._kernel()

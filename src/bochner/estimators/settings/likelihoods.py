@@ -17,8 +17,10 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import ColumnNames, observed_rows
+from bochner.data.likelihood_names import check_likelihood_name
 from bochner.data.sparse import moments
 from bochner.data.support import Support, guess
+from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.likelihoods import (
@@ -75,12 +77,8 @@ def _one(own: object, view: str, data: Views, verbose: bool) -> Likelihood:
     if isinstance(own, str) and own == "auto":
         own, reason = guess(data.X[:, data.columns[view]])
         announce([f"view {view!r}: likelihood {own!r}, because {reason}"], verbose)
-    if not (isinstance(own, str) and own in NAMES):
-        expected = f"a likelihood from {[*NAMES, 'auto']} for view {view!r}"
-        raise InputError(
-            message(expected, repr(own), "correct the name, or pass one of bochner.likelihoods")
-        )
-    return NAMES[own]()
+    check_likelihood_name(own, view)
+    return NAMES[str(own)]()
 
 
 def all_gaussian(likelihood: object) -> bool:
@@ -300,7 +298,7 @@ def _refuse_unknown(given: object, view: str, part: FloatArray) -> None:
 
 
 def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
-    factors = np.asarray(given, dtype=np.float64)
+    factors = np.asarray(as_array("size_factors", given), dtype=np.float64)
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"
         raise InputError(message(want, f"shape {factors.shape}", "give one number per row of X"))
