@@ -37,6 +37,7 @@ PROTOCOLS = {
     "scurve": ("scurve", "PROTOCOL"),
     "step": ("step", "PROTOCOL"),
     "tables_counts": ("tables_srflvm", "PROTOCOL_OF_COUNTS"),
+    "tables_rflvm": ("tables_srflvm", "PROTOCOL_OF_CHAINS"),
     "tables_srflvm": ("tables_srflvm", "PROTOCOL"),
 }
 PAPERS = {
@@ -130,7 +131,11 @@ class Item:
 
 def is_ours(method: str) -> bool:
     """Say whether a method is of this library; "D = 2" and "from" name ours in imputation.py."""
-    return method.startswith((*OURS, "D = ", "D held out")) or "-SRFLVM" in method
+    return (
+        method.startswith((*OURS, "D = ", "D held out"))
+        or "-SRFLVM" in method
+        or "-RFLVM" in method
+    )
 
 
 def figure(value: float) -> str:
