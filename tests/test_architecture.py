@@ -75,8 +75,8 @@ FLOORS: dict[str, str] = {
         estimators.base estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
         estimators.loading estimators model_selection.cost model_selection.hiding
         model_selection.calibrate model_selection.n_components model_selection datasets.load
-        datasets.fetch datasets.make datasets.channel datasets testing.compare testing.kernels
-        testing.likelihoods testing""",
+        datasets.originals datasets.fetch datasets.make datasets.channel datasets testing.compare
+        testing.kernels testing.likelihoods testing""",
     "F9 doors": """
         cli.options cli.parse cli.data cli.tables cli.align cli.session cli.bench cli.show
         cli.sources page.encode page.labels page.layouts page.planes page.shapes plots.figures

@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ import pytest
 
 from bochner.cli import bench
 from bochner.datasets import fetch as logic
+from bochner.datasets.originals import ORIGINALS, digest
 from bochner.errors import InputError
 from helpers.cli import refused, replied, run
 
@@ -152,6 +154,65 @@ def test_every_data_set_has_a_checksum_and_real_files_have_it(monkeypatch):
         pytest.skip("BOCHNER_DATA names no folder with the real files")
     source = logic.source_of("oil", f"file://{folder}")
     assert logic.fetch(source, Path(folder)) == (Path(folder) / "oil.npz", False)
+
+
+def public_file(name, X, y, names):
+    """The text of a public file, its peculiarities included."""
+    if name == "spambase":
+        rows = [range(1, 59), *np.column_stack([X, y]).tolist()]
+        return "\n".join(",".join(format(v, ".9g") for v in row) for row in rows)
+    if name == "skin":
+        rows = np.column_stack([X, np.where(y == 1, 1, 2)]).tolist()
+        return "\n".join("\t".join(map(str, row)) for row in [*rows, [9, 9, 9, 3]])
+    head = [f"@ATTRIBUTE {column} NUMERIC" for column in names]
+    rows = [",".join(format(v, ".9g") for v in row) for row in np.column_stack([X, y]).tolist()]
+    return "\n".join(["@RELATION EEG_DATA", *head, "@ATTRIBUTE eyeDetection {0,1}", "@DATA", *rows])
+
+
+def made(name):
+    rng = np.random.default_rng(0)
+    width = {"spambase": 57, "eeg": 14, "skin": 3}[name]
+    y = rng.integers(0, 2, 20).astype(np.uint8)
+    if name == "skin":
+        return rng.integers(0, 256, (20, width)).astype(np.uint8), y, []
+    X = (4000.0 + 10.0 * rng.standard_normal((20, width))).astype(np.float32)
+    X[3, 0] += 5000.0
+    return X, y, [f"C{i}" for i in range(width)]
+
+
+@pytest.mark.parametrize("name", ["eeg", "skin", "spambase"])
+def test_a_data_set_is_built_from_its_public_original(name, server, out, tmp_path, monkeypatch):
+    monkeypatch.delenv("BOCHNER_DATA_URL", raising=False)
+    X, y, names = made(name)
+    file = tmp_path / "shared" / "original"
+    file.write_text(public_file(name, X, y, names))
+    own = replace(ORIGINALS[name], url=f"{server}/original", sha256=digest({"X": X, "y": y}))
+    monkeypatch.setitem(ORIGINALS, name, own)
+    assert replied("fetch", name, "--out", out)["downloaded"] is True
+    with np.load(out / f"{name}.npz") as found:
+        np.testing.assert_array_equal(found["X"], X)
+        np.testing.assert_array_equal(found["y"], y)
+        assert found["X"].dtype == X.dtype
+        if name == "eeg":
+            assert found["feature_names"].tolist() == names
+            assert found["outlier_rows"].tolist() == [3]
+    assert replied("fetch", name, "--out", out)["downloaded"] is False
+    (out / f"{name}.npz").write_bytes(b"no data")
+    assert "with another content" in refused("fetch", name, "--out", out)
+    file.write_text(file.read_text().replace(format(X[0, 0], ".9g"), "77", 1))
+    assert "a file with SHA-256" in refused("fetch", name, "--out", out, "--force")
+    file.write_text("<html>gone</html>")
+    assert "the public copy was changed" in refused("fetch", name, "--out", out, "--force").lower()
+    assert (out / f"{name}.npz").read_bytes() == b"no data"
+
+
+def test_checksums_of_originals_are_those_of_the_real_data():
+    folder = os.environ.get("BOCHNER_DATA")
+    if not folder:
+        pytest.skip("BOCHNER_DATA names no folder with the real files")
+    for name, own in ORIGINALS.items():
+        source = logic.source_of(name, None)
+        assert source.found_in(Path(folder) / source.file) == own.sha256
 
 
 # -- bench

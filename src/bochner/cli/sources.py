@@ -21,7 +21,10 @@ def fetch(
     server: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="URL", help="Folder on a server; default: BOCHNER_DATA_URL."
+            "--from",
+            metavar="URL",
+            help="Folder on a server; default: BOCHNER_DATA_URL, else the public original of "
+            "eeg, skin and spambase.",
         ),
     ] = None,
     out: Annotated[

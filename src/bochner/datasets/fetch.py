@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bochner.data.columns import listing
 from bochner.datasets.load import RECIPES, VARIABLE
+from bochner.datasets.originals import ORIGINALS, Original, digest_of_file, rebuild
 from bochner.errors import InputError, message
 from bochner.io.outputs import replacing
 
@@ -23,7 +24,7 @@ TIMEOUT = 60.0
 _CHUNK = 1 << 20
 
 # SHA-256 of the files that the loaders read. No public server has them in this form: the caller
-# names one that does.
+# names one that does, or they are built from what is public (originals.py).
 CHECKSUMS: dict[str, str] = {
     "brendan.npz": "7d46496ce4b919a8831ba4fa1a5d6b595b7d624c022e11fdf30468fae3ada250",
     "bridges.npz": "d0a932794e0ece6202b3956ca67f40fe2de332642a423bd8bc64be4edc942709",
@@ -55,11 +56,24 @@ class Source:
         Name of the file to write.
     url : str
     sha256 : str
+        Of the file; of X and y where the file is built from a public one.
+    original : Original, optional
+        How it is built.
     """
 
     file: str
     url: str
     sha256: str
+    original: Original | None = None
+
+    def found_in(self, path: Path) -> str:
+        """Return the checksum of a file that is there."""
+        return _digest(path) if self.original is None else digest_of_file(path)
+
+    def write(self, path: Path) -> str:
+        """Download, and build what is to be built; return the checksum."""
+        received = _download(self.url, path)
+        return received if self.original is None else rebuild(self.original, path)
 
 
 def known() -> dict[str, str]:
@@ -78,7 +92,8 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
     name : str
         A data set with a loader, or an entry of the manifest.
     server : str, optional
-        URL of the folder with the files; default: the environment variable BOCHNER_DATA_URL.
+        URL of the folder with the files; default: the environment variable BOCHNER_DATA_URL, and
+        without it the public original, where a data set can be built from one.
     manifest : Path, optional
         JSON: ``{"name": {"url": ..., "sha256": ..., "file": ...}}``; a url without ``://`` is below
         the server.
@@ -96,10 +111,13 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
     if name not in entries:
         do = f"choose from {', '.join(sorted(entries))}"
         raise InputError(message("the name of a data set", repr(name), do))
+    server = server or os.environ.get(SERVER)
+    if name in ORIGINALS and not manifest and not server:
+        own = ORIGINALS[name]
+        return Source(RECIPES[name].file, own.url, own.sha256, own)
     entry = entries[name]
     url, sha256 = entry["url"], entry["sha256"].lower()
     if "://" not in url:
-        server = server or os.environ.get(SERVER)
         if not server:
             do = f"give --from URL, or set {SERVER}, to the folder of a server that has {url}"
             raise InputError(message("a server to download from", "none", do))
@@ -140,7 +158,7 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
         )
     target = folder / source.file
     if target.exists():
-        if _digest(target) == source.sha256:
+        if source.found_in(target) == source.sha256:
             return target, False
         if not force:
             got = f"{target} with another content"
@@ -148,7 +166,7 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
                 message("no file of this name, or the right one", got, "add --force to replace it")
             )
     with replacing(target) as part:
-        digest = _download(source.url, part)
+        digest = source.write(part)
         if digest != source.sha256:
             do = (
                 "the file on the server is another one, or was changed on the way: nothing was kept"
