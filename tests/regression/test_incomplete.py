@@ -10,8 +10,10 @@ from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.objectives.elbo import gaussian_evidence
 from bochner.random import generator
+from bochner.regression import incomplete_dense
 from bochner.regression.evidence import view_evidence
 from bochner.regression.incomplete import masked_evidence
+from bochner.regression.incomplete_dense import fits
 from bochner.regression.observations import CompleteBlock, IncompleteBlock, Sample
 
 TIGHT = 1e-18
@@ -66,6 +68,42 @@ def test_the_value_and_its_gradient_are_those_of_dense_densities(dim, paired, si
         torch.autograd.grad(fast, leaves), torch.autograd.grad(slow, leaves), strict=True
     ):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("noise", [1e-6, 0.3, 1e3])
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_fewer_rows_than_features_are_dense_and_exact(dim, paired, noise):
+    x, f, Y, rows, s2 = _problem(dim, paired, n_frequencies=20)
+    Y[4] = torch.nan  # a row of which nothing is seen
+    Y[:, 5] = torch.where(Y[:, 5].isnan(), 0.1, Y[:, 5])  # a column without holes
+    s2 = s2 / 0.3 * noise
+    block = _block(Y, rows)
+    assert fits(block, f.n_features)
+    leaves = _leaves(x, f, s2)
+    slow = _naive(x, f, Y, rows, s2)
+    fast = masked_evidence(x, f, s2, block, sample=Sample(1, 0.5))
+    torch.testing.assert_close(fast, slow, rtol=1e-8, atol=1e-8)
+    for a, b in zip(
+        torch.autograd.grad(fast, leaves), torch.autograd.grad(slow, leaves), strict=True
+    ):
+        largest = float(b.abs().max())
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6 * largest)
+
+
+def test_many_holes_and_many_rows_are_not_dense():
+    _, f, Y, rows, _ = _problem(2, n_frequencies=20)
+    assert not fits(_block(Y, rows), 28)
+    wide = torch.where(torch.rand(29, 40, generator=generator(1, "wide")) < 0.5, torch.nan, 1.0)
+    assert not fits(_block(wide, rows, (40,)), f.n_features)
+
+
+def test_chunks_of_columns_change_nothing(monkeypatch):
+    x, f, Y, rows, s2 = _problem(2, n_frequencies=20)
+    whole = masked_evidence(x, f, s2, _block(Y, rows))
+    monkeypatch.setattr(incomplete_dense, "_AT_ONCE", 1)
+    one_by_one = masked_evidence(x, f, s2, _block(Y, rows))
+    torch.testing.assert_close(whole, one_by_one, rtol=1e-12, atol=0.0)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

@@ -31,6 +31,7 @@ from bochner.linalg import cholesky, closed_form
 from bochner.memory import chunks
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal, products_in
+from bochner.regression.incomplete_dense import fits, masked_dense_evidence
 from bochner.regression.nonconjugate import carried_back, joined_features
 from bochner.regression.observations import (
     Block,
@@ -75,7 +76,8 @@ def masked_evidence(
     noise_variance : Tensor, scalar float64
     block : IncompleteBlock
     sample : Sample, optional
-        Columns whose determinants are exact; None: all of them, and so is the value.
+        Columns whose determinants are exact; None: all of them, and so is the value. Of fewer rows
+        than features with few holes all are exact in any case (``incomplete_dense``).
     chunk_rows : int
         Rows per chunk; the result does not depend on it beyond rounding.
     tol : float
@@ -94,7 +96,10 @@ def masked_evidence(
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], chunk_rows)]
         features, data = joined_features(traces).to(dtype), block.to(dtype)
         s2 = float(noise_variance)
-        value, upstream, d_noise = _solve(features, data, s2, sample, tol, chunk_rows, wanted)
+        if fits(block, features.shape[0]):
+            value, upstream, d_noise = masked_dense_evidence(features, block, noise_variance)
+        else:
+            value, upstream, d_noise = _solve(features, data, s2, sample, tol, chunk_rows, wanted)
         if not wanted:
             return value, ()
         carried = carried_back(x, block.rows, traces, f, upstream.to(x.dtype))

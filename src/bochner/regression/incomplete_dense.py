@@ -1,0 +1,115 @@
+"""log p(Y | X, W) of a Gaussian view with a few scattered holes in its N x N form: one inverse
+serves all columns.
+
+With C = Phi^T Phi + sigma^2 I over all rows, P = C^-1, O the rows that observe a column and H the
+others, the column's density N(y_O; 0, C_OO) follows from P alone (the inverse of a block matrix):
+
+log det C_OO = log det C + log det P_HH,    C_OO^-1 = P_OO - P_OH P_HH^-1 P_HO.
+
+The second, written with all rows of P, is 0 in the rows and columns of H, so that values need no
+selection: y is 0 there. A column costs h^3 + h N^2 operations for h holes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.linalg import Cholesky, cholesky, plus_diagonal
+from bochner.regression.evidence import products_in
+from bochner.regression.observations import IncompleteBlock
+
+# Holes per row of the block up to which N x N products are cheaper than K x K factors of columns.
+_MOST_HOLES = 8.0
+# Numbers that the rows of P at the holes of some columns take at once.
+_AT_ONCE = 2**22
+
+
+def fits(block: IncompleteBlock, n_features: int) -> bool:
+    """Tell whether this form is the cheaper one: fewer rows than features, and few holes."""
+    n, m = block.observed.shape
+    return n <= n_features and n * m - block.n_entries <= _MOST_HOLES * n
+
+
+def masked_dense_evidence(
+    features: Tensor, block: IncompleteBlock, noise_variance: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Evaluate the sum over columns of log N(y_O; 0, C_OO), exactly.
+
+    Parameters
+    ----------
+    features : Tensor of shape (K, n)
+        Of all rows of the block.
+    block : IncompleteBlock
+    noise_variance : Tensor, scalar
+
+    Returns
+    -------
+    value : Tensor, scalar float64
+        In nats.
+    d_features : Tensor of shape (K, n), in the features' precision
+    d_noise : Tensor, scalar float64
+    """
+    m = block.observed.shape[1]
+    Y = block.Y.double()
+    variances = features.square().sum(0)
+    exact = features.to(products_in(features.dtype, float(variances.max()), noise_variance))
+    factor = cholesky(plus_diagonal((exact.T @ exact).double(), float(noise_variance)))
+    inverse = factor.inverse()
+    solved = inverse @ Y
+    logdet = m * factor.logdet()
+    d_gram = -float(m) * inverse  # twice the gradient in Phi^T Phi
+    for holes in _holes(block):
+        own = solved[:, holes.columns]
+        at_holes = inverse[holes.rows] * holes.real[..., None]  # P_H: by column, (b, h, n)
+        within = at_holes.gather(2, holes.rows[:, None, :].expand(-1, holes.rows.shape[1], -1))
+        within = within * holes.real[:, None, :] + torch.diag_embed(1.0 - holes.real)
+        inner: Cholesky = cholesky(within)
+        logdet = logdet + inner.logdet().sum()
+        whitened = torch.linalg.solve_triangular(inner.factor, at_holes, upper=False)
+        there = own.T.gather(1, holes.rows) * holes.real  # (b, h)
+        half = torch.linalg.solve_triangular(inner.factor, there[..., None], upper=False)
+        solved[:, holes.columns] = own - (whitened.transpose(1, 2) @ half)[..., 0].T
+        flat = whitened.flatten(0, 1)
+        d_gram.addmm_(flat.T, flat)
+    value = -0.5 * (block.n_entries * math.log(2.0 * math.pi) + logdet + (Y * solved).sum())
+    d_gram.addmm_(solved, solved.T)
+    return value, features @ d_gram.to(features.dtype), 0.5 * d_gram.trace()
+
+
+@dataclass(frozen=True)
+class _Holes:
+    """The holes of some columns, padded to one length.
+
+    Attributes
+    ----------
+    columns : Tensor of shape (b,)
+    rows : Tensor of shape (b, h)
+    real : Tensor of shape (b, h), float64
+        1 for a hole, 0 for padding.
+    """
+
+    columns: Tensor
+    rows: Tensor
+    real: Tensor
+
+
+def _holes(block: IncompleteBlock) -> Iterator[_Holes]:
+    """Yield columns with holes, those of about as many together."""
+    missing = block.observed == 0
+    counts = missing.sum(0)
+    order = counts.argsort()
+    order = order[counts[order] > 0]
+    if not len(order):
+        return
+    width = max(1, _AT_ONCE // (missing.shape[0] * int(counts.max())))
+    for columns in torch.split(order, width):
+        longest = int(counts[columns[-1]])
+        # holes first
+        rows = torch.argsort(missing[:, columns].T.to(torch.int8), dim=1, descending=True)
+        real = torch.arange(longest, device=rows.device) < counts[columns][:, None]
+        yield _Holes(columns, rows[:, :longest], real.double())
