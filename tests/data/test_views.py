@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -319,3 +320,23 @@ def test_neighbouring_columns_are_not_copied():
             columns_module.columns_of(X, np.array(own, dtype=np.intp)),
             X[:, np.array(own, dtype=np.intp)],
         )
+
+
+@pytest.mark.parametrize("pack", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("value", [0.1, 7.0, 2.31851974e27, -1e-290, 1e99])
+def test_constant_columns_leave_nothing_behind(pack, value):
+    # their mean is rounded: at 1e27 what it left behind had been 1e11 deviations
+    whole = np.column_stack([np.full(5, value), np.full(5, 0.3 * value)])
+    with pytest.warns(DataWarning, match="Constant columns"):
+        views = Views.fit(pack(whole), {"a": [0], "b": [1]})
+    assert np.array_equal(views.scaling.apply(whole), np.zeros((5, 2)))
+
+
+def test_columns_that_differ_by_rounding_are_constant():
+    whole = 2e27 * (1.0 + np.finfo(float).eps * np.arange(6.0).reshape(3, 2))
+    assert np.abs(Scaling.fit(whole, {"a": np.arange(2)}).apply(whole)).max() < 1e-6
+
+
+def test_a_constant_column_does_not_hide_the_others_of_its_view():
+    whole = np.column_stack([np.full(9, 2.31851974e27), np.linspace(-1.0, 1.0, 9)])
+    assert np.ptp(Scaling.fit(whole, {"a": np.arange(2)}).apply(whole)[:, 1]) > 1.0

@@ -10,7 +10,7 @@ import torch
 
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
 from bochner.estimators.settings import options
 from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
@@ -337,3 +337,13 @@ def test_n_components_counts_the_shared_dimensions_that_the_dict_leaves_out():
     assert options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
     assert options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(3, (0, 1))
     assert options.layout("shared", 5, ("a", "b")) == Layout(5, (0, 0))
+
+
+def test_a_view_without_variance_has_none_to_explain():
+    # rows that are all at one place: 0/0 had been 1e287
+    X = np.tile([3.0, 2e27, 0.0, 5.0], (5, 1))
+    options = {"views": {"a": [0, 1], "b": [2, 3]}, "likelihood": {"a": "gaussian", "b": "poisson"}}
+    with pytest.warns(DataWarning, match="Constant columns"):
+        model = AdvisedRFLVM(**{**QUICK, **options, "max_iter": 30}).fit(X)
+    np.testing.assert_array_equal(model.variance_explained_, 0.0)
+    np.testing.assert_allclose(model.inverse_transform(model.embedding_)[:, 1], 2e27)

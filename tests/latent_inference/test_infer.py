@@ -9,7 +9,7 @@ import torch
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.modes import Placement
+from bochner.latent_inference.modes import Placement, solved
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import newton_step, positive_inverse
@@ -253,3 +253,21 @@ def test_modes_are_stationary_and_their_covariances_those_of_a_fresh_hessian(dim
     assert float(step.norm(dim=1).max()) < 1e-8
     precision = torch.linalg.inv(placed.covariances[:, 0])
     torch.testing.assert_close(precision, -hessian, rtol=1e-7, atol=1e-5)
+
+
+class _Far:
+    """A bound of size 1e20, of which 25 nats are rounding."""
+
+    def to(self, dtype):
+        return self
+
+    def evaluate(self, x, rows):
+        value = -1e20 - 0.5 * x.square().sum(1)
+        return value, -x, -torch.eye(x.shape[1], dtype=x.dtype).expand(len(x), -1, -1).clone()
+
+
+def test_the_best_mode_is_kept_where_rounding_hides_what_a_mode_weighs():
+    # no climb was kept, and the last steps had no rows
+    starts = torch.tensor([[[0.3, -0.2], [1.0, 0.5]]], dtype=torch.float64).expand(4, -1, -1)
+    found = solved(_Far(), starts, True)
+    np.testing.assert_allclose(found.mean.numpy(), 0.0, atol=1e-6)

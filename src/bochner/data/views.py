@@ -32,6 +32,8 @@ from bochner.processes import ALONE, Processes
 
 # Scaled entries beyond this cannot be placed: their squares leave nothing of the other entries.
 _FARTHEST = 1e8
+# What columns may differ by, as a share of their largest entry, and count as constant.
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,9 @@ class Scaling:
         Mean of the observed entries of every column, in the units of X.
     scale : ndarray of float64, shape (M,)
         The scalar of the view a column belongs to, repeated over its columns: the root mean square
-        of the centred observed entries of the view, or 1.0 where that is 0: ratios between columns
-        are kept. In tables with columns of several kinds, that of every column of numbers.
+        of the centred observed entries of the view, or 1.0 where that is rounding (4e-8 of the
+        largest entry where that is more): ratios between columns are kept. In tables with columns
+        of several kinds, that of every column of numbers.
     """
 
     centre: NDArray[np.float64]
@@ -71,9 +74,9 @@ class Scaling:
         for own in columns.values():
             peak = max(float(largest[own].max()), 1e-300)
             mean, square = moments(X[:, own] / peak)
-            centre[own] = peak * mean
+            centre[own] = np.clip(peak * mean, *extremes(X[:, own]))
             spread = float(np.sqrt(square.sum() / (X.shape[0] * own.size)))
-            scale[own] = peak * spread if spread > 8 * np.finfo(np.float64).eps else 1.0
+            scale[own] = peak * spread if spread > _ROUNDING else _scale_of_constants(peak)
         return cls(centre, scale)
 
     @classmethod
@@ -138,13 +141,28 @@ def _parts(X: FloatArray) -> Iterator[FloatArray]:
 
 
 def _means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
-    """Means of the observed entries of every column: float64 sums, and no float64 copy of X."""
+    """Means of the observed entries of every column: float64 sums, and no float64 copy of X.
+
+    Between the least and the largest value, as rounding alone would not have it: a constant column
+    leaves nothing behind, however large it is.
+    """
     total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
     for part in _parts(X):
         total += np.nansum(part, axis=0, dtype=np.float64)
         count += (~np.isnan(part)).sum(axis=0)
+        np.fmin(low, np.fmin.reduce(part, axis=0), out=low)
+        np.fmax(high, np.fmax.reduce(part, axis=0), out=high)
     total, count = _over(processes.sum, total, count)
-    return total / count
+    below, high = _over(processes.largest, -low, high)
+    return np.clip(total / count, -below, high)
+
+
+def _scale_of_constants(largest: float) -> float:
+    """The scale of columns that do not differ by more than rounding, which is no scale to divide
+    by: 1, or for large ones so much that their rounding is nothing.
+    """
+    return max(1.0, _ROUNDING**0.5 * largest)
 
 
 def _over(
@@ -166,11 +184,11 @@ def _scales(
         np.fmax(peak, np.fmax.reduce(np.abs(part - centre), axis=0), out=peak)
         np.fmax(largest, np.fmax.reduce(np.abs(part), axis=0), out=largest)
     peak, largest = _over(processes.largest, peak, largest)
-    scale = np.ones(X.shape[1])
-    # Constant columns leave rounding errors of the mean behind: they are 0, not a scale to divide
-    # by.
-    rounding = 8 * np.finfo(np.float64).eps
-    varied = [own for own in columns.values() if peak[own].max() > rounding * largest[own].max()]
+    scale, varied = np.ones(X.shape[1]), []
+    for own in columns.values():
+        scale[own] = _scale_of_constants(float(largest[own].max()))
+        if (peak[own] > _ROUNDING * largest[own]).any():
+            varied.append(own)
     squares, counts = np.zeros(len(varied)), np.zeros(len(varied))
     for part in _parts(X) if varied else ():
         for v, own in enumerate(varied):

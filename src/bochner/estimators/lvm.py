@@ -165,7 +165,7 @@ class NGMVLVM(LatentVariableEstimator):
     variance_explained_ : ndarray of shape (V, D)
         Share of the training data's variance that a view's prediction loses when the dimension is
         integrated out under its prior; of up to 5,000 rows, and of psi where a view is not
-        Gaussian.
+        Gaussian; 0 where a view has no variance.
     latent_dims_ : dict of str to tuple of int
         Dimensions that each view sees.
     collapse_ : CollapseReport

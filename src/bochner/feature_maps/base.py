@@ -78,7 +78,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         NotFittedError
             ``fit`` was not called.
         ValueError
-            X is not finite or has another number of columns.
+            X is not finite or has another number of columns, or lies so many lengthscales from zero
+            that the phases of waves are lost.
 
         Warns
         -----

@@ -17,12 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bochner.errors import InputError, message
 from bochner.kernels.base import Frequencies
 from bochner.memory import Scratch
 
 # Up to this many latents the phases are sums of scaled rows: four times as fast as a product with
 # so thin a factor.
 _THIN = 8
+# Rounding of phases, radians, from which single precision is left for double, and double refused.
+_BLURRED, _LOST = 1e-3, 1e-6
 
 
 @dataclass(frozen=True)
@@ -202,10 +205,43 @@ def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
     -------
     Tensor of shape (K, N)
         Columns phi(x_n) with E phi(x)^T phi(x') = k(x, x').
+
+    Raises
+    ------
+    InputError
+        Phases are so large that double precision does not hold them.
     """
-    f = frequencies.to(x.dtype)
-    features: Tensor = _FourierFeatures.apply(x, f.first, f.second, f.amplitude, f.linear)  # type: ignore[no-untyped-call]
-    return features
+    wide = x if x.dtype == torch.float64 or _phase_error(x, frequencies) < _BLURRED else x.double()
+    if wide.dtype == torch.float64 and not _phase_error(wide, frequencies) < _LOST:
+        raise _too_far(wide, frequencies)
+    f = frequencies.to(wide.dtype)
+    features: Tensor = _FourierFeatures.apply(wide, f.first, f.second, f.amplitude, f.linear)  # type: ignore[no-untyped-call]
+    return features.to(x.dtype)
+
+
+@torch.no_grad()
+def _phase_error(x: Tensor, frequencies: Frequencies) -> float:
+    """What rounding may change a phase by, radians, (N, D)."""
+    size = float(frequencies.latents(x).norm(dim=-1).amax()) if len(x) else 0.0
+    return torch.finfo(x.dtype).eps * size * _fastest(frequencies)
+
+
+def _fastest(frequencies: Frequencies) -> float:
+    """The largest norm of a spectral point."""
+    own = (w for w in (frequencies.first, frequencies.second) if w is not None and w.numel())
+    return max((float(w.detach().norm(dim=-1).amax()) for w in own), default=0.0)
+
+
+def _too_far(x: Tensor, frequencies: Frequencies) -> InputError:
+    """The error for rows that lie too many wavelengths from zero, (N, D)."""
+    most = _LOST / torch.finfo(x.dtype).eps / _fastest(frequencies)
+    latents = frequencies.latents(x.detach())
+    row = int(latents.abs().amax(1).argmax())
+    column = int(latents[row].abs().argmax())
+    got = f"{float(latents[row, column]):.3g} in row {row}, column {column}"
+    want = f"rows within {most:.2g} of zero, where double precision holds the features' phases"
+    do = "centre and scale the columns, or give the kernel a longer lengthscale"
+    return InputError(message(want, got, do))
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def climb(
         length = step.norm(dim=1)
         short = length <= tolerance
         x[active[short]] += step[short]
-        going = ~short & (value[active] + 4.0 * gain + hopeless > best)
+        going = ~short & (value[active] + 4.0 * gain + hopeless >= best)
         active, step, length = active[going], step[going], length[going]
         if not active.numel():
             break
@@ -212,7 +212,7 @@ class _Modes:
         best = value.reshape(n, count).amax(1)[rows]
         shape = (n, count, dim)
         twin = _twins(x.reshape(shape), value.reshape(n, count), hessian.reshape(*shape, dim))
-        near = ((value > best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
+        near = ((value >= best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
         value[:] = -torch.inf
         x[near], value[near], hessian[near] = polish(target, x[near], hessian[near], rows[near])
         return _Modes(x[twin], value[twin], hessian[twin])

@@ -299,9 +299,9 @@ def variance_explained(
     ndarray of shape (V, D)
         (||Y - Y_d||^2 - ||Y - Y_all||^2) / ||Y - mean||^2 over observed entries, where Y_all is the
         prediction at x and Y_d that with dimension d integrated out under its prior N(0, 1), in
-        closed form. 0 where a view does not see the dimension. Of non-conjugate views psi
-        takes the place of the data. Rows need not sum to R^2: what dimensions do together counts
-        for each of them.
+        closed form. 0 where a view does not see the dimension, or has no variance. Of non-conjugate
+        views psi takes the place of the data. Rows need not sum to R^2: what dimensions do together
+        counts for each of them.
     """
     n_dims = x.shape[1]
     x = with_covariates(x, columns_beside(covariates, len(x)))
@@ -317,7 +317,9 @@ def variance_explained(
             for d in view.dims or range(n_dims):
                 without = predicted(view, part, d)
                 out[v, d] += ((truth - without).square() - (truth - fitted).square()).nansum()
-        out[v] /= total.clamp(min=1e-300)
+        # rows that are alike, to rounding, have no variance to explain
+        rounding = 64.0 * torch.finfo(y.dtype).eps * (1.0 + float(centre.abs().max()))
+        out[v] = out[v] / total if float(total) > y.numel() * rounding**2 else 0.0
     found: FloatArray = out.numpy()
     return found
 

@@ -209,8 +209,7 @@ is changed. `make test` runs some trials of every part. What is promised of file
 in `SECURITY.md`.
 
 Faults are mended as they are found, in the library with a test of their own or in what judges it;
-the table counts them all the same, beside the commit that had them. Three faults of fits are not
-mended yet: that of the first run, whose text was not kept, and those of seeds 2217 and 2380, data
-at scales of 1e19 and beyond. A trial follows from its seed and the commit:
+the table counts them all the same, beside the commit that had them. Of the first run of fits only
+the count was kept, not what its one fault was. A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
