@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -162,7 +163,7 @@ def _scale_of_constants(largest: float) -> float:
     """The scale of columns that do not differ by more than rounding, which is no scale to divide
     by: 1, or for large ones so much that their rounding is nothing.
     """
-    return max(1.0, _ROUNDING**0.5 * largest)
+    return max(1.0, math.sqrt(_ROUNDING) * largest)
 
 
 def _over(
