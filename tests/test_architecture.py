@@ -39,9 +39,9 @@ FLOORS: dict[str, str] = {
         models.sites models.lvm models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
         regression.observations regression.statistics regression.heteroscedastic
-        regression.evidence regression.weighted_grams regression.conjugate_gradients
-        regression.site_entries regression.nonconjugate regression.incomplete_dense
-        regression.incomplete regression
+        regression.evidence regression.batched_evidence regression.weighted_grams
+        regression.conjugate_gradients regression.site_entries regression.nonconjugate
+        regression.incomplete_dense regression.incomplete regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
         training.trainer training.checkpoint training initialization.build

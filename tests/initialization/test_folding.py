@@ -10,7 +10,7 @@ from bochner.datasets import make_s_curve
 from bochner.initialization.simple_models import SimpleModels, fold
 from bochner.metrics import mean_aligned_r2
 from bochner.models.lvm import Layout
-from bochner.regression.evidence import batched_evidence
+from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
 from bochner.regression.observations import AllRows, CompleteBlock
 
 
@@ -48,10 +48,12 @@ def test_a_batch_has_the_evidence_of_each_model_and_its_gradients(n_features, ro
     amplitude = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
     noise = torch.tensor([0.2, 0.5, 1.3], dtype=torch.float64)
     result = batched_evidence(features, amplitude, noise, block)
+    alone = batched_evidence_value(features, amplitude, noise, block)
     inputs = [one.clone().requires_grad_() for one in (features, amplitude.log(), noise)]
     for s in range(3):
         value = evidence_of(inputs[1][s].exp() * inputs[0][s], inputs[2][s], block)
         assert float(result.value[s]) == pytest.approx(float(value.detach()), rel=1e-10)
+        assert float(alone[s]) == pytest.approx(float(value.detach()), rel=1e-10)
         value.backward()
     torch.testing.assert_close(result.d_features, inputs[0].grad, rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(result.d_log_amplitude, inputs[1].grad, rtol=1e-8, atol=1e-9)
@@ -65,7 +67,16 @@ def test_a_model_without_a_factor_has_no_bound_and_moves_nothing(blocks):
     alone = batched_evidence(features[:1], ones[:1], ones[:1], blocks[0])
     assert float(result.value[0]) == pytest.approx(float(alone.value[0]), rel=1e-12)
     assert float(result.value[1]) == -math.inf
+    values = batched_evidence_value(features, ones, ones, blocks[0])
+    torch.testing.assert_close(values, result.value, rtol=1e-12, atol=0.0)
     assert float(result.d_noise[1]) == float(result.d_log_amplitude[1]) == 0.0
+
+
+def test_values_alone_are_those_that_come_with_gradients(blocks):
+    models = SimpleModels(normal(3, 16, 2, seed=1), tuple((b,) for b in blocks), weights=(1.0, 0.5))
+    models.scales += 0.3 * normal(*models.scales.shape, seed=2)
+    key = (torch.ones(3, 2, dtype=torch.float64), 4, "any", 1, 8)
+    torch.testing.assert_close(models.values(*key), models.gradient(*key).value, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

@@ -13,7 +13,7 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMix
 from bochner.processes import Alone
 from bochner.random import generator
 from bochner.regression.evidence import dense_evidence, evidence, view_evidence
-from bochner.regression.observations import CompleteBlock
+from bochner.regression.observations import AllRows, CompleteBlock
 from bochner.regression.statistics import statistics
 
 
@@ -52,6 +52,22 @@ def test_woodbury_and_dense_forms_are_the_normal_density(dim, paired):
     torch.testing.assert_close(
         dense_evidence(phi, CompleteBlock.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10
     )
+
+
+@pytest.mark.parametrize("n_frequencies", [3, 20])  # both forms
+@pytest.mark.parametrize("per_column", [False, True])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_values_alone_are_those_that_come_with_gradients(n_frequencies, per_column, rotated):
+    x, f, Y, s2 = _problem(2, True, n_frequencies=n_frequencies)
+    block = CompleteBlock.of(Y)
+    if rotated and not per_column:
+        columns = torch.arange(Y.shape[1] + 2)
+        block = CompleteBlock(Y, AllRows(), columns, block.square + 3.0)
+    if per_column:
+        s2 = s2 * torch.linspace(0.5, 2.0, Y.shape[1], dtype=torch.float64)
+    with_gradient = view_evidence(x.clone().requires_grad_(), f, s2, (block,))
+    alone = view_evidence(x, f, s2, (block,))
+    torch.testing.assert_close(alone, with_gradient.detach(), rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_frequencies", [3, 20])  # K = 12 < N = 23 < K = 80: both forms

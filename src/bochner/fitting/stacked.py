@@ -19,7 +19,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import closed_form
 from bochner.models.lvm import LatentVariableModel, View, ViewSpec
 from bochner.objectives.elbo import Draws
-from bochner.regression.evidence import batched_evidence
+from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
 from bochner.regression.observations import CompleteBlock, Data
 from bochner.training.trainer import Moments, OnStep, State, Trainer
 
@@ -117,11 +117,10 @@ def stacked_evidence(
 
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         trace = evaluate(x, f)
-        result = batched_evidence(
-            trace.features, torch.ones_like(noise_variance), noise_variance.detach(), block
-        )
+        given = (trace.features, torch.ones_like(noise_variance), noise_variance.detach(), block)
         if not wanted:
-            return result.value, ()
+            return batched_evidence_value(*given), ()
+        result = batched_evidence(*given)
         return result.value, (*pull_back(trace, f, result.d_features)[:4], result.d_noise)
 
     return closed_form(compute, x, f.first, f.second, f.amplitude, noise_variance)

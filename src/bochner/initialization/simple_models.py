@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.models.lvm import Layout, kl_standard_normal
-from bochner.regression.evidence import batched_evidence
+from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
 from bochner.regression.observations import Data, complete_blocks
 
 # Few in training: what they leave to chance from step to step shakes layouts out of poor optima.
@@ -128,36 +128,72 @@ class SimpleModels:
             Whether the models share their frequencies' base noise, or have frequencies of their
             own, so that they do not all take the same wrong turn.
         """
-        mean, log_std = self.latents
-        s, n, e = mean.shape
-        dtype, device = mean.dtype, mean.device
-        base = random.row_noise(n, e, seed, f"{purpose}/latents", step, dtype=dtype, device=device)
-        spread = log_std.exp() * base
-        # products with latents that lie row by row are several times slower
-        x = ((mean + spread) * factors[:, None, :]).mT.contiguous()
+        x, spread = self._sample(factors, seed, purpose, step)
         d_x = torch.zeros_like(x)
         d_scales = torch.zeros_like(self.scales)
-        value = torch.zeros(s, dtype=torch.float64, device=device)
+        value = torch.zeros(x.shape[0], dtype=torch.float64, device=x.device)
         for v, weight in enumerate(self.weights):
-            source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=device)
-            count = n_frequencies if shared else n_frequencies * s
-            points = random.normal(count, len(self.dims[v]), source, "sobol")
-            points = points.reshape(-1, n_frequencies, len(self.dims[v]))
+            points = self._points(v, seed, purpose, step, n_frequencies, shared)
             value += weight * self._add_view(v, weight, x, points, d_x, d_scales)
         d_mean = d_x.mT * factors[:, None, :]
         return Gradient(value, torch.stack([d_mean, d_mean * spread]), d_scales)
+
+    def _sample(self, factors: Tensor, seed: int, purpose: str, step: int) -> tuple[Tensor, Tensor]:
+        """Return a draw of the latents times their factors, (S, E, N), and how far the draw is from
+        the means, (S, N, E).
+        """
+        mean, log_std = self.latents
+        n, e = mean.shape[1:]
+        key = (seed, f"{purpose}/latents", step)
+        base = random.row_noise(n, e, *key, dtype=mean.dtype, device=mean.device)
+        spread = log_std.exp() * base
+        # products with latents that lie row by row are several times slower
+        return ((mean + spread) * factors[:, None, :]).mT.contiguous(), spread
+
+    def _points(
+        self, v: int, seed: int, purpose: str, step: int, n_frequencies: int, shared: bool
+    ) -> Tensor:
+        """Return the base noise of a view's frequencies, (1 or S, H, D)."""
+        device, dim = self.latents.device, len(self.dims[v])
+        source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=device)
+        count = n_frequencies if shared else n_frequencies * self.latents.shape[1]
+        return random.normal(count, dim, source, "sobol").reshape(-1, n_frequencies, dim)
+
+    def values(
+        self, factors: Tensor, seed: int, purpose: str, step: int, n_frequencies: int
+    ) -> Tensor:
+        """Return the value of ``gradient`` alone, whose models share their frequencies, (S,)."""
+        x, _ = self._sample(factors, seed, purpose, step)
+        value = torch.zeros(x.shape[0], dtype=torch.float64, device=x.device)
+        for v, weight in enumerate(self.weights):
+            scales = self._scales(v, x.shape[2], n_frequencies)
+            points = self._points(v, seed, purpose, step, n_frequencies, shared=True)
+            w = self._frequencies(v, points, x)
+            for block in complete_blocks(self.data[v]):
+                features = _features(w, block.rows.take(x[:, self.dims[v]], dim=2))
+                value += weight * batched_evidence_value(features, *scales, block)
+        return value
+
+    def _scales(self, v: int, n_rows: int, n_frequencies: int) -> tuple[Tensor, Tensor]:
+        """Return a view's amplitudes and noise variances, each (S,)."""
+        _, log_variance, log_noise = self.scales[:, :, v]
+        noise = log_noise.exp() + _ROUNDING * n_rows * log_variance.exp()
+        return (0.5 * log_variance).exp() / n_frequencies**0.5, noise
+
+    def _frequencies(self, v: int, points: Tensor, x: Tensor) -> Tensor:
+        """Return a view's frequencies, (S, H, D)."""
+        w = (points / self.scales[0, :, v].exp()[:, None, None]).to(x.dtype)
+        return w.expand(x.shape[0], -1, -1)
 
     def _add_view(
         self, v: int, weight: float, x: Tensor, points: Tensor, d_x: Tensor, d_scales: Tensor
     ) -> Tensor:
         """Return log p(Y_v | X_s, W_s), (S,), and add its gradients."""
         dims = self.dims[v]
-        log_length, log_variance, log_noise = self.scales[:, :, v]
+        _, log_variance, log_noise = self.scales[:, :, v]
         floor = _ROUNDING * x.shape[2] * log_variance.exp()
-        noise = log_noise.exp() + floor
-        amplitude = (0.5 * log_variance).exp() / points.shape[1] ** 0.5
-        w = (points / log_length.exp()[:, None, None]).to(x.dtype)
-        w = w.expand(x.shape[0], -1, -1)
+        amplitude, noise = self._scales(v, x.shape[2], points.shape[1])
+        w = self._frequencies(v, points, x)
         total = torch.zeros_like(log_noise)
         for block in complete_blocks(self.data[v]):
             own = block.rows.take(x[:, dims], dim=2)
@@ -179,9 +215,7 @@ class SimpleModels:
 
         Dimensions of factor 0 are left out of the divergence from the prior as well.
         """
-        draws = [
-            self.gradient(factors, seed, "simple bound", i, _JUDGED).value for i in range(_DRAWS)
-        ]
+        draws = [self.values(factors, seed, "simple bound", i, _JUDGED) for i in range(_DRAWS)]
         mean, log_std = self.latents
         kl = []
         for s, kept in enumerate(factors != 0.0):

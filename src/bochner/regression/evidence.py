@@ -1,13 +1,10 @@
 """log p(Y | X, W) with the weights integrated out, its gradient in closed form, and the exact
-two-pass gradient; of one model, or of several small ones at once.
+two-pass gradient.
 
 With L L^T = B = G + sigma^2 I and m = B^-1 C (docs/math.md, section 2):
 
 log p = -(NM/2) log 2 pi - (M(N-K)/2) log sigma^2 - M sum_k log L_kk - (||Y||^2 - <C, m>) / (2
 sigma^2).
-
-A step of one small model is mostly the time that its many small operations take to begin, so that
-several in one batch cost little more than one.
 """
 
 from __future__ import annotations
@@ -104,6 +101,29 @@ def evidence(
     return Evidence(inverse.new_tensor(value), d_gram, d_cross, inverse.new_tensor(d_noise))
 
 
+def evidence_value(
+    stats: Statistics, noise_variance: Tensor, exact: Callable[[], Statistics] | None = None
+) -> Tensor:
+    """Return the value of ``evidence`` alone, scalar float64, at a third of the cost."""
+    if noise_variance.ndim:
+        return evidence(stats, noise_variance, exact).value
+    n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
+    s2 = _number(noise_variance)
+    again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
+    factor = cholesky(plus_diagonal(stats.gram, s2), again)
+    residual = float(stats.square) - float(explained(factor.factor, stats.cross))
+    logdet = float(factor.logdet())
+    determinant = 0.5 * m_cols * ((n - k) * math.log(s2) + logdet)
+    value = -0.5 * n * m_cols * math.log(2.0 * math.pi) - determinant - 0.5 * residual / s2
+    return stats.gram.new_tensor(value)
+
+
+def explained(factor: Tensor, cross: Tensor) -> Tensor:
+    """Return <C, B^-1 C> from the factor of B, (..., K, K) and (..., K, m) -> (...)."""
+    half: Tensor = torch.linalg.solve_triangular(factor, cross, upper=False)
+    return half.square().sum((-2, -1))
+
+
 def products_in(
     dtype: torch.dtype, diagonal: float, noise_variance: Tensor, limit: float = ROUNDING
 ) -> torch.dtype:
@@ -150,9 +170,7 @@ def dense_evidence(
     d_features : Tensor of shape (K, n), in the features' precision
     d_noise : Tensor, scalar or of shape (m,), float64
     """
-    variances = features.detach().square().sum(0)
-    exact = features.to(products_in(features.dtype, float(variances.max()), noise_variance))
-    gram = (exact.T @ exact).double()
+    gram = _between_rows(features, noise_variance)
     if noise_variance.ndim:
         return column_dense_evidence(features, gram, block, noise_variance.detach().double())
     Y, n, m_cols = block.Y.double(), block.Y.shape[0], block.n_columns
@@ -160,7 +178,7 @@ def dense_evidence(
     factor = cholesky(plus_diagonal(gram, s2))
     inverse = factor.inverse()
     solved = inverse @ Y
-    dropped = max(0.0, block.square - float(Y.square().sum())) if Y.shape[1] < m_cols else 0.0
+    dropped = _dropped(block)
     quadratic = float((Y * solved).sum()) + dropped / s2
     logdet = float(factor.logdet())
     value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * logdet + quadratic)
@@ -171,6 +189,33 @@ def dense_evidence(
         features @ d_gram.to(features.dtype),
         gram.new_tensor(d_noise),
     )
+
+
+def dense_evidence_value(features: Tensor, block: CompleteBlock, noise_variance: Tensor) -> Tensor:
+    """Return the value of ``dense_evidence`` alone, scalar float64."""
+    if noise_variance.ndim:
+        return dense_evidence(features, block, noise_variance)[0]
+    s2, n, m_cols = _number(noise_variance), block.Y.shape[0], block.n_columns
+    gram = _between_rows(features, noise_variance)
+    factor = cholesky(plus_diagonal(gram, s2))
+    quadratic = float(explained(factor.factor, block.Y.double())) + _dropped(block) / s2
+    logdet = float(factor.logdet())
+    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * logdet + quadratic)
+    return gram.new_tensor(value)
+
+
+def _between_rows(features: Tensor, noise_variance: Tensor) -> Tensor:
+    """Return Phi^T Phi, (n, n), in float64."""
+    variances = features.detach().square().sum(0)
+    exact = features.to(products_in(features.dtype, float(variances.max()), noise_variance))
+    return (exact.T @ exact).double()
+
+
+def _dropped(block: CompleteBlock) -> float:
+    """Return the squares that a rotation to fewer columns left out."""
+    if block.Y.shape[1] == block.n_columns:
+        return 0.0
+    return max(0.0, block.square - float(block.Y.double().square().sum()))
 
 
 def _number(noise_variance: Tensor) -> float:
@@ -265,17 +310,18 @@ def _two_passes(
         )
 
     products = products_in(x.dtype, gram_diagonal(f, processes.total(block.n_rows)), s2)
+    if into is None:
+        return evidence_value(stats(products), s2, lambda: stats(torch.float64))
     result = evidence(stats(products), s2, lambda: stats(torch.float64))
-    if into is not None:
-        into.add_noise(result.d_noise, block)
-        d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
-        # backwards, because the features of the last chunk are still there
-        for cut, rows in zip(reversed(cuts), reversed(parts), strict=True):
-            trace, last = last or evaluate(rows.take(x), f, scratch), None
-            upstream = torch.mm(
-                d_gram, trace.features, out=scratch.take("upstream", *trace.features.shape)
-            )
-            into.add(rows, trace, f, upstream.addmm_(d_cross, block.Y[cut].T))
+    into.add_noise(result.d_noise, block)
+    d_gram, d_cross = 2.0 * result.d_gram.to(x.dtype), result.d_cross.to(x.dtype)
+    # backwards, because the features of the last chunk are still there
+    for cut, rows in zip(reversed(cuts), reversed(parts), strict=True):
+        trace, last = last or evaluate(rows.take(x), f, scratch), None
+        upstream = torch.mm(
+            d_gram, trace.features, out=scratch.take("upstream", *trace.features.shape)
+        )
+        into.add(rows, trace, f, upstream.addmm_(d_cross, block.Y[cut].T))
     return result.value
 
 
@@ -288,10 +334,11 @@ def _dense(
     scratch: Scratch,
 ) -> Tensor:
     trace = evaluate(block.rows.take(x), f, scratch)
+    if into is None:
+        return dense_evidence_value(trace.features, block, s2)
     value, upstream, d_noise = dense_evidence(trace.features, block, s2)
-    if into is not None:
-        into.add_noise(d_noise, block)
-        into.add(block.rows, trace, f, upstream)
+    into.add_noise(d_noise, block)
+    into.add(block.rows, trace, f, upstream)
     return value
 
 
@@ -350,109 +397,3 @@ def view_evidence(
         return value, () if into is None else into.parts()
 
     return closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, noise_variance)
-
-
-@dataclass(frozen=True)
-class BatchedEvidence:
-    """Values of S models and their gradients.
-
-    Attributes
-    ----------
-    value : Tensor of shape (S,), float64
-        log p(Y | X_s, W_s) in nats; -inf where rounding or infinities left no factor.
-    d_features : Tensor of shape (S, K, n)
-        In the features before they were multiplied by the amplitude; 0 where there is no factor.
-    d_log_amplitude, d_noise : Tensor of shape (S,), float64
-    """
-
-    value: Tensor
-    d_features: Tensor
-    d_log_amplitude: Tensor
-    d_noise: Tensor
-
-
-def batched_evidence(
-    features: Tensor, amplitude: Tensor, noise: Tensor, block: CompleteBlock
-) -> BatchedEvidence:
-    """Evaluate log p(Y | X_s, W_s) and its gradients.
-
-    Parameters
-    ----------
-    features : Tensor of shape (S, K, n)
-        Of the block's rows; K is meant to be small.
-    amplitude : Tensor of shape (S,), float64
-        Features count times this.
-    noise : Tensor of shape (S,), float64
-        sigma^2.
-    block : CompleteBlock
-
-    Returns
-    -------
-    BatchedEvidence
-    """
-    k, n = features.shape[1:]
-    m_cols = block.n_columns
-    a = amplitude[:, None, None]
-    gram, cross = _products(features, block)
-    largest = float((amplitude.square() * _largest(gram) / noise).max())
-    if products_in(features.dtype, largest, noise.new_ones(())) != features.dtype:
-        gram, cross = _products(features.double(), block)
-    gram, cross = gram * a.square(), cross * a
-    shifted = gram.clone()
-    shifted.diagonal(dim1=-2, dim2=-1).add_(noise[:, None])
-    factor, info = torch.linalg.cholesky_ex(shifted)
-    logdet = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    inverse = torch.cholesky_inverse(factor)
-    m = inverse @ cross
-    residual = block.square - (cross * m).sum((1, 2))
-    determinant = (n - k) * noise.log() + logdet
-    value = -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * determinant + residual / noise)
-    usable = (info == 0) & value.isfinite()
-    traces = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-    d_noise = -0.5 * m_cols * ((n - k) / noise + traces)
-    d_noise += 0.5 * residual / noise.square() - 0.5 * m.square().sum((1, 2)) / noise
-    d_gram = -0.5 * m_cols * inverse - 0.5 * (m @ m.mT) / noise[:, None, None]
-    d_cross = m / noise[:, None, None]
-    d_log_amplitude = 2.0 * (d_gram * gram).sum((1, 2)) + (d_cross * cross).sum((1, 2))
-    on = usable[:, None, None]
-    d_features = _carried(
-        torch.where(on, 2.0 * a.square() * d_gram, 0.0),
-        torch.where(on, a * d_cross, 0.0),
-        features,
-        block,
-    )
-    return BatchedEvidence(
-        torch.where(usable, value, -math.inf),
-        d_features,
-        torch.where(usable, d_log_amplitude, 0.0),
-        torch.where(usable, d_noise, 0.0),
-    )
-
-
-def _products(features: Tensor, block: CompleteBlock) -> tuple[Tensor, Tensor]:
-    """Return the Gram matrices and the products with Y, (S, K, K) and (S, K, m), in float64."""
-    return (features @ features.mT).double(), _cross(features, block).double()
-
-
-def _largest(gram: Tensor) -> Tensor:
-    """Return the largest diagonal element of every Gram matrix, (S,)."""
-    return gram.diagonal(dim1=-2, dim2=-1).amax(-1)
-
-
-def _cross(features: Tensor, block: CompleteBlock) -> Tensor:
-    """Return features times Y, (S, K, m); of a sparse Y only some rows are ever dense."""
-    s, k, n = features.shape
-    total = features.new_zeros(s * k, block.Y.shape[1])
-    for cut in chunks(n, CHUNK_ROWS):
-        total.addmm_(features[:, :, cut].reshape(s * k, -1), block.Y[cut].to(features.dtype))
-    return total.reshape(s, k, -1)
-
-
-def _carried(d_gram: Tensor, d_cross: Tensor, features: Tensor, block: CompleteBlock) -> Tensor:
-    """Carry the gradients of the statistics back to the features, (S, K, n)."""
-    s, k, n = features.shape
-    out = features.new_empty(s, k, n)
-    small = d_cross.to(features.dtype).reshape(s * k, -1)
-    for cut in chunks(n, CHUNK_ROWS):
-        out[:, :, cut] = (small @ block.Y[cut].T).reshape(s, k, -1)
-    return out.baddbmm_(d_gram.to(features.dtype), features)
