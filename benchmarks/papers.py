@@ -29,6 +29,7 @@ PROTOCOLS = {
     "dirichlet_scurve": ("dirichlet", "PROTOCOL"),
     "imputation": ("imputation", "PROTOCOL"),
     "krein": ("krein", "PROTOCOL"),
+    "krein_settings": ("krein_settings", "PROTOCOL"),
     "large": ("large", "PROTOCOL"),
     "latents": ("latents", "PROTOCOL"),
     "likelihoods": ("likelihoods", "PROTOCOL"),
@@ -47,7 +48,18 @@ PAPERS = {
     "003": "Yang et al. (2025), an earlier version",
     "004": "Li et al. (2024b)",
 }
-OURS = ("NG-MVLVM", "MV-advised", "advised", "SRFLVM", "KreinFeatures", "gaussian", "noise", "Q=")
+OURS = (
+    "NG-MVLVM",
+    "MV-advised",
+    "advised",
+    "SRFLVM",
+    "KreinFeatures",
+    "gaussian",
+    "noise",
+    "Q=",
+    "T = ",
+    "sketch of",
+)
 STATES = ("reached", "missed", "measured", "a peer", "in the library", "not measured", "absent")
 _PEERS_SHOWN = 6
 Row = Mapping[str, str]
