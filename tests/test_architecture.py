@@ -44,12 +44,13 @@ FLOORS: dict[str, str] = {
         regression.incomplete_dense regression.incomplete regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
-        training.trainer training.checkpoint training initialization.build
-        initialization.simple_models initialization.iterative_pca initialization.shared_private
-        initialization dirichlet_process.coordinate_ascent dirichlet_process.local_expectations
-        dirichlet_process.spectrum_matching dirichlet_process.sweeps dirichlet_process
-        weight_posterior.conditioning weight_posterior.posterior weight_posterior.downdating
-        weight_posterior latent_inference.row_bound_nonconjugate latent_inference.row_bound
+        training.trainer training.checkpoint training initialization.neighbour_embedding
+        initialization.build initialization.simple_models initialization.iterative_pca
+        initialization.shared_private initialization dirichlet_process.coordinate_ascent
+        dirichlet_process.local_expectations dirichlet_process.spectrum_matching
+        dirichlet_process.sweeps dirichlet_process weight_posterior.conditioning
+        weight_posterior.posterior weight_posterior.downdating weight_posterior
+        latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.modes latent_inference.infer
         latent_inference.predictive_modes latent_inference prediction.entry_statistics
         prediction.calibration prediction.decoding prediction.completion prediction.proposals

@@ -20,6 +20,7 @@ from sklearn.manifold import TSNE, Isomap, SpectralEmbedding
 from bochner import random
 from bochner.data.covariates import Covariates
 from bochner.errors import InputError, message
+from bochner.initialization.neighbour_embedding import MOST_ROWS, embed
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View, ViewSpec
@@ -33,8 +34,8 @@ _PERPLEXITY = 30.0
 _NEIGHBOUR_SPACE = 50
 # scikit-learn's Barnes-Hut trees know at most so many dimensions.
 TSNE_DIMENSIONS = 3
-# Steps of t-SNE, 250 of them exaggerated; scikit-learn takes 1,000. Training moves on from there:
-# fits from 400 steps reach the bounds of fits from 1,000.
+# Steps of t-SNE by trees, 250 of them exaggerated; scikit-learn takes 1,000. Training moves on from
+# there: fits from 400 steps reach the bounds of fits from 1,000.
 _TSNE_STEPS = 400
 
 
@@ -103,8 +104,8 @@ def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
 
 
 def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    """Return t-SNE from principal components: the dearest start, O(N log N) with a large factor; D
-    <= 3.
+    """Return t-SNE from principal components, D <= 3: by exact gradients up to some thousand rows,
+    then by trees, O(N log N).
     """
     n = filled.shape[0]
     if n < n_components + 3:
@@ -112,6 +113,8 @@ def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     first = pca(filled, n_components, seed)
     first = 1e-4 * (first / max(float(first.std()), 1e-300) + 1e-2 * noise(n, n_components, seed))
     perplexity = min(_PERPLEXITY, (n - 1) / 3)
+    if n <= MOST_ROWS:
+        return embed(_neighbour_space(filled, seed), first, perplexity)
     embedding = TSNE(
         n_components,
         perplexity=perplexity,
