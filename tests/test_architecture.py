@@ -49,7 +49,8 @@ FLOORS: dict[str, str] = {
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
         dirichlet_process.sweeps dirichlet_process weight_posterior.conditioning
-        weight_posterior.posterior weight_posterior.downdating weight_posterior
+        weight_posterior.draws weight_posterior.view_conditioning weight_posterior.posterior
+        weight_posterior.downdating weight_posterior
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.modes latent_inference.infer
         latent_inference.predictive_modes latent_inference prediction.entry_statistics

@@ -21,7 +21,8 @@ from bochner.regression.evidence import view_evidence
 from bochner.regression.incomplete import masked_evidence
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import CompleteBlock, EncodedBlock, IncompleteBlock
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 N, M, L = 23, 4, 3
 
@@ -147,11 +148,11 @@ def _view(dim, likelihood=None):
     s2 = 0.05
     Y = phi.T @ torch.randn(len(phi), M, generator=source, dtype=torch.float64)
     inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(len(phi), dtype=torch.float64))
-    draw = Draw(f, inverse @ phi @ Y, inverse[None])
+    draw = SharedDraw(f, inverse @ phi @ Y, inverse[None])
     own = likelihood or Gaussian(s2)
     intercept = None if likelihood is None else torch.zeros(M, dtype=torch.float64)
     groups = torch.zeros(M, dtype=torch.int64)
-    return ViewPosterior("a", (draw, draw), groups, own, intercept), x, beside, Y
+    return ViewPosterior.of("a", (draw, draw), groups, own, intercept), x, beside, Y
 
 
 def _check_derivatives(target: Target, x, rows, curved=True):

@@ -20,7 +20,7 @@ from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.observations import IncompleteBlock
 from bochner.weight_posterior import conditioning as holed_posterior
-from bochner.weight_posterior.conditioning import condition_holed, groups_of
+from bochner.weight_posterior.conditioning import condition_incomplete, groups_of
 
 
 def _random_mask(n, m, share=0.3, seed=0):
@@ -120,7 +120,7 @@ def test_weights_of_few_columns_are_exact(dim):
     f, x, Y = _problem(dim)
     block = IncompleteBlock.of(Y, None, torch.arange(6), (2, 4))
     assert groups_of(block, f.n_features).tolist() == list(range(6))
-    mean, covariance = condition_holed(f, block, x, 0.2)
+    mean, covariance = condition_incomplete(f, block, x, 0.2)
     for j in range(6):
         inverse, expected = _by_hand(f, x, Y[:, j], 0.2)
         torch.testing.assert_close(covariance[j], inverse, rtol=1e-8, atol=1e-9)
@@ -133,7 +133,7 @@ def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their
     f, x, Y = _problem(2)
     block = IncompleteBlock.of(Y, None, torch.arange(6), (2, 4))
     assert groups_of(block, f.n_features).tolist() == [0, 0, 1, 1, 1, 1]
-    mean, covariance = condition_holed(f, block, x, 0.2)
+    mean, covariance = condition_incomplete(f, block, x, 0.2)
     inverses, means = zip(*(_by_hand(f, x, y, 0.2) for y in Y.T), strict=True)
     torch.testing.assert_close(covariance[0], sum(inverses[:2]) / 2, rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(covariance[1], sum(inverses[2:]) / 4, rtol=1e-8, atol=1e-9)
@@ -142,7 +142,7 @@ def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their
 
 def test_holes_are_completed_by_their_posterior_means():
     f, (x, _), Y = _problem(2)
-    full = completed(x, f, torch.tensor(0.2), IncompleteBlock.of(Y, None, torch.arange(6), (6,)))
+    full = completed(IncompleteBlock.of(Y, None, torch.arange(6), (6,)), x, f, torch.tensor(0.2))
     _, weights = _by_hand(f, [x], Y[:, 1], 0.2)
     expected = torch.where(Y[:, 1].isnan(), fourier_features(x, f).T @ weights, Y[:, 1])
     torch.testing.assert_close(full.Y[:, 1], expected, rtol=0.0, atol=0.05)

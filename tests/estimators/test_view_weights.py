@@ -12,7 +12,7 @@ from bochner.errors import InputError
 from bochner.estimators.settings import options
 from bochner.fitting import plan
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.latent_inference.infer import candidate_scores, place, reconstructions
+from bochner.latent_inference.infer import candidate_scores, place
 from bochner.latent_inference.row_bound import target_for
 from bochner.objectives.elbo import draw, elbo
 from bochner.random import generator, row_noise
@@ -86,7 +86,7 @@ def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
         torch.testing.assert_close(single.table(x), double.table(x))
     scores = [
         candidate_scores(
-            [reconstructions(view, x) for view in views], views, [first[:5], b[:5]], [None, None]
+            [view.reconstructions(x) for view in views], views, [first[:5], b[:5]], [None, None]
         )
         for views, first in ((one, a), (two, twice))
     ]

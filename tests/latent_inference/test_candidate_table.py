@@ -12,7 +12,8 @@ from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 
 def _view(dim, m, n=2000, s2=0.05):
@@ -30,9 +31,9 @@ def _view(dim, m, n=2000, s2=0.05):
     for f in (first, second):
         phi = fourier_features(x, f)
         inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
-        draws.append(Draw(f, inverse @ phi @ Y, inverse[None]))
+        draws.append(SharedDraw(f, inverse @ phi @ Y, inverse[None]))
     groups = torch.zeros(m, dtype=torch.int64)
-    return ViewPosterior("a", tuple(draws), groups, Gaussian(s2), weight=0.7), x, Y
+    return ViewPosterior.of("a", tuple(draws), groups, Gaussian(s2), weight=0.7), x, Y
 
 
 @pytest.mark.parametrize("m", [5, 200])  # tables by data, and by linear terms

@@ -17,7 +17,8 @@ from bochner.prediction.decoding import complete, decode, draw_latents, sample_a
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
 from bochner.regression.observations import CompleteBlock
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 
 def _view(
@@ -38,9 +39,9 @@ def _view(
     Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
     Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
     inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
-    draw = Draw(f, inverse @ phi @ Y, inverse[None])
+    draw = SharedDraw(f, inverse @ phi @ Y, inverse[None])
     return (
-        ViewPosterior("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)),
+        ViewPosterior.of("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)),
         x,
         Y,
     )
@@ -165,8 +166,8 @@ def test_a_row_with_two_plausible_places_says_so():
         .detach()
     )
     mean = torch.tensor([[3.0], [0.0]], dtype=torch.float64)  # 3 cos(x)
-    draw = Draw(f, mean, 1e-4 * torch.eye(2, dtype=torch.float64)[None])
-    view = ViewPosterior("a", (draw,), torch.zeros(1, dtype=torch.int64), Gaussian(1e-3))
+    draw = SharedDraw(f, mean, 1e-4 * torch.eye(2, dtype=torch.float64)[None])
+    view = ViewPosterior.of("a", (draw,), torch.zeros(1, dtype=torch.int64), Gaussian(1e-3))
     grid = torch.linspace(-2, 2, 41, dtype=torch.float64)[:, None]
     placed = place([view], grid, [torch.tensor([[3.0 * math.cos(1.0)]], dtype=torch.float64)])
     assert abs(float(placed.mean)) == pytest.approx(1.0, abs=0.02)

@@ -13,7 +13,8 @@ from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.nonconjugate import nonconjugate_evidence
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 from helpers.nonconjugate import MAKERS, small_view
 
 
@@ -28,12 +29,12 @@ def _settled(name: str, dim: int, groups: int | None = None):
         m = sites.n_columns
         sizes = (m,) if groups == 1 else (1,) * m
         order = sites.group_of.argsort(stable=True)
-        phi = Draw(f, torch.zeros(0), torch.zeros(0)).features(x).T.contiguous()
+        phi = SharedDraw(f, torch.zeros(0), torch.zeros(0)).features(x).T.contiguous()
         found = weights_from(phi, sites.precision[:, order], sites.shift[:, order], sizes, 1e-13)
         mean = torch.empty_like(found.mean)
         mean[:, order] = found.mean
-    draw = Draw(f, mean, found.covariance)
-    view = ViewPosterior("a", (draw,), sites.group_of, likelihood, sites.intercept)
+    draw = SharedDraw(f, mean, found.covariance)
+    view = ViewPosterior.of("a", (draw,), sites.group_of, likelihood, sites.intercept)
     rows = block.values()
     return view, x, rows, block, sites
 
@@ -71,7 +72,7 @@ def test_placing_a_training_row_does_not_move_it(name, groups):
     view, x, rows, block, sites = _settled(name, 2, groups)
     x.requires_grad_()
     f = view.draws[0].frequencies
-    likelihood = view.local
+    likelihood = view.likelihood
     assert likelihood is not None
     bound = (
         nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).value

@@ -25,7 +25,8 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 
 def _central(f, at, step=1e-5):
@@ -102,11 +103,11 @@ def _view(per_column=False, dim=2, m=9, n=80):
         scales = 1.0 / (values + noise[:, None])
         mean = vectors @ (vectors.T @ phi @ Y * scales.T)
         if per_column:
-            draws.append(Draw(f, mean, vectors[None], scales))
+            draws.append(SpectralDraw(f, mean, vectors[None], scales))
         else:
-            draws.append(Draw(f, mean, ((vectors * scales[0]) @ vectors.T)[None]))
+            draws.append(SharedDraw(f, mean, ((vectors * scales[0]) @ vectors.T)[None]))
     likelihood = Gaussian(noise.tolist() if per_column else 0.1).requires_grad_(False)
-    return ViewPosterior("a", tuple(draws), torch.zeros(m, dtype=torch.int64), likelihood), x, Y
+    return ViewPosterior.of("a", tuple(draws), torch.zeros(m, dtype=torch.int64), likelihood), x, Y
 
 
 def test_the_target_is_the_log_predictive_density_with_its_derivatives():
@@ -157,7 +158,7 @@ def test_columns_with_noise_of_their_own_have_covariances_by_group():
 def test_views_are_combined_draw_by_draw_and_paired_where_that_is_too_many():
     view, _, _ = _view()
     assert len(combinations([view, view])) == 4
-    many = ViewPosterior("b", view.draws * 3, view.group_of, view.likelihood)
+    many = ViewPosterior.of("b", view.draws * 3, view.group_of, view.likelihood)
     paired = combinations([many, many, view])
     assert len(paired) == 6
     assert all(len(v.draws) == 1 for views in paired for v in views)

@@ -6,17 +6,16 @@ import pytest
 import torch
 
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.latent_inference import row_bound as quadratic
 from bochner.latent_inference.row_bound import (
     Factored,
     Own,
     Shared,
     quadratic_of,
-    stays_factored,
 )
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 
 def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:
@@ -26,12 +25,14 @@ def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:
     f = kernel.frequencies(kernel.noise(n_points, dim, source, "iid")).detach()
     k = f.n_features
     halves = torch.randn(2, k, k, generator=source, dtype=torch.float64)
-    draw = Draw(f, torch.randn(k, m, generator=source, dtype=torch.float64), halves @ halves.mT)
-    return ViewPosterior("a", (draw,), (torch.arange(m) % 3 == 0).long(), Gaussian(0.3))
+    draw = SharedDraw(
+        f, torch.randn(k, m, generator=source, dtype=torch.float64), halves @ halves.mT
+    )
+    return ViewPosterior.of("a", (draw,), (torch.arange(m) % 3 == 0).long(), Gaussian(0.3))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
+def test_factors_multiply_as_the_matrices_that_they_make(dim):
     view, s2 = _view(dim), torch.tensor(0.3, dtype=torch.float64)
     seen = (
         torch.rand(5, 60, generator=generator(2, "seen"))
@@ -40,8 +41,8 @@ def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
     rows = torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
     j = torch.randn(len(rows), 1 + dim, 80, generator=generator(3, "j"), dtype=torch.float64)
     factored = quadratic_of(view, 0, s2, seen, dim, shared=False)
-    monkeypatch.setattr(quadratic, "_PRODUCTS", 1000)
-    formed = quadratic_of(view, 0, s2, seen, dim, shared=False)
+    # where every point has many slopes matrices are formed
+    formed = quadratic_of(view, 0, s2, seen, 20, shared=False)
     assert isinstance(factored, Factored)
     assert isinstance(formed, Own)
     torch.testing.assert_close(factored.push(j, rows), formed.push(j, rows))
@@ -55,5 +56,5 @@ def test_factors_multiply_as_the_matrices_that_they_make(dim, monkeypatch):
 
 def test_matrices_are_formed_where_points_have_many_slopes():
     view = _view(2)
-    assert stays_factored(view, 2)
-    assert not stays_factored(view, 20)
+    assert view.stays_factored(2)
+    assert not view.stays_factored(20)

@@ -46,11 +46,13 @@ def test_latents_and_their_divergence_in_one_operation(shape):
     mean, log_std, noise = torch.randn(3, *shape, generator=source, dtype=torch.float64)
     latents = GaussianLatents(mean, log_std)
     x, kl = latents.sample_with_kl(noise)
-    torch.testing.assert_close(x, latents.sample(noise))
+    written_out = latents.mean + latents.log_std.exp() * noise
+    torch.testing.assert_close(x, written_out)
+    torch.testing.assert_close(latents.sample(noise), written_out)
     torch.testing.assert_close(kl, latents.kl())
 
     factors = torch.randn(shape, generator=source, dtype=torch.float64)
-    parts = [(factors * x).sum() + 3.0 * kl.sum(), (factors * latents.sample(noise)).sum()]
+    parts = [(factors * x).sum() + 3.0 * kl.sum(), (factors * written_out).sum()]
     parts[1] = parts[1] + 3.0 * latents.kl().sum()
     one, other = (torch.autograd.grad(part, list(latents.parameters())) for part in parts)
     torch.testing.assert_close(one, other)

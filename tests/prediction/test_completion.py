@@ -15,7 +15,8 @@ from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
 from bochner.prediction.tempering import TEMPERATURES, Choice, learn
 from bochner.random import generator
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 NAN = float("nan")
 
@@ -30,13 +31,15 @@ def _views(dim: int, s2: float, n: int = 120, m: int = 6):
     for name in ("a", "b"):
         kernel = SpectralMixture().initial(2, dim, source)
         f = kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach()
-        draw = Draw(f, torch.zeros(f.n_features, m, dtype=torch.float64), torch.zeros(1))
+        draw = SharedDraw(f, torch.zeros(f.n_features, m, dtype=torch.float64), torch.zeros(1))
         phi = draw.features(x)
         weights = torch.randn(f.n_features, m, generator=source, dtype=torch.float64)
         Y = phi @ weights + math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
         inverse = torch.linalg.inv(phi.T @ phi + s2 * torch.eye(f.n_features, dtype=torch.float64))
-        draw = Draw(f, inverse @ phi.T @ Y, inverse[None])
-        views.append(ViewPosterior(name, (draw,), torch.zeros(m, dtype=torch.int64), Gaussian(s2)))
+        draw = SharedDraw(f, inverse @ phi.T @ Y, inverse[None])
+        views.append(
+            ViewPosterior.of(name, (draw,), torch.zeros(m, dtype=torch.int64), Gaussian(s2))
+        )
         data.append(Y)
     return views, x, data
 

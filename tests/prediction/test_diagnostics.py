@@ -15,7 +15,8 @@ from bochner.prediction.diagnostics import (
     linear_noise_variance,
     relevance,
 )
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 N = 9
 
@@ -196,8 +197,10 @@ def test_relevance_is_that_of_finite_differences(dim):
         return torch.randn(*shape, generator=source, dtype=torch.float64)
 
     f = Frequencies(normal(4, dim), normal(4, dim), normal(4).abs())
-    draws = tuple(Draw(f, normal(8, 3), torch.eye(8, dtype=torch.float64)[None]) for _ in range(2))
-    view = ViewPosterior("a", draws, torch.zeros(3, dtype=torch.int64), Gaussian(0.1))
+    draws = tuple(
+        SharedDraw(f, normal(8, 3), torch.eye(8, dtype=torch.float64)[None]) for _ in range(2)
+    )
+    view = ViewPosterior.of("a", draws, torch.zeros(3, dtype=torch.int64), Gaussian(0.1))
     x, step = normal(30, dim) * torch.arange(1, dim + 1), 1e-6
 
     def mean(at, weights):

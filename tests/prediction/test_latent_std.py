@@ -1,52 +1,15 @@
 """Standard deviations of latents are those of the posterior, in D = 1, 2, 3."""
 
-import math
-
 import pytest
 import torch
 
-from bochner.features.fourier import fourier_features
-from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.latent_std import excess, latent_std, widened
 from bochner.prediction.row_batch import log_likelihood
 from bochner.random import generator
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
-
-
-def _view(dim, m=12, n=100, s2=0.05):
-    """A view whose two draws of the spectrum were conditioned on the same data, and its latents."""
-    source = generator(0, "std", dim)
-    kernel = NextGenSpectralMixture().initial(2, dim, source)
-    spectra = [kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach() for _ in range(2)]
-    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
-    phi = fourier_features(x, spectra[0])
-    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
-    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
-    draws = []
-    for f in spectra:
-        phi = fourier_features(x, f)
-        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
-        draws.append(Draw(f, inverse @ phi @ Y, inverse[None]))
-    groups = torch.zeros(m, dtype=torch.int64)
-    return ViewPosterior("a", tuple(draws), groups, Gaussian(s2).requires_grad_(False)), x
-
-
-def _counts(m=10):
-    """A view of counts in one dimension with two draws of random weights."""
-    source, draws = generator(0, "std counts"), []
-    kernel = NextGenSpectralMixture().initial(2, 1, source)
-    for _ in range(2):
-        f = kernel.frequencies(kernel.noise(6, 1, source, "iid")).detach()
-        k = 2 * f.first.shape[0]
-        mean = torch.randn(k, m, generator=source, dtype=torch.float64)
-        draws.append(Draw(f, mean, 0.02 * torch.eye(k, dtype=torch.float64)[None]))
-    groups, total = torch.zeros(m, dtype=torch.int64), torch.full((m,), 1.0, dtype=torch.float64)
-    view = ViewPosterior("a", tuple(draws), groups, Poisson().requires_grad_(False), total)
-    return view, torch.randn(60, 1, generator=source, dtype=torch.float64)
+from helpers.posteriors import count_view, gaussian_view
 
 
 def _drawn(view, dim, n, seed=3):
@@ -79,7 +42,9 @@ def _exact(view, y, centre, n_nodes):
 @pytest.mark.parametrize(("kind", "n_nodes"), [(1, 4001), (2, 241), ("counts", 4001)])
 def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes):
     dim = 1 if kind == "counts" else kind
-    view, x = _counts() if kind == "counts" else _view(dim)
+    view, x = gaussian_view(dim, key="std")
+    if kind == "counts":
+        view, x = count_view(Poisson(), 10, 1.0, 1.0, key="std counts")
     _, y = _drawn(view, dim, 40)
     y[::4, :6] = torch.nan
     placement = place([view], x, [y])
@@ -93,7 +58,7 @@ def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes):
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
-    view, candidates = _view(dim)
+    view, candidates = gaussian_view(dim, key="std")
     x, y = _drawn(view, dim, 600)
     placement = place([view], candidates, [y])
     seen = [torch.ones(4, 12, dtype=torch.bool)]
@@ -106,7 +71,7 @@ def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
 
 
 def test_excess_widens_where_the_data_decide():
-    view, candidates = _view(2)
+    view, candidates = gaussian_view(2, key="std")
     _, y = _drawn(view, 2, 50)
     placement = place([view], candidates, [y])
     plain = latent_std([view], candidates, placement, [y], [None])
@@ -116,7 +81,7 @@ def test_excess_widens_where_the_data_decide():
 
 
 def test_a_row_without_entries_has_the_prior_whatever_lacks_elsewhere():
-    view, candidates = _view(2)
+    view, candidates = gaussian_view(2, key="std")
     y = torch.full((2, 12), torch.nan, dtype=torch.float64)
     y[1] = _drawn(view, 2, 1)[1]
     placement = place([view], candidates, [y])
@@ -126,7 +91,7 @@ def test_a_row_without_entries_has_the_prior_whatever_lacks_elsewhere():
 
 
 def test_rows_do_not_depend_on_their_batch_to_three_digits():
-    view, candidates = _view(2)
+    view, candidates = gaussian_view(2, key="std")
     _, y = _drawn(view, 2, 60)
     y[::3, :5] = torch.nan
     placement = place([view], candidates, [y])
@@ -139,7 +104,7 @@ def test_rows_do_not_depend_on_their_batch_to_three_digits():
 
 
 def test_in_many_dimensions_the_curvature_at_the_place_counts():
-    view, candidates = _view(16, m=60, n=200)
+    view, candidates = gaussian_view(16, m=60, n=200, key="std")
     x, y = _drawn(view, 16, 60)
     placement = place([view], candidates, [y])
     std = latent_std([view], candidates, placement, [y], [None])

@@ -6,50 +6,13 @@ import math
 import pytest
 import torch
 
-from bochner.features.fourier import fourier_features
-from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.binomial import Bernoulli
-from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_batch import log_likelihood, row_keys
 from bochner.prediction.row_density import log_density
 from bochner.random import generator
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
-
-
-def _gaussian(dim, m=12, n=100, s2=0.05, seed=0):
-    """A view whose two draws of the spectrum were conditioned on the same data, and its latents."""
-    source = generator(seed, "density", dim)
-    kernel = NextGenSpectralMixture().initial(2, dim, source)
-    spectra = [kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach() for _ in range(2)]
-    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
-    phi = fourier_features(x, spectra[0])
-    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
-    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
-    draws = []
-    for f in spectra:
-        phi = fourier_features(x, f)
-        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
-        draws.append(Draw(f, inverse @ phi @ Y, inverse[None]))
-    groups = torch.zeros(m, dtype=torch.int64)
-    return ViewPosterior("a", tuple(draws), groups, Gaussian(s2).requires_grad_(False)), x
-
-
-def _counts(likelihood, m, intercept, size, seed=0):
-    """A view of counts in one dimension with two draws of random weights."""
-    source = generator(seed, "counts")
-    kernel = NextGenSpectralMixture().initial(2, 1, source)
-    draws = []
-    for _ in range(2):
-        f = kernel.frequencies(kernel.noise(6, 1, source, "iid")).detach()
-        k = 2 * f.first.shape[0]
-        mean = size * torch.randn(k, m, generator=source, dtype=torch.float64)
-        draws.append(Draw(f, mean, 0.02 * torch.eye(k, dtype=torch.float64)[None]))
-    total = torch.full((m,), intercept, dtype=torch.float64)
-    groups = torch.zeros(m, dtype=torch.int64)
-    view = ViewPosterior("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
-    return view, torch.randn(60, 1, generator=source, dtype=torch.float64)
+from helpers.posteriors import count_view, gaussian_view
 
 
 def _integral(view, rows, dim, n_nodes):
@@ -84,13 +47,13 @@ def _agree(found, expected):
     ("dim", "n_nodes", "s2"), [(1, 20001, 0.01), (1, 4001, 0.3), (2, 301, 0.3)]
 )
 def test_densities_are_the_integrals(dim, n_nodes, s2):
-    view, x = _gaussian(dim, s2=s2)
+    view, x = gaussian_view(dim, s2=s2)
     y = _rows(view, dim, 12)
     _agree(log_density([view], x, [y], seed=1), _integral(view, y, dim, n_nodes))
 
 
 def test_rows_unlike_all_training_rows_have_their_density():
-    view, x = _gaussian(1)
+    view, x = gaussian_view(1)
     y = 1.5 * torch.randn(8, 12, generator=generator(4, "strange"), dtype=torch.float64)
     density, _ = log_density([view], x, [y], seed=1)
     expected = _integral(view, y, 1, 4001)
@@ -98,13 +61,13 @@ def test_rows_unlike_all_training_rows_have_their_density():
 
 
 def test_densities_of_large_counts_are_the_integrals():
-    view, x = _counts(Poisson(), 8, math.log(1000.0), 0.5)
+    view, x = count_view(Poisson(), 8, math.log(1000.0), 0.5)
     y = _rows(view, 1, 10)
     _agree(log_density([view], x, [y], seed=1), _integral(view, y, 1, 4001))
 
 
 def test_densities_of_all_outcomes_sum_to_one():
-    view, x = _counts(Bernoulli(), 3, 0.0, 2.0)
+    view, x = count_view(Bernoulli(), 3, 0.0, 2.0)
     y = torch.tensor(list(itertools.product([0.0, 1.0], repeat=3)), dtype=torch.float64)
     density, error = log_density([view], x, [y], seed=1)
     spread = float((density.exp() * error).square().sum().sqrt())
@@ -113,7 +76,7 @@ def test_densities_of_all_outcomes_sum_to_one():
 
 
 def test_standard_errors_are_those_over_seeds():
-    view, x = _gaussian(2, s2=0.3)
+    view, x = gaussian_view(2, s2=0.3)
     y = _rows(view, 2, 6)
     expected = _integral(view, y, 2, 301)
     found = [log_density([view], x, [y], seed) for seed in range(30)]
@@ -125,7 +88,7 @@ def test_standard_errors_are_those_over_seeds():
 
 
 def test_rows_have_noise_of_their_own_whatever_rows_are_beside_them():
-    view, x = _gaussian(2)
+    view, x = gaussian_view(2)
     y = _rows(view, 2, 8)
     together, error = log_density([view], x, [y], seed=1)
     turned, _ = log_density([view], x, [y.flip(0)], seed=1)
@@ -138,7 +101,7 @@ def test_rows_have_noise_of_their_own_whatever_rows_are_beside_them():
 
 
 def test_a_row_without_entries_has_density_one():
-    view, x = _gaussian(2)
+    view, x = gaussian_view(2)
     y = torch.full((2, 12), torch.nan, dtype=torch.float64)
     y[1] = 0.0
     density, error = log_density([view], x, [y], seed=1)
@@ -148,8 +111,8 @@ def test_a_row_without_entries_has_density_one():
 
 
 def test_views_that_share_a_latent_are_integrated_together():
-    first, x = _gaussian(1, m=3, s2=0.3)
-    second, _ = _gaussian(1, m=3, s2=0.3, seed=1)
+    first, x = gaussian_view(1, m=3, s2=0.3)
+    second, _ = gaussian_view(1, m=3, s2=0.3, seed=1)
     y, source = [], generator(5, "views")
     z = torch.randn(6, 1, generator=source, dtype=torch.float64)
     y = [sample_at([view], z, source) for view in (first, second)]

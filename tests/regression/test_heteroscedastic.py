@@ -18,7 +18,7 @@ from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.latent_inference.infer import candidate_scores, reconstructions
+from bochner.latent_inference.infer import candidate_scores
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
@@ -28,7 +28,8 @@ from bochner.regression.evidence import dense_evidence, evidence, view_evidence
 from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import statistics
-from bochner.weight_posterior.posterior import Draw, ViewPosterior, weights_posterior
+from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
+from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -167,14 +168,14 @@ def _by_hand(dim, n=60):
     group, likelihood = torch.zeros(5, dtype=torch.int64), Gaussian(noise.tolist())
     with torch.no_grad():
         likelihood.log_noise_variance.copy_((noise - 1e-4).log())
-    view = ViewPosterior("a", (Draw(f, mean, vectors[None], scales),), group, likelihood)
+    view = ViewPosterior.of("a", (SpectralDraw(f, mean, vectors[None], scales),), group, likelihood)
     columns = []
     for m in range(5):
         inverse = torch.linalg.inv(
             phi @ phi.T + noise[m] * torch.eye(phi.shape[0], dtype=phi.dtype)
         )
-        draw = Draw(f, inverse @ phi @ Y[:, [m]], inverse[None])
-        columns.append(ViewPosterior(f"c{m}", (draw,), group[:1], Gaussian(float(noise[m]))))
+        draw = SharedDraw(f, inverse @ phi @ Y[:, [m]], inverse[None])
+        columns.append(ViewPosterior.of(f"c{m}", (draw,), group[:1], Gaussian(float(noise[m]))))
     return view, columns, x, Y
 
 
@@ -194,9 +195,9 @@ def test_prediction_and_placement_are_those_of_one_view_per_column(dim):
         one, many = target_for([view], [y], dim, shared), target_for(columns, split, dim, shared)
         for own, other in zip(one.evaluate(point, rows), many.evaluate(point, rows), strict=True):
             torch.testing.assert_close(own, other)
-    one = candidate_scores([reconstructions(view, x)], [view], [torch.nan_to_num(Y[:4])], [None])
+    one = candidate_scores([view.reconstructions(x)], [view], [torch.nan_to_num(Y[:4])], [None])
     whole = [Y[:4, [m]] for m in range(5)]
-    many = candidate_scores([reconstructions(c, x) for c in columns], columns, whole, [None] * 5)
+    many = candidate_scores([c.reconstructions(x) for c in columns], columns, whole, [None] * 5)
     torch.testing.assert_close(one, many)
 
 

@@ -10,7 +10,8 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator
 from bochner.weight_posterior.downdating import leave_out
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 NOISE = 0.2
 
@@ -19,7 +20,9 @@ def _posterior(f, draws, Y, groups):
     """Weights given draws of the latents (S, n, D), every group of columns by the rows in which it
     was seen.
     """
-    empty = Draw(f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1))
+    empty = SharedDraw(
+        f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1)
+    )
     phis, mean, covariance = [empty.features(x) for x in draws], empty.mean.clone(), []
     for group in range(int(groups.max()) + 1):
         columns = (groups == group).nonzero()[:, 0]
@@ -29,7 +32,9 @@ def _posterior(f, draws, Y, groups):
         inverse = torch.linalg.inv(gram + NOISE * torch.eye(f.n_features, dtype=torch.float64))
         mean[:, columns] = inverse @ cross
         covariance.append(inverse)
-    return ViewPosterior("a", (Draw(f, mean, torch.stack(covariance)),), groups, Gaussian(NOISE))
+    return ViewPosterior.of(
+        "a", (SharedDraw(f, mean, torch.stack(covariance)),), groups, Gaussian(NOISE)
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -85,7 +90,7 @@ def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_woul
     x = torch.randn(1, n, 2, generator=source, dtype=torch.float64)
     kernel = SpectralMixture().initial(2, 2, source)
     f = kernel.frequencies(kernel.noise(8, 2, source, "iid")).detach()
-    empty = Draw(f, torch.zeros(f.n_features, 30, dtype=torch.float64), torch.zeros(1))
+    empty = SharedDraw(f, torch.zeros(f.n_features, 30, dtype=torch.float64), torch.zeros(1))
     phi = empty.features(x[0])
     truth = phi @ torch.randn(f.n_features, 30, generator=source, dtype=torch.float64)
     Y = truth + NOISE**0.5 * torch.randn(truth.shape, generator=source, dtype=torch.float64)
@@ -93,8 +98,8 @@ def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_woul
     leaving = torch.arange(n // 5)
     stay = torch.ones(n, dtype=torch.bool).index_fill_(0, leaving, False)
     exact = _posterior(f, x, Y, torch.arange(30)).draws[0]
-    averaged = Draw(f, exact.mean, exact.covariance.mean(0, keepdim=True))
-    whole = ViewPosterior("a", (averaged,), torch.zeros(30, dtype=torch.int64), Gaussian(NOISE))
+    averaged = SharedDraw(f, exact.mean, exact.covariance.mean(0, keepdim=True))
+    whole = ViewPosterior.of("a", (averaged,), torch.zeros(30, dtype=torch.int64), Gaussian(NOISE))
     (left,) = leave_out([whole], x[:, leaving], [Y[leaving]])
     expected = _posterior(f, x[:, stay], Y[stay], torch.arange(30)).draws[0]
     new = left.draws[0].covariance[0]
@@ -109,7 +114,9 @@ def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_woul
 
 def _by_column(f, draws, Y, groups, noise):
     """The same with one noise variance per column."""
-    empty = Draw(f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1))
+    empty = SharedDraw(
+        f, torch.zeros(f.n_features, Y.shape[1], dtype=torch.float64), torch.zeros(1)
+    )
     phis, mean = [empty.features(x) for x in draws], empty.mean.clone()
     scales, vectors = torch.zeros(Y.shape[1], f.n_features, dtype=torch.float64), []
     for group in range(int(groups.max()) + 1):
@@ -124,8 +131,8 @@ def _by_column(f, draws, Y, groups, noise):
                 gram + noise[m] * torch.eye(len(gram), dtype=torch.float64), cross
             )
             scales[m] = 1.0 / (values + noise[m])
-    draws_of_view = (Draw(f, mean, torch.stack(vectors), scales),)
-    return ViewPosterior("a", draws_of_view, groups, Gaussian(noise.tolist()))
+    draws_of_view = (SpectralDraw(f, mean, torch.stack(vectors), scales),)
+    return ViewPosterior.of("a", draws_of_view, groups, Gaussian(noise.tolist()))
 
 
 def test_views_that_are_not_gaussian_and_rows_without_data_stay():
@@ -136,10 +143,14 @@ def test_views_that_are_not_gaussian_and_rows_without_data_stay():
         torch.eye(f.n_features, dtype=torch.float64),
     )
     groups = torch.zeros(2, dtype=torch.int64)
-    counts = ViewPosterior(
-        "c", (Draw(f, mean, inverse[None]),), groups, Poisson(), torch.zeros(2, dtype=torch.float64)
+    counts = ViewPosterior.of(
+        "c",
+        (SharedDraw(f, mean, inverse[None]),),
+        groups,
+        Poisson(),
+        torch.zeros(2, dtype=torch.float64),
     )
-    real = ViewPosterior("g", (Draw(f, mean, inverse[None]),), groups, Gaussian(NOISE))
+    real = ViewPosterior.of("g", (SharedDraw(f, mean, inverse[None]),), groups, Gaussian(NOISE))
     x, nothing = (
         torch.zeros(1, 3, 1, dtype=torch.float64),
         torch.full((3, 2), math.nan, dtype=torch.float64),

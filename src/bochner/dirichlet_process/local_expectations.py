@@ -66,7 +66,7 @@ def replacement_gains(
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
     for held in blocks:
-        block = completed(x, current, noise_variance, held)
+        block = completed(held, x, current, noise_variance)
         seen = block.rows.take(x)
         found = partial(_statistics, seen, both, n_points, block, chunk_rows)
         exact = cache(partial(found, products=torch.float64))

@@ -8,6 +8,7 @@ docs/math.md, section 4).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -30,6 +31,7 @@ from bochner.models.dirichlet_posterior import (
     update_sticks,
 )
 from bochner.models.lvm import LatentVariableModel, View
+from bochner.models.sites import NoSites, Sites
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.regression.observations import Block, Data, encoded_block
 from bochner.training.trainer import State
@@ -96,9 +98,8 @@ class MixtureSweep:
             seed,
         )
         self._views: tuple[int, Tensor] | None = None
-        self.kernels = [
-            view.kernel for view in model.views if isinstance(view.kernel, DirichletProcessMixture)
-        ]
+        self.mixtures = mixtures(model)
+        self.kernels = list(self.mixtures.values())
         self.ascent = coordinate_ascent.CoordinateAscent(
             [
                 coordinate_ascent.Block(
@@ -157,16 +158,15 @@ class MixtureSweep:
     def _step_assignments(self, step: int) -> None:
         draws = self._draws(step)
         x = self.model.latents.sample(draws.latents)
-        for view, noise, blocks in zip(self.model.views, draws.spectra, self.data, strict=True):
-            if isinstance(view.kernel, DirichletProcessMixture):
-                source = random.generator(self.seed, f"assign/{view.name}", step)
-                gains = self.gains(view, view.kernel, view.see(x), noise, blocks, source)
-                target = expected_log_weights(view.kernel) + view.weight * gains
-                radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
-                set_assignments(
-                    view.kernel,
-                    bounded_step(view.kernel.get_buffer("log_phi"), target, _RATE, radius),
-                )
+        for v, kernel in self.mixtures.items():
+            view = self.model.views[v]
+            source = random.generator(self.seed, f"assign/{view.name}", step)
+            own = (draws.spectra[v], self.data[v], source)
+            gains = self.gains(view, kernel, view.see(x), *own)
+            target = expected_log_weights(kernel) + view.weight * gains
+            radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
+            moved = bounded_step(kernel.get_buffer("log_phi"), target, _RATE, radius)
+            set_assignments(kernel, moved)
 
     @torch.no_grad()
     def _merge(self, step: int) -> None:
@@ -175,14 +175,13 @@ class MixtureSweep:
         """
         if step % (SWEEP_EVERY * _MERGE_EVERY):
             return
-        for view in self.model.views:
-            if isinstance(view.kernel, DirichletProcessMixture):
-                before = {name: value.clone() for name, value in view.kernel.state_dict().items()}
-                value = self._merge_bounds(step)
-                if merge_alike(view.kernel, step // (SWEEP_EVERY * _MERGE_EVERY)):
-                    if float((self._merge_bounds(step) - value).mean()) <= 0:
-                        view.kernel.load_state_dict(before)
-                    self._views = None
+        for kernel in self.kernels:
+            before = {name: value.clone() for name, value in kernel.state_dict().items()}
+            value = self._merge_bounds(step)
+            if merge_alike(kernel, step // (SWEEP_EVERY * _MERGE_EVERY)):
+                if float((self._merge_bounds(step) - value).mean()) <= 0:
+                    kernel.load_state_dict(before)
+                self._views = None
 
     @torch.no_grad()
     def _birth(self, step: int) -> None:
@@ -191,9 +190,9 @@ class MixtureSweep:
         """
         if step % (SWEEP_EVERY * _MERGE_EVERY) or step > _LAST_BIRTH * SWEEP_EVERY:
             return
-        for view in self.model.views:
-            if isinstance(view.kernel, DirichletProcessMixture):
-                rebirth(view.kernel, random.generator(self.seed, f"birth/{view.name}", step))
+        for v, kernel in self.mixtures.items():
+            name = self.model.views[v].name
+            rebirth(kernel, random.generator(self.seed, f"birth/{name}", step))
         self._views = None
 
     def _merge_bounds(self, step: int) -> Tensor:
@@ -245,11 +244,39 @@ def local_gains(
     candidates = Frequencies(
         w.flatten(0, 1), None, current.amplitude[:1].expand(w.shape[0] * w.shape[1])
     )
-    if view.sites is None:
-        gains = replacement_gains(x, current, candidates, view.noise_variance, blocks)
-    else:
-        gains = site_gains(x, current, candidates, view.sites, encoded_block(blocks))
+    gains = _gains(view.sites, view, x, current, candidates, blocks)
     return gains.reshape(kernel.truncation, _CANDIDATES, -1).mean(1).T
+
+
+@functools.singledispatch
+def _gains(
+    sites: Sites | NoSites,  # noqa: ARG001 - says of what kind the view is
+    view: View,
+    x: Tensor,
+    current: Frequencies,
+    candidates: Frequencies,
+    blocks: tuple[Block, ...],
+) -> Tensor:
+    """Return what candidates gain in the place of points, (C, H)."""
+    return replacement_gains(x, current, candidates, view.noise_variance, blocks)
+
+
+@_gains.register
+def _(
+    sites: Sites,
+    view: View,  # noqa: ARG001 - sites hold all that is needed
+    x: Tensor,
+    current: Frequencies,
+    candidates: Frequencies,
+    blocks: tuple[Block, ...],
+) -> Tensor:
+    return site_gains(x, current, candidates, sites, encoded_block(blocks))
+
+
+def mixtures(model: LatentVariableModel) -> dict[int, DirichletProcessMixture]:
+    """Return the kernels with Dirichlet processes, by the number of their view."""
+    kernels = enumerate(view.kernel for view in model.views)
+    return {v: own for v, own in kernels if isinstance(own, DirichletProcessMixture)}
 
 
 def sweeps(
@@ -264,7 +291,7 @@ def sweeps(
     """Return what a trainer calls between its steps; None for a model without blocks of this
     kind.
     """
-    if not any(isinstance(view.kernel, DirichletProcessMixture) for view in model.views):
+    if not mixtures(model):
         return None
     blocks = MixtureSweep(model, data, n_frequencies, sampling, seed, budget, gains)
 

@@ -44,7 +44,6 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 from bochner.processes import current, isolated, transactional
 from bochner.training.checkpoint import discard
-from bochner.weight_posterior.posterior import ViewPosterior
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
 # candidates.
@@ -55,9 +54,6 @@ _MOMENT_ROWS = 10_000
 
 class AttributesMixin(PredictionMixin):
     """Fitted attributes."""
-
-    def _gaussian_views(self) -> list[ViewPosterior]:
-        return [view for view in self._fit.posterior if view.local is None]
 
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         own = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)

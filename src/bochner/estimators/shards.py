@@ -73,8 +73,8 @@ def _held_back(estimator: Any, values: Any, covariates: object) -> str | None:
         return f"the sampler of {type(estimator).__name__}"
     if not likelihoods.all_gaussian(estimator.likelihood):
         return f"likelihood={estimator.likelihood!r}"
-    holed = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
-    return "missing entries" if holed else None
+    incomplete = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
+    return "missing entries" if incomplete else None
 
 
 def _facts(estimator: Any, values: Any) -> dict[str, str]:

@@ -25,8 +25,7 @@ from bochner.data.views import blocks as by_pattern
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.initialization import iterative_pca
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import of_each_row, rows_of
+from bochner.likelihoods.likelihood import Likelihood, of_each_row, rows_of
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.lvm import ViewSpec
 from bochner.processes import ALONE
@@ -157,33 +156,13 @@ class _DenseViews:
         """Columns are centred and views scaled, as Gaussian data are."""
         out = dict(self.scaled)
         for spec in self.plan.spec:
-            if isinstance(spec.likelihood, NonConjugateLikelihood):
-                values = torch.tensor(self.scaled[spec.name], dtype=torch.float64)
-                raw = spec.likelihood.surrogate(values, self.offsets.get(spec.name)).numpy()
-                centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
-                scale = float(np.sqrt(np.nanmean(np.square(centred))))
-                out[spec.name] = centred / (scale if scale > 0 else 1.0)
+            offset = self.offsets.get(spec.name)
+            out[spec.name] = _surrogate(spec.likelihood, self.scaled[spec.name], offset)
         return out
 
     def _view(self, spec: ViewSpec) -> tuple[Block, ...]:
-        values = self.scaled[spec.name]
-        if isinstance(spec.likelihood, NonConjugateLikelihood):
-            return (_encoded(values, spec.likelihood, self.offsets.get(spec.name), self.plan),)
-        observed = ~np.isnan(values)
-        per_column = isinstance(spec.likelihood, Gaussian) and spec.likelihood.per_column
-        blockwise = per_column or bool(observed.all())
-        whole, groups = (by_pattern(observed), []) if blockwise else split(observed)
-        out: list[Block] = []
-        for rows, columns in whole:
-            Y, index = _part(values, rows, columns, self.plan)
-            out.append(CompleteBlock.of(Y, index, torch.tensor(columns)))
-        if groups:
-            columns = np.concatenate(groups)
-            rows = np.flatnonzero(~np.isnan(values[:, columns]).all(axis=1))
-            Y, index = _part(values, rows, columns, self.plan)
-            sizes = tuple(map(len, groups))
-            out.append(IncompleteBlock.of(Y, index, torch.tensor(columns), sizes))
-        return tuple(out)
+        offset = self.offsets.get(spec.name)
+        return _blocks(spec.likelihood, self.scaled[spec.name], offset, self.plan)
 
 
 class _SparseViews:
@@ -218,29 +197,114 @@ class _SparseViews:
         """Values and centre of every view, scaled as Gaussian data are."""
         out = {}
         for spec in self.plan.spec:
-            values, centre = self.data.scaled_sparse(spec.name)
-            if isinstance(spec.likelihood, NonConjugateLikelihood):
-                offset = self.offsets.get(spec.name)
-                values = mapped(values, functools.partial(_raw, spec.likelihood, offset))
-                centre, square = moments(values)
-                size = values.shape[0] * values.shape[1]
-                scale = float(np.sqrt(square.sum() / size)) or 1.0
-                values, centre = values / scale, centre / scale
-            out[spec.name] = values, centre
+            offset = self.offsets.get(spec.name)
+            own = self.data.scaled_sparse(spec.name)
+            out[spec.name] = _sparse_surrogate(spec.likelihood, *own, offset)
         return out
 
     def _view(self, spec: ViewSpec) -> Block:
-        values, centre = self.data.scaled_sparse(spec.name)
-        if not isinstance(spec.likelihood, NonConjugateLikelihood):
-            return self._block(values, centre)
         plan = self.plan
         offset = self.offsets.get(spec.name)
         # unscaled views have a centre of 0
+        values, centre = self.data.scaled_sparse(spec.name)
         Y = SparseMatrix.of(values, centre, plan.dtype, plan.device)
-        return EncodedBlock.of(Y, None, of_each_row(offset, values.shape[0], _like(plan)))
+        return _sparse_block(spec.likelihood, Y, of_each_row(offset, Y.shape[0], _like(plan)))
 
     def _block(self, values: object, centre: FloatArray) -> Block:
         return CompleteBlock.of(SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device))
+
+
+@functools.singledispatch
+def _blocks(
+    likelihood: Likelihood,
+    values: FloatArray,
+    offset: Tensor | None,  # noqa: ARG001 - Gaussian rows have none
+    plan: Plan,
+) -> tuple[Block, ...]:
+    """Return the blocks of a dense view."""
+    observed = ~np.isnan(values)
+    blockwise = not likelihood.one_variance or bool(observed.all())
+    whole, groups = (by_pattern(observed), []) if blockwise else split(observed)
+    out: list[Block] = []
+    for rows, columns in whole:
+        Y, index = _part(values, rows, columns, plan)
+        out.append(CompleteBlock.of(Y, index, torch.tensor(columns)))
+    if groups:
+        columns = np.concatenate(groups)
+        rows = np.flatnonzero(~np.isnan(values[:, columns]).all(axis=1))
+        Y, index = _part(values, rows, columns, plan)
+        sizes = tuple(map(len, groups))
+        out.append(IncompleteBlock.of(Y, index, torch.tensor(columns), sizes))
+    return tuple(out)
+
+
+@_blocks.register
+def _(
+    likelihood: NonConjugateLikelihood, values: FloatArray, offset: Tensor | None, plan: Plan
+) -> tuple[Block, ...]:
+    return (_encoded(values, likelihood, offset, plan),)
+
+
+@functools.singledispatch
+def _surrogate(
+    likelihood: Likelihood,  # noqa: ARG001 - Gaussian data are their own
+    values: FloatArray,
+    offset: Tensor | None,  # noqa: ARG001
+) -> FloatArray:
+    """Return what starts see of a dense view: centred and scaled as Gaussian data are."""
+    return values
+
+
+@_surrogate.register
+def _(likelihood: NonConjugateLikelihood, values: FloatArray, offset: Tensor | None) -> FloatArray:
+    raw = likelihood.surrogate(torch.tensor(values, dtype=torch.float64), offset).numpy()
+    centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
+    scale = float(np.sqrt(np.nanmean(np.square(centred))))
+    out: FloatArray = centred / (scale if scale > 0 else 1.0)
+    return out
+
+
+@functools.singledispatch
+def _sparse_surrogate(
+    likelihood: Likelihood,  # noqa: ARG001 - Gaussian data are their own
+    values: sp.csr_array,
+    centre: FloatArray,
+    offset: Tensor | None,  # noqa: ARG001
+) -> tuple[object, FloatArray]:
+    """Return values and centre of a sparse view as starts see it."""
+    return values, centre
+
+
+@_sparse_surrogate.register
+def _(
+    likelihood: NonConjugateLikelihood,
+    values: sp.csr_array,
+    centre: FloatArray,
+    offset: Tensor | None,
+) -> tuple[object, FloatArray]:
+    values = mapped(values, functools.partial(_raw, likelihood, offset))
+    centre, square = moments(values)
+    scale = float(np.sqrt(square.sum() / (values.shape[0] * values.shape[1]))) or 1.0
+    return values / scale, centre / scale
+
+
+@functools.singledispatch
+def _sparse_block(
+    likelihood: Likelihood,  # noqa: ARG001 - says of what kind the view is
+    Y: SparseMatrix,
+    offset: Tensor,  # noqa: ARG001 - Gaussian rows have none
+) -> Block:
+    """Return the block of a sparse view."""
+    return CompleteBlock.of(Y)
+
+
+@_sparse_block.register
+def _(
+    likelihood: NonConjugateLikelihood,  # noqa: ARG001
+    Y: SparseMatrix,
+    offset: Tensor,
+) -> Block:
+    return EncodedBlock.of(Y, None, offset)
 
 
 def _like(plan: Plan) -> Tensor:

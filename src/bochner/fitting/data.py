@@ -224,9 +224,15 @@ def _present(Y: Tensor, blocks: tuple[Block, ...]) -> CompleteBlock:
     return CompleteBlock.present(Y, present)
 
 
-def _without_effects(block: Block, covariates: Covariates, n_rows: int) -> Block:
+@functools.singledispatch
+def _without_effects(block: Block, covariates: Covariates, n_rows: int) -> Block:  # noqa: ARG001
     """Return a dense complete block without the linear effects of covariates; others stay."""
-    if not (isinstance(block, CompleteBlock) and isinstance(block.Y, Tensor)):
+    return block
+
+
+@_without_effects.register
+def _(block: CompleteBlock, covariates: Covariates, n_rows: int) -> Block:
+    if not isinstance(block.Y, Tensor):
         return block
     effects = covariates.effects(block.Y, block.rows.numbers(n_rows))
     rest = block.Y - effects.to(block.Y)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from bochner import random
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.data import TrainingData
-from bochner.fitting.plan import SWEEPS, Plan, Start, evaluate
+from bochner.fitting.plan import SWEEPS, Plan, Start, StartResult, evaluate
 from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
 from bochner.fitting.warm_start import warm
@@ -193,7 +193,7 @@ _RACE_DRAWS, _START_DRAWS = 16, 4
 class Progress:
     """What a checkpoint says about the race: the starts so far, and whether it is decided."""
 
-    starts: list[dict[str, Any]]
+    starts: list[StartResult]
     decided: bool
 
 
@@ -203,7 +203,7 @@ class Race:
     def __init__(self, data: TrainingData, plan: Plan) -> None:
         self.data = data
         self.plan = plan
-        self.results: list[dict[str, Any]] = []
+        self.results: list[StartResult] = []
         self.decided = False
         self._best: Trainer[LatentVariableModel] | None = None
 
@@ -268,7 +268,7 @@ class Race:
         for own, view, blocks in zip(free, rival.module.views, self.data.start_blocks, strict=True):
             if own:
                 source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
-                seen = x if view.dims is None else x[:, list(view.dims)]
+                seen = x[:, view.seen_dims(x.shape[1])]
                 match_spectrum(cast(DirichletProcessMixture, view.kernel), seen, blocks, source)
         rival.restart()
         with progress_bar("spectrum", length, self.plan.shown) as bar:
@@ -357,10 +357,10 @@ class Race:
 
     def _raced(
         self, candidate: Candidate, trainer: Trainer[LatentVariableModel], length: int
-    ) -> dict[str, Any]:
+    ) -> StartResult:
         """Train a start for so many steps; return what it is worth before and after."""
         value, error = self._bound(trainer, _START_DRAWS)
-        result: dict[str, Any] = {
+        result: StartResult = {
             "init": candidate.name,
             "index": candidate.index,
             "settled": candidate.settled,

@@ -11,6 +11,7 @@ conditioned on all entries.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -25,7 +26,7 @@ from bochner.initialization.build import FloatArray
 from bochner.latent_inference.infer import place
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete
-from bochner.regression.observations import Data, IncompleteBlock
+from bochner.regression.observations import Block, Data, IncompleteBlock
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The share of the rows that lose some entries, the most of them, and the share of their entries.
@@ -136,11 +137,9 @@ def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
         drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE
         own, hidden = list(blocks), torch.zeros_like(drawn)
         for b, block in enumerate(blocks):
-            if isinstance(block, IncompleteBlock):
-                hidden[:, block.columns] = drawn[:, block.columns] & _able(
-                    block, ~y[:, block.columns].isnan()
-                )
-                own[b] = _without(block, some, hidden[:, block.columns], n_rows)
+            may = drawn[:, block.columns] & _able(block, ~y[:, block.columns].isnan())
+            hidden[:, block.columns] = may
+            own[b] = _without(block, some, may, n_rows)
         enough = int(hidden.sum()) >= _LEAST
         kept.append(tuple(own) if enough else blocks)
         truth.append(torch.where(hidden & enough, y, torch.nan))
@@ -149,13 +148,28 @@ def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
     return Withheld(tuple(kept), some, truth, n_rows)
 
 
-def _able(block: IncompleteBlock, shown: Tensor) -> Tensor:
-    """Mark the observed entries (n, m) that lie in rows and columns which have many."""
+@functools.singledispatch
+def _able(block: Block, shown: Tensor) -> Tensor:  # noqa: ARG001 - complete ones lose nothing
+    """Mark the observed entries (n, m) that may be withheld: those with holes beside them, in rows
+    and columns which have many.
+    """
+    return torch.zeros_like(shown)
+
+
+@_able.register
+def _(block: IncompleteBlock, shown: Tensor) -> Tensor:
     of_column = block.observed.sum(0).cpu()
     return shown & (shown.sum(1, keepdim=True) >= _MANY) & (of_column >= _MANY)
 
 
-def _without(block: IncompleteBlock, some: Tensor, hidden: Tensor, n_rows: int) -> IncompleteBlock:
+@functools.singledispatch
+def _without(block: Block, some: Tensor, hidden: Tensor, n_rows: int) -> Block:  # noqa: ARG001
+    """Return a block without the entries that are hidden in some rows."""
+    return block
+
+
+@_without.register
+def _(block: IncompleteBlock, some: Tensor, hidden: Tensor, n_rows: int) -> Block:
     gone = torch.zeros(n_rows, hidden.shape[1], dtype=torch.bool)
     gone[some] = hidden
     return block.without(gone)

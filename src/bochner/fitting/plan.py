@@ -35,6 +35,8 @@ LATENT_DRAWS = 4
 # Beyond so many rows the noise of one draw of the latents averages out over rows.
 MANY_ROWS = 10_000
 Start = str | FloatArray
+# Name and bound of a start, before and after its race.
+StartResult = dict[str, Any]
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
 
 
@@ -171,7 +173,7 @@ class Fit:
     elbo_se: float
     history: list[float]
     stopped: Stopped
-    starts: list[dict[str, Any]]
+    starts: list[StartResult]
     blocks: list[tuple[int, str, float]] = field(default_factory=list)
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from bochner.features.fourier import evaluate, pull_back
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.gaussian import Gaussian
 from bochner.linalg import closed_form
 from bochner.models.lvm import LatentVariableModel, View, ViewSpec
 from bochner.objectives.elbo import Draws
 from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
-from bochner.regression.observations import CompleteBlock, Data
+from bochner.regression.observations import CompleteBlock, Data, complete_blocks
 from bochner.training.trainer import Moments, OnStep, State, Trainer
 
 # Features of all starts, numbers: beyond, they no longer stay in a core's cache, and one start
@@ -44,15 +43,11 @@ def stackable(
     small = n_models * n_features * n_rows <= MOST_NUMBERS
     plain = all(
         # a class derived from it says so itself
-        vars(type(view.kernel)).get("stackable", False)
-        and isinstance(view.likelihood, Gaussian)
-        and not view.likelihood.per_column
+        vars(type(view.kernel)).get("stackable", False) and view.likelihood.one_variance
         for view in views
     )
     complete = all(
-        isinstance(block, CompleteBlock) and block.n_rows == n_rows
-        for blocks in data
-        for block in blocks
+        block.n_rows == n_rows and not block.has_holes for blocks in data for block in blocks
     )
     return n_models > 1 and small and plain and complete
 
@@ -87,10 +82,9 @@ class StackedModels(nn.Module):
         for v, (view, blocks) in enumerate(zip(self.model.views, data, strict=True)):
             f = view.kernel.frequencies(torch.stack([one.spectra[v] for one in draws]))
             log_noise = view.likelihood.get_parameter("log_noise_variance")
-            for block in blocks:
-                if isinstance(block, CompleteBlock):
-                    value = stacked_evidence(view.see(x), f, log_noise.exp(), block)
-                    total = total + view.weight * value
+            for block in complete_blocks(blocks):
+                value = stacked_evidence(view.see(x), f, log_noise.exp(), block)
+                total = total + view.weight * value
         return total
 
 

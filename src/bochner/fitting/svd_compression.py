@@ -17,7 +17,6 @@ from torch import Tensor
 
 from bochner.data.sparse import SparseMatrix
 from bochner.data.stored import StoredMatrix
-from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import chunks
 from bochner.regression.observations import (
@@ -112,7 +111,7 @@ def rotate(
     """
     out, ranks, dropped, bases = [], [], [], []
     for v, blocks in enumerate(data):
-        one = likelihoods is None or _one_noise(likelihoods[v])
+        one = likelihoods is None or likelihoods[v].one_variance
         complete = complete_blocks(blocks)
         whole = one and len(blocks) == len(complete) == 1
         basis = _basis(complete[0], share, seed, limits) if whole else None
@@ -121,11 +120,6 @@ def rotate(
         dropped.append(0.0 if basis is None else _dropped(out[-1]))
         bases.append(basis)
     return tuple(out), Rotation(tuple(ranks), tuple(dropped), tuple(bases))
-
-
-def _one_noise(likelihood: Likelihood) -> bool:
-    """Whether the bound knows a view's columns through Y Y^T alone."""
-    return isinstance(likelihood, Gaussian) and not likelihood.per_column
 
 
 def _turned(blocks: tuple[Block, ...], basis: Tensor | None) -> tuple[Block, ...]:

@@ -8,6 +8,7 @@ with are close to those of the model proper: only the last part needs its bound.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -17,12 +18,24 @@ from torch import Tensor
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.plan import Plan
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Likelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import elbo
 from bochner.regression.observations import Data
 from bochner.training.trainer import RATES, Trainer
 
 STEPS = 100
+
+
+@functools.singledispatch
+def _gaussian(likelihood: Likelihood) -> Likelihood:  # noqa: ARG001 - surrogates replace its data
+    """Return the likelihood of a view's surrogates, or of its data where they are Gaussian."""
+    return Gaussian(0.3)
+
+
+@_gaussian.register
+def _(likelihood: Gaussian) -> Likelihood:
+    return likelihood
 
 
 def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
@@ -38,10 +51,10 @@ def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
         Of the fit; at most ``STEPS`` of its steps are taken.
     """
     device = model.latents.mean.device
-    own = [v.likelihood if v.sites is None else Gaussian(0.3).to(device) for v in model.views]
+    learned = [_gaussian(v.likelihood).to(device) for v in model.views]
     views = [
         View(v.name, v.kernel, noise, None, v.dims, v.weight, v.groups)
-        for v, noise in zip(model.views, own, strict=True)
+        for v, noise in zip(model.views, learned, strict=True)
     ]
     for view, of_model in zip(views, model.views, strict=True):
         view.log_factors = of_model.log_factors

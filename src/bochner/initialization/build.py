@@ -6,6 +6,7 @@ Starts are compared by the bound on fresh draws, never by labels (EVALUATION: no
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from bochner.errors import InputError, message
 from bochner.initialization.neighbour_embedding import MOST_ROWS, embed
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View, ViewSpec
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 
@@ -259,23 +260,39 @@ def model_from(
         n_dims = mean.shape[1] if dims is None else len(dims)
         source = random.generator(seed, f"kernel/{view.name}")
         kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
-        likelihood, sites = _likelihood(view, blocks, device)
+        likelihood, sites = _start(view.likelihood, blocks, device)
         own = (likelihood, sites, dims, view.weight, covariates.groups)
         views.append(View(view.name, kernel, *own))
     return LatentVariableModel(posterior, views).to(device)
 
 
-def _likelihood(
-    view: ViewSpec, blocks: tuple[Block, ...], device: torch.device
+@functools.singledispatch
+def _start(
+    likelihood: Likelihood,
+    blocks: tuple[Block, ...],
+    device: torch.device,
 ) -> tuple[Likelihood, Sites | None]:
     """Return the likelihood to train and, of a non-conjugate view, its sites."""
-    likelihood = view.likelihood
-    if isinstance(likelihood, NonConjugateLikelihood):
-        learned = copy.deepcopy(likelihood).to(device)
-        return learned, _sites(learned, encoded_block(blocks))
-    if isinstance(likelihood, Gaussian) and (likelihood.per_column or not likelihood.learned):
-        return copy.deepcopy(likelihood), None
-    return Gaussian(_INITIAL_NOISE), None
+    raise NotImplementedError(type(likelihood))
+
+
+@_start.register
+def _(
+    likelihood: NonConjugateLikelihood, blocks: tuple[Block, ...], device: torch.device
+) -> tuple[Likelihood, Sites | None]:
+    learned = copy.deepcopy(likelihood).to(device)
+    return learned, _sites(learned, encoded_block(blocks))
+
+
+@_start.register
+def _(
+    likelihood: Gaussian,
+    blocks: tuple[Block, ...],  # noqa: ARG001 - it starts alike for all data
+    device: torch.device,  # noqa: ARG001
+) -> tuple[Likelihood, Sites | None]:
+    if likelihood.one_variance and likelihood.learned:
+        return Gaussian(_INITIAL_NOISE), None
+    return copy.deepcopy(likelihood), None
 
 
 def _sites(likelihood: NonConjugateLikelihood, block: EncodedBlock) -> Sites:

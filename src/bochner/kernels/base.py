@@ -49,6 +49,11 @@ class Frequencies:
         return self.second is None
 
     @property
+    def partners(self) -> Tensor:
+        """The second frequency of every pair; that of a single point is the first."""
+        return self.first if self.second is None else self.second
+
+    @property
     def largest_square(self) -> Tensor:
         """About the largest square that a feature has, scalar: covariates have about unit
         variance.
@@ -107,7 +112,7 @@ class Frequencies:
         """
         if self.second is not None:
             return self
-        return replace(self, second=self.first, amplitude=0.5 * self.amplitude)
+        return replace(self, second=self.partners, amplitude=0.5 * self.amplitude)
 
     def to(self, dtype: torch.dtype) -> Frequencies:
         """Return the same points in another precision.

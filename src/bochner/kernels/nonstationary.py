@@ -149,7 +149,7 @@ class SpectralSum(SpectralKernel):
         if self.stationary:
             return Frequencies(first, None, torch.cat([p.amplitude for p in points]))
         pairs = [p.paired() for p in points]
-        second = torch.cat([p.second for p in pairs if p.second is not None])
+        second = torch.cat([p.partners for p in pairs])
         return Frequencies(first, second, torch.cat([p.amplitude for p in pairs]))
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:

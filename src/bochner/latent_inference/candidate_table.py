@@ -22,7 +22,7 @@ from bochner.features.fourier import jet
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.row_bound import Shared, Target, Term
 from bochner.linalg import newton_step
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 # Numbers of a table; beyond them, and in many dimensions, every start is evaluated.
 _NUMBERS = 2**23
@@ -240,10 +240,8 @@ def tabulates(views: Sequence[ViewPosterior], candidates: Tensor) -> bool:
     n, dim = candidates.shape
     if dim > _MOST_DIMENSIONS:
         return False
-    plain = all(
-        view.local is None and not any(draw.frequencies.n_linear for draw in view.draws)
-        for view in views
-    )
+    plain = all_conjugate(views)
+    plain = plain and not any(draw.frequencies.n_linear for v in views for draw in v.draws)
     width = sum(min(v.n_columns, len(v.draws) * v.draws[0].mean.shape[0]) for v in views)
     return plain and n * len(_indices(dim)) * width <= _NUMBERS
 

@@ -19,7 +19,7 @@ from bochner.data.covariates import columns_beside
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
 from bochner.latent_inference.modes import Placement, alike, located, solved
 from bochner.latent_inference.row_bound import Target, groups_of_rows, rows_at_once, target_for
-from bochner.likelihoods.likelihood import offsets_of, per_size
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 N_MODES = 3
@@ -90,7 +90,7 @@ class Placer:
 
     @functools.cached_property
     def _book(self) -> list[tuple[Tensor, Tensor]]:
-        return [reconstructions(view, self._candidates) for view in self._views]
+        return [view.reconstructions(self._candidates) for view in self._views]
 
     def place(
         self,
@@ -214,34 +214,6 @@ def shifted(
     return book[0] + torch.stack(effects).mean(0), book[1]
 
 
-def reconstructions(view: ViewPosterior, candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean of psi (C, M) at the candidates and its uncertainty, over draws: Var psi / sigma^2, (C,
-    M) or (C, 1).
-    """
-    mean = torch.zeros(candidates.shape[0], view.n_columns, dtype=torch.float64)
-    spread = (
-        torch.zeros_like(mean)
-        if view.local
-        else torch.zeros(candidates.shape[0], 1, dtype=torch.float64)
-    )
-    for draw in view.draws:
-        phi = draw.features(candidates)
-        if view.local is None:
-            mean += phi @ draw.mean / len(view.draws)
-            spread = spread + _of_columns(view, draw.spread(phi, view.group_of)) / len(view.draws)
-        else:
-            own, variance = view.psi(draw, phi)
-            mean, spread = mean + own / len(view.draws), spread + variance / len(view.draws)
-    return mean, spread
-
-
-def _of_columns(view: ViewPosterior, spread: Tensor) -> Tensor:
-    """With one noise for all columns their spreads differ by group alone: the mean of them will do
-    for a start.
-    """
-    return spread if isinstance(view.noise_variance, Tensor) else spread.mean(1, keepdim=True)
-
-
 def candidate_scores(
     book: Sequence[tuple[Tensor, Tensor]],
     views: Sequence[ViewPosterior],
@@ -254,7 +226,7 @@ def candidate_scores(
     Parameters
     ----------
     book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C, 1) or (C, M_v))
-        `reconstructions` of the candidates.
+        ``reconstructions`` of the candidates.
     views : sequence of ViewPosterior
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Encoded.
@@ -262,20 +234,7 @@ def candidate_scores(
     """
     score = torch.zeros(rows[0].shape[0], book[0][0].shape[0], dtype=torch.float64)
     for (mean, spread), view, y, offset in zip(book, views, rows, offsets, strict=True):
-        seen = (~y.isnan()).double()
-        filled = torch.nan_to_num(y)
-        if view.local is not None:
-            # every row as it would be with the typical size factor: good enough to start from
-            typical = per_size(filled, offset)
-            for of_row, of_candidate in view.local.products(typical, mean, spread):
-                score += view.weight * ((seen * of_row) @ of_candidate.T)
-            continue
-        scaled, known = filled / view.noise_variance, seen / view.noise_variance
-        squared = (
-            (filled * scaled).sum(1, keepdim=True) - 2.0 * scaled @ mean.T + known @ mean.square().T
-        )
-        wide = seen @ spread.T if spread.shape[1] > 1 else seen.sum(1, keepdim=True) * spread.T
-        score -= 0.5 * view.weight * (squared + wide)
+        score += view.scores(y, offset, mean, spread)
     return score
 
 

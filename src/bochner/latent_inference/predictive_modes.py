@@ -7,9 +7,10 @@ its own, and their mixture resembles the posterior of the latent.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,10 +23,10 @@ from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, entries_of
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import of_each_row, offsets_of, shifted
+from bochner.likelihoods.likelihood import Likelihood, of_each_row, offsets_of, shifted
 from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.posterior import ViewPosterior
 
 # Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
 _N_POINTS, _WIDE = 96, 2.5
@@ -40,8 +41,6 @@ _TOLERANCE = 3e-3
 _BEHIND = 10.0
 # Log weight of a climb that broke down: none beside others, an equal one where all did.
 _NOWHERE = -1e300
-# Columns with noise of their own share a covariance in so many groups.
-_NOISE_GROUPS = 4
 # Share of a mode beside which others do not count; levels of intervals with the half width that
 # holds them of a standard normal distribution, and halvings of a bracket that finds them.
 _ALONE, _HALVINGS = 0.999, 20
@@ -307,9 +306,8 @@ def predictive_target(
 
 def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugateTerm:
     draw = view.draws[0]
-    total = torch.zeros_like(y) if view.intercept is None else view.intercept.expand_as(y)
-    total = shifted(total, offset)
-    covariance, group_of = _covariances(view, draw)
+    total = shifted(view.with_intercept(torch.zeros_like(y)), offset)
+    covariance, group_of = draw.covariances(view.noise_variance, view.group_of)
     return NonConjugateTerm(
         draw.frequencies,
         entries_of(view.predictive),
@@ -320,29 +318,6 @@ def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugate
         covariance,
         group_of,
     )
-
-
-def _covariances(view: ViewPosterior, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Return covariances of the weights by group (G, K, K), and every column's group."""
-    if draw.scales is None:
-        return view.noise_variance * draw.covariance, view.group_of
-    variances = draw.scales * torch.as_tensor(view.noise_variance)[:, None]
-    group_of = torch.zeros_like(view.group_of)
-    covariances: list[Tensor] = []
-    for columns, vectors in _by_noise(view, draw):
-        group_of[columns] = len(covariances)
-        covariances.append((vectors * variances[columns].mean(0)) @ vectors.T)
-    return torch.stack(covariances), group_of
-
-
-def _by_noise(view: ViewPosterior, draw: Draw) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield columns with similar noise and the eigenvectors of their covariances."""
-    noise = torch.as_tensor(view.noise_variance)
-    for g, vectors in enumerate(draw.covariance):
-        columns = (view.group_of == g).nonzero()[:, 0]
-        columns = columns[noise[columns].argsort()]
-        for part in columns.chunk(_NOISE_GROUPS):
-            yield part, vectors
 
 
 def points_around(candidates: Tensor) -> Tensor:
@@ -358,12 +333,16 @@ def table(
     view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:
     """Return log predictive densities of all rows (n, M) at points with these moments (C, M)."""
+    return _table(view.predictive, y, offset, mean, variance)
+
+
+@functools.singledispatch
+def _table(
+    likelihood: Likelihood, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
+    """Return log predictive densities under a likelihood, up to a constant of the row."""
     seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
-    if isinstance(view.predictive, Gaussian):
-        v = variance + view.predictive.noise_variance.detach()
-        squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
-        return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)
-    entries, parts = entries_of(view.predictive), []
+    entries, parts = entries_of(likelihood), []
     shift = of_each_row(offset, y.shape[0], y)
     for part in chunks(y.shape[0], max(1, CACHED_NUMBERS // mean.numel())):
         psi = mean + shift[part, None, None]
@@ -372,3 +351,17 @@ def table(
         values = entries.slopes(own, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
         parts.append((values.reshape(shape) * seen[part, None]).sum(2))
     return torch.cat(parts)
+
+
+@_table.register
+def _(
+    likelihood: Gaussian,
+    y: Tensor,
+    offset: Tensor | None,  # noqa: ARG001 - Gaussian rows have none
+    mean: Tensor,
+    variance: Tensor,
+) -> Tensor:
+    seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    v = variance + likelihood.noise_variance.detach()
+    squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
+    return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)

@@ -18,6 +18,7 @@ N(m^T phi, sigma^2 (1 + phi^T B^-1 phi)) would count such a row's noise twice.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +32,12 @@ from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.likelihoods.likelihood import shifted
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import (
+    GaussianPosterior,
+    NonConjugatePosterior,
+    ViewPosterior,
+)
 
-# Features per point and slope from which on forming a row's matrix, once, costs more than the two
-# products with all columns' means, at every evaluation of a climb.
-_PRODUCTS = 16
 _CHUNK = 1024
 # Numbers of one dense array of non-conjugate views.
 _NUMBERS = 2**21
@@ -132,18 +133,6 @@ class Factored:
         )
 
 
-def stays_factored(view: ViewPosterior, dim: int) -> bool:
-    """Return whether rows with columns of their own are better left without matrices, in so many
-    dimensions.
-    """
-    draw = view.draws[0]
-    few_groups = (
-        draw.scales is None
-        and draw.covariance.shape[0] * draw.mean.shape[0] <= 4 * draw.mean.shape[1]
-    )
-    return few_groups and _PRODUCTS * (1 + dim) < draw.mean.shape[0]
-
-
 def quadratic_of(
     view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int, shared: bool
 ) -> Quadratic:
@@ -163,7 +152,7 @@ def quadratic_of(
     """
     draw = view.draws[s]
     weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
-    if not shared and stays_factored(view, dim):
+    if not shared and view.stays_factored(dim):
         counts = weights.new_zeros(weights.shape[0], draw.covariance.shape[0])
         counts.index_add_(1, view.group_of, weights)
         return Factored(draw.mean, weights / s2, draw.covariance, counts)
@@ -200,7 +189,7 @@ def rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
     """Return how many rows to place at once: the slopes of every psi along every dimension and mode
     are dense.
     """
-    width = slopes * sum(view.n_columns for view in views if view.local is not None)
+    width = slopes * sum(view.n_sloped_columns for view in views)
     return max(1, min(_CHUNK, _NUMBERS // max(width, 1)))
 
 
@@ -381,40 +370,50 @@ def target_for(
     """
     terms: list[tuple[Term | NonConjugateTerm, ...]] = []
     weights: list[float] = []
-    for v, (view, y) in enumerate(zip(views, rows, strict=True)):
-        seen = ~y.isnan()
-        if not bool(seen.any()):
+    for view, y, offset in zip(views, rows, offsets or [None] * len(views), strict=True):
+        if bool(y.isnan().all()):
             continue
         weights.append(view.weight)
-        if view.local is not None:
-            terms.append(
-                _nonconjugate_terms(view, view.local, y, None if offsets is None else offsets[v])
-            )
-        else:
-            filled = torch.where(seen, y, torch.zeros_like(y))
-            terms.append(_terms(view, filled, seen, n_components, shared))
+        terms.append(_terms(view, y, offset, n_components, shared))
     beside = columns_beside(covariates, rows[0].shape[0])
     return Target(tuple(terms), n_components, tuple(weights), beside)
 
 
-def _nonconjugate_terms(
-    view: ViewPosterior, likelihood: NonConjugateLikelihood, y: Tensor, offset: Tensor | None
+@functools.singledispatch
+def _terms(
+    view: ViewPosterior, y: Tensor, offset: Tensor | None, dim: int, shared: bool
+) -> tuple[Term | NonConjugateTerm, ...]:
+    """Return what a view adds to the target, a term for every draw."""
+    raise NotImplementedError(type(view))
+
+
+@_terms.register
+def _(
+    view: NonConjugatePosterior,
+    y: Tensor,
+    offset: Tensor | None,
+    dim: int,  # noqa: ARG001 - entries are treated one by one
+    shared: bool,  # noqa: ARG001
 ) -> tuple[NonConjugateTerm, ...]:
     seen = (~y.isnan()).to(y.dtype)
-    total = torch.zeros_like(seen) if view.intercept is None else view.intercept.expand_as(seen)
-    total = shifted(total, offset)
-    filled = torch.nan_to_num(y)
+    total = shifted(view.intercept.expand_as(seen), offset)
+    entries = (view.bound, torch.nan_to_num(y), seen, total)
     return tuple(
-        NonConjugateTerm(
-            d.frequencies, likelihood, filled, seen, total, d.mean, d.covariance, view.group_of
-        )
+        NonConjugateTerm(d.frequencies, *entries, d.mean, d.covariance, view.group_of)
         for d in view.draws
     )
 
 
-def _terms(
-    view: ViewPosterior, filled: Tensor, seen: Tensor, dim: int, shared: bool
+@_terms.register
+def _(
+    view: GaussianPosterior,
+    y: Tensor,
+    offset: Tensor | None,  # noqa: ARG001 - Gaussian rows have none
+    dim: int,
+    shared: bool,
 ) -> tuple[Term, ...]:
+    seen = ~y.isnan()
+    filled = torch.where(seen, y, torch.zeros_like(y))
     s2 = torch.as_tensor(view.noise_variance, dtype=filled.dtype)
     scaled = filled / s2
     constant = -0.5 * (seen.to(filled.dtype) @ (2.0 * math.pi * s2).log().expand(filled.shape[1]))
@@ -443,13 +442,7 @@ def groups_of_rows(
     if all(bool(mask.all()) for mask in masks):
         yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most))
         return
-    seen = torch.cat(
-        [
-            m if view.local is None else m.any(1, keepdim=True)
-            for view, m in zip(views, masks, strict=True)
-        ],
-        dim=1,
-    )
+    seen = torch.cat([view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1)
     patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
     own: list[Tensor] = []
     for p in range(patterns.shape[0]):
@@ -461,7 +454,7 @@ def groups_of_rows(
         else:
             yield from ((chunk, True) for chunk in torch.split(index, most))
     if own:
-        factored = all(view.local is not None or stays_factored(view, dim) for view in views)
+        factored = all(view.stays_factored(dim) for view in views)
         size = _FACTORED_CHUNK if factored else _OWN_CHUNK
         yield from (
             (chunk, False)

@@ -7,6 +7,7 @@ gradient and Hessian; or, entry by entry, the log predictive density log E p(y_m
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -121,11 +122,15 @@ class QuadraticEntries:
         return Curvatures(on_mean, mixed, mixed * first * shrink)
 
 
+@functools.singledispatch
 def entries_of(likelihood: Likelihood) -> EntryTerms:
     """Return the log predictive densities of a view's entries."""
-    if isinstance(likelihood, Gaussian):
-        return GaussianEntries(likelihood.noise_variance.detach())
     return LaplaceEntries(likelihood)
+
+
+@entries_of.register
+def _(likelihood: Gaussian) -> EntryTerms:
+    return GaussianEntries(likelihood.noise_variance.detach())
 
 
 @dataclass(frozen=True)

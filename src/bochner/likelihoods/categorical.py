@@ -61,6 +61,16 @@ class Categorical(NonConjugateLikelihood):
         """Sticks per column: C - 1, and one for a column that has a single category."""
         return tuple(max(len(own) - 1, 1) for own in self._known)
 
+    def n_data_columns(self, n_columns: int) -> int:  # noqa: ARG002 - the categories say so
+        """Return the number of columns with categories."""
+        return len(self.group_sizes)
+
+    def by_data_column(self, of_psi: Tensor) -> Tensor:
+        """Sum over the sticks of every column."""
+        sizes = torch.tensor(self.group_sizes)
+        column = torch.arange(len(sizes)).repeat_interleave(sizes)
+        return of_psi.new_zeros(of_psi.shape[0], len(sizes)).index_add_(1, column, of_psi)
+
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002
         """Take the categories from the data."""
         if self._params["categories"] is not None:

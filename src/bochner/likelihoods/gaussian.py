@@ -47,6 +47,17 @@ class Gaussian(Likelihood):
         return self.log_noise_variance.ndim > 0
 
     @property
+    def known_variance(self) -> float | Tensor:
+        """The variance without its history: a number, or of shape (M,)."""
+        variance = self.noise_variance.detach()
+        return variance if self.per_column else float(variance)
+
+    @property
+    def one_variance(self) -> bool:
+        """Whether all columns share the variance."""
+        return not self.per_column
+
+    @property
     def learned(self) -> bool:
         """Whether training moves the variance."""
         return self.log_noise_variance.requires_grad

@@ -69,10 +69,13 @@ class Likelihood(nn.Module, ABC):
         of real numbers, such as the normal and Student's t. A view of one is fitted in units of
         the root mean square of its centred entries and reported in those of the data; any other
         is fitted as it is.
+    support : {"real", "positive", "binary", "trials", "counts", "categories"}
+        What an entry can be; anything else is refused with view, row, column and value.
     """
 
     name: ClassVar[str]
     scales_with_data: ClassVar[bool] = False
+    support: ClassVar[str] = "real"
 
     def __init__(self, **params: Any) -> None:
         super().__init__()
@@ -188,6 +191,54 @@ class Likelihood(nn.Module, ABC):
         Tensor of shape (n, m)
         """
         return log_normal_mean(self.density(y), mean, variance)
+
+    @property
+    def one_variance(self) -> bool:
+        """Whether columns have normal noise of one variance: the bound then knows them through
+        Y Y^T alone.
+        """
+        return False
+
+    def encode(self, Y: Tensor) -> Tensor:
+        """Return what the bound sees of data (n, M): shape (n, columns of psi), NaN = missing.
+
+        Parameters
+        ----------
+        Y : Tensor of shape (n, M)
+            NaN = missing.
+
+        Returns
+        -------
+        Tensor of shape (n, columns of psi)
+            NaN = missing.
+        """
+        return Y
+
+    def n_data_columns(self, n_columns: int) -> int:
+        """Return how many columns of data have so many columns of psi.
+
+        Parameters
+        ----------
+        n_columns : int
+
+        Returns
+        -------
+        int
+        """
+        return n_columns
+
+    def by_data_column(self, of_psi: Tensor) -> Tensor:
+        """Sum what belongs to the same column of data, (n, columns of psi) -> (n, M).
+
+        Parameters
+        ----------
+        of_psi : Tensor of shape (n, columns of psi)
+
+        Returns
+        -------
+        Tensor of shape (n, M)
+        """
+        return of_psi
 
     def density(self, y: Tensor) -> LogDensity:
         """Return log p(y | psi) as quadrature needs it, a concave function of psi.

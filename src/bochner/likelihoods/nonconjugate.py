@@ -22,13 +22,10 @@ class NonConjugateLikelihood(Likelihood, ABC):
 
     Attributes
     ----------
-    support : {"real", "positive", "binary", "trials", "counts", "categories"}
-        What an entry can be; anything else is refused with view, row, column and value.
     extra_sweeps : int
         Times that sites are brought up to date in a step beyond what other likelihoods take.
     """
 
-    support: ClassVar[str]
     extra_sweeps: ClassVar[int] = 0
     shares_curvature: bool = False
 
@@ -75,26 +72,6 @@ class NonConjugateLikelihood(Likelihood, ABC):
         NonConjugateLikelihood
         """
         return type(self)(**self._params)
-
-    def encode(self, Y: Tensor) -> Tensor:
-        """Return what the bound sees of data (n, M): shape (n, columns of psi), NaN = missing.
-
-        Parameters
-        ----------
-        Y : Tensor of shape (n, M)
-            NaN = missing.
-
-        Returns
-        -------
-        Tensor of shape (n, columns of psi)
-            NaN = missing.
-        """
-        return Y
-
-    @property
-    def group_sizes(self) -> tuple[int, ...] | None:
-        """How many columns of psi each data column has; None when one."""
-        return None
 
     @abstractmethod
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:

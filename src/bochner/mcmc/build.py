@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from bochner.errors import InputError, message
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
+from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
@@ -26,7 +28,7 @@ from bochner.mcmc.draws import FloatArray, source
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.regression.observations import Block
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 Common = tuple[str, ViewData, tuple[int, ...], int, Priors]
 
@@ -165,7 +167,7 @@ def _start(model: Model, warm: Fit, latents: FloatArray, seed: int, chain: int) 
 
 
 def _view_start(
-    view: ViewModel, posterior: ViewPosterior, kernel: Any, chain: int, rng: np.random.Generator
+    view: ViewModel, posterior: ViewPosterior, kernel: SpectralKernel, chain: int, rng: np.random.Generator
 ) -> ViewState:
     draw = posterior.draws[chain % len(posterior.draws)]
     points = draw.frequencies.first.double().numpy()[:, list(view.dims)]
@@ -177,7 +179,7 @@ def _view_start(
     n_columns = view.data.values.shape[1]
     weights = np.zeros((2 * (view.n_points + view.has_intercept), n_columns))
     parameter = _parameter(posterior)
-    if view.has_intercept and posterior.intercept is not None:
+    if isinstance(posterior, NonConjugatePosterior):
         # psi is a log odds here; that of counts is a log mean in the other models
         shift = np.log(parameter) if parameter.size else 0.0
         start = posterior.intercept.double().numpy() - shift
@@ -187,10 +189,20 @@ def _view_start(
 
 
 def _parameter(posterior: ViewPosterior) -> FloatArray:
-    likelihood = posterior.likelihood
-    value: Tensor = torch.zeros(0)
-    if isinstance(likelihood, Gaussian):
-        value = likelihood.noise_variance
-    elif isinstance(likelihood, NegativeBinomial):
-        value = likelihood.dispersion
+    value = _value(posterior.likelihood)
     return np.atleast_1d(value.detach().double().numpy())
+
+
+@functools.singledispatch
+def _value(likelihood: Likelihood) -> Tensor:  # noqa: ARG001 - most have no parameter
+    return torch.zeros(0)
+
+
+@_value.register
+def _(likelihood: Gaussian) -> Tensor:
+    return likelihood.noise_variance
+
+
+@_value.register
+def _(likelihood: NegativeBinomial) -> Tensor:
+    return likelihood.dispersion

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def summary(draws: Draws) -> dict[str, dict[str, float]]:
     return found
 
 
-def _worst(values: Any, worst: Any) -> float:
+def _worst(values: FloatArray, worst: Callable[[FloatArray], np.float64]) -> float:
     """Return the worst of the finite values, NaN where there is none: constants have no R-hat."""
     known = np.asarray(values)[np.isfinite(values)]
     return float(worst(known)) if known.size else float("nan")

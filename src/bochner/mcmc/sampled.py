@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +31,8 @@ from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles, run
 from bochner.regression.observations import Data
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import Draw, SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
 
 # Numbers in the covariances of a view's columns, over all draws: beyond it, columns share the
 # average of their covariances.
@@ -175,7 +177,7 @@ def _view_posterior(
     view = model.views[v]
     traces = np.concatenate([chain.traces[f"{view.name}.parameter"] for chain in chains])
     likelihood = _likelihood(warm.likelihood, traces)
-    unit = float(likelihood.noise_variance) if isinstance(likelihood, Gaussian) else 1.0
+    unit = float(replace(warm, likelihood=likelihood).noise_variance)
     moments = [
         view.rao_blackwell(s.views[v], s.x, source(seed, "weights of a draw", i, v))
         for i, s in enumerate(states)
@@ -184,11 +186,9 @@ def _view_posterior(
     draws = tuple(
         _draw(model, view, state, v, own, unit) for state, own in zip(states, moments, strict=True)
     )
-    n_columns = len(group_of)
-    intercept = torch.zeros(n_columns, dtype=torch.float64) if view.has_intercept else None
-    return ViewPosterior(
-        view.name, draws, torch.from_numpy(group_of), likelihood, intercept, warm.dims
-    )
+    # intercepts are among the weights
+    groups = torch.from_numpy(group_of)
+    return ViewPosterior.of(view.name, draws, groups, likelihood, dims=warm.dims)
 
 
 def _draw(
@@ -203,7 +203,7 @@ def _draw(
         mean[view.n_points] += np.log(state.views[v].parameter) / view.priors.intercept
     frequencies = Frequencies(torch.from_numpy(first), None, torch.from_numpy(amplitude))
     covariance = torch.from_numpy(np.ascontiguousarray(moments.covariances / unit))
-    return Draw(frequencies, torch.from_numpy(mean), covariance)
+    return SharedDraw(frequencies, torch.from_numpy(mean), covariance)
 
 
 def grouped(moments: list[WeightMoments]) -> tuple[IntArray, list[WeightMoments]]:
@@ -235,16 +235,28 @@ def grouped(moments: list[WeightMoments]) -> tuple[IntArray, list[WeightMoments]
 
 def _likelihood(start: Likelihood, parameters: FloatArray) -> Likelihood:
     """Return the likelihood with the parameter that has the right mean of the variance."""
-    out = copy.deepcopy(start).cpu()
-    if isinstance(out, Gaussian):
-        return Gaussian(float(parameters.mean())).requires_grad_(False)
-    if isinstance(out, NegativeBinomial):
-        # variance = mean + mean^2 / r
-        r = torch.from_numpy(1.0 / (1.0 / parameters).mean(0))
-        if float(r.max()) > LARGEST_POLYA_GAMMA:
-            out.bound = "tilted"
-        out.log_dispersion = nn.Parameter(r.log() if len(r) > 1 else r.log()[0])
-    return out.requires_grad_(False)
+    return _with_parameter(copy.deepcopy(start).cpu(), parameters).requires_grad_(False)
+
+
+@functools.singledispatch
+def _with_parameter(likelihood: Likelihood, parameters: FloatArray) -> Likelihood:  # noqa: ARG001
+    """Put the mean of sampled parameters in the place of a likelihood's own, if it has one."""
+    return likelihood
+
+
+@_with_parameter.register
+def _(likelihood: Gaussian, parameters: FloatArray) -> Likelihood:  # noqa: ARG001
+    return Gaussian(float(parameters.mean()))
+
+
+@_with_parameter.register
+def _(likelihood: NegativeBinomial, parameters: FloatArray) -> Likelihood:
+    # variance = mean + mean^2 / r
+    r = torch.from_numpy(1.0 / (1.0 / parameters).mean(0))
+    if float(r.max()) > LARGEST_POLYA_GAMMA:
+        likelihood.bound = "tilted"
+    likelihood.log_dispersion = nn.Parameter(r.log() if len(r) > 1 else r.log()[0])
+    return likelihood
 
 
 def _kernel(model: Model, v: int, state: State) -> DirichletProcessMixture:

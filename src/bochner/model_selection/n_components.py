@@ -30,6 +30,7 @@ from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.entry_statistics import mean_of_rows
 from bochner.processes import isolated
+from bochner.weight_posterior.posterior import all_conjugate
 
 Array = NDArray[np.float64]
 
@@ -303,7 +304,7 @@ def _hidden(
     hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
     framed = model._coding.hide(X, hidden, values)
     model.fit(framed, **vars(known))
-    if all(view.local is None for view in model._fit.posterior):
+    if all_conjugate(model._fit.posterior):
         mean, std = model.impute(framed, return_std=True, covariates=known.covariates)
         away = (values - np.asarray(mean))[hidden] / std[hidden]
         density = -0.5 * np.square(away) - np.log(std[hidden]) - 0.5 * np.log(2.0 * np.pi)

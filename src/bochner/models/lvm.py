@@ -18,7 +18,7 @@ from bochner.data.covariates import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.sites import Sites, SiteUpdate
+from bochner.models.sites import NoSites, Sites, SiteUpdate
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,10 @@ class GaussianLatents(nn.Module):
 
     def sample(self, noise: Tensor) -> Tensor:
         """Return mu + s * noise with the covariates beside, shape (N, D + L)."""
-        return with_covariates(self.mean + self.log_std.exp() * noise, self.covariates)
+        return self.sample_with_kl(noise)[0]
 
     def sample_with_kl(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``sample(noise)`` and ``kl()``, differentiable once: both in one operation."""
+        """Return ``sample(noise)`` and ``kl()``, both in one operation: differentiable once."""
         sampled: tuple[Tensor, Tensor] = _SampleWithKL.apply(self.mean, self.log_std, noise)  # type: ignore[no-untyped-call]
         x, kl = sampled
         return with_covariates(x, self.covariates), kl
@@ -205,9 +205,10 @@ class GaussianLatents(nn.Module):
         """
         mean = self.mean.detach()
         n, dim = mean.shape
-        like: dict[str, Any] = {"dtype": mean.dtype, "device": mean.device}
+        shape = (n, dim)
+        key = (seed, "posterior/latents")
         noises = (
-            random.row_noise(n, dim, seed, "posterior/latents", i, start=start, **like)
+            random.row_noise(*shape, *key, i, start=start, dtype=mean.dtype, device=mean.device)
             for i in range(n_draws)
         )
         return [self.sample(noise).detach() for noise in noises]
@@ -262,6 +263,7 @@ class View(nn.Module):
         Of the dimensions that the view sees.
     likelihood : Likelihood
     sites : Sites, optional
+        Of a view that is not conjugate; any other has none.
     dims : sequence of int, optional
         The latent dimensions that the view sees; None: all.
     weight : float
@@ -284,7 +286,8 @@ class View(nn.Module):
         groups: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.name, self.kernel, self.likelihood, self.sites = name, kernel, likelihood, sites
+        self.name, self.kernel, self.likelihood = name, kernel, likelihood
+        self.sites: Sites | NoSites = sites or NoSites()
         self.dims, self.weight = None if dims is None else tuple(dims), weight
         self.groups = tuple(groups)
         factors = nn.Parameter(torch.zeros(max(groups) + 1)) if self.groups else None
@@ -294,6 +297,10 @@ class View(nn.Module):
     def n_covariates(self) -> int:
         """L."""
         return len(self.groups)
+
+    def seen_dims(self, n_components: int) -> tuple[int, ...]:
+        """Return which of D latent dimensions the view sees, ascending."""
+        return tuple(range(n_components)) if self.dims is None else self.dims
 
     def see(self, x: Tensor) -> Tensor:
         """Return the latents, and the covariates beside them, as this view sees them, (n, D + L) ->
@@ -335,19 +342,17 @@ class LatentVariableModel(nn.Module):
     @property
     def has_sites(self) -> bool:
         """Whether some view is not conjugate: its sites take their turn beside the gradient."""
-        return any(view.sites is not None for view in self.views)
+        return any(view.sites.take_turns for view in self.views)
 
     def update_sites(self, updates: Sequence[SiteUpdate | None]) -> None:
         """Put the sites of the non-conjugate views in place that a bound asks for."""
         for view, update in zip(self.views, updates, strict=True):
-            if view.sites is not None and update is not None:
-                view.sites.absorb(update)
+            view.sites.absorb(update)
 
     def regroup(self) -> None:
         """Group the columns of non-conjugate views anew."""
         for view in self.views:
-            if view.sites is not None:
-                view.sites.regroup()
+            view.sites.regroup()
 
     @property
     def n_components(self) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,29 @@ class SiteUpdate:
     worth: Tensor
 
 
+class NoSites(nn.Module):
+    """Of a Gaussian view: its weights are integrated out exactly, nothing is held for its
+    entries.
+    """
+
+    take_turns: ClassVar[bool] = False
+
+    def regroup(self) -> None:
+        """Do nothing."""
+
+    def absorb(self, update: SiteUpdate | None) -> None:
+        """Do nothing."""
+
+    def drawn_columns(
+        self,
+        n_features: int,  # noqa: ARG002 - all columns take part, at no cost of their own
+        budget: float,  # noqa: ARG002
+        source: Callable[[torch.device], torch.Generator],  # noqa: ARG002
+    ) -> None:
+        """Return None: all columns."""
+        return
+
+
 class Sites(nn.Module):
     """q(A_m) is proportional to N(0, I) prod_n exp(pull_nm psi - precision_nm psi^2 / 2), psi =
     phi(x_n)^T a_m.
@@ -65,6 +89,7 @@ class Sites(nn.Module):
         Covariances of weights; None gives every column its own.
     """
 
+    take_turns: ClassVar[bool] = True
     precision: Tensor
     shift: Tensor
     intercept: Tensor
@@ -125,8 +150,21 @@ class Sites(nn.Module):
         for group in range(int(self.group_of.max()) + 1):
             yield from torch.split((self.group_of == group).nonzero()[:, 0], most)
 
-    def absorb(self, update: SiteUpdate) -> None:
-        """Put new sites in place."""
+    def drawn_columns(
+        self, n_features: int, budget: float, source: Callable[[torch.device], torch.Generator]
+    ) -> Tensor | None:
+        """Draw as many columns as a budget of multiplications allows; None: all."""
+        n, m = self.shift.shape
+        size = column_batch(n, m, n_features, budget)
+        if size == m:
+            return None
+        device = self.shift.device
+        return torch.randperm(m, generator=source(device), device=device)[:size]
+
+    def absorb(self, update: SiteUpdate | None) -> None:
+        """Put new sites in place, if there are any."""
+        if update is None:
+            return
         self.precision[:, update.columns] = update.precision
         self.shift[:, update.columns] = update.shift
         self.intercept[update.columns] = update.intercept

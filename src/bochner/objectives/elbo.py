@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import cast
 
@@ -16,7 +17,7 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import Scratch
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.sites import SiteUpdate, column_batch
+from bochner.models.sites import NoSites, Sites, SiteUpdate
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import (
     CHUNK_ROWS,
@@ -136,7 +137,7 @@ def draw(
     spectra = tuple(
         view.kernel.noise(
             n_frequencies,
-            model.n_components if view.dims is None else len(view.dims),
+            len(view.seen_dims(model.n_components)),
             random.generator(seed, f"{purpose}/spectrum/{view.name}", step, device=mean.device),
             sampling,
         )
@@ -162,15 +163,84 @@ def draw(
 def _columns(
     view: View, spectrum: Tensor, budget: float, seed: int, purpose: str, step: int
 ) -> Tensor | None:
-    if view.sites is None:
-        return None
-    (n, m), k = view.sites.shift.shape, 2 * spectrum.shape[0] * spectrum.shape[1]
-    size = column_batch(n, m, k, budget)
-    if size == m:
-        return None
-    device = view.sites.shift.device
-    source = random.generator(seed, f"{purpose}/columns/{view.name}", step, device=device)
-    return torch.randperm(m, generator=source, device=device)[:size]
+    n_features = 2 * spectrum.shape[0] * spectrum.shape[1]
+    purpose = f"{purpose}/columns/{view.name}"
+
+    def source(device: torch.device) -> torch.Generator:
+        return random.generator(seed, purpose, step, device=device)
+
+    return view.sites.drawn_columns(n_features, budget, source)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How a view's term is evaluated; see ``elbo``."""
+
+    columns: Tensor | None
+    start: float | None
+    chunk_rows: int
+    processes: Processes
+    n_sweeps: int
+    scratch: Scratch | None
+
+
+@dataclass(frozen=True)
+class _Term:
+    """What a view adds to the bound; see ``Bound``."""
+
+    value: Tensor
+    update: SiteUpdate | None = None
+    gap: Tensor | float = 0.0
+    control: Tensor | float = 0.0
+
+
+@functools.singledispatch
+def _term(
+    sites: Sites | NoSites,  # noqa: ARG001 - says of what kind the view is
+    view: View,
+    x: Tensor,
+    f: Frequencies,
+    blocks: tuple[Block, ...],
+    settings: _Settings,
+) -> _Term:
+    """Return what a view adds to the bound at latents as it sees them."""
+    start = settings.start
+    value = gaussian_evidence(
+        x,
+        f,
+        view.noise_variance,
+        blocks,
+        sample=None if start is None else Sample(N_DETERMINANTS, start),
+        chunk_rows=settings.chunk_rows,
+        processes=settings.processes,
+        scratch=settings.scratch,
+    )
+    return _Term(value)
+
+
+@_term.register
+def _(
+    sites: Sites,
+    view: View,
+    x: Tensor,
+    f: Frequencies,
+    blocks: tuple[Block, ...],
+    settings: _Settings,
+) -> _Term:
+    likelihood = cast(NonConjugateLikelihood, view.likelihood)
+    columns, start = settings.columns, settings.start
+    local = nonconjugate_evidence(
+        x,
+        f,
+        likelihood,
+        sites,
+        encoded_block(blocks),
+        columns=columns,
+        n_sweeps=(settings.n_sweeps if columns is None else 1) + likelihood.extra_sweeps,
+        sample=None if start is None else RowSample(start),
+    )
+    control = sites.control_variate(local.update.columns)
+    return _Term(local.value, local.update, local.gap, control)
 
 
 def elbo(
@@ -207,59 +277,26 @@ def elbo(
         Differentiable in the model's parameters.
     """
     x, kl = model.latents.sample_with_kl(draws.latents)
-    values: list[Tensor] = []
-    updates: list[SiteUpdate | None] = []
-    gaps: list[Tensor | float] = []
-    control: Tensor | float = 0.0
+    terms: list[_Term] = []
     chosen = draws.columns or (None,) * len(model.views)
-    for v, (view, noise, blocks, columns) in enumerate(
-        zip(model.views, draws.spectra, data, chosen, strict=True)
-    ):
+    starts = draws.starts or (None,) * len(model.views)
+    parts = zip(model.views, draws.spectra, data, chosen, starts, strict=True)
+    for view, noise, blocks, columns, start in parts:
         f, seen = view.frequencies(noise), view.see(x)
-        if view.sites is None:
-            sample = None if draws.starts is None else Sample(N_DETERMINANTS, draws.starts[v])
-            values.append(
-                gaussian_evidence(
-                    seen,
-                    f,
-                    view.noise_variance,
-                    blocks,
-                    sample=sample,
-                    chunk_rows=chunk_rows,
-                    processes=processes,
-                    scratch=scratch,
-                )
-            )
-            updates.append(None)
-            gaps.append(0.0)
-        else:
-            likelihood = cast(NonConjugateLikelihood, view.likelihood)
-            times = (n_sweeps if columns is None else 1) + likelihood.extra_sweeps
-            rows = None if draws.starts is None else RowSample(draws.starts[v])
-            local = nonconjugate_evidence(
-                seen,
-                f,
-                likelihood,
-                view.sites,
-                encoded_block(blocks),
-                columns=columns,
-                n_sweeps=times,
-                sample=rows,
-            )
-            values.append(local.value)
-            updates.append(local.update)
-            gaps.append(local.gap)
-            control = control + view.weight * view.sites.control_variate(local.update.columns)
+        settings = _Settings(columns, start, chunk_rows, processes, n_sweeps, scratch)
+        terms.append(_term(view.sites, view, seen, f, blocks, settings))
     kl = _of_all(model, kl, processes)
     weighted = -kl
-    for view, value in zip(model.views, values, strict=True):
-        weighted = torch.add(weighted, value, alpha=view.weight)
+    control: Tensor | float = 0.0
+    for view, term in zip(model.views, terms, strict=True):
+        weighted = torch.add(weighted, term.value, alpha=view.weight)
+        control = control + view.weight * term.control
     return Bound(
         weighted,
-        tuple(values),
+        tuple(term.value for term in terms),
         kl,
-        tuple(updates),
-        tuple(gaps),
+        tuple(term.update for term in terms),
+        tuple(term.gap for term in terms),
         tuple(view.weight for view in model.views),
         control,
     )
@@ -292,13 +329,13 @@ def gaussian_evidence(
     """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
     ``masked_evidence``.
     """
-    whole, holed = complete_blocks(blocks), incomplete_blocks(blocks)
-    if processes.size > 1 and holed:
+    whole, incomplete = complete_blocks(blocks), incomplete_blocks(blocks)
+    if processes.size > 1 and incomplete:
         do = "keep all rows in one process"
         raise InputError(message("complete views in several processes", "scattered holes", do))
     parts = [
         masked_evidence(x, frequencies, noise_variance, block, sample=sample, chunk_rows=chunk_rows)
-        for block in holed
+        for block in incomplete
     ]
     if whole or not parts:
         parts.append(

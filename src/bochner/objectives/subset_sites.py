@@ -9,6 +9,7 @@ column chunk.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -21,7 +22,7 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.sites import Sites
+from bochner.models.sites import NoSites, Sites
 from bochner.objectives.elbo import Draws
 from bochner.regression.evidence import view_evidence
 from bochner.regression.nonconjugate import gap_of
@@ -119,27 +120,38 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
     for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):
         if view.kernel.has_posterior:
             total = total - kernel_kl(view.kernel).to(x.device)
-        f, seen = view.frequencies(noise), view.see(x)
-        if view.sites is None:
-            total = total + view_evidence(seen, f, view.noise_variance, complete_blocks(data[v]))
-        else:
-            total = total + _view_value(
-                seen,
-                f.to(x.dtype),
-                view,
-                encoded_block(data[v]),
-                encoded_block(anchors.data[v]),
-                anchors.index,
-            )
+        own = (anchors.index, anchors.data[v])
+        total = total + _value(view.sites, view, view.see(x), view.frequencies(noise), data[v], own)
     return total
 
 
-def _view_value(
-    x: Tensor, f: Frequencies, view: View, block: EncodedBlock, own: EncodedBlock, index: Tensor
+@functools.singledispatch
+def _value(
+    sites: Sites | NoSites,  # noqa: ARG001 - says of what kind the view is
+    view: View,
+    x: Tensor,
+    f: Frequencies,
+    blocks: tuple[Block, ...],
+    anchors: tuple[Tensor, tuple[Block, ...]],  # noqa: ARG001
 ) -> Tensor:
-    likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
+    """Return what a view adds to the bound, given the anchors and their data."""
+    return view_evidence(x, f, view.noise_variance, complete_blocks(blocks))
+
+
+@_value.register
+def _(
+    sites: Sites,
+    view: View,
+    x: Tensor,
+    f: Frequencies,
+    blocks: tuple[Block, ...],
+    anchors: tuple[Tensor, tuple[Block, ...]],
+) -> Tensor:
+    likelihood = cast(NonConjugateLikelihood, view.likelihood)
+    f = f.to(x.dtype)
+    block, own = encoded_block(blocks), encoded_block(anchors[1])
     features = features_of(x, f, block)
-    of_own = features_of(x[index], f, own)
+    of_own = features_of(x[anchors[0]], f, own)
     value = sites.log_prior(torch.arange(sites.n_columns, device=x.device)).sum()
     for columns in sites.column_chunks(block.Y.shape[0]):
         entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.covariates import columns_beside
-from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
+from bochner.latent_inference.infer import Offsets, candidate_scores, place
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.prediction.decoding import complete as complete_by_modes
@@ -140,15 +140,15 @@ def draw_at(
 ) -> Tensor:
     """Draw what rows do not show, given where they lie; as `draw_rows`."""
     source, known = random.generator(seed, "complete/draws"), torch.cat(list(rows), dim=1)
-    holed = known.isnan().any(dim=1).nonzero()[:, 0]
-    shown, sizes = known[holed], offsets_of(offsets or [None] * len(views), holed)
+    lacking = known.isnan().any(dim=1).nonzero()[:, 0]
+    shown, sizes = known[lacking], offsets_of(offsets or [None] * len(views), lacking)
     drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
     for i in range(drawn.shape[0]):
         parts = [
-            sample_at([v], x[holed, i], source, [o])
+            sample_at([v], x[lacking, i], source, [o])
             for v, x, o in zip(views, latents, sizes, strict=True)
         ]
-        drawn[i, holed] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
+        drawn[i, lacking] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
     return drawn
 
 
@@ -215,7 +215,7 @@ def _weights(
     """Yield row numbers in chunks and the weights of the candidates for each, (n, C)."""
     if not index.numel():
         return
-    book = [reconstructions(view, mixture.candidates) for view in views]
+    book = [view.reconstructions(mixture.candidates) for view in views]
     for part in torch.split(index, _CHUNK):
         encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
         scores = candidate_scores(book, views, encoded, offsets_of(offsets, part))

@@ -61,16 +61,8 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
             of_psi = view.predictive.log_predictive(
                 filled, *view.psi(draw, draw.features(x), shift)
             )
-            entries.append(_data_columns(view, of_psi * seen).reshape(-1, n_draws, y.shape[1]))
+            of_data = view.likelihood.by_data_column(of_psi * seen)
+            entries.append(of_data.reshape(-1, n_draws, y.shape[1]))
         log_mean = torch.cat(entries, dim=1).logsumexp(1) - math.log(n_draws * len(view.draws))
         parts.append(torch.where(y[part].isnan(), y[part], log_mean))
     return torch.cat(parts)
-
-
-def _data_columns(view: ViewPosterior, of_psi: Tensor) -> Tensor:
-    """Sum what belongs to the same column of data: the sticks of a category."""
-    sizes = None if view.local is None else view.local.group_sizes
-    if sizes is None:
-        return of_psi
-    column = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    return of_psi.new_zeros(of_psi.shape[0], len(sizes)).index_add_(1, column, of_psi)

@@ -51,12 +51,9 @@ def _of_view(view: ViewPosterior, x: Tensor) -> Tensor:
     lost = torch.zeros(fitted.shape[1], x.shape[1], dtype=torch.float64)
     for d in view.dims or range(x.shape[1]):
         lost[:, d] = (fitted - predicted(view, x, d)).square().mean(0)
-    total = fitted.var(0, unbiased=False)
-    if view.local is None:
-        noise = torch.as_tensor(view.noise_variance, dtype=torch.float64)
-        total = total + noise.expand(total.shape)
-    lost, total = _data_columns(view, lost), _data_columns(view, total[:, None])
-    return lost / total.clamp(min=1e-300)
+    total = fitted.var(0, unbiased=False) + view.entry_noise(fitted.shape[1])
+    by_data_column = view.likelihood.by_data_column
+    return by_data_column(lost.T).T / by_data_column(total[None]).T.clamp(min=1e-300)
 
 
 def predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Tensor:
@@ -98,14 +95,6 @@ def _slopes_of_view(view: ViewPosterior, x: Tensor) -> Tensor:
         of_draws = [jet(x[part], draw.frequencies).jacobian @ draw.mean for draw in view.draws]
         out.append(torch.stack(of_draws).mean(0).transpose(1, 2))
     return torch.cat(out)
-
-
-def _data_columns(view: ViewPosterior, values: Tensor) -> Tensor:
-    """Sum over the columns of psi that belong to one data column."""
-    if not isinstance(view.likelihood, Categorical):
-        return values
-    parts = torch.split(values, list(view.likelihood.group_sizes))
-    return torch.stack([part.sum(0) for part in parts])
 
 
 FloatArray = NDArray[np.float64]
@@ -307,16 +296,16 @@ def variance_explained(
     x = with_covariates(x, columns_beside(covariates, len(x)))
     out = torch.zeros(len(views), n_dims, dtype=torch.float64)
     for v, (view, y) in enumerate(zip(views, rows, strict=True)):
-        centre, total = torch.nan_to_num(y.nanmean(0)), torch.zeros((), dtype=torch.float64)
-        if view.local is not None:
-            centre = torch.cat([predicted(view, part) for part in torch.split(x, _CHUNK)]).mean(0)
-        for part, own in zip(torch.split(x, _CHUNK), torch.split(y, _CHUNK), strict=True):
-            fitted = predicted(view, part)
-            truth = own if view.local is None else fitted
-            total += (truth - centre).square().nansum()
-            for d in view.dims or range(n_dims):
-                without = predicted(view, part, d)
-                out[v, d] += ((truth - without).square() - (truth - fitted).square()).nansum()
+        parts = torch.split(x, _CHUNK)
+        fitted = torch.cat([predicted(view, part) for part in parts])
+        truth = view.explained(y, fitted)
+        centre = torch.nan_to_num(truth.nanmean(0))
+        away = (truth - centre).square()
+        total = torch.stack([own.nansum() for own in torch.split(away, _CHUNK)]).sum()
+        for d in view.dims or range(n_dims):
+            without = torch.cat([predicted(view, part, d) for part in parts])
+            more = (truth - without).square() - (truth - fitted).square()
+            out[v, d] = torch.stack([own.nansum() for own in torch.split(more, _CHUNK)]).sum()
         # rows that are alike, to rounding, have no variance to explain
         rounding = 64.0 * torch.finfo(y.dtype).eps * (1.0 + float(centre.abs().max()))
         out[v] = out[v] / total if float(total) > y.numel() * rounding**2 else 0.0

@@ -8,6 +8,7 @@ measured on rows drawn from the fitted model itself, whose latents are known.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,7 +21,6 @@ from bochner.latent_inference.infer import (
     MANY_DIMENSIONS,
     Offsets,
     best_apart,
-    candidate_scores,
     place,
 )
 from bochner.latent_inference.modes import Placement, alike
@@ -42,7 +42,7 @@ from bochner.latent_inference.row_bound_nonconjugate import (
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.decoding import sample_at
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 # Points from which a row climbs beside its modes, how far apart they lie in every dimension, and by
 # how many nats they may be behind the best of them.
@@ -106,16 +106,13 @@ def latent_std(
         modes = _modes(views, candidates, placement.of(own), *of_rows)
         out[own] = modes.normal_std_about(placement.mean[own])
     # dimensions that no observed view sees keep their prior, whatever climbs left of them
-    told = (observed.double() @ _sees(views, out.shape[1])) > 0
+    told = (observed.double() @ _seen_by(views, out.shape[1])) > 0
     return torch.where(told, out, 1.0)
 
 
-def _sees(views: Sequence[ViewPosterior], dim: int) -> Tensor:
+def _seen_by(views: Sequence[ViewPosterior], dim: int) -> Tensor:
     """Return which dimensions every view sees, (V, D), float64: 1 or 0."""
-    every = torch.zeros(len(views), dim, dtype=torch.float64)
-    for own, view in zip(every, views, strict=True):
-        own[slice(None) if view.dims is None else list(view.dims)] = 1.0
-    return every
+    return torch.stack([view.sees(dim) for view in views])
 
 
 def widened(std: Tensor, excess: float) -> Tensor:
@@ -170,13 +167,8 @@ def _modes(
 
 def _single(view: ViewPosterior, s: int) -> ViewPosterior:
     """Return a view with one draw, whose columns share the mean of their covariances."""
-    draw = view.draws[s % len(view.draws)]
-    if draw.scales is not None:
-        return replace(view, draws=(draw,))
-    counts = torch.bincount(view.group_of, minlength=draw.covariance.shape[0]).to(draw.mean.dtype)
-    mean = torch.einsum("g,gkl->kl", counts / counts.sum(), draw.covariance)[None]
-    own = replace(draw, covariance=mean)
-    return replace(view, draws=(own,), group_of=torch.zeros_like(view.group_of))
+    draw, group_of = view.draws[s % len(view.draws)].averaged(view.group_of)
+    return replace(view, draws=(draw,), group_of=group_of)
 
 
 def _scores(
@@ -194,12 +186,24 @@ def _scores(
         some = [y[index] for y in rows], offsets_of(offsets, index)
         for view, y, offset in zip(views, *some, strict=True):
             moments = view.psi(view.draws[0], view.draws[0].features(at))
-            if view.local is None:
-                total[index] += table(view, y, offset, *moments)
-            else:  # products of the bound cost far less than predictive densities
-                one = replace(view, weight=1.0)
-                total[index] += candidate_scores([moments], [one], [y], [offset])
+            total[index] += _about(view, y, offset, *moments)
     return total
+
+
+@functools.singledispatch
+def _about(
+    view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
+    """Return about log p(y | psi) of rows at places with these moments of psi, (n, C)."""
+    return table(view, y, offset, mean, variance)
+
+
+@_about.register
+def _(
+    view: NonConjugatePosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
+    # products of the bound cost far less than predictive densities
+    return replace(view, weight=1.0).scores(y, offset, mean, variance)
 
 
 def _coarse(target: Target) -> Target:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.latent_inference.infer import Offsets, candidate_scores, place, reconstructions
+from bochner.latent_inference.infer import Offsets, candidate_scores, place
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
@@ -152,7 +152,7 @@ class _Fold:
             rest,
             data,
             offsets_of(offsets, index),
-            [reconstructions(view, rest) for view in left],
+            [view.reconstructions(rest) for view in left],
         )
 
     def completed(self, v: int) -> tuple[Tensor, Tensor]:

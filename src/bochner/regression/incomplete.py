@@ -18,6 +18,7 @@ log det S_m - log det S_g + tr(S_g S_m^-1) - K, whose last two terms add up to 0
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -244,23 +245,40 @@ def _lack(
     return _Lack(value, d_noise, upstream, sums * (share / s2))
 
 
-@torch.no_grad()
+@functools.singledispatch
 def completed(
-    x: Tensor, frequencies: Frequencies, noise_variance: Tensor, block: Block
+    block: Block,
+    x: Tensor,  # noqa: ARG001 - see the kinds
+    frequencies: Frequencies,  # noqa: ARG001
+    noise_variance: Tensor,  # noqa: ARG001
 ) -> CompleteBlock:
     """Return a block whose holes are filled by their posterior means given latents and features.
 
     Parameters
     ----------
+    block : CompleteBlock or IncompleteBlock
     x : Tensor of shape (N, D)
     frequencies : Frequencies
     noise_variance : Tensor, scalar
-    block : CompleteBlock or IncompleteBlock
     """
-    if isinstance(block, CompleteBlock):
-        return block
-    if not isinstance(block, IncompleteBlock):
-        raise TypeError(f"expected a Gaussian block, got a {type(block).__name__}")
+    raise TypeError(f"expected a Gaussian block, got a {type(block).__name__}")
+
+
+@completed.register
+def _(
+    block: CompleteBlock,
+    x: Tensor,  # noqa: ARG001 - nothing is missing
+    frequencies: Frequencies,  # noqa: ARG001
+    noise_variance: Tensor,  # noqa: ARG001
+) -> CompleteBlock:
+    return block
+
+
+@completed.register
+@torch.no_grad()
+def _(
+    block: IncompleteBlock, x: Tensor, frequencies: Frequencies, noise_variance: Tensor
+) -> CompleteBlock:
     f = frequencies.to(x.dtype)
     dtype = _precision(x.dtype, f, block, noise_variance)
     features = evaluate(block.rows.take(x), f).features.to(dtype)

@@ -11,6 +11,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -178,7 +179,11 @@ class Block:
         Which rows of the data set have data here.
     columns : Tensor of shape (m,), int64
         Positions within the view.
+    has_holes : bool
+        Whether Gaussian entries are missing here and there.
     """
+
+    has_holes: ClassVar[bool] = False
 
     Y: Matrix
     rows: Rows
@@ -263,8 +268,7 @@ class CompleteBlock(Block):
 
     @classmethod
     def _with_square(cls, Y: Matrix, rows: Rows, columns: Tensor) -> CompleteBlock:
-        square = Y.square() if isinstance(Y, SparseMatrix) else _square(Y)
-        return cls(Y, rows, columns, square)
+        return cls(Y, rows, columns, _square(Y))
 
     @classmethod
     def present(cls, Y: Tensor, present: Tensor) -> CompleteBlock:
@@ -294,6 +298,8 @@ class IncompleteBlock(Block):
     sizes : tuple of int
         Columns of each group: those of similar holes are together.
     """
+
+    has_holes: ClassVar[bool] = True
 
     Y: Tensor
     observed: Tensor
@@ -413,7 +419,7 @@ Data = tuple[tuple[Block, ...], ...]
 
 def has_holes(data: Iterable[Iterable[Block]]) -> bool:
     """Return whether any Gaussian view has scattered holes."""
-    return any(isinstance(block, IncompleteBlock) for blocks in data for block in blocks)
+    return any(block.has_holes for blocks in data for block in blocks)
 
 
 def complete_blocks(blocks: Iterable[Block]) -> tuple[CompleteBlock, ...]:
@@ -438,14 +444,26 @@ def _columns(Y: Matrix, columns: Tensor | None) -> Tensor:
     return torch.arange(Y.shape[1]) if columns is None else columns
 
 
+@functools.singledispatch
 def _rows_of(Y: Matrix, index: Tensor) -> Tensor | SparseMatrix:
-    return Y.rows(index) if isinstance(Y, SparseMatrix) else Y[index]
+    return Y[index]
 
 
-def _square(Y: Tensor | StoredMatrix) -> float:
+@_rows_of.register
+def _(Y: SparseMatrix, index: Tensor) -> Tensor | SparseMatrix:
+    return Y.rows(index)
+
+
+@functools.singledispatch
+def _square(Y: Matrix) -> float:
     # in parts: a whole copy in float64 is twice the data
     parts = (Y[part].double().square().sum() for part in chunks(Y.shape[0], _ROWS))
     return sum((float(part) for part in parts), 0.0)
+
+
+@_square.register
+def _(Y: SparseMatrix) -> float:
+    return Y.square()
 
 
 @dataclass(frozen=True)

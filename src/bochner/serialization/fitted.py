@@ -14,11 +14,12 @@ from torch import Tensor
 from bochner import kernels as kernel_classes
 from bochner import likelihoods as likelihood_classes
 from bochner.errors import InputError, ModelFileError, message
-from bochner.fitting.plan import Fit
+from bochner.fitting.plan import Fit, StartResult
 from bochner.io.schema import MismatchError, Tensors, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.nonconjugate import Likelihood
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import Draw
+from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 _STOPPED = ("plateau", "max_iter", "interrupted", "failed")
 
@@ -47,7 +48,7 @@ class FitHeader:
     elbo_se: float
     history: list[float]
     stopped: str
-    starts: list[dict[str, Any]]
+    starts: list[StartResult]
     blocks: list[list[object]]
     landmarks: dict[str, float] | None
     dropped: list[float]
@@ -66,11 +67,11 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
         for s, draw in enumerate(posterior.draws):
             f = draw.frequencies
             parts = {"first": f.first, "second": f.second, "amplitude": f.amplitude}
-            parts |= {"mean": draw.mean, "covariance": draw.covariance, "scales": draw.scales}
+            parts |= draw.tensors()
             if f.n_linear:
                 parts["linear"] = f.linear
             tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
-        if posterior.intercept is not None:
+        if isinstance(posterior, NonConjugatePosterior):
             tensors[f"{v}.intercept"] = posterior.intercept
         tensors |= {
             f"{v}.likelihood.{name}": value
@@ -125,22 +126,22 @@ def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior
     width = group_of.shape[0]
     if view.n_draws < 1 or not width:
         raise MismatchError(f"the view {view.name!r} has no draws or no columns")
-    if view.dims is not None and not set(view.dims) <= set(range(dim)):
+    if not set(view.dims or ()) <= set(range(dim)):
         raise MismatchError(f"the view {view.name!r} sees dimensions that are not there")
     draws = tuple(_draw(tensors, f"{v}.{s}.", dim, width) for s in range(view.n_draws))
     if not bool(((group_of >= 0) & (group_of < draws[0].covariance.shape[0])).all()):
         raise MismatchError(f"the tensor '{v}.group_of' names groups that are not there")
     if view.weight <= 0 or (view.predictive_noise is not None and view.predictive_noise <= 0):
         raise MismatchError(f"a weight or a noise of the view {view.name!r} is not positive")
-    return ViewPosterior(
+    return ViewPosterior.of(
         view.name,
         draws,
         group_of,
         _likelihood(v, view, tensors),
         tensors.take_if_there(f"{v}.intercept", width),
-        view.dims,
-        view.weight,
-        view.predictive_noise,
+        dims=view.dims,
+        weight=view.weight,
+        predictive_noise=view.predictive_noise,
     )
 
 
@@ -242,7 +243,7 @@ def _draw(tensors: Tensors, prefix: str, dim: int, width: int) -> Draw:
     if factors is not None:
         frequencies = replace(frequencies, linear=factors)
     n_features = frequencies.n_features
-    return Draw(
+    return Draw.of(
         frequencies,
         tensors.take(prefix + "mean", n_features, width),
         tensors.take(prefix + "covariance", None, n_features, n_features),

@@ -10,6 +10,7 @@ share to 0.4 %, and a density takes a fifth of the time.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import cast
 
@@ -28,7 +29,13 @@ from bochner.objectives.subset_sites import anchored_entries, features_of
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.observations import CompleteBlock, EncodedBlock, IncompleteBlock, Sample
+from bochner.regression.observations import (
+    Block,
+    CompleteBlock,
+    EncodedBlock,
+    IncompleteBlock,
+    Sample,
+)
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Statistics, statistics
 from bochner.regression.weighted_grams import weighted_grams
@@ -108,15 +115,23 @@ _AT_ONCE = 16
 _TOLERANCE = 1e-10
 
 
-def groups_of(block: IncompleteBlock, n_features: int) -> Tensor:
-    """Return the number of the covariance of every column, (m,), int64: its own or its group's."""
+@functools.singledispatch
+def groups_of(block: Block, n_features: int) -> Tensor:  # noqa: ARG001 - all share one
+    """Return the number of the covariance of every column, (m,), int64: that of all, its own or its
+    group's.
+    """
+    return torch.zeros(block.n_columns, dtype=torch.int64)
+
+
+@groups_of.register
+def _(block: IncompleteBlock, n_features: int) -> Tensor:
     m = block.n_columns
     if m * n_features**2 <= _OWN_NUMBERS:
         return torch.arange(m)
     return torch.repeat_interleave(torch.arange(len(block.sizes)), torch.tensor(block.sizes))
 
 
-def condition_holed(
+def condition_incomplete(
     f: Frequencies, block: IncompleteBlock, latents: list[Tensor], noise_variance: float
 ) -> tuple[Tensor, Tensor]:
     """Return means and covariances of the weights, averaged over draws of X as the bound is.

@@ -5,6 +5,7 @@ about rows.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from bochner.linalg import cholesky
 from bochner.regression.heteroscedastic import spectrum
-from bochner.weight_posterior.posterior import Draw, ViewPosterior
+from bochner.weight_posterior.draws import Draw, SharedDraw, SpectralDraw
+from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
 # A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding
 # has left then.
@@ -58,12 +60,18 @@ def leave_out(
     n_draws, root = draws.shape[0], draws.shape[0] ** 0.5
     every = [y.repeat(n_draws, 1) / root for y in rows]
     return [
-        view if view.local is not None else _without(view, draws.flatten(0, 1), y, 1.0 / root)
+        _without(view, draws.flatten(0, 1), y, 1.0 / root)
         for view, y in zip(views, every, strict=True)
     ]
 
 
-def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPosterior:
+@functools.singledispatch
+def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPosterior:  # noqa: ARG001 - see Gaussian views
+    return view
+
+
+@_without.register
+def _(view: GaussianPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPosterior:
     draws = []
     for draw in view.draws:
         kept = copy.deepcopy(draw)
@@ -78,16 +86,39 @@ def _without(view: ViewPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPos
     return replace(view, draws=tuple(draws))
 
 
+@functools.singledispatch
 def _group_without(
     draw: Draw, noise_variance: float | Tensor, group: int, columns: Tensor, phi: Tensor, y: Tensor
 ) -> None:
     """Take rows out of a group of columns of a draw, in place."""
+    raise NotImplementedError(type(draw))
+
+
+@_group_without.register
+def _(
+    draw: SharedDraw,
+    noise_variance: float | Tensor,  # noqa: ARG001 - B^-1 knows it
+    group: int,
+    columns: Tensor,
+    phi: Tensor,
+    y: Tensor,
+) -> None:
     inverse, mean = draw.covariance[group], draw.mean[:, columns]
-    if draw.scales is None or not isinstance(noise_variance, Tensor):
-        inverse += _gain(inverse, phi, float((~y.isnan()).double().mean()))
-        draw.mean[:, columns] = mean - inverse @ (phi.T @ torch.nan_to_num(y - phi @ mean))
-        return
-    vectors, scales, noise = inverse, draw.scales[columns], noise_variance[columns, None]
+    inverse += _gain(inverse, phi, float((~y.isnan()).double().mean()))
+    draw.mean[:, columns] = mean - inverse @ (phi.T @ torch.nan_to_num(y - phi @ mean))
+
+
+@_group_without.register
+def _(
+    draw: SpectralDraw,
+    noise_variance: float | Tensor,
+    group: int,
+    columns: Tensor,
+    phi: Tensor,
+    y: Tensor,
+) -> None:
+    vectors, mean = draw.covariance[group], draw.mean[:, columns]
+    scales, noise = draw.scales[columns], torch.as_tensor(noise_variance)[columns, None]
     cross = vectors @ ((vectors.T @ mean) / scales.T) - phi.T @ y
     values, vectors = spectrum((vectors * (1.0 / scales[0] - noise[0])) @ vectors.T - phi.T @ phi)
     draw.scales[columns] = scales = 1.0 / (values + noise)

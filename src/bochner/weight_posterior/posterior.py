@@ -8,41 +8,25 @@ from __future__ import annotations
 
 import copy
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.features.fourier import evaluate
-from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import shifted
+from bochner.likelihoods.likelihood import per_size, shifted
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
-from bochner.regression.evidence import gram_diagonal, products_in
-from bochner.regression.heteroscedastic import spectrum
-from bochner.regression.observations import (
-    Block,
-    Data,
-    EncodedBlock,
-    IncompleteBlock,
-    complete_blocks,
-    encoded_block,
-    incomplete_blocks,
-)
-from bochner.weight_posterior.conditioning import (
-    column_groups,
-    condition,
-    condition_holed,
-    expected_statistics,
-    groups_of,
-    precision,
-)
+from bochner.regression.observations import Block, Data
+from bochner.weight_posterior.draws import Draw
+from bochner.weight_posterior.view_conditioning import conditioning
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.
@@ -50,63 +34,7 @@ _COVARIANCE_BYTES = 2**30
 
 
 @dataclass(frozen=True)
-class Draw:
-    """Posterior of a view's weights under one draw of its spectrum, all float64.
-
-    Attributes
-    ----------
-    frequencies : Frequencies
-    mean : Tensor of shape (K, M)
-    covariance : Tensor of shape (groups, K, K)
-        B^-1 of each group of columns that were observed in the same rows, or the average of B^-1
-        over columns with similar holes; with noise per column, V.
-    scales : Tensor of shape (M, K), or None
-        With noise per column: 1 / (lambda + sigma_m^2), so that B_m^-1 = V diag(scales_m) V^T.
-    """
-
-    frequencies: Frequencies
-    mean: Tensor
-    covariance: Tensor
-    scales: Tensor | None = None
-
-    def to(self, dtype: torch.dtype) -> Draw:
-        """Return the same draw in another precision."""
-        scales = None if self.scales is None else self.scales.to(dtype)
-        return Draw(
-            self.frequencies.to(dtype), self.mean.to(dtype), self.covariance.to(dtype), scales
-        )
-
-    def features(self, x: Tensor) -> Tensor:
-        """Return phi(x) row-major, (n, D) or (n, D + L) with covariates -> (n, K)."""
-        return evaluate(x, self.frequencies).features.T
-
-    def spread(self, phi: Tensor, group_of: Tensor) -> Tensor:
-        """Return phi^T B_m^-1 phi for every column, (n, K), (M,) -> (n, M)."""
-        if self.scales is None:
-            return torch.stack(
-                [((phi @ inverse) * phi).sum(1) for inverse in self.covariance], dim=1
-            )[:, group_of]
-        out = phi.new_empty(phi.shape[0], group_of.shape[0])
-        for g, vectors in enumerate(self.covariance):
-            own = group_of == g
-            out[:, own] = (phi @ vectors).square() @ self.scales[own].T
-        return out
-
-    def summed(self, weights: Tensor, group_of: Tensor) -> Tensor:
-        """Return sum_m weights_nm B_m^-1, (n, M), (M,) -> (n, K, K)."""
-        n_groups = self.covariance.shape[0]
-        if self.scales is None:
-            groups = weights.new_zeros(weights.shape[0], n_groups).index_add_(1, group_of, weights)
-            return torch.einsum("ng,gkl->nkl", groups, self.covariance)
-        total = weights.new_zeros(weights.shape[0], *self.covariance.shape[1:])
-        for g, vectors in enumerate(self.covariance):
-            own = group_of == g
-            total += (vectors * (weights[:, own] @ self.scales[own])[:, None, :]) @ vectors.T
-        return total
-
-
-@dataclass(frozen=True)
-class ViewPosterior:
+class ViewPosterior(ABC):
     """What a fitted view says about new rows.
 
     Attributes
@@ -116,8 +44,6 @@ class ViewPosterior:
     group_of : Tensor of shape (M,), int64
         The column's group in ``Draw.covariance``.
     likelihood : Likelihood
-    intercept : Tensor of shape (M,), float64, or None
-        Of non-conjugate views.
     dims : tuple of int or None
         The latent dimensions that the view sees, None = all: the frequencies of its draws are 0
         along the others.
@@ -136,10 +62,31 @@ class ViewPosterior:
     draws: tuple[Draw, ...]
     group_of: Tensor
     likelihood: Likelihood
-    intercept: Tensor | None = None
     dims: tuple[int, ...] | None = None
     weight: float = 1.0
     predictive_noise: float | None = None
+
+    @staticmethod
+    def of(
+        name: str,
+        draws: tuple[Draw, ...],
+        group_of: Tensor,
+        likelihood: Likelihood,
+        intercept: Tensor | None = None,
+        *,
+        dims: tuple[int, ...] | None = None,
+        weight: float = 1.0,
+        predictive_noise: float | None = None,
+    ) -> ViewPosterior:
+        """Return the posterior of the kind that the likelihood asks for, its intercepts 0 where
+        none are given.
+        """
+        parts = (name, draws, group_of, likelihood, dims, weight, predictive_noise)
+        if not isinstance(likelihood, NonConjugateLikelihood):
+            return GaussianPosterior(*parts)
+        if intercept is None:
+            intercept = torch.zeros(len(group_of), dtype=torch.float64)
+        return NonConjugatePosterior(*parts, intercept=intercept)
 
     @functools.cached_property
     def predictive(self) -> Likelihood:
@@ -153,48 +100,222 @@ class ViewPosterior:
         """Columns of psi."""
         return int(self.group_of.shape[0])
 
+    @property
+    def n_data_columns(self) -> int:
+        """M."""
+        return self.likelihood.n_data_columns(self.n_columns)
+
     def see(self, x: Tensor) -> Tensor:
         """Return the latents as this view sees them, (n, D) -> (n, D_v)."""
         return x if self.dims is None else x[:, list(self.dims)]
 
-    @property
-    def n_data_columns(self) -> int:
-        """M."""
-        sizes = None if self.local is None else self.local.group_sizes
-        return self.n_columns if sizes is None else len(sizes)
-
-    @property
-    def local(self) -> NonConjugateLikelihood | None:
-        """The likelihood, unless it is Gaussian."""
-        return self.likelihood if isinstance(self.likelihood, NonConjugateLikelihood) else None
-
-    @property
-    def noise_variance(self) -> float | Tensor:
-        """sigma^2 of the scaled data, or (M,); 1 for non-conjugate views: the unit of their
-        covariances.
-        """
-        if not isinstance(self.likelihood, Gaussian):
-            return 1.0
-        variance = self.likelihood.noise_variance.detach()
-        return variance if self.likelihood.per_column else float(variance)
+    def sees(self, n_components: int) -> Tensor:
+        """Return which dimensions the view sees, (D,), float64: 1 or 0."""
+        if self.dims is None:
+            return torch.ones(n_components, dtype=torch.float64)
+        out = torch.zeros(n_components, dtype=torch.float64)
+        out[list(self.dims)] = 1.0
+        return out
 
     def encode(self, y: Tensor) -> Tensor:
         """Return data as the bound sees them, (n, columns of data) -> (n, columns of psi), NaN =
         missing.
         """
-        return y if self.local is None else self.local.encode(y)
+        return self.likelihood.encode(y)
 
     def psi(self, draw: Draw, phi: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return mean and variance of psi at features phi (n, K), both (n, columns of psi)."""
         mean, variance = phi @ draw.mean, self.noise_variance * draw.spread(phi, self.group_of)
-        if self.intercept is not None:
-            mean = mean + self.intercept
-        return shifted(mean, offset), variance.clamp(min=0.0)
+        return shifted(self.with_intercept(mean), offset), variance.clamp(min=0.0)
+
+    @property
+    @abstractmethod
+    def noise_variance(self) -> float | Tensor:
+        """The unit of the covariances."""
+
+    @property
+    @abstractmethod
+    def n_sloped_columns(self) -> int:
+        """Columns whose slopes placement forms for every row."""
+
+    @abstractmethod
+    def with_intercept(self, psi: Tensor) -> Tensor:
+        """Add the columns' intercepts, (n, columns of psi)."""
+
+    @abstractmethod
+    def entry_noise(self, n_columns: int) -> Tensor:
+        """Return what entries vary by about the values that reports explain, (columns of psi,)."""
+
+    @abstractmethod
+    def explained(self, y: Tensor, fitted: Tensor) -> Tensor:
+        """Return the values that reports explain: data, or psi as fitted, (n, columns)."""
+
+    @abstractmethod
+    def pattern(self, observed: Tensor) -> Tensor:
+        """Return what makes rows alike of their observed entries, (n, columns) -> (n, ...)."""
+
+    @abstractmethod
+    def stays_factored(self, dim: int) -> bool:
+        """Return whether rows with columns of their own are left without matrices, in so many
+        dimensions.
+        """
+
+    @abstractmethod
+    def reconstructions(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean of psi (C, M) at places and its uncertainty, over draws: Var psi /
+        sigma^2, (C, M) or (C, 1).
+        """
+
+    @abstractmethod
+    def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:
+        """Return weighted E log p(y | psi) of the observed entries at every place, (n, C), up to a
+        constant of the row.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, M), float64
+            Encoded, NaN where missing.
+        offset : Tensor of shape (n,) or None
+        mean, spread
+            As ``reconstructions`` returns them.
+        """
+
+
+@dataclass(frozen=True)
+class GaussianPosterior(ViewPosterior):
+    """A view that is Gaussian given its weights."""
+
+    @property
+    def noise_variance(self) -> float | Tensor:
+        """sigma^2 of the scaled data, or (M,)."""
+        return cast(Gaussian, self.likelihood).known_variance
+
+    @property
+    def predicted_noise(self) -> float | Tensor:
+        """sigma^2 of entries to come, or (M,)."""
+        return self.noise_variance if self.predictive_noise is None else self.predictive_noise
+
+    @property
+    def n_sloped_columns(self) -> int:
+        """None: rows have quadratic forms."""
+        return 0
+
+    def with_intercept(self, psi: Tensor) -> Tensor:
+        """Return psi: columns are centred."""
+        return psi
+
+    def entry_noise(self, n_columns: int) -> Tensor:
+        """Return sigma^2."""
+        return torch.as_tensor(self.noise_variance, dtype=torch.float64).expand(n_columns)
+
+    def explained(self, y: Tensor, fitted: Tensor) -> Tensor:  # noqa: ARG002 - see the other kind
+        """Return the data."""
+        return y
+
+    def pattern(self, observed: Tensor) -> Tensor:
+        """Return which entries are observed: rows with the same have one quadratic form."""
+        return observed
+
+    def stays_factored(self, dim: int) -> bool:
+        """Return what the draws say."""
+        return self.draws[0].stays_factored(dim)
+
+    def reconstructions(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and uncertainty; with one noise for all columns the mean uncertainty of them,
+        which differs by group alone, will do for a start.
+        """
+        of_columns = isinstance(self.noise_variance, Tensor)
+        mean = torch.zeros(candidates.shape[0], self.n_columns, dtype=torch.float64)
+        spread = torch.zeros(candidates.shape[0], 1, dtype=torch.float64)
+        for draw in self.draws:
+            phi = draw.features(candidates)
+            mean += phi @ draw.mean / len(self.draws)
+            of_draw = draw.spread(phi, self.group_of)
+            of_draw = of_draw if of_columns else of_draw.mean(1, keepdim=True)
+            spread = spread + of_draw / len(self.draws)
+        return mean, spread
+
+    def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:  # noqa: ARG002 - Gaussian rows have none
+        """Return -1/2 sum_m [(y_m - mean_m)^2 / sigma^2 + spread_m] over observed entries."""
+        seen, filled = (~y.isnan()).double(), torch.nan_to_num(y)
+        scaled, known = filled / self.noise_variance, seen / self.noise_variance
+        squared = (filled * scaled).sum(1, keepdim=True)
+        squared = squared - 2.0 * scaled @ mean.T + known @ mean.square().T
+        wide = seen @ spread.T if spread.shape[1] > 1 else seen.sum(1, keepdim=True) * spread.T
+        return -0.5 * self.weight * (squared + wide)
+
+
+@dataclass(frozen=True)
+class NonConjugatePosterior(ViewPosterior):
+    """A view whose likelihood is not conjugate to the weights.
+
+    Attributes
+    ----------
+    intercept : Tensor of shape (M,), float64
+    """
+
+    intercept: Tensor = field(kw_only=True)
+
+    @property
+    def bound(self) -> NonConjugateLikelihood:
+        """The likelihood."""
+        return cast(NonConjugateLikelihood, self.likelihood)
+
+    @property
+    def noise_variance(self) -> float | Tensor:
+        """1."""
+        return 1.0
+
+    @property
+    def n_sloped_columns(self) -> int:
+        """All columns of psi."""
+        return self.n_columns
+
+    def with_intercept(self, psi: Tensor) -> Tensor:
+        """Return psi with its intercepts."""
+        return psi + self.intercept
+
+    def entry_noise(self, n_columns: int) -> Tensor:
+        """Return 0: psi is explained."""
+        return torch.zeros(n_columns, dtype=torch.float64)
+
+    def explained(self, y: Tensor, fitted: Tensor) -> Tensor:  # noqa: ARG002 - see the other kind
+        """Return psi as fitted."""
+        return fitted
+
+    def pattern(self, observed: Tensor) -> Tensor:
+        """Return whether there is anything at all: every entry is treated by itself."""
+        return observed.any(1, keepdim=True)
+
+    def stays_factored(self, dim: int) -> bool:  # noqa: ARG002 - whatever it is
+        """Return True: there is no matrix."""
+        return True
+
+    def reconstructions(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of psi."""
+        mean = torch.zeros(candidates.shape[0], self.n_columns, dtype=torch.float64)
+        spread = torch.zeros_like(mean)
+        for draw in self.draws:
+            of_draw, variance = self.psi(draw, draw.features(candidates))
+            mean = mean + of_draw / len(self.draws)
+            spread = spread + variance / len(self.draws)
+        return mean, spread
+
+    def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:
+        """Return the bound of every row as it would be with the typical size factor: good enough
+        to start from.
+        """
+        seen, filled = (~y.isnan()).double(), torch.nan_to_num(y)
+        total = torch.zeros(len(y), len(mean), dtype=torch.float64)
+        typical = per_size(filled, offset)
+        for of_row, of_candidate in self.bound.products(typical, mean, spread):
+            total += self.weight * ((seen * of_row) @ of_candidate.T)
+        return total
 
 
 def all_conjugate(views: Sequence[ViewPosterior]) -> bool:
     """Return whether every view is Gaussian given its weights."""
-    return all(view.local is None for view in views)
+    return all(isinstance(view, GaussianPosterior) for view in views)
 
 
 def weights_posterior(
@@ -243,9 +364,7 @@ def weights_posterior(
                 n_draws,
                 sampling,
                 seed,
-                None
-                if anchors is None or view.sites is None
-                else (anchors.index, encoded_block(anchors.data[v])),
+                None if anchors is None else (anchors.index, anchors.data[v]),
                 processes,
             )
             for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
@@ -260,10 +379,10 @@ def _view_posterior(
     n_draws: int,
     sampling: Sampling,
     seed: int,
-    anchors: tuple[Tensor, EncodedBlock] | None,
+    anchors: tuple[Tensor, tuple[Block, ...]] | None,
     processes: Processes,
 ) -> ViewPosterior:
-    n_columns = sum(block.Y.shape[1] for block in blocks)
+    kind = conditioning(view.sites, view, blocks, anchors, processes)
     draws: list[Draw] = []
     n_components = latents[0].shape[1] - view.n_covariates
     latents = [view.see(x) for x in latents]
@@ -273,76 +392,11 @@ def _view_posterior(
             seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device
         )
         noise = view.kernel.noise(n_frequencies, n_seen, source, sampling)
-        f = view.frequencies(noise).detach()
-        if view.sites is None:
-            found = _draw(f, blocks, latents, view.noise_variance, n_columns, processes)
-        else:
-            found = Draw(_to_cpu(f), *condition(view, f, encoded_block(blocks), latents, anchors))
-        draws.append(replace(found, frequencies=found.frequencies.widened(view.dims, n_components)))
+        draw = kind.draw(view.frequencies(noise).detach(), latents)
+        draws.append(replace(draw, frequencies=draw.frequencies.widened(view.dims, n_components)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
-    if view.sites is None:
-        group_of = _group_of(blocks, draws[0].frequencies)
-    else:
-        group_of = column_groups(view.sites, blocks[0].Y.shape[0], len(latents))
+    group_of = kind.group_of(draws[0], len(latents))
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
-    intercept = None if view.sites is None else view.sites.intercept.double().cpu()
-    return ViewPosterior(
-        view.name, tuple(draws), group_of, likelihood, intercept, view.dims, view.weight
-    )
-
-
-def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
-    """Return the number of every column's covariance: one of each block, or more where it has
-    holes.
-    """
-    out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
-    for block in (*complete_blocks(blocks), *incomplete_blocks(blocks)):
-        own = torch.zeros(1, dtype=torch.int64)
-        if isinstance(block, IncompleteBlock):
-            own = groups_of(block, f.n_features)
-        out[block.columns] = own + n_groups
-        n_groups += int(own.max()) + 1
-    return out
-
-
-def _draw(
-    f: Frequencies,
-    blocks: tuple[Block, ...],
-    latents: list[Tensor],
-    noise_variance: Tensor,
-    n_columns: int,
-    processes: Processes,
-) -> Draw:
-    mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
-    covariances = []
-    eye = torch.eye(f.n_features, dtype=torch.float64, device=noise_variance.device)
-    scales = (
-        torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
-    )
-    for block in complete_blocks(blocks):
-        diagonal = gram_diagonal(f, processes.total(block.n_rows))
-        products = products_in(latents[0].dtype, diagonal, noise_variance)
-        stats = expected_statistics(f, block, latents, products, processes)
-        if scales is not None:
-            values, vectors = spectrum(stats.gram / len(latents))
-            inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
-            mean[:, block.columns] = (
-                vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)
-            ).cpu()
-            scales[block.columns] = inverse.cpu()
-            covariances.append(vectors[None].cpu())
-            continue
-        factor = precision(f, block, latents, stats, noise_variance.double(), processes)
-        mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
-        covariances.append(factor.inverse()[None].cpu())
-    for holed in incomplete_blocks(blocks):
-        mean[:, holed.columns], own = condition_holed(f, holed, latents, float(noise_variance))
-        covariances.append(own)
-    # row by row, as a file would hold them: products of another layout differ in the last bit
-    return Draw(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
-
-
-def _to_cpu(f: Frequencies) -> Frequencies:
-    # in the order a file has: products of another layout round another way
-    return f.each(lambda part: part.cpu().contiguous())
+    parts = (view.name, tuple(draws), group_of, likelihood, kind.intercept)
+    return ViewPosterior.of(*parts, dims=view.dims, weight=view.weight)

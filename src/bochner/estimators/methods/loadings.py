@@ -37,8 +37,8 @@ class LoadingsMixin(PlacingMixin):
         for view in self._fit.posterior:
             linear = view.draws[0].frequencies.linear
             if len(linear):
-                scale = self._scales[view.name] if view.local is None else 1.0
-                out[view.name] = self._covariate_coding.standard_deviations(scale * linear)
+                own = self._scales[view.name] * linear
+                out[view.name] = self._covariate_coding.standard_deviations(own)
         return out
 
     @isolated

@@ -96,12 +96,10 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
     @property
     def predictive_noise_variance_(self) -> dict[str, object]:
         """Noise variance of the entries that Gaussian views predict, original units squared."""
-        gaussian = [view for view in self._fit.posterior if view.local is None]
-        found = {
-            v.name: v.noise_variance if v.predictive_noise is None else v.predictive_noise
-            for v in gaussian
+        return {
+            view.name: self._noise_in_units(view.name, view.predicted_noise)
+            for view in self._gaussian_views()
         }
-        return {name: self._noise_in_units(name, own) for name, own in found.items()}
 
     @isolated
     def inverse_transform(

@@ -33,6 +33,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import Memory, chunks, passes
 from bochner.processes import current
+from bochner.weight_posterior.posterior import GaussianPosterior
 
 
 class RowsMixin:
@@ -96,11 +97,15 @@ class RowsMixin:
         self._check_names(source.columns, reset=reset)
         return values
 
+    def _gaussian_views(self) -> list[GaussianPosterior]:
+        return [view for view in self._fit.posterior if isinstance(view, GaussianPosterior)]
+
     def _held_because(self, source: RowSource, reset: bool) -> str:
         """Return why rows have to be in memory as a whole; nothing where they need not."""
         if not reset:
-            own = [view.name for view in self._fit.posterior if view.local is not None]
-            return f"the likelihood of view {own[0]!r}" if own else ""
+            read = {view.name for view in self._gaussian_views()}
+            held = [name for name in self.views_ if name not in read]
+            return f"the likelihood of view {held[0]!r}" if held else ""
         if not self._trains_on_blocks:
             return f"the sampler of {type(self).__name__}"
         # processes have about as many rows each

@@ -31,7 +31,7 @@ from bochner.likelihoods import (
     NegativeBinomial,
     Poisson,
 )
-from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood
 
 NAMES: dict[str, type[Likelihood]] = {
     cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
@@ -126,7 +126,7 @@ def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray
 
 def support(likelihood: Likelihood) -> Support:
     """Return what a likelihood can have produced."""
-    kind = likelihood.support if isinstance(likelihood, NonConjugateLikelihood) else "real"
+    kind = likelihood.support
     largest = None
     if isinstance(likelihood, Binomial) and likelihood.get_params()["n_trials"] != "max":
         largest = likelihood.n_trials.numpy()
@@ -149,8 +149,6 @@ def check(
             raise InputError(
                 message(want, "a sparse one, whose zeros mean nothing special to categories", do)
             )
-        if isinstance(likelihood, Gaussian):
-            continue  # any finite number is possible
         support(likelihood).check(values, columns[view], view, likelihood.name, column_names)
 
 

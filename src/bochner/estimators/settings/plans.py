@@ -21,7 +21,6 @@ from bochner.estimators.settings.parameters import Parameters
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.build import ALL_STARTS, N_NARROW, NARROW_STARTS, TSNE_DIMENSIONS
 from bochner.kernels.base import SpectralKernel
-from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import Memory
@@ -190,7 +189,7 @@ def takes_column_noise(kernels: Mapping[str, SpectralKernel]) -> bool:
 
 def _decided(kernels: Iterable[SpectralKernel]) -> bool:
     """Whether a kernel's components are assigned between steps."""
-    return any(isinstance(kernel, DirichletProcessMixture) for kernel in kernels)
+    return any(kernel.has_posterior for kernel in kernels)
 
 
 def _margin(spec: ModelSpec, data: Views) -> float:

@@ -1,0 +1,173 @@
+"""How the weights of a kind of view are conditioned on its data, under one draw of its spectrum."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from bochner.kernels.base import Frequencies
+from bochner.models.lvm import View
+from bochner.models.sites import NoSites, Sites
+from bochner.processes import Processes
+from bochner.regression.evidence import gram_diagonal, products_in
+from bochner.regression.heteroscedastic import spectrum
+from bochner.regression.observations import (
+    Block,
+    EncodedBlock,
+    complete_blocks,
+    encoded_block,
+    incomplete_blocks,
+)
+from bochner.weight_posterior.conditioning import (
+    column_groups,
+    condition,
+    condition_incomplete,
+    expected_statistics,
+    groups_of,
+    precision,
+)
+from bochner.weight_posterior.draws import Draw, SharedDraw
+
+
+class Conditioning(Protocol):
+    """How the weights of a kind of view are conditioned on its data."""
+
+    @property
+    def intercept(self) -> Tensor | None:
+        """Of the columns of psi, (M,)."""
+
+    def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
+        """Return the posterior of the weights under one draw of the spectrum."""
+
+    def group_of(self, draw: Draw, n_latents: int) -> Tensor:
+        """Return the number of every column's covariance in the draws, (M,), int64."""
+
+
+@dataclass(frozen=True)
+class _OnBlocks:
+    """Gaussian data."""
+
+    view: View
+    blocks: tuple[Block, ...]
+    processes: Processes
+
+    @property
+    def intercept(self) -> None:
+        """None: columns are centred."""
+        return
+
+    def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
+        """Condition block by block."""
+        n_columns = sum(block.Y.shape[1] for block in self.blocks)
+        noise = self.view.noise_variance
+        return _draw(f, self.blocks, latents, noise, n_columns, self.processes)
+
+    def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
+        """Return the covariance of each column's block, or one of them where it has holes."""
+        return _group_of(self.blocks, draw.frequencies)
+
+
+@dataclass(frozen=True)
+class _OnSites:
+    """Encoded data, by their sites."""
+
+    view: View
+    sites: Sites
+    block: EncodedBlock
+    anchors: tuple[Tensor, EncodedBlock] | None
+
+    @property
+    def intercept(self) -> Tensor:
+        """That of the sites."""
+        return self.sites.intercept.double().cpu()
+
+    def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
+        """Condition column group by column group."""
+        return SharedDraw(_to_cpu(f), *condition(self.view, f, self.block, latents, self.anchors))
+
+    def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
+        """Return the groups of the sites."""
+        return column_groups(self.sites, self.block.Y.shape[0], n_latents)
+
+
+@functools.singledispatch
+def conditioning(
+    sites: Sites | NoSites,  # noqa: ARG001 - says of what kind the view is
+    view: View,
+    blocks: tuple[Block, ...],
+    anchors: tuple[Tensor, tuple[Block, ...]] | None,  # noqa: ARG001
+    processes: Processes,
+) -> Conditioning:
+    """Return how a view is conditioned, given the rows that sites belong to (None: all)."""
+    return _OnBlocks(view, blocks, processes)
+
+
+@conditioning.register
+def _(
+    sites: Sites,
+    view: View,
+    blocks: tuple[Block, ...],
+    anchors: tuple[Tensor, tuple[Block, ...]] | None,
+    processes: Processes,  # noqa: ARG001 - one has all rows
+) -> Conditioning:
+    own = None if anchors is None else (anchors[0], encoded_block(anchors[1]))
+    return _OnSites(view, sites, encoded_block(blocks), own)
+
+
+def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
+    """Return the number of every column's covariance: one of each block, or more where it has
+    holes.
+    """
+    out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
+    for block in (*complete_blocks(blocks), *incomplete_blocks(blocks)):
+        own = groups_of(block, f.n_features)
+        out[block.columns] = own + n_groups
+        n_groups += int(own.max()) + 1
+    return out
+
+
+def _draw(
+    f: Frequencies,
+    blocks: tuple[Block, ...],
+    latents: list[Tensor],
+    noise_variance: Tensor,
+    n_columns: int,
+    processes: Processes,
+) -> Draw:
+    mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
+    covariances = []
+    eye = torch.eye(f.n_features, dtype=torch.float64, device=noise_variance.device)
+    scales = (
+        torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
+    )
+    for block in complete_blocks(blocks):
+        diagonal = gram_diagonal(f, processes.total(block.n_rows))
+        products = products_in(latents[0].dtype, diagonal, noise_variance)
+        stats = expected_statistics(f, block, latents, products, processes)
+        if scales is not None:
+            values, vectors = spectrum(stats.gram / len(latents))
+            inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
+            mean[:, block.columns] = (
+                vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)
+            ).cpu()
+            scales[block.columns] = inverse.cpu()
+            covariances.append(vectors[None].cpu())
+            continue
+        factor = precision(f, block, latents, stats, noise_variance.double(), processes)
+        mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
+        covariances.append(factor.inverse()[None].cpu())
+    for incomplete in incomplete_blocks(blocks):
+        found = condition_incomplete(f, incomplete, latents, float(noise_variance))
+        mean[:, incomplete.columns], own = found
+        covariances.append(own)
+    # row by row, as a file would hold them: products of another layout differ in the last bit
+    return Draw.of(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
+
+
+def _to_cpu(f: Frequencies) -> Frequencies:
+    # in the order a file has: products of another layout round another way
+    return f.each(lambda part: part.cpu().contiguous())

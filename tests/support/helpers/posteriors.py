@@ -1,0 +1,46 @@
+"""Views whose weights were conditioned on data, or drawn, without a fit."""
+
+import math
+
+import torch
+
+from bochner.features.fourier import fourier_features
+from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.random import generator
+from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.posterior import ViewPosterior
+
+
+def gaussian_view(dim, m=12, n=100, s2=0.05, seed=0, key="density"):
+    """A view whose two draws of the spectrum were conditioned on the same data, and its latents."""
+    source = generator(seed, key, dim)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    spectra = [kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach() for _ in range(2)]
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    phi = fourier_features(x, spectra[0])
+    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
+    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
+    draws = []
+    for f in spectra:
+        phi = fourier_features(x, f)
+        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
+        draws.append(SharedDraw(f, inverse @ phi @ Y, inverse[None]))
+    groups = torch.zeros(m, dtype=torch.int64)
+    return ViewPosterior.of("a", tuple(draws), groups, Gaussian(s2).requires_grad_(False)), x
+
+
+def count_view(likelihood, m, intercept, size, seed=0, key="counts"):
+    """A view of counts in one dimension with two draws of random weights."""
+    source = generator(seed, key)
+    kernel = NextGenSpectralMixture().initial(2, 1, source)
+    draws = []
+    for _ in range(2):
+        f = kernel.frequencies(kernel.noise(6, 1, source, "iid")).detach()
+        k = 2 * f.first.shape[0]
+        mean = size * torch.randn(k, m, generator=source, dtype=torch.float64)
+        draws.append(SharedDraw(f, mean, 0.02 * torch.eye(k, dtype=torch.float64)[None]))
+    total = torch.full((m,), intercept, dtype=torch.float64)
+    groups = torch.zeros(m, dtype=torch.int64)
+    view = ViewPosterior.of("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
+    return view, torch.randn(60, 1, generator=source, dtype=torch.float64)
