@@ -167,7 +167,11 @@ def _start(model: Model, warm: Fit, latents: FloatArray, seed: int, chain: int) 
 
 
 def _view_start(
-    view: ViewModel, posterior: ViewPosterior, kernel: SpectralKernel, chain: int, rng: np.random.Generator
+    view: ViewModel,
+    posterior: ViewPosterior,
+    kernel: SpectralKernel,
+    chain: int,
+    rng: np.random.Generator,
 ) -> ViewState:
     draw = posterior.draws[chain % len(posterior.draws)]
     points = draw.frequencies.first.double().numpy()[:, list(view.dims)]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
