@@ -113,6 +113,7 @@ def test_variables_and_size_factors_of_cells(counts, tmp_path):
     cells = anndata.AnnData(X, obs={"time": times}, var={"variable": [True, False, True]})
     cells.obs_names, cells.var_names = [f"cell{i}" for i in range(40)], ["a", "b", "c"]
     path, out = tmp_path / "cells.h5ad", tmp_path / "run"
+    cells.layers["logs"] = np.log1p(X) + 0.25
     cells.write_h5ad(path)
     fit = ("--likelihood", "poisson", "--size-factors", "time", "--out", out, "--seed", 0)
     replied("fit", path, "--mask-var", "variable", *fit, *SMALL)
@@ -123,6 +124,11 @@ def test_variables_and_size_factors_of_cells(counts, tmp_path):
     placed = model.transform(X[:, [0, 2]], size_factors=times)
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
     assert replied("info", path, "--drop", "b")["columns"] == 2
+    cells.X = cells.layers["logs"]
+    cells.write_h5ad(path)  # the counts are where the fit did not read them
+    text = refused("transform", out, path, "--out", tmp_path / "y.npy")
+    assert "Expected counts" in text
+    assert f"X of {path} was read: if the fit read a layer, add its --layer." in text
     text = refused("fit", path, "--mask-var", "varible", *fit, "--force")
     assert "'varible' in cells.h5ad.var" in text
     np.save(tmp_path / "x.npy", X)

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from bochner.cli.data import Reading, column_names
 from bochner.cli.tables import rows_to_use
+from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
+from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
+from bochner.io.extensions import LAYERED, extension_of
 from bochner.io.stored import open_rows, parquet_columns
 from bochner.io.table import Table
 
@@ -70,7 +73,19 @@ def read_rows(
         X = _by_name(table.X, table.column_names, known, model.views_)
     else:
         X = _by_number(table.X, model, views)
+    if not layer and extension_of(path) in LAYERED:
+        _check_layer(model, X, path)
     return replace(table, X=X, column_names=known)
+
+
+def _check_layer(model: LatentVariableEstimator, X: FloatArray, path: Path) -> None:
+    """Say how a layer is read where X of a file is not what the model's data were like."""
+    own = {view.name: view.likelihood for view in model._fit.posterior}
+    try:
+        likelihoods.check(X, own, model.views_, column_names(model))
+    except InputError as error:
+        do = f"X of {path} was read: if the fit read a layer, add its --layer."
+        raise InputError(f"{error} {do}") from error
 
 
 def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None:
