@@ -5,9 +5,11 @@ BIN := .venv/bin
 STAMP := .venv/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 BENCH := .venv/.bench-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 LOWEST := .venv-lowest/.installed-$(shell cat pyproject.toml | cksum | cut -d' ' -f1)
+BROWSER := .venv/.browser-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+CAMPAIGN := .venv/.campaign-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 DOCS := .venv/.docs-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test docs lint types unit lowest campaign setup bench-setup clean
+.PHONY: demo test docs lint types unit lowest browser campaign setup bench-setup clean
 
 demo: $(STAMP)
 	$(BIN)/bochner demo --out demo
@@ -35,10 +37,15 @@ lowest: $(LOWEST)
 	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -p no:cacheprovider tests/data tests/io tests/datasets tests/kernels \
 		tests/features tests/plots tests/serialization tests/cli tests/test_metrics.py
 
+# The report page in headless Chromium, hostile names in every field among them. BOCHNER_CHROMIUM names a browser that is
+# not on the path; where there is none, `.venv/bin/playwright install chromium` fetches one.
+browser: $(BROWSER)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -rs tests/page/test_report_browser.py
+
 # The fault campaign, hours long: its counts are added to docs/campaign.json and shown in docs/campaign.md. It goes on
 # after the last seed that was run; SEED=1000 says another one.
 SEED ?=
-campaign: $(STAMP)
+campaign: $(CAMPAIGN)
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m campaign all $(if $(SEED),--seed $(SEED)) --record
 
 setup: $(STAMP)
@@ -55,6 +62,16 @@ $(STAMP):
 $(BENCH): $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	rm -f .venv/.bench-*
+	touch $@
+
+$(BROWSER): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,browser]"
+	rm -f .venv/.browser-*
+	touch $@
+
+$(CAMPAIGN): $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,campaign]"
+	rm -f .venv/.campaign-*
 	touch $@
 
 $(LOWEST):

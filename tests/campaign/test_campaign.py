@@ -11,7 +11,7 @@ from campaign.cases import MAPS, MODELS
 
 ROOT = Path(__file__).parents[2]
 # Trials of each part, and the seed of the first: those that showed faults once are tests elsewhere.
-QUICK = {"fits": (3, 900_000), "inputs": (8, 900_000), "files": (6, 900_000),
+QUICK = {"fits": (3, 900_000), "inputs": (8, 900_000), "files": (6, 900_000), "guided": (1, 5),
          "writes": (1, 5), "interrupts": (1, 900_000), "surroundings": (2, 5)}  # fmt: skip
 
 
@@ -20,7 +20,8 @@ def test_some_trials_find_no_fault(part):
     trials, first = QUICK[part]
     found = {seed: PARTS[part].trial(seed) for seed in range(first, first + trials)}
     assert not [f"seed {seed}: {fault}" for seed, own in found.items() for fault in own.faults]
-    assert any(own.seconds > 0 for own in found.values())
+    if part != "guided":  # which needs atheris
+        assert any(own.seconds > 0 for own in found.values())
 
 
 def test_no_argument_of_another_type_ends_in_an_error_of_another_library(tmp_path, monkeypatch):

@@ -1,8 +1,8 @@
 """The report page in headless Chromium: it loads, answers pointer and keys, exports, and stays
 quiet.
 
-Skipped where playwright or a browser is absent; nothing is installed here. ``BOCHNER_CHROMIUM``
-names a browser that is not on the path.
+`make browser` installs playwright and runs them. Skipped where playwright or a browser is absent;
+``BOCHNER_CHROMIUM`` names a browser that is not on the path.
 """
 
 import csv
@@ -18,7 +18,7 @@ import bochner as bo
 
 pandas = pytest.importorskip("pandas")
 playwright = pytest.importorskip(
-    "playwright.sync_api", reason="needs playwright: pip install playwright"
+    "playwright.sync_api", reason="needs playwright: make browser"
 )
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

@@ -72,6 +72,14 @@ PARTS = {
         "one line, 40 seconds and 3 GiB at the most; what carries a checksum must answer as the "
         "whole file does, or be refused.",
     ),
+    "guided": Kind(
+        "guided",
+        18,
+        "Every reader against files that atheris grows by what the reader's code does with them, "
+        "500 a trial; of model files and checkpoints the header, under a checksum that fits. Each "
+        "is read, or refused with a named error. Without atheris (`pip install atheris`) nothing "
+        "is grown.",
+    ),
     "writes": Kind(
         "writes",
         0,
