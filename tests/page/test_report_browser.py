@@ -17,9 +17,7 @@ import pytest
 import bochner as bo
 
 pandas = pytest.importorskip("pandas")
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="needs playwright: make browser"
-)
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = os.environ.get("BOCHNER_CHROMIUM") or next(
