@@ -253,11 +253,7 @@ class Race:
 
         Not before: at latents that are far from good such kernels fit what is wrong with them.
         """
-        free = [
-            isinstance(kernel, DirichletProcessMixture)
-            and kernel.get_params()["proportions"] is None
-            for kernel in (view.kernel for view in self.plan.spec)
-        ]
+        free = [view.kernel.has_free_components for view in self.plan.spec]
         if not any(free) or length < _LEAST_MATCH:
             return trainer
         trainer.run(until=length)

@@ -335,6 +335,11 @@ class SpectralKernel(Kernel, ABC):
         return False
 
     @property
+    def has_free_components(self) -> bool:
+        """Whether a fit may look for the components' places in the spectrum of its data."""
+        return False
+
+    @property
     def has_own_points(self) -> bool:
         """Whether a model's points are told apart, so that each of its steps needs all of them."""
         return False

@@ -216,6 +216,11 @@ class DirichletProcessMixture(SpectralKernel):
         return torch.searchsorted(steps, quantile)[:, 0].clamp(max=self.truncation - 1)
 
     @property
+    def has_free_components(self) -> bool:
+        """Whether no components were given."""
+        return self._params["proportions"] is None
+
+    @property
     def has_posterior(self) -> bool:
         """Always: q of assignments, sticks and concentration."""
         return True

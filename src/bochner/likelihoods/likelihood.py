@@ -52,7 +52,7 @@ def of_each_row(offset: Tensor | None, n_rows: int, like: Tensor) -> Tensor:
 
 def per_size(counts: Tensor, offset: Tensor | None) -> Tensor:
     """Divide the counts of every row by its size factor, (n, m), (n,) -> (n, m)."""
-    return counts if offset is None else counts / offset.to(counts).exp()[:, None]
+    return counts / of_each_row(offset, counts.shape[0], counts).exp()[:, None]
 
 
 class Likelihood(nn.Module, ABC):

@@ -71,11 +71,10 @@ class ViewData:
     offset: FloatArray
 
     @classmethod
-    def of(cls, Y: FloatArray, offset: FloatArray | None = None) -> Self:
+    def of(cls, Y: FloatArray, offset: FloatArray | float = 0.0) -> Self:
         """Take data of shape (N, M), NaN = missing."""
         seen = ~np.isnan(Y)
-        zero = np.zeros(Y.shape[0])
-        return cls(np.where(seen, Y, 0.0), seen, zero if offset is None else offset)
+        return cls(np.where(seen, Y, 0.0), seen, np.zeros(Y.shape[0]) + offset)
 
 
 @dataclass(frozen=True)
