@@ -24,7 +24,8 @@ FLOORS: dict[str, str] = {
         data.row_sources data.sparse data.validation data.views data.stored data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join io.annotated
-        io.frames io.containers io.stored io.csv.text io.csv.files io.csv io.readers io metrics""",
+        io.frames io.containers io.stored io.on_disk io.csv.text io.csv.files io.csv io.readers io
+        metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function kernels.indefinite
         kernels.spectral_mixture kernels.stationary kernels.dirichlet_process

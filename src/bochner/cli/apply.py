@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bochner.cli.align import read_rows, rows_on_disk
 from bochner.cli.data import (
@@ -18,14 +20,26 @@ from bochner.cli.data import (
     check_output,
     column_names,
     frame,
+    latent_names,
     load_model,
     write_embedding,
     write_matrices,
 )
 from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
+from bochner.data.row_sources import PartSource, RowSource
 from bochner.errors import InputError, message
+from bochner.io.columnar import STREAMED, writing
+from bochner.memory import chunks
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
+from bochner.progress import overall, say
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
+
+# Rows that are placed, and written, together.
+_PLACED = 2**17
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,8 @@ def transform(rows: Rows) -> int:
     source = None
     if not (rows.index or rows.reading.columns or rows.reading.drop or rows.size_factors):
         source = rows_on_disk(model, rows.data)
+    if source is not None and rows.out.suffix.lower() in STREAMED:
+        return _from_disk_to_disk(model, source, rows.out)
     table = None
     if source is None:
         table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
@@ -70,6 +86,19 @@ def transform(rows: Rows) -> int:
         )
     write_embedding(rows.out, mean, std, table)
     return len(mean)
+
+
+def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, out: Path) -> int:
+    """Place rows part by part; neither they nor their latents are ever held."""
+    names, n_rows = latent_names(model._n_latents), source.n_rows
+    size = max(1, _PLACED // source.block_rows) * source.block_rows
+    with names_are_checked(), overall("reading rows", shown=True):
+        model._validate(source, reset=False)  # a bad value is found, and placed, before any work
+        with writing(out, n_rows, names, source.dtype) as write:
+            for rows in chunks(n_rows, size):
+                say(f"placing rows {rows.start + 1:,} to {rows.stop:,} of {n_rows:,}")
+                write(np.hstack(model.transform(PartSource(source, rows), return_std=True)))
+    return n_rows
 
 
 def impute(rows: Rows, std_out: Path | None) -> int:

@@ -16,6 +16,7 @@ from bochner.errors import InputError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
 from bochner.io.extensions import extension_of
+from bochner.io.on_disk import StoredTable, open_table
 from bochner.io.outputs import replacing
 from bochner.io.readers import read_source
 from bochner.io.request import KnownColumns, Request, selection_of
@@ -80,6 +81,16 @@ class Reading:
         others were asked for.
         """
         return read_source(path, self.request(index, layer, known))
+
+    def open(
+        self,
+        path: Path,
+        index: str | None,
+        layer: Sequence[str],
+        known: Sequence[str] | None = None,
+    ) -> StoredTable | None:
+        """Open data that are read block by block; see `bochner.io.on_disk.open_table`."""
+        return open_table(path, self.request(index, layer, known))
 
     def request(
         self, index: str | None, layer: Sequence[str] = (), known: Sequence[str] | None = None
@@ -191,18 +202,23 @@ def write_matrices(
 
 def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Table | None) -> None:
     """Write latents: columns z0, z1, ... and their standard deviations z0_std, z1_std, ..."""
-    names = [f"z{d}" for d in range(mean.shape[1])]
-    write_matrices(
-        path, {"mean": mean, "std": std}, [*names, *(f"{name}_std" for name in names)], rows_of
-    )
+    write_matrices(path, {"mean": mean, "std": std}, latent_names(mean.shape[1]), rows_of)
+
+
+def latent_names(n_components: int) -> list[str]:
+    """Return the columns of latents and of their standard deviations."""
+    names = [f"z{d}" for d in range(n_components)]
+    return [*names, *(f"{name}_std" for name in names)]
 
 
 def frame(table: Table) -> Any:
     """Return the table's matrix with its column names where pandas can carry them; mixed tables
-    with the types of their columns.
+    with the types of their columns, those on disk as the source of their rows.
     """
     if isinstance(table, FrameTable):
         return table.frame
+    if isinstance(table, StoredTable):
+        return table.rows
     if table.column_names is None:
         return table.X
     try:

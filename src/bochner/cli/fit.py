@@ -28,6 +28,7 @@ from bochner.cli.session import say
 from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.errors import InputError, StorageError, message
 from bochner.io.join import check_shared_rows
+from bochner.io.on_disk import StoredTable, evenly
 from bochner.io.outputs import alone_in, replacing
 from bochner.io.table import Table
 from bochner.page.report import report
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
+# Rows on the page of a table that is not in memory.
+_SHOWN = 5000
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ class FitOptions:
         reading = self.reading.without(
             self.data, [*self.batch, *self.covariates, self.size_factors]
         )
+        stored = None if auto else reading.open(self.data, self.index, self.layer, known)
+        if stored is not None:
+            return stored
         table = table_to_fit(self.data, self.index, self.layer, reading, known, auto)
         check_shared_rows(table)
         return table
@@ -259,8 +265,11 @@ def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[
 
 
 def _page(
-    options: FitOptions, estimator: LatentVariableEstimator, table: Table, beside: object
+    options: FitOptions, estimator: LatentVariableEstimator, table: Table, beside: Any
 ) -> Path:
+    if isinstance(table, StoredTable):
+        table = table.sampled(_SHOWN)
+        beside = None if beside is None else beside.iloc[evenly(len(beside), _SHOWN)]
     X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
     path, title = options.out / PAGE, options.out.resolve().name
     return report(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bochner.cli.data import MODEL_FILE, load_model
 from bochner.cli.fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column, extremes
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
+from bochner.io.on_disk import StoredTable
 from bochner.io.readers import EXTENSIONS, extension_of
 from bochner.io.table import Table
+from bochner.memory import passes
 from bochner.summary import describe_model
 
 if TYPE_CHECKING:
@@ -38,41 +39,50 @@ def _estimate(estimator: LatentVariableEstimator, table: Table) -> dict[str, obj
     from bochner.model_selection.cost import estimate
 
     try:
-        columns = resolve_views(estimator.views, table.X.shape[1], table.column_names)
-        check_fit(table.X, columns, table.column_names)
+        X: Any = table.rows if isinstance(table, StoredTable) else table.X
+        columns = resolve_views(estimator.views, X.shape[1], table.column_names)
+        check_fit(X, columns, table.column_names)
         estimator.set_params(views=columns)
-        return estimate(estimator, table.X, columns)
+        return estimate(estimator, X, columns)
     except (InputError, ValueError) as error:
         return {"refused": str(error)}
 
 
 def describe_data(table: Table) -> dict[str, object]:
-    """Summarise data before they are fitted."""
-    X, names = table.X, table.column_names
-    missing, infinite = np.isnan(X), np.isinf(X)
-    low, high = extremes(X)
+    """Summarise data before they are fitted, block by block where they are not in memory."""
+    X: Any = table.rows if isinstance(table, StoredTable) else table.X
+    names = table.column_names
+    missing, infinite, empty_rows = np.zeros(X.shape[1], dtype=np.int64), 0, 0
     views = table.views or {"x": slice(0, X.shape[1])}
+    without = dict.fromkeys(views, 0)
+    for rows in passes(X.shape):
+        part = X[rows]
+        holes = np.isnan(part)
+        missing += holes.sum(axis=0)
+        infinite += int(np.isinf(part).sum())
+        empty_rows += int(holes.all(axis=1).sum())
+        for view, own in views.items():
+            without[view] += int(holes[:, own].all(axis=1).sum())
+    low, high = extremes(X)
+    shares = missing / X.shape[0]
     return {
         "rows": X.shape[0],
         "columns": X.shape[1],
         "row_names": table.row_names is not None,
         "column_names": names is not None,
         "labels": table.labels is not None,
-        "missing_share": float(missing.mean()),
-        "infinite_entries": int(infinite.sum()),
+        "missing_share": float(shares.mean()),
+        "infinite_entries": infinite,
         "constant_columns": [describe_column(int(j), names) for j in np.flatnonzero(low == high)],
-        "empty_columns": [
-            describe_column(int(j), names) for j in np.flatnonzero(missing.all(axis=0))
-        ],
-        "empty_rows": int(missing.all(axis=1).sum()),
-        "views": {view: _describe_view(missing[:, own]) for view, own in views.items()},
-        "matrix_bytes": int(X.nbytes),
-    }
-
-
-def _describe_view(missing: NDArray[np.bool_]) -> dict[str, object]:
-    return {
-        "columns": missing.shape[1],
-        "missing_share": float(missing.mean()),
-        "rows_without": int(missing.all(axis=1).sum()),
+        "empty_columns": [describe_column(int(j), names) for j in np.flatnonzero(shares == 1.0)],
+        "empty_rows": empty_rows,
+        "views": {
+            view: {
+                "columns": int(shares[own].size),
+                "missing_share": float(shares[own].mean()),
+                "rows_without": without[view],
+            }
+            for view, own in views.items()
+        },
+        "matrix_bytes": X.dtype.itemsize * X.shape[0] * X.shape[1],
     }

@@ -96,8 +96,8 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, or a folder with "
-        "one file per view.",
+        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, a .zarr array, a "
+        "folder of parquet parts (part-0.parquet, ...), or a folder with one file per view.",
     ),
 ]
 Output = Annotated[

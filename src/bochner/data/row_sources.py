@@ -95,9 +95,14 @@ class RowSource(ABC):
             out[places] = rows[index[places] - first]
         return out
 
-    def whole(self) -> FloatArray:
-        """Return all rows, in memory."""
+    def whole(self) -> Any:
+        """Return all rows, in memory: an array, or a sparse matrix where the file has one."""
         return self.read(0, self.n_rows)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of what `whole` returns."""
+        return self.n_rows * self.n_columns * self.dtype.itemsize
 
     def is_complete(self) -> bool:
         """Return whether no entry is missing: one pass over the rows."""
@@ -175,6 +180,37 @@ class PartSource(RowSource):
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
         return self.source.read(self._start + start, self._start + stop)
+
+
+class SomeColumns(RowSource):
+    """Columns of a source.
+
+    Parameters
+    ----------
+    source : RowSource
+    index : ndarray of int, shape (n_columns,)
+    columns : list of str, optional
+        Their names.
+    """
+
+    def __init__(self, source: RowSource, index: IntArray, columns: list[str] | None) -> None:
+        self.source, self._index = source, index
+        self.n_rows, self.n_columns = source.n_rows, len(index)
+        self.columns, self.dtype = columns, source.dtype
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return self.source.block_rows
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``."""
+        # in the layout of rows in memory: products of another round in another way
+        return np.ascontiguousarray(self.source.read(start, stop)[:, self._index])
+
+    def whole(self) -> Any:
+        """Return all rows, in memory."""
+        return self.source.whole()[:, self._index]
 
 
 def share(X: Any) -> Any:

@@ -65,7 +65,7 @@ def from_anndata(
         columns = [str(name) for name in adata.var_names]
     matrix = _in_memory(matrix)
     if mask_var is not None:
-        mask = _mask(adata, mask_var, place)
+        mask = mask_of(adata.var, adata.n_vars, mask_var, place)
         matrix, columns = (
             matrix[:, mask],
             [name for name, kept in zip(columns, mask, strict=True) if kept],
@@ -198,17 +198,18 @@ def _in_memory(matrix: Any) -> Any:
     return matrix if sp.issparse(matrix) else np.asarray(matrix[...])
 
 
-def _mask(adata: Any, mask_var: Any, place: str) -> NDArray[np.bool_]:
+def mask_of(var: Any, n_columns: int, mask_var: Any, place: str) -> NDArray[np.bool_]:
+    """Return which variables are taken, (n_columns,), by a column of ``var`` or a mask."""
     if isinstance(mask_var, str):
-        mask_var = _chosen(adata.var, mask_var, f"{place}.var", "mask_var")
+        mask_var = _chosen(var, mask_var, f"{place}.var", "mask_var")
     mask = np.asarray(mask_var)
-    if mask.dtype != np.bool_ or mask.shape != (adata.n_vars,) or not mask.any():
+    if mask.dtype != np.bool_ or mask.shape != (n_columns,) or not mask.any():
         got = (
             f"{mask.dtype} of shape {mask.shape} with "
             f"{int(mask.astype(bool).sum()) if mask.size else 0} chosen"
         )
         raise InputError(
-            message(f"mask_var of {adata.n_vars} booleans for {place}", got, "correct the mask")
+            message(f"mask_var of {n_columns} booleans for {place}", got, "correct the mask")
         )
     return np.asarray(mask, dtype=np.bool_)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,48 @@ def _names_rows(column: Any) -> bool:
     if all(isinstance(value, str) for value in column):
         return True
     return is_key_name(str(column.name)) and distinct_whole([str(value) for value in column])
+
+
+def schema_of(path: Path) -> Any:
+    """Return the schema of a parquet file."""
+    try:
+        return require("pyarrow.parquet", "reads parquet files").read_schema(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return the files of a folder, in the order of their names, or the file."""
+    return sorted(path.glob("*.parquet"), key=_order) if path.is_dir() else [path]
+
+
+def _order(path: Path) -> tuple[str, ...]:
+    """Return what sorts files by their names, numbers by their size: 2 before 10."""
+    return tuple(
+        word.zfill(20) if word.isdigit() else word for word in re.split(r"(\d+)", path.name)
+    )
+
+
+def parquet_parts(path: Path) -> list[Path]:
+    """Return the files of one table: a parquet file, or a folder of parts; none where it is
+    something else.
+
+    A folder holds parts where its name ends in ``.parquet``, or where all of its files have the
+    same columns and are called as parts are: ``part-0.parquet``, ``part.1.parquet``, ``2.parquet``.
+    Other folders have a file per view.
+    """
+    if path.suffix.lower() == ".parquet":
+        return parts_of(path)
+    visible = [own for own in path.iterdir() if _is_shown(own)] if path.is_dir() else []
+    if not visible or not all(_PART.fullmatch(own.name.lower()) for own in visible):
+        return []
+    found = parts_of(path)
+    alike = all(schema_of(own).names == schema_of(found[0]).names for own in found[1:])
+    return found if alike else []
+
+
+_PART = re.compile(r"(part|chunk|shard|block|rows|data|file|batch)?[-_.]?\d[-_.0-9a-z]*\.parquet")
+
+
+def _is_shown(path: Path) -> bool:
+    return not path.name.startswith((".", "_"))

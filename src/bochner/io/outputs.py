@@ -90,7 +90,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         if _is_about_another_file(error, target):
             raise
-        raise _refusal(path, error) from error
+        raise refusal(path, error) from error
 
 
 @contextmanager
@@ -138,7 +138,8 @@ def _is_about_another_file(error: OSError, target: Path) -> bool:
     return not (is_part or place in (target, target.parent))
 
 
-def _refusal(path: str | os.PathLike[str], error: OSError) -> InputError | StorageError:
+def refusal(path: str | os.PathLike[str], error: OSError) -> InputError | StorageError:
+    """Build the error for a path that could not be written to."""
     reason = error.strerror or str(error)
     if error.errno in _PLACE:
         got = f"{os.fspath(path)} ({reason})"

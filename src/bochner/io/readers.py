@@ -25,10 +25,10 @@ from bochner.io.extensions import (
     check_source,
     extension_of,
 )
-from bochner.io.frames import read_parquet
-from bochner.io.join import join
+from bochner.io.frames import parquet_parts, read_parquet
+from bochner.io.join import in_parts, join
 from bochner.io.request import Request, Selection, selection_of
-from bochner.io.table import Table
+from bochner.io.table import Table, as_matrix
 from bochner.memory import Memory
 
 __all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
@@ -61,10 +61,11 @@ def read(
     ----------
     path : path-like
         ``.csv`` or ``.tsv``, also with ``.gz``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``,
-        ``.h5mu`` (modalities are views), or a folder of such files: the name of a file without
-        extension is the name of its view. Views are joined by row name where all files have them
-        (rows absent from a file become NaN, in order of first appearance); otherwise all files must
-        have the same number of rows.
+        ``.h5mu`` (modalities are views), ``.zarr`` (an array), a folder of parquet files that are
+        parts of one table (see `bochner.io.frames.parquet_parts`), or a folder of such files: the
+        name of a file without extension is the name of its view. Views are joined by row name where
+        all files have them (rows absent from a file become NaN, in order of first appearance);
+        otherwise all files must have the same number of rows.
     index : str, optional
         Column of the csv and parquet files that names the rows.
     layer : str, or dict of modality to str, optional
@@ -98,13 +99,27 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
     source = check_source(path)
     folder = source.is_dir()
     try:
-        table = _read_folder(source, request) if folder else _read_file(source, request)
+        if source.suffix.lower() == ".zarr":
+            return _read_zarr(source, request)
+        if folder and (parts := parquet_parts(source)):
+            table = in_parts(source, [_read_file(part, request) for part in parts])
+        else:
+            table = _read_folder(source, request) if folder else _read_file(source, request)
     except InputError:
         if not folder:  # a name that was misspelled is the cause of what came after it
             request.selection.check(str(source))
         raise
     request.selection.check(str(source))
     return table
+
+
+def _read_zarr(path: Path, request: Request) -> Table:
+    from bochner.io.stored import open_rows  # torch comes with it
+
+    rows = open_rows(path)
+    request.selection.nameless(str(path))
+    request.memory.check(rows.held_bytes, f"{rows.n_rows:,} × {rows.n_columns:,} in {path}")
+    return Table(as_matrix(rows.whole(), str(path)))
 
 
 def _read_file(path: Path, request: Request) -> Table:

@@ -16,6 +16,7 @@ from bochner.data.columns import describe_column
 from bochner.data.row_sources import ArraySource, RowSource, is_stored
 from bochner.errors import InputError, message
 from bochner.extras import require
+from bochner.io.frames import parts_of, schema_of
 from bochner.io.outputs import exists
 from bochner.io.table import unreadable
 
@@ -63,7 +64,7 @@ def open_rows(
             do = "leave columns out, or choose columns of the array"
             raise InputError(message("columns only for parquet files", f"{paths[0]}", do))
         return _array(paths[0])
-    found = [part for own in paths for part in _parts(own)]
+    found = [part for own in paths for part in parts_of(own)]
     if not found or any(own.suffix.lower() != ".parquet" for own in found):
         got = f"{paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         do = "convert it, or read it whole: bochner.io.readers.read"
@@ -73,19 +74,7 @@ def open_rows(
 
 def parquet_columns(path: Path) -> list[str]:
     """Return the names of the columns of a parquet file."""
-    return list(_schema(path).names)
-
-
-def _schema(path: Path) -> Any:
-    try:
-        return require("pyarrow.parquet", "reads parquet files").read_schema(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
-
-
-def _parts(path: Path) -> list[Path]:
-    """Return the files of a folder, in the order of their names, or the file."""
-    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    return list(schema_of(path).names)
 
 
 def _array(path: Path) -> RowSource:
@@ -121,7 +110,7 @@ class ParquetSource(RowSource):
     def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None = None) -> None:
         self._parquet = require("pyarrow.parquet", "reads parquet files")
         self._paths = list(paths)
-        first = _schema(self._paths[0])
+        first = schema_of(self._paths[0])
         self.columns = list(first.names if columns is None else columns)
         kinds = set()
         self._groups: list[tuple[int, int]] = []
@@ -164,7 +153,7 @@ class ParquetSource(RowSource):
 
     def _kinds(self, path: Path) -> set[str]:
         """Return the types of the columns of a file, and refuse what cannot be used."""
-        schema = _schema(path)
+        schema = schema_of(path)
         kinds = set()
         for j, name in enumerate(self.columns or []):
             if name not in schema.names:
@@ -173,7 +162,7 @@ class ParquetSource(RowSource):
             kind = str(schema.field(name).type)
             if not kind.startswith(("int", "uint", "float", "double", "half", "bool")):
                 got = f"the type {kind}, {describe_column(j, self.columns)} of {path}"
-                do = "name the columns of numbers: columns=[...]"
+                do = "name the columns of numbers: columns=[...], or --columns and --drop"
                 raise InputError(message("numbers", got, do))
             kinds.add(kind)
         return kinds

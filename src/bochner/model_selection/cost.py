@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bochner.data.columns import observed_rows
+from bochner.data.row_sources import RowSource
 from bochner.estimators.settings import options, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
 from bochner.initialization.simple_models import STEPS as FOLD_STEPS
+from bochner.memory import passes
 from bochner.training.trainer import RATES
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ TYPICAL_STEPS = 500
 # from and their temporaries in float64, the training copy in float32, masks. Measured; see
 # benchmarks/README.md.
 BYTES_PER_ENTRY = 42
+# And a latent of rows on disk: means, deviations, their moments, the best state, gradients.
+BYTES_PER_LATENT = 190
 # Python, torch and what they load.
 BASE_BYTES = 590 * 2**20
 # Columns that training sees of a view whose leading singular vectors stand for it, at the most:
@@ -36,7 +41,7 @@ _TRUNCATED_COLUMNS = 256
 
 
 def estimate(
-    estimator: LatentVariableEstimator, X: NDArray[np.float64], columns: dict[str, NDArray[np.intp]]
+    estimator: LatentVariableEstimator, X: Any, columns: dict[str, NDArray[np.intp]]
 ) -> dict[str, object]:
     """Estimate time and memory of ``estimator.fit(X)`` by two short fits on some of its rows.
 
@@ -44,7 +49,7 @@ def estimate(
     ----------
     estimator : LatentVariableEstimator
         Not fitted, and left so.
-    X : ndarray of shape (N, M)
+    X : ndarray or RowSource of shape (N, M)
     columns : dict of str to ndarray of int
         Of the views.
 
@@ -58,7 +63,7 @@ def estimate(
     n_rows = X.shape[0]
     kept = _rows(X)
     # The first fit of a process loads code: its time is not kept.
-    _, few, more = (
+    (_, _), (few, _), (more, placing) = (
         _seconds(estimator, X[kept], steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS)
     )
     trial = operations(estimator, len(kept), columns)
@@ -74,8 +79,9 @@ def estimate(
     before = each * (
         RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race)
     )
-    # Starts, evaluation and placement grow with the rows.
-    rest = max(few - FEW_STEPS * per_step, 0.0) * n_rows / len(kept)
+    # Starts and evaluation grow with the rows of training, placement with all.
+    rest = max(few - FEW_STEPS * per_step, 0.0) * trained / len(kept)
+    rest += placing * (n_rows - trained) / len(kept)
     most = RATES.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter)
     seconds = {
         name: round(before + steps * each + joint + rest, 1)
@@ -88,9 +94,16 @@ def estimate(
         "operations_per_step": int(operations(estimator, trained, columns)),
         "gflops": round(rate / 1e9, 3),
         **seconds,
-        "memory_bytes": BASE_BYTES + BYTES_PER_ENTRY * X.size,
+        "memory_bytes": BASE_BYTES + _bytes(X, estimator.n_components),
         "trial_rows": len(kept),
     }
+
+
+def _bytes(X: Any, n_components: int) -> int:
+    """Return what a fit takes above what is loaded: of rows on disk only their latents."""
+    if isinstance(X, RowSource):
+        return BYTES_PER_LATENT * X.n_rows * n_components
+    return int(BYTES_PER_ENTRY * X.size)
 
 
 def operations(
@@ -107,18 +120,27 @@ def operations(
     return float(sum(4 * n_rows * K * (K + width) for width in widths))
 
 
-def _rows(X: NDArray[np.float64]) -> NDArray[np.intp]:
+def _rows(X: Any) -> NDArray[np.intp]:
     """Return rows for the trial, spread over the data; a column needs an observed entry among
     them.
     """
-    some = np.flatnonzero(~np.isnan(X).all(axis=1))
+    some = np.flatnonzero(observed_rows(X))
     kept = np.unique(some[np.linspace(0, len(some) - 1, min(TRIAL_ROWS, len(some))).astype(int)])
     empty = np.isnan(X[kept]).all(axis=0)
-    first = np.argmax(~np.isnan(X[:, empty]), axis=0)
-    return np.union1d(kept, first)
+    for rows in passes(X.shape) if empty.any() else ():
+        shown = ~np.isnan(X[rows][:, empty])
+        found = shown.any(axis=0)
+        kept = np.union1d(kept, rows.start + shown.argmax(axis=0)[found])
+        empty[np.flatnonzero(empty)[found]] = False
+        if not empty.any():
+            break
+    return kept
 
 
-def _seconds(estimator: LatentVariableEstimator, X: NDArray[np.float64], steps: int) -> float:
+def _seconds(
+    estimator: LatentVariableEstimator, X: NDArray[np.float64], steps: int
+) -> tuple[float, float]:
+    """Return what a fit and what placing its rows again takes."""
     trial = clone(estimator).set_params(
         max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0
     )
@@ -129,4 +151,6 @@ def _seconds(estimator: LatentVariableEstimator, X: NDArray[np.float64], steps: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a fit of a few steps
         trial.fit(X)
-    return time.perf_counter() - started
+        fitted = time.perf_counter()
+        trial.transform(X)
+    return fitted - started, time.perf_counter() - fitted

@@ -24,6 +24,8 @@ _MARKERS = "os^Dv"
 _FAINT = "#b0b0b0"
 _MOST_CLASSES = len(COLOURS) * len(_MARKERS)
 _PIXEL_GAP = 1
+# Rows of a map; a picture has fewer points than more would need.
+_DRAWN = 100_000
 
 
 @checked(dims=[tuple, list], n_ellipses=[COUNT_OR_NONE])
@@ -39,7 +41,7 @@ def latent_map(
     title: str | None = None,
 ) -> Axes:
     """Draw the training rows in latent space, some with an ellipse of one posterior standard
-    deviation.
+    deviation. Of more than 100,000 rows so many are drawn, spread evenly.
 
     Parameters
     ----------
@@ -66,7 +68,11 @@ def latent_map(
     check_is_fitted(model)
     ax = ax or axes(6.4, 5.6)[0]
     Z, std, names = _coordinates(model, dims)
-    y = None if labels is None else _labels(labels, len(Z))
+    n_rows = len(Z)
+    y = None if labels is None else _labels(labels, n_rows)
+    if n_rows > _DRAWN:
+        some = np.linspace(0, n_rows - 1, _DRAWN).astype(int)
+        Z, std, y = Z[some], std[some], None if y is None else y[some]
     _ellipses(ax, Z, std, n_ellipses)
     size = float(np.clip(9000 / len(Z), 5, 30)) if s is None else s
     if y is None:
@@ -79,7 +85,8 @@ def latent_map(
     count = min(n_ellipses, len(Z))
     which = "each" if count == len(Z) else f"{count} of them"
     shape = "line" if names[0] == "row" else "ellipse"
-    said = f"{len(Z):,} rows" + (f"; {shape}: one standard deviation ({which})" if count else "")
+    drawn = f"{len(Z):,} of {n_rows:,} rows" if n_rows > _DRAWN else f"{n_rows:,} rows"
+    said = drawn + (f"; {shape}: one standard deviation ({which})" if count else "")
     finish(ax, title or said, *names)
     if names[0] != "row":
         ax.set_aspect("equal", adjustable="datalim")  # the prior is as wide in every direction

@@ -82,9 +82,8 @@ class RowsMixin:
         if source is None:
             return self._validate_whole(X, reset=reset)
         if reason := self._held_because(source, reset):
-            size = source.n_rows * source.n_columns * source.dtype.itemsize
             what = f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
-            Memory().check(size, f"{what} {reason}", "fit fewer rows or columns")
+            Memory().check(source.held_bytes, f"{what} {reason}", "fit fewer rows or columns")
             values: Any = self._validate_whole(source.whole(), reset=reset)
         else:
             _check_n_features(self, source, reset=reset)

@@ -13,7 +13,10 @@ import numpy as np
 from bochner.data.arrays import BoolArray, FloatArray
 from bochner.errors import InputError, message
 from bochner.io.outputs import replacing
+from bochner.memory import chunks
 
+# Rows whose digits are written together: as text they are ten times as large.
+_ROWS = 8192
 # What a spreadsheet would run: a formula begins so, or with a sign before a call.
 _FORMULA = re.compile(r"'*(?:[=@\t\r]|[+-].*[(|!])", re.DOTALL)
 
@@ -73,23 +76,26 @@ def write_csv(
         if column_names is not None:
             corner = [] if row_names is None else [guarded(index_name)]
             writer.writerow([*corner, *map(guarded, column_names)])
-        for i, values in enumerate(_cells(matrix, column_names is not None)):
+        for i, values in enumerate(cells(matrix, column_names is not None)):
             name = [] if row_names is None else [guarded(row_names[i])]
             writer.writerow([*name, *values])
 
 
-def _cells(matrix: FloatArray, named: bool) -> Iterator[list[object]]:
-    """Yield rows of numbers as they are written."""
-    # The csv module writes the shortest digits of float64; NumPy knows those of the other types.
-    cells = matrix if matrix.dtype == np.float64 else matrix.astype(str)
-    missing = np.isnan(matrix)
+def cells(matrix: FloatArray, named: bool) -> Iterator[list[object]]:
+    """Yield rows of numbers as they are written; those of whole numbers only under a name."""
     # a first line of numbers such as ",0,1" would be read as a header
-    whole = _whole(matrix, missing) if named else np.zeros(matrix.shape[1], dtype=bool)
-    for i, row in enumerate(cells):
-        yield [
-            "" if missing[i, j] else int(matrix[i, j]) if whole[j] else value
-            for j, value in enumerate(row.tolist())
-        ]
+    whole = _whole(matrix, np.isnan(matrix)) if named else np.zeros(matrix.shape[1], dtype=bool)
+    for rows in chunks(len(matrix), _ROWS):
+        part = matrix[rows]
+        missing = np.isnan(part)
+        # The csv module writes the shortest digits of float64; NumPy knows those of the other
+        # types.
+        cells = part if part.dtype == np.float64 else part.astype(str)
+        for i, row in enumerate(cells):
+            yield [
+                "" if missing[i, j] else int(part[i, j]) if whole[j] else value
+                for j, value in enumerate(row.tolist())
+            ]
 
 
 def _whole(matrix: FloatArray, missing: BoolArray) -> BoolArray:

@@ -1,0 +1,211 @@
+"""Tables of so many rows that they are read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bochner.data.arrays import FloatArray
+from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns, floating
+from bochner.errors import InputError
+from bochner.extras import require
+from bochner.io.annotated import mask_of
+from bochner.io.csv.headers import distinct_whole, is_key_name
+from bochner.io.frames import parquet_parts, schema_of
+from bochner.io.join import check_unique
+from bochner.io.request import Request, Selection
+from bochner.io.stored import ParquetSource, open_rows
+from bochner.io.table import Table, dense
+
+# Numbers of a table that is not small.
+_MANY = 2**22
+
+
+@dataclass(frozen=True)
+class StoredTable(Table):
+    """A table that is not in memory: X has its columns and no rows.
+
+    Attributes
+    ----------
+    source : RowSource, optional
+        The rows.
+    """
+
+    source: RowSource | None = None
+
+    @classmethod
+    def of(
+        cls, source: RowSource, row_names: list[str] | None = None, index_name: str = ""
+    ) -> StoredTable:
+        """Wrap rows and their names."""
+        nothing = np.empty((0, source.n_columns))
+        return cls(nothing, row_names, source.columns, index_name=index_name, source=source)
+
+    @property
+    def rows(self) -> RowSource:
+        """The rows."""
+        assert self.source is not None
+        return self.source
+
+    def sampled(self, most: int) -> Table:
+        """Return some rows in memory, spread evenly."""
+        some = evenly(self.rows.n_rows, most)
+        names = None if self.row_names is None else [self.row_names[i] for i in some]
+        return Table(
+            self.rows.take(some).astype(np.float64), names, self.column_names,
+            index_name=self.index_name,
+        )  # fmt: skip
+
+
+def evenly(n_rows: int, most: int) -> IntArray:
+    """Return at most so many row numbers, spread evenly."""
+    return np.linspace(0, n_rows - 1, min(most, n_rows)).astype(np.int64)
+
+
+class SparseRows(RowSource):
+    """A sparse matrix in a file, compressed by rows: its blocks are dense, zeros are observed.
+
+    Parameters
+    ----------
+    matrix : CSRDataset of anndata
+    columns : list of str
+    index : ndarray of int, shape (n_columns,)
+        Which columns of the matrix these are.
+    """
+
+    def __init__(self, matrix: Any, columns: list[str], index: Any) -> None:
+        self._matrix, self._index = matrix, index
+        self.n_rows, self.n_columns = int(matrix.shape[0]), len(index)
+        self.columns, self.dtype = columns, floating(np.dtype(matrix.dtype))
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``."""
+        return dense(self._matrix[start:stop][:, self._index], "the file", self.dtype)
+
+    def whole(self) -> Any:
+        """Return all rows, sparse."""
+        return self._matrix.to_memory()[:, self._index].astype(self.dtype)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the numbers and of their places."""
+        return int(self._matrix.group["data"].shape[0]) * (self.dtype.itemsize + 8)
+
+
+def open_table(path: Path, request: Request) -> StoredTable | None:
+    """Open a table that is read block by block; None: it is small, or of a kind that is not.
+
+    Parameters
+    ----------
+    path : Path
+        A ``.npy`` file, a ``.zarr`` array, a parquet file or a folder of parts of one, a
+        ``.h5ad`` file.
+    request : Request
+
+    Raises
+    ------
+    InputError
+        A column holds no numbers, or is not there.
+    """
+    kind = path.suffix.lower()
+    if kind in (".npy", ".zarr"):
+        return _array(path, kind, request)
+    if files := parquet_parts(path):
+        return _parquet(files, request)
+    return _annotated(path, request) if kind == ".h5ad" and path.is_file() else None
+
+
+def _array(path: Path, kind: str, request: Request) -> StoredTable | None:
+    plain = request.index is None and request.layer is None and request.mask_var is None
+    if not plain or type(request.selection) is not Selection:
+        return None  # refused by who reads it whole
+    try:
+        source = open_rows(path)
+    except InputError:
+        if kind == ".zarr":
+            raise
+        return None
+    return StoredTable.of(source) if kind == ".zarr" or _is_large(source.shape) else None
+
+
+def _is_large(shape: tuple[int, int]) -> bool:
+    return shape[0] * shape[1] > _MANY
+
+
+def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
+    parquet = require("pyarrow.parquet", "reads parquet files")
+    schema = schema_of(files[0])
+    n_rows = sum(parquet.read_metadata(path).num_rows for path in files)
+    layered = request.layer is not None or request.mask_var is not None
+    if layered or not _is_large((n_rows, len(schema.names))):
+        return None
+    index = request.index or _stored_index(schema)
+    if index is not None and index not in schema.names:
+        return None  # refused by who reads it whole
+    names = _names(parquet, files, index) if index is not None else None
+    if index is None and len(schema.names) > 1 and _may_name(schema.field(0)):
+        found = _names(parquet, files, schema.names[0])
+        if str(schema.field(0).type) in _TEXT or distinct_whole(found):
+            index, names = schema.names[0], found
+    if names is not None:
+        check_unique(names, "row", str(files[0]))
+    columns = [name for name in schema.names if name != index]
+    kept = [columns[j] for j in request.selection.kept(columns)]
+    request.selection.check(str(files[0]))
+    named = "" if index is None or index.startswith("__index_level") else index
+    return StoredTable.of(ParquetSource(files, kept), names, named)
+
+
+_TEXT = ("string", "large_string")
+
+
+def _may_name(field: Any) -> bool:
+    kind = str(field.type)
+    return kind in _TEXT or (kind.startswith(("int", "uint")) and is_key_name(str(field.name)))
+
+
+def _stored_index(schema: Any) -> str | None:
+    """Return the column in which pandas keeps the names of the rows."""
+    found = (schema.pandas_metadata or {}).get("index_columns", [])
+    return str(found[0]) if len(found) == 1 and isinstance(found[0], str) else None
+
+
+def _names(parquet: Any, files: Sequence[Path], column: str) -> list[str]:
+    tables = (parquet.read_table(path, columns=[column]) for path in files)
+    return [str(name) for table in tables for name in table.column(column).to_pylist()]
+
+
+def _annotated(path: Path, request: Request) -> StoredTable | None:
+    """Open the matrix of an AnnData file, or a layer of it."""
+    h5py = require("h5py", "reads h5ad files")
+    elements = require("anndata.io", "reads h5ad files")
+    try:
+        file = h5py.File(path, "r")
+        matrix = file["X"] if request.layer is None else file["layers"][request.layer]
+        shape = tuple(int(n) for n in matrix.attrs.get("shape", getattr(matrix, "shape", ())))
+        by_rows = isinstance(matrix, h5py.Dataset) or "csr" in str(matrix.attrs["encoding-type"])
+    except (OSError, KeyError, TypeError):
+        return None  # refused by who reads it whole
+    if len(shape) != 2 or not by_rows or not _is_large((shape[0], shape[1])):
+        file.close()
+        return None
+    rows, columns = (_labels(file[part], elements) for part in ("obs", "var"))
+    check_unique(rows, "row", f"{path.name}.obs_names")
+    check_unique(columns, "column", f"{path.name}.var_names")
+    kept = np.array(request.selection.kept(columns), dtype=np.int64)
+    request.selection.check(str(path))
+    if request.mask_var is not None:
+        mask = mask_of(elements.read_elem(file["var"]), len(columns), request.mask_var, path.name)
+        kept = kept[mask[kept]]
+    named = [columns[j] for j in kept]
+    if isinstance(matrix, h5py.Dataset):
+        return StoredTable.of(SomeColumns(ArraySource(matrix), kept, named), rows)
+    return StoredTable.of(SparseRows(elements.sparse_dataset(matrix), named, kept), rows)
+
+
+def _labels(group: Any, elements: Any) -> list[str]:
+    return [str(name) for name in elements.read_elem(group[group.attrs["_index"]])]

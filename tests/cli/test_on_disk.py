@@ -1,0 +1,162 @@
+"""Commands with tables that are read block by block: the answers of tables in memory."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.io import on_disk
+from helpers.cli import refused, replied, run
+
+SETTINGS = [
+    "--set", "landmarks=80", "--set", "n_frequencies=8", "--set", "max_iter=5", "--set", "init=pca",
+    "--seed", "0",
+]  # fmt: skip
+COLUMNS = list("abcdef")
+pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
+
+
+@pytest.fixture(autouse=True)
+def large(monkeypatch):
+    """Let small tables be read as large ones."""
+    monkeypatch.setattr(on_disk, "_MANY", 0)
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 2))
+    return np.sin(Z @ rng.normal(size=(2, 6))) + 0.1 * rng.normal(size=(300, 6))
+
+
+@pytest.fixture(scope="module")
+def expected(X):
+    settings = {"landmarks": 80, "n_frequencies": 8, "max_iter": 5, "init": "pca"}
+    return bo.NGMVLVM(**settings, random_state=0).fit(X)
+
+
+def write_parts(folder, X, names=None, words="part-{}.parquet", count=11):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    folder.mkdir()
+    starts = np.linspace(0, len(X), count + 1).astype(int)
+    for i, (start, stop) in enumerate(pairwise(starts)):
+        columns = {} if names is None else {"cell": names[start:stop]}
+        columns |= {name: X[start:stop, j] for j, name in enumerate(COLUMNS)}
+        parquet.write_table(arrow.table(columns), folder / words.format(i))
+    (folder / "_SUCCESS").touch()
+    return folder
+
+
+def npy(X, folder):
+    np.save(folder / "x.npy", X)
+    return folder / "x.npy"
+
+
+def zarr_array(X, folder):
+    pytest.importorskip("zarr").save_array(str(folder / "x.zarr"), X)
+    return folder / "x.zarr"
+
+
+def parquet_parts(X, folder):
+    return write_parts(folder / "rows", X)
+
+
+def annotated(X, folder):
+    anndata = pytest.importorskip("anndata")
+    adata = anndata.AnnData(X)
+    adata.var_names = COLUMNS
+    adata.write_h5ad(folder / "x.h5ad")
+    return folder / "x.h5ad"
+
+
+@pytest.mark.parametrize("store", [npy, zarr_array, parquet_parts, annotated])
+def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path, monkeypatch):
+    def whole(*_):
+        raise AssertionError("the rows were read as a whole")
+
+    path = store(X, tmp_path)
+    monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", whole)
+    done = run("fit", str(path), "--out", str(tmp_path / "run"), *SETTINGS, "--report", "--json")
+    assert json.loads(done.stdout)["elbo"] == expected.elbo_
+    model = bo.load(tmp_path / "run" / "model.bochner")
+    np.testing.assert_array_equal(model.embedding_, expected.embedding_)
+    header, *lines = (tmp_path / "run" / "embedding.csv").read_text().splitlines()
+    assert header.endswith("z0,z1,z0_std,z1_std")
+    assert len(lines) == 300
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    for out in ("z.csv", "z.npy"):
+        run("transform", str(tmp_path / "run"), str(path), "--out", str(tmp_path / out))
+    found = np.load(tmp_path / "z.npy")
+    np.testing.assert_array_equal(found[:, :2], expected.embedding_)
+    np.testing.assert_array_equal(found[:, 2:], expected.embedding_std_)
+
+
+def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypatch):
+    names = [f"c{i}" for i in range(300)]
+    folder = write_parts(tmp_path / "rows", X, names)
+    large = replied("info", str(folder))
+    monkeypatch.setattr(on_disk, "_MANY", 2**22)
+    small = replied("info", str(folder))
+    for reply in (large, small):
+        reply.pop("estimate")
+    assert large == small
+    assert large["rows"] == 300
+    assert large["row_names"]
+    # files that are not called as parts are views
+    views = write_parts(tmp_path / "views", X, words="view{}.parquet", count=2)
+    assert replied("info", str(views))["columns"] == 12
+
+
+def test_rows_keep_the_names_of_a_column(X, tmp_path):
+    names = [f"c{i}" for i in range(300)]
+    folder = write_parts(tmp_path / "rows", X, names)
+    run("fit", str(folder), "--out", str(tmp_path / "run"), *SETTINGS, "--drop", "f")
+    header, first, *_ = (tmp_path / "run" / "embedding.csv").read_text().splitlines()
+    assert header.split(",")[0] == "cell"
+    assert first.split(",")[0] == "c0"
+    assert list(bo.load(tmp_path / "run" / "model.bochner").feature_names_in_) == COLUMNS[:5]
+    said = refused("fit", str(folder), "--out", str(tmp_path / "no"), "--drop", "g")
+    assert "no 'g'" in said
+
+
+def test_sparse_counts_of_a_file_stay_sparse(tmp_path, monkeypatch):
+    anndata = pytest.importorskip("anndata")
+    import scipy.sparse as sp
+
+    counts = sp.csr_array(np.random.default_rng(0).poisson(0.5, size=(60, 8)).astype(np.float32))
+    adata = anndata.AnnData(counts)
+    adata.var["high"] = [True] * 6 + [False] * 2
+    adata.layers["raw"] = counts * 2
+    adata.write_h5ad(tmp_path / "x.h5ad")
+    seen = []
+    fit = bo.NGMVLVM.fit
+
+    def watched(self, X, **more):
+        seen.append(type(self._validate(X, reset=True)))
+        return fit(self, X, **more)
+
+    monkeypatch.setattr(bo.NGMVLVM, "fit", watched)
+    words = ["fit", str(tmp_path / "x.h5ad"), "--likelihood", "poisson", "--mask-var", "high"]
+    reply = replied(*words, "--layer", "raw", "--out", str(tmp_path / "run"), *SETTINGS[2:])
+    assert all(issubclass(own, sp.csr_array | sp.csr_matrix) for own in seen)
+    settings = {"n_frequencies": 8, "max_iter": 5, "init": "pca", "likelihood": "poisson"}
+    expected = bo.NGMVLVM(**settings, random_state=0).fit(counts[:, :6] * 2)
+    assert reply["elbo"] == expected.elbo_
+
+
+def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
+    expected.save(tmp_path / "m.bochner")
+    bad = X.copy()
+    bad[250, 3] = np.inf
+    said = refused(
+        "transform", str(tmp_path / "m.bochner"), str(npy(bad, tmp_path)), "--out",
+        str(tmp_path / "z.npy"),
+    )  # fmt: skip
+    assert "row 250, column 3" in said
+    assert not (tmp_path / "z.npy").exists()
