@@ -130,7 +130,7 @@ def _views(
             for mean, std in [*grids, *([] if decoded is None else [decoded])]
         ]
         limits = view.limits(model, data, [mean for mean, _ in made])
-        top = np.full(len(view.columns), max((float(std.max()) for _, std in made), default=0.0))
+        top = _largest([std for _, std in made], view)
         packed = [(view.pack(mean, limits), quantise(std, 0 * top, top, 8)) for mean, std in made]
         parts.append(
             _Parts(
@@ -142,6 +142,14 @@ def _views(
             )
         )
     return parts
+
+
+def _largest(stds: list[FloatArray], view: KeptView) -> FloatArray:
+    """Return the largest standard deviation of every column, (C,); of pixels, which share a scale,
+    that of all.
+    """
+    top = np.max([np.zeros(len(view.columns)), *(std.max(axis=0) for std in stds)], axis=0)
+    return np.full_like(top, top.max()) if view.shape else np.asarray(top)
 
 
 def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str, object]:
