@@ -39,8 +39,11 @@ def _exact(view, y, centre, n_nodes):
     return torch.stack(out)
 
 
-@pytest.mark.parametrize(("kind", "n_nodes"), [(1, 4001), (2, 241), ("counts", 4001)])
-def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes):
+# What rows may be off on average, in logarithms; 0.07, 0.22 and 0.13 were measured.
+@pytest.mark.parametrize(
+    ("kind", "n_nodes", "off"), [(1, 4001, 0.1), (2, 241, 0.25), ("counts", 4001, 0.16)]
+)
+def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes, off):
     dim = 1 if kind == "counts" else kind
     view, x = gaussian_view(dim, key="std")
     if kind == "counts":
@@ -51,7 +54,7 @@ def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes):
     exact = _exact(view, y, placement.mean, n_nodes)
     ratio = latent_std([view], x, placement, [y], [None]) / exact
     assert 0.93 < float(ratio.median()) < 1.07
-    assert float(ratio.log().abs().mean()) < 0.25
+    assert float(ratio.log().abs().mean()) < off
     before = placement.std / exact
     assert float(ratio.log().abs().mean()) < float(before.log().abs().mean())
 
