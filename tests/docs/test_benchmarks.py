@@ -10,6 +10,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from scipy.stats import chisquare
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 README = (BENCHMARKS / "README.md").read_text()
@@ -189,6 +190,28 @@ def test_short_tables_are_those_of_the_digits(page, lines):
             assert format(bound, ",.0f") == shown[2], line
         found += 1
     assert found == lines
+
+
+RANKS = 13
+
+
+def rank_lines(rows: list[Row]) -> list[list[str]]:
+    """What the histograms of ranks of sbc.csv must say: data, method, quantity, n, counts, p."""
+    quantities = [name for name in rows[0] if list(rows[0]).index(name) in range(3, 10)]
+    found = []
+    for (data, method), group in groups(rows, ["data", "method"]).items():
+        for name in quantities:
+            ranks = [int(row[name]) for row in group if row[name]]
+            if ranks:
+                counts = [ranks.count(rank) for rank in range(RANKS)]
+                cells_of = [data, method, name, str(len(ranks)), " ".join(map(str, counts))]
+                found.append([*cells_of, format(float(chisquare(counts).pvalue), ".2g")])
+    return found
+
+
+def test_histograms_of_ranks_and_their_p_values_are_those_of_stored_rows():
+    shown = [cells(line) for line in README.splitlines()]
+    assert all(line in shown for line in rank_lines(STORED["sbc"]))
 
 
 PAGE = """```
