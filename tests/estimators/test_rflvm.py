@@ -142,6 +142,12 @@ def test_short_chains_are_reported():
     assert not model.converged_
 
 
+def test_the_report_speaks_of_chains_and_not_of_training_steps(fitted, tmp_path):
+    page = bo.report(fitted, data(), path=tmp_path / "chains.html").read_text(encoding="utf-8")
+    assert "2 chains of 4 draws, 7 sweeps each. Chains: 2, draws of each: 4. That is too" in page
+    assert "about.chains || `Training" in page
+
+
 def test_likelihoods_without_a_sampler_are_refused():
     text = "got 'poisson' in view 'x'. Use 'negative_binomial', or fit SRFLVM"
     with pytest.raises(InputError, match=text):

@@ -23,6 +23,7 @@ from bochner.data.arrays import FloatArray
 from bochner.data.validation import as_array, as_rows
 from bochner.errors import InputError, message
 from bochner.estimators.covariates import of_rows
+from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
 from bochner.page import charts
@@ -257,6 +258,7 @@ def _html(
     about["versions"] = {"python": platform.python_version(), **packages}
     about["relevance"] = model.relevance_
     about["partial"] = _partial(model)
+    about["chains"] = _chains(model)
     about["loadings"] = _loadings(model)
     assets = resources.files("bochner.page") / "assets"
     page = string.Template((assets / "page.html").read_text(encoding="utf-8"))
@@ -307,6 +309,18 @@ def _loadings(model: LatentVariableEstimator) -> list[list[tuple[str, float]]]:
     return [
         [(str(labels[j]), float(shares[j, d])) for j in order[:, d]] for d in range(shares.shape[1])
     ]
+
+
+def _chains(model: LatentVariableEstimator) -> str:
+    """Say how chains went; nothing of models that a bound trains."""
+    if not isinstance(model, RFLVM):
+        return ""
+    n_chains, n_draws = model.log_joint_.shape
+    said = " ".join(model.advice_) or "Chains agree."
+    return (
+        f"{n_chains} chains of {n_draws} draws, {model.n_iter_} sweeps each. {said} The bound is "
+        "that of the variational fit where they start."
+    )
 
 
 def _partial(model: LatentVariableEstimator) -> str:

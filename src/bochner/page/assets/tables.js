@@ -37,7 +37,8 @@ function loadings() {
 function fitText() {
   const ended = about.interrupted ? "was interrupted" : about.converged ? "converged" : "stopped before it converged";
   const bound = `Evidence lower bound: ${number(about.elbo)} ± ${number(about.elbo_se)} nats.`;
-  $("fit-text").textContent = `Training ${ended} after ${about.n_iter} steps. ${bound} ${about.partial} ${about.collapse.advice}`;
+  const trained = about.chains || `Training ${ended} after ${about.n_iter} steps.`;
+  $("fit-text").textContent = `${trained} ${bound} ${about.partial} ${about.collapse.advice}`;
   $("bound").setAttribute("aria-label", `Bound of every training step: it ends at ${number(about.elbo)} nats after ${about.n_iter} steps.`);
 }
 function calibration(found) {
