@@ -42,7 +42,7 @@ FLOORS: dict[str, str] = {
         regression.observations regression.statistics regression.heteroscedastic
         regression.evidence regression.batched_evidence regression.weighted_grams
         regression.conjugate_gradients regression.site_entries regression.nonconjugate
-        regression.incomplete_dense regression.incomplete regression
+        regression.incomplete_dense regression.incomplete regression.streamed regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
         training.trainer training.checkpoint training initialization.neighbour_embedding

@@ -62,6 +62,10 @@ class Processes(ABC):
         """Add a count of all processes."""
 
     @abstractmethod
+    def own_rows(self, n_rows: int) -> int:
+        """Return how many of all rows are here."""
+
+    @abstractmethod
     def own(self, index: Tensor, n_rows: int) -> Tensor:
         """Return positions among the n rows here of those of the given global rows that are here,
         both (l,), int64, ascending.
@@ -129,6 +133,10 @@ class Alone(Processes):
         """Return the count."""
         return count
 
+    def own_rows(self, n_rows: int) -> int:
+        """Return all of them."""
+        return n_rows
+
     def own(self, index: Tensor, n_rows: int) -> Tensor:  # noqa: ARG002 - all are here
         """Return the rows."""
         return index
@@ -157,11 +165,12 @@ class Joined(Processes):
     ----------
     group : ProcessGroup
         Of gloo.
-    start : int
+    start, n_rows : int
+        Of the rows here.
     """
 
-    def __init__(self, group: object, start: int = 0) -> None:
-        self._group = group
+    def __init__(self, group: object, start: int = 0, n_rows: int = 0) -> None:
+        self._group, self._n_rows = group, n_rows
         self._dist: Any = torch.distributed
         self.rank, self.size = self._dist.get_rank(group), self._dist.get_world_size(group)
         self.start = start
@@ -178,7 +187,11 @@ class Joined(Processes):
         if min(counts) < 1:
             got = f"none in process {counts.index(min(counts))}"
             raise InputError(message("rows in every process", got, "start fewer processes"))
-        return Joined(self._group, sum(counts[: self.rank]))
+        return Joined(self._group, sum(counts[: self.rank]), n_rows)
+
+    def own_rows(self, n_rows: int) -> int:  # noqa: ARG002 - counted before
+        """Return how many rows are here."""
+        return self._n_rows
 
     def sum(self, values: Tensor) -> Tensor:
         """Add in float64."""

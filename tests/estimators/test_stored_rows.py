@@ -125,12 +125,38 @@ def test_checks_name_rows_of_later_blocks(X):
         model.transform(Watched(bad))
 
 
-def test_rows_with_holes_are_held_in_memory(X, tmp_path):
-    holed = X[:300].copy()
-    holed[::7, 2] = np.nan
-    settings = {**SETTINGS, "landmarks": 100}
-    model = bo.NGMVLVM(**settings).fit(memory_map(holed, tmp_path))
-    assert model.elbo_ == bo.NGMVLVM(**settings).fit(holed).elbo_
+def hide(X, how):
+    holed, source = X.copy(), np.random.default_rng(2)
+    if how == "entries":
+        holed[source.random(X.shape) < 0.15] = np.nan
+        holed[np.isnan(holed).all(axis=1), 0] = 5.0
+    if how == "views":
+        absent = source.random(len(X)) < 0.3
+        holed[absent, 3:] = np.nan
+        holed[::9, :3] = np.where(absent[::9, None], holed[::9, :3], np.nan)
+    if how == "columns":
+        holed[50:, 2] = np.nan
+    return holed
+
+
+@pytest.mark.parametrize("how", ["entries", "views", "columns"])
+def test_rows_with_holes_are_read_block_by_block(how, X):
+    holed = hide(X[:500], how)
+    expected = bo.NGMVLVM(**TWO).fit(holed)
+    source = Watched(holed)
+    model = bo.NGMVLVM(**TWO).fit(source)
+    spread = expected.embedding_.std(axis=0)
+    assert source.most == 128
+    assert model.landmarks_["n"] == expected.landmarks_["n"]
+    assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+    assert np.abs((model.embedding_ - expected.embedding_) / spread).max() < 1e-3
+
+
+def test_holes_with_noise_per_column_are_held_in_memory(X, tmp_path):
+    holed = hide(X[:300], "entries")
+    settings = {**SETTINGS, "noise": "column"}
+    model = bo.AdvisedRFLVM(**settings).fit(memory_map(holed, tmp_path))
+    assert model.elbo_ == bo.AdvisedRFLVM(**settings).fit(holed).elbo_
 
 
 def test_what_must_be_in_memory_and_is_too_large_is_refused(tmp_path):
@@ -142,7 +168,7 @@ def test_what_must_be_in_memory_and_is_too_large_is_refused(tmp_path):
     )  # fmt: skip
     text = "got 14.9 GiB for 20,000,000 × 100 numbers, held in memory because of missing entries"
     with pytest.raises(InputError, match=re.escape(text)):
-        bo.NGMVLVM(**SETTINGS).fit(array)
+        bo.NGMVLVM(**SETTINGS, noise="column").fit(array)
     with pytest.raises(InputError, match="because of likelihood='poisson'"):
         bo.NGMVLVM(likelihood="poisson").fit(array)
     with pytest.raises(InputError, match="because of a fit without landmarks"):

@@ -20,6 +20,18 @@ def data():
     return 2.0 * clean + 0.3 * rng.normal(size=clean.shape) + 4.0
 
 
+def holed(X, case):
+    """Hide entries: single ones, or whole views, of which the first process has none or all."""
+    X = X.copy()
+    if case == "holes":
+        X[np.random.default_rng(1).random(X.shape) < 0.15] = np.nan
+        X[np.isnan(X).all(axis=1), 0] = 4.0
+    if case == "absent":
+        X[:120, 3:] = np.nan
+        X[200:260, :3] = np.nan
+    return X
+
+
 def fitted(case, X):
     """Fit a model of a case."""
     if case == "columns":
@@ -35,7 +47,7 @@ def stored(X, folder):
 
 def main(case, folder):
     """Fit, and write what the test compares."""
-    X = data()
+    X = holed(data(), case)
     with bo.distributed() as processes:
         own = bo.share(X)
         if case == "refused":

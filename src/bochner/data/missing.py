@@ -4,11 +4,18 @@ ones.
 
 from __future__ import annotations
 
+from hashlib import blake2b
+from typing import Any
+
 import numpy as np
+import torch
 from sklearn.cluster import KMeans
 
 from bochner.data.arrays import BoolArray, IntArray
+from bochner.data.columns import columns_of, dense_rows
 from bochner.data.views import Block, blocks
+from bochner.memory import passes
+from bochner.processes import Processes
 
 # Up to so many patterns each is a block of its own; beyond, those that so many columns share are.
 _FEW = 4
@@ -34,23 +41,100 @@ def split(observed: BoolArray) -> tuple[list[Block], list[IntArray]]:
         The other columns, those of similar patterns together; empty when there are none.
     """
     found = blocks(observed)
-    if len(found) <= _FEW:
-        return found, []
-    large = sorted((own for own in found if len(own[1]) >= _SHARED), key=lambda own: -len(own[1]))[
-        :_FEW
-    ]
+    whole, rest = _divided([columns for _, columns in found])
+    rows = {int(columns[0]): own for own, columns in found}
+    if not rest.size:
+        return [(rows[int(columns[0])], columns) for columns in whole], []
+    some = _evenly(len(observed), _ROWS)
+    groups = [rest[own] for own in similar(observed[some][:, rest])]
+    return [(rows[int(columns[0])], columns) for columns in whole], groups
+
+
+def split_rows(
+    X: Any, columns: IntArray, processes: Processes
+) -> tuple[list[Block], list[IntArray]]:
+    """Divide the columns of a view as `split` does, of rows that are read block by block or divided
+    among processes.
+
+    Parameters
+    ----------
+    X : ndarray or RowSource of shape (N, M)
+        NaN = missing; the rows of this process.
+    columns : ndarray of int, shape (M_v,)
+        Of the view.
+    processes : Processes
+
+    Returns
+    -------
+    whole : list of (rows, columns)
+        Rows of this process, of which there may be none.
+    groups : list of ndarray of int
+    """
+    digests = [blake2b(digest_size=16) for _ in columns]
+    counts = np.zeros(len(columns), dtype=np.int64)
+    for rows in passes(X.shape):
+        observed = ~np.isnan(columns_of(X[rows], columns))
+        counts += observed.sum(axis=0)
+        for digest, own in zip(digests, np.packbits(observed.T, axis=1), strict=True):
+            digest.update(own.tobytes())
+    every = processes.gathered(([own.digest() for own in digests], counts))
+    patterns: dict[tuple[bytes, ...], list[int]] = {}
+    for j, pattern in enumerate(zip(*(own for own, _ in every), strict=True)):
+        if any(own[j] for _, own in every):
+            patterns.setdefault(pattern, []).append(j)
+    whole, rest = _divided([np.array(own, dtype=np.intp) for own in patterns.values()])
+    rows_of = _rows_of(X, columns[[int(own[0]) for own in whole]])
+    out = list(zip(rows_of, whole, strict=True))
+    if not rest.size:
+        return out, []
+    n_rows = X.shape[0]
+    some = torch.from_numpy(_evenly(processes.total(n_rows), _ROWS))
+    own = dense_rows(X, processes.own(some, n_rows).numpy())[:, columns[rest]]
+    shown = torch.from_numpy((~np.isnan(own)).astype(np.float32))
+    sample = processes.joined(shown, some, n_rows).numpy() > 0
+    return out, [rest[group] for group in similar(sample)]
+
+
+def observed_in(X: Any, columns: IntArray) -> tuple[IntArray, int]:
+    """Return the rows that observe any of some columns, and the number of entries that they do."""
+    found, count = [np.empty(0, dtype=np.intp)], 0
+    for rows in passes(X.shape):
+        observed = ~np.isnan(columns_of(X[rows], columns))
+        count += int(observed.sum())
+        found.append(rows.start + np.flatnonzero(observed.any(axis=1)))
+    return np.concatenate(found), count
+
+
+def _rows_of(X: Any, columns: IntArray) -> list[IntArray]:
+    """Return the rows that observe each of some columns."""
+    parts: list[list[IntArray]] = [[np.empty(0, dtype=np.intp)] for _ in columns]
+    for rows in passes(X.shape) if len(columns) else ():
+        observed = ~np.isnan(X[rows][:, columns])
+        for j, own in enumerate(parts):
+            own.append(rows.start + np.flatnonzero(observed[:, j]))
+    return [np.concatenate(own) for own in parts]
+
+
+def _divided(patterns: list[IntArray]) -> tuple[list[IntArray], IntArray]:
+    """Return the patterns that are blocks of their own, and the columns of the others."""
+    if len(patterns) <= _FEW:
+        return patterns, np.empty(0, dtype=np.intp)
+    many = (own for own in patterns if len(own) >= _SHARED)
+    large = sorted(many, key=lambda own: -len(own))[:_FEW]
     kept = {id(own) for own in large}
-    rest = np.sort(np.concatenate([own[1] for own in found if id(own) not in kept]))
-    return large, [rest[own] for own in similar(observed[:, rest])]
+    return large, np.sort(np.concatenate([own for own in patterns if id(own) not in kept]))
+
+
+def _evenly(n_rows: int, most: int) -> IntArray:
+    return np.linspace(0, n_rows - 1, min(n_rows, most)).astype(np.int64)
 
 
 def similar(observed: BoolArray) -> list[IntArray]:
-    """Group columns by the rows that observe them, (N, M): one group unless more tell clearly
-    different ones apart.
+    """Group columns by the rows that observe them, (n, M) of up to a thousand rows: one group
+    unless more tell clearly different ones apart.
     """
-    n, m = observed.shape
-    some = np.linspace(0, n - 1, min(n, _ROWS)).astype(np.intp)
-    patterns = observed[some].T.astype(np.float32)
+    m = observed.shape[1]
+    patterns = observed.T.astype(np.float32)
     sample = patterns[np.linspace(0, m - 1, min(m, _COLUMNS)).astype(np.intp)]
     labels = np.zeros(m, dtype=np.intp)
     spread, k = float(np.square(sample - sample.mean(axis=0)).sum()) / max(len(sample) - 1, 1), 2

@@ -31,6 +31,8 @@ class StoredMatrix:
     device : torch.device
     basis : Tensor of shape (m, r), optional
         Blocks are multiplied by it.
+    rows : Tensor of shape (n,), int64, optional
+        Of the source, ascending; None: all.
     """
 
     def __init__(
@@ -41,22 +43,25 @@ class StoredMatrix:
         dtype: torch.dtype,
         device: torch.device,
         basis: Tensor | None = None,
+        rows: Tensor | None = None,
     ) -> None:
         self._source, self._columns, self._scaling = source, columns, scaling
-        self._basis = basis
+        self._basis, self._index = basis, rows
         self.dtype, self.device = dtype, device
         width = len(columns) if basis is None else basis.shape[1]
-        self.shape = (source.n_rows, int(width))
+        self.shape = (source.n_rows if rows is None else len(rows), int(width))
         self._held: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def rotated(self, basis: Tensor) -> StoredMatrix:
         """Return the matrix times a basis, (m, r)."""
         own = (self._source, self._columns, self._scaling, self.dtype, self.device)
-        return StoredMatrix(*own, basis)
+        return StoredMatrix(*own, basis, self._index)
 
     def __getitem__(self, index: Index) -> Tensor:
         """Return some rows, dense, (n', m): a slice of step 1, or row numbers."""
         size = self._source.block_rows
+        if self._index is not None:
+            return self._rows(self._index[index], size)
         if isinstance(index, Tensor):
             return self._rows(index, size)
         start, stop, _ = index.indices(self.shape[0])
@@ -81,7 +86,7 @@ class StoredMatrix:
     @property
     def parts(self) -> tuple[Tensor, ...]:
         """What tells two matrices apart: a checksum of the rows, and the columns."""
-        return torch.tensor([self._source.checksum()]), torch.from_numpy(self._columns)
+        return torch.tensor([self._source.checksum()]), torch.from_numpy(self._columns.copy())
 
     def _nothing(self) -> Tensor:
         return torch.empty(0, self.shape[1], dtype=self.dtype, device=self.device)
@@ -99,7 +104,7 @@ class StoredMatrix:
         if self._held[0] != number:
             size = self._source.block_rows
             first = number * size
-            raw = self._source.read(first, min(first + size, self.shape[0]))
+            raw = self._source.read(first, min(first + size, self._source.n_rows))
             self._held = (number, self._scaled(raw))
         return self._held[1]
 

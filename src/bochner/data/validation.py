@@ -7,7 +7,7 @@ fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,11 @@ def check_finite(
 
 
 def check_fit(
-    X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames = None
+    X: FloatArray,
+    columns: Mapping[str, IntArray],
+    column_names: ColumnNames = None,
+    together: Callable[[Callable[[], None]], None] = lambda check: check(),
+    largest: Callable[[FloatArray], FloatArray] = lambda values: values,
 ) -> None:
     """Check that X can be fitted; constant columns are kept and named in one warning.
 
@@ -173,6 +177,9 @@ def check_fit(
     columns : mapping of str to ndarray of int
         As `resolve_views` returns it.
     column_names : sequence of str, shape (M,), optional
+    together, largest : callable
+        Where rows are divided among processes: does a check in all of them, and refuses in all
+        what one refuses; returns the maximum over all.
 
     Raises
     ------
@@ -180,19 +187,18 @@ def check_fit(
         For fewer than two rows, an infinite or huge entry, or a view, column or row with nothing
         observed.
     """
-    if X.shape[0] < 2:
-        samples = "1 sample" if X.shape[0] == 1 else "0 samples"
-        raise InputError(
-            message(
-                "at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"
-            )
-        )
-    check_finite(X, columns, column_names)
+    together(lambda: _check_entries(X, columns, column_names))
     if not sp.issparse(X):
-        _check_observed(X, columns, column_names)
-    low, high = extremes(X)
-    check_magnitudes(X, (low, high), columns, column_names)
-    constant = np.flatnonzero(high == low)
+        in_column, empty = _observed(X)
+        every = largest(in_column.astype(np.float64))
+        _check_columns(every > 0, columns, column_names)
+        together(lambda: _check_row(empty))
+    low, high = (end.astype(np.float64) for end in extremes(X))
+    # NaN where others have all entries of a column
+    ends = np.nan_to_num(low), np.nan_to_num(high)
+    together(lambda: check_magnitudes(X, ends, columns, column_names))
+    least, most = (np.nan_to_num(end, nan=-np.inf) for end in (-low, high))
+    constant = np.flatnonzero(largest(most) == -largest(least))
     if constant.size:
         places = [
             f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}"
@@ -202,9 +208,21 @@ def check_fit(
         warn_user(text, DataWarning)
 
 
-def _check_observed(
+def _check_entries(
     X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames
 ) -> None:
+    if X.shape[0] < 2:
+        samples = "1 sample" if X.shape[0] == 1 else "0 samples"
+        raise InputError(
+            message(
+                "at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"
+            )
+        )
+    check_finite(X, columns, column_names)
+
+
+def _observed(X: FloatArray) -> tuple[NDArray[np.bool_], int | None]:
+    """Return which columns have an entry, and the first row that has none."""
     in_column = np.zeros(X.shape[1], dtype=np.bool_)
     empty: int | None = None
     for rows in passes(X.shape):
@@ -213,6 +231,12 @@ def _check_observed(
         in_row = observed.any(axis=1)
         if empty is None and not in_row.all():
             empty = rows.start + int(np.argmin(in_row))
+    return in_column, empty
+
+
+def _check_columns(
+    in_column: NDArray[np.bool_], columns: Mapping[str, IntArray], column_names: ColumnNames
+) -> None:
     for view, own in columns.items():
         if not in_column[own].any():
             raise InputError(
@@ -224,6 +248,9 @@ def _check_observed(
         raise InputError(
             message("an observed entry in every column", f"only NaN in {place}", "drop the column")
         )
+
+
+def _check_row(empty: int | None) -> None:
     if empty is not None:
         raise InputError(
             message("an observed entry in every row", f"only NaN in row {empty}", "drop the row")

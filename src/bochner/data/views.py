@@ -4,6 +4,7 @@ centre per column, one scalar per view, or per column of tables whose columns ha
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -166,6 +167,13 @@ def _scale_of_constants(largest: float) -> float:
     return max(1.0, math.sqrt(_ROUNDING) * largest)
 
 
+def _largest(processes: Processes, values: FloatArray) -> FloatArray:
+    """Return the elementwise maximum over all processes."""
+    if processes.size == 1:
+        return values
+    return _over(processes.largest, values.astype(np.float64))[0]
+
+
 def _over(
     collect: Callable[[Tensor], Tensor], *arrays: NDArray[np.float64]
 ) -> list[NDArray[np.float64]]:
@@ -248,7 +256,8 @@ class Views:
         those of the functions called.
         """
         columns = resolve_views(views, X.shape[1], column_names)
-        processes.together(lambda: check_fit(X, columns, column_names))
+        largest = functools.partial(_largest, processes)
+        check_fit(X, columns, column_names, processes.together, largest)
         return cls(X, columns, Scaling.fit(X, columns, processes))
 
     def unscaled(self, views: Sequence[str]) -> Views:

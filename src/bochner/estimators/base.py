@@ -250,8 +250,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         X : array-like, scipy sparse matrix or row source of shape (N, M)
             NaN = missing: single entries, or all entries of a view in a row. Zeros that a sparse X
             does not store are observed values; it holds no NaN and is never made dense as a whole.
-            Memory maps and arrays of zarr and HDF5 are read block by block where they are complete,
-            their views Gaussian and rows so many that there are landmarks.
+            Memory maps and arrays of zarr and HDF5 are read block by block where their views are
+            Gaussian and rows so many that there are landmarks.
         y : ignored
         size_factors : array-like of shape (N,), or dict of view to one, optional
             For views of counts: a row's mean is proportional to its factor.

@@ -37,7 +37,7 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
     if reason := next(
         filter(None, processes.gathered(_held_back(estimator, values, covariates))), None
     ):
-        want = "complete Gaussian rows of numbers in several processes"
+        want = "Gaussian rows of numbers in several processes"
         raise InputError(message(want, reason, "fit them in one process"))
     facts = processes.gathered(_facts(estimator, values))
     for rank, own in enumerate(facts):
@@ -73,8 +73,14 @@ def _held_back(estimator: Any, values: Any, covariates: object) -> str | None:
         return f"the sampler of {type(estimator).__name__}"
     if not likelihoods.all_gaussian(estimator.likelihood):
         return f"likelihood={estimator.likelihood!r}"
-    incomplete = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
-    return "missing entries" if incomplete else None
+    return _held_back_by_holes(estimator, values)
+
+
+def _held_back_by_holes(estimator: Any, values: Any) -> str | None:
+    if estimator.noise != "column":
+        return None
+    holed = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
+    return "missing entries and a noise variance per column" if holed else None
 
 
 def _facts(estimator: Any, values: Any) -> dict[str, str]:

@@ -16,11 +16,11 @@ from torch import Tensor
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of
 from bochner.data.covariates import Covariates
-from bochner.data.missing import split
+from bochner.data.missing import observed_in, split, split_rows
 from bochner.data.row_sources import RowSource
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.stored import StoredMatrix
-from bochner.data.views import Views
+from bochner.data.views import Scaling, Views
 from bochner.data.views import blocks as by_pattern
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
@@ -35,7 +35,9 @@ from bochner.regression.observations import (
     Data,
     EncodedBlock,
     IncompleteBlock,
+    Rows,
 )
+from bochner.regression.streamed import StreamedBlock
 
 # Numbers of a sparse X that may be dense at once.
 DENSE_NUMBERS = 2**24
@@ -92,7 +94,7 @@ class _Views(Protocol):
 
 
 class _StoredViews:
-    """Complete Gaussian views of rows that are read block by block."""
+    """Gaussian views of rows that are read block by block."""
 
     def __init__(self, data: Views, plan: Plan) -> None:
         self.data = data
@@ -100,8 +102,29 @@ class _StoredViews:
         self.source: RowSource = data.X
 
     def blocks(self) -> Data:
-        """Return one block a view."""
-        return tuple((CompleteBlock.of(self._matrix(name)),) for name in self.data.names)
+        """Return the blocks of observed entries of every view."""
+        return tuple(self._view(name) for name in self.data.names)
+
+    def _view(self, name: str) -> tuple[Block, ...]:
+        own = self.data.columns[name]
+        whole, groups = split_rows(self.source, own, self.plan.processes)
+        out: list[Block] = []
+        for rows, columns in whole:
+            index = self._index(rows)
+            matrix = self._matrix(name, columns, index)
+            out.append(CompleteBlock.of(matrix, index, torch.tensor(columns)))
+        if groups:
+            columns = np.concatenate(groups)
+            rows, count = observed_in(self.source, own[columns])
+            index = self._index(rows)
+            matrix = self._matrix(name, columns, index)
+            rest = (Rows.of(index), torch.tensor(columns), tuple(map(len, groups)), count)
+            out.append(StreamedBlock(matrix, *rest))
+        return tuple(out)
+
+    def _index(self, rows: IntArray) -> Tensor | None:
+        every = len(rows) == self.source.n_rows
+        return None if every else torch.tensor(rows, device=self.plan.device)
 
     def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
         """Return rows of all views side by side."""
@@ -114,10 +137,13 @@ class _StoredViews:
         """Return None: all views are conjugate."""
         return None
 
-    def _matrix(self, name: str) -> StoredMatrix:
+    def _matrix(self, name: str, columns: IntArray, index: Tensor | None) -> StoredMatrix:
         data, plan = self.data, self.plan
-        scaling = data.scaling_of(name)
-        return StoredMatrix(self.source, data.columns[name], scaling, plan.dtype, plan.device)
+        of_view, own = data.scaling_of(name), data.columns[name][columns]
+        scaling = Scaling(of_view.centre[columns], of_view.scale[columns])
+        where = (plan.dtype, plan.device)
+        rows = None if index is None else index.cpu()
+        return StoredMatrix(self.source, own, scaling, *where, rows=rows)
 
 
 class _DenseViews:
@@ -224,7 +250,11 @@ def _blocks(
     """Return the blocks of a dense view."""
     observed = ~np.isnan(values)
     blockwise = not likelihood.one_variance or bool(observed.all())
-    whole, groups = (by_pattern(observed), []) if blockwise else split(observed)
+    whole: list[tuple[IntArray, IntArray]]
+    if plan.processes.size > 1:
+        whole, groups = split_rows(values, np.arange(values.shape[1]), plan.processes)
+    else:
+        whole, groups = (by_pattern(observed), []) if blockwise else split(observed)
     out: list[Block] = []
     for rows, columns in whole:
         Y, index = _part(values, rows, columns, plan)

@@ -74,13 +74,16 @@ class FitData:
         )
 
     def _joined(self, index: Tensor, processes: Processes) -> FitData:
-        """Return rows of all processes, of complete views."""
+        """Return rows of all processes, of Gaussian views."""
         own = processes.own(index, self.n_rows)
-        views = landmarks.take(self.blocks, own)
-        blocks = tuple(
-            (CompleteBlock.of(processes.joined(block.values(), index, self.n_rows)),)
-            for (block,) in views
-        )
+
+        def known(block: Block) -> Block:
+            plain = replace(block, columns=torch.arange(block.Y.shape[1]))
+            (rows,) = landmarks.rows_of(((plain,),), own)
+            some = block.subset(own[:0])  # of a kind that is in memory
+            return some.holding(processes.joined(rows, index, self.n_rows).to(block.Y.dtype))
+
+        blocks = tuple(tuple(map(known, view)) for view in self.blocks)
         here = torch.from_numpy(self.stacked(own.numpy()))
         values = processes.joined(here, index, self.n_rows).numpy()
         return FitData(

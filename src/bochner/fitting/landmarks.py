@@ -21,6 +21,7 @@ from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
+from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, Data
 from bochner.training.trainer import Trainer, progress_bar
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -35,8 +36,19 @@ _NUMBERS = 2**24
 _DRAWS = 8
 
 
-def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
+def choose(
+    data: Data, n_rows: int, n_landmarks: int, seed: int, processes: Processes = ALONE
+) -> Tensor:
     """Draw landmarks, and add a row for every column that none of them observes.
+
+    Parameters
+    ----------
+    data : tuple over views of tuples of Block
+        The rows of this process.
+    n_rows : int
+        Of all processes.
+    n_landmarks, seed : int
+    processes : Processes
 
     Returns
     -------
@@ -44,12 +56,21 @@ def choose(data: Data, n_rows: int, n_landmarks: int, seed: int) -> Tensor:
         Ascending, L at least ``n_landmarks``.
     """
     source = random.generator(seed, "landmarks")
-    chosen = torch.zeros(n_rows, dtype=torch.bool)
-    chosen[random.sample(n_rows, n_landmarks, source)] = True
+    index = random.sample(n_rows, n_landmarks, source).sort().values
+    first, last = processes.start, processes.start + processes.own_rows(n_rows)
     for blocks in data:
         for block in blocks:
-            chosen[block.rows_to_add(chosen)] = True
-    return chosen.nonzero()[:, 0]
+            chosen = torch.zeros(last - first, dtype=torch.bool)
+            chosen[processes.own(index, last - first)] = True
+            seen = processes.largest(block.seen(chosen).double())
+            lacking = (seen == 0.0).nonzero()[:, 0]
+            if len(lacking):
+                own = block.first_rows(lacking, last - first)
+                own = torch.where(own < last - first, own + first, n_rows).double()
+                found = -processes.largest(-own)
+                more = found[found < n_rows].long()
+                index = torch.unique(torch.cat([index, more]))
+    return index
 
 
 def take(data: Data, index: Tensor) -> Data:

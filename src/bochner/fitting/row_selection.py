@@ -23,7 +23,8 @@ def select(data: FitData, plan: Plan, n_landmarks: int) -> RowSelection:
     """Return the landmarks to train on."""
     kind = ConjugateLandmarks if data.surrogates is None else SiteLandmarks
     n_rows = plan.processes.total(data.n_rows)
-    return kind(data, plan, landmarks.choose(data.blocks, n_rows, n_landmarks, plan.seed))
+    chosen = landmarks.choose(data.blocks, n_rows, n_landmarks, plan.seed, plan.processes)
+    return kind(data, plan, chosen)
 
 
 class _Landmarks:

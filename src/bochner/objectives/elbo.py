@@ -11,7 +11,6 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.errors import InputError, message
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import Scratch
@@ -28,12 +27,13 @@ from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import (
     Block,
     Data,
+    IncompleteBlock,
     Sample,
     complete_blocks,
     encoded_block,
-    incomplete_blocks,
 )
 from bochner.regression.site_entries import RowSample
+from bochner.regression.streamed import StreamedBlock, streamed_evidence
 
 
 @dataclass(frozen=True)
@@ -329,14 +329,17 @@ def gaussian_evidence(
     """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
     ``masked_evidence``.
     """
-    whole, incomplete = complete_blocks(blocks), incomplete_blocks(blocks)
-    if processes.size > 1 and incomplete:
-        do = "keep all rows in one process"
-        raise InputError(message("complete views in several processes", "scattered holes", do))
-    parts = [
-        masked_evidence(x, frequencies, noise_variance, block, sample=sample, chunk_rows=chunk_rows)
-        for block in incomplete
-    ]
+    whole = complete_blocks(blocks)
+    parts, given = [], (x, frequencies, noise_variance)
+    for block in blocks:
+        if isinstance(block, IncompleteBlock) and processes.size == 1:
+            parts.append(masked_evidence(*given, block, sample=sample, chunk_rows=chunk_rows))
+        elif isinstance(block, IncompleteBlock | StreamedBlock):
+            parts.append(
+                streamed_evidence(
+                    *given, block, sample=sample, processes=processes, chunk_rows=chunk_rows
+                )
+            )
     if whole or not parts:
         parts.append(
             view_evidence(

@@ -116,7 +116,8 @@ def weights_from(
     return Weights(mean, covariance, factor.logdet(), trace, sizes)
 
 
-def _precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> Tensor:
+def precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Return every column times the covariance of its group, (K, m)."""
     if covariance.shape[0] == right.shape[1]:
         return torch.bmm(covariance, right.T[:, :, None])[:, :, 0].T
     return torch.cat(
@@ -140,7 +141,7 @@ def _solve(
     """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at
     once.
     """
-    mean = _precondition(covariance, right, sizes)
+    mean = precondition(covariance, right, sizes)
     if max_iter == 0:
         return mean
 
@@ -152,7 +153,7 @@ def _solve(
         return out
 
     residual = right - apply(mean)
-    z = _precondition(covariance, residual, sizes)
+    z = precondition(covariance, residual, sizes)
     direction, inner = z, (residual * z).sum(0)
     # a column's error in the metric of q, r^T S r, against that of its shift
     goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
@@ -169,7 +170,7 @@ def _solve(
         image = apply(direction)
         step = inner / (direction * image).sum(0).clamp(min=1e-30)
         mean, residual = mean + step * direction, residual - step * image
-        z = _precondition(covariance, residual, sizes)
+        z = precondition(covariance, residual, sizes)
         inner, before = (residual * z).sum(0), inner
         direction = z + (inner / before.clamp(min=1e-30)) * direction
     return mean

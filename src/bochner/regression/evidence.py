@@ -229,7 +229,7 @@ def _number(noise_variance: Tensor) -> float:
 
 
 @dataclass
-class _Gradient:
+class Gradient:
     """Where the second pass adds up."""
 
     x: Tensor
@@ -240,7 +240,8 @@ class _Gradient:
     noise: Tensor
 
     @classmethod
-    def zeros(cls, x: Tensor, f: Frequencies, s2: Tensor) -> _Gradient:
+    def zeros(cls, x: Tensor, f: Frequencies, s2: Tensor) -> Gradient:
+        """Return zeros in the shapes of what the value depends on."""
         points = f.each(torch.zeros_like)
         noise = torch.zeros(s2.shape, dtype=torch.float64, device=x.device)
         own = (points.first, points.second, points.amplitude, points.linear)
@@ -288,13 +289,14 @@ def _two_passes(
     block: CompleteBlock,
     chunk_rows: int,
     processes: Processes,
-    into: _Gradient | None,
+    into: Gradient | None,
     scratch: Scratch,
 ) -> Tensor:
     """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by
     chunk.
     """
-    cuts = list(chunks(block.Y.shape[0], chunk_rows))
+    # a process may have no rows of a view that others have
+    cuts = list(chunks(block.Y.shape[0], chunk_rows)) or [slice(0, 0)]
     parts = [block.rows.part(cut) for cut in cuts]
     last: Trace | None = None
 
@@ -330,7 +332,7 @@ def _dense(
     f: Frequencies,
     s2: Tensor,
     block: CompleteBlock,
-    into: _Gradient | None,
+    into: Gradient | None,
     scratch: Scratch,
 ) -> Tensor:
     trace = evaluate(block.rows.take(x), f, scratch)
@@ -384,7 +386,7 @@ def view_evidence(
     f, own = frequencies.to(x.dtype), scratch or Scratch(x)
 
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
-        into = _Gradient.zeros(x, f, noise_variance) if wanted else None
+        into = Gradient.zeros(x, f, noise_variance) if wanted else None
         value = torch.zeros((), dtype=torch.float64, device=x.device)
         for block in blocks:
             s2 = _own_noise(noise_variance, block)

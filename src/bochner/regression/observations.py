@@ -212,21 +212,23 @@ class Block:
         """Return rows by their positions in the block, (l,); ``rows`` of the new data set."""
         raise NotImplementedError
 
+    def holding(self, values: Tensor) -> Block:
+        """Return the same columns of other rows, (n, m), NaN where they have no data."""
+        raise NotImplementedError
+
     def subset(self, index: Tensor) -> Block:
         """Return the block of some rows of the data set, (l,), int64, ascending."""
         position, rows = self.rows.among(index)
         return self.take(position.to(self.Y.device), rows)
 
-    def rows_to_add(self, chosen: Tensor) -> Tensor:
-        """Return rows without which some column has no entry among the chosen ones, (l,), int64.
+    def seen(self, chosen: Tensor) -> Tensor:
+        """Return which columns have an entry among the chosen rows, (N,), bool -> (m,), bool."""
+        return self.rows.take(chosen).any().expand(self.n_columns)
 
-        Parameters
-        ----------
-        chosen : Tensor of shape (N,), bool
-        """
-        if bool(self.rows.take(chosen).any()):
-            return torch.empty(0, dtype=torch.int64)
-        return self.rows.numbers(chosen.shape[0])[:1]
+    def first_rows(self, columns: Tensor, n_rows: int) -> Tensor:
+        """Return the first row that observes each of some columns, (l,); n_rows where none does."""
+        first = torch.cat([self.rows.numbers(n_rows), torch.tensor([n_rows])])[:1]
+        return first.expand(len(columns))
 
     def offsets(self, n_rows: int) -> Tensor:
         """Return what is added to psi in all rows of the data set, (N,), float64: 0 without any."""
@@ -282,6 +284,11 @@ class CompleteBlock(Block):
         parts = (self.Y[part].double().square().sum(0) for part in chunks(self.n_rows, _ROWS))
         return functools.reduce(torch.add, parts)
 
+    def holding(self, values: Tensor) -> CompleteBlock:
+        """Return the same columns of other rows."""
+        present = ~values.isnan().all(dim=1)
+        return self._with_square(values[present], Rows.where(present), self.columns)
+
     def take(self, index: Tensor, rows: Rows) -> CompleteBlock:
         """Return some rows."""
         return self._with_square(_rows_of(self.Y, index), rows, self.columns)
@@ -326,6 +333,12 @@ class IncompleteBlock(Block):
         """Return the block in another precision."""
         return replace(self, Y=self.Y.to(dtype), observed=self.observed.to(dtype))
 
+    def holding(self, values: Tensor) -> IncompleteBlock:
+        """Return the same columns of other rows."""
+        rows = (~values.isnan().all(dim=1)).nonzero()[:, 0]
+        some = None if len(rows) == len(values) else rows
+        return self.of(values[rows], some, self.columns, self.sizes)
+
     def take(self, index: Tensor, rows: Rows) -> IncompleteBlock:
         """Return some rows."""
         return replace(self, Y=self.Y[index], rows=rows, observed=self.observed[index])
@@ -348,11 +361,15 @@ class IncompleteBlock(Block):
         observed = (~Y.isnan()).to(Y.dtype)
         return replace(self, Y=torch.nan_to_num(Y), observed=observed)
 
-    def rows_to_add(self, chosen: Tensor) -> Tensor:
-        """Return the first row of every column that none of the chosen rows observes."""
-        rows, observed = self.rows.numbers(chosen.shape[0]), self.observed.cpu() > 0
-        lacking = ~observed[chosen[rows]].any(dim=0)
-        return rows[observed[:, lacking].int().argmax(dim=0)]
+    def seen(self, chosen: Tensor) -> Tensor:
+        """Return which columns have an entry among the chosen rows, (m,), bool."""
+        return (self.observed.cpu()[chosen[self.rows.numbers(len(chosen))]] > 0).any(dim=0)
+
+    def first_rows(self, columns: Tensor, n_rows: int) -> Tensor:
+        """Return the first row that observes each of some columns; n_rows where none does."""
+        shown = self.observed.cpu()[:, columns] > 0
+        rows = torch.cat([self.rows.numbers(n_rows), torch.tensor([n_rows])])
+        return rows[shown.int().cumsum(0).eq(0).sum(0)]  # the last one where no row does
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return what tells two blocks apart."""
@@ -425,11 +442,6 @@ def has_holes(data: Iterable[Iterable[Block]]) -> bool:
 def complete_blocks(blocks: Iterable[Block]) -> tuple[CompleteBlock, ...]:
     """Return the complete blocks of a view."""
     return tuple(block for block in blocks if isinstance(block, CompleteBlock))
-
-
-def incomplete_blocks(blocks: Iterable[Block]) -> tuple[IncompleteBlock, ...]:
-    """Return the incomplete blocks of a view."""
-    return tuple(block for block in blocks if isinstance(block, IncompleteBlock))
 
 
 def encoded_block(blocks: tuple[Block, ...]) -> EncodedBlock:

@@ -38,6 +38,7 @@ from bochner.regression.observations import (
 )
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Statistics, statistics
+from bochner.regression.streamed import Holed, Passes, StreamedBlock, condition_streamed
 from bochner.regression.weighted_grams import weighted_grams
 
 
@@ -65,7 +66,7 @@ def expected_statistics(
     working = f.to(latents[0].dtype)
     for x in latents:
         seen = block.rows.take(x)
-        for rows in chunks(seen.shape[0], CHUNK_ROWS):
+        for rows in chunks(seen.shape[0], CHUNK_ROWS) if len(seen) else [slice(0, 0)]:
             part = statistics(
                 evaluate(seen[rows], working).features, block.Y[rows], 0.0, products=products
             )
@@ -123,12 +124,31 @@ def groups_of(block: Block, n_features: int) -> Tensor:  # noqa: ARG001 - all sh
     return torch.zeros(block.n_columns, dtype=torch.int64)
 
 
-@groups_of.register
-def _(block: IncompleteBlock, n_features: int) -> Tensor:
+@groups_of.register(IncompleteBlock)
+@groups_of.register(StreamedBlock)
+def _(block: Holed, n_features: int) -> Tensor:
     m = block.n_columns
     if m * n_features**2 <= _OWN_NUMBERS:
         return torch.arange(m)
     return torch.repeat_interleave(torch.arange(len(block.sizes)), torch.tensor(block.sizes))
+
+
+def condition_holed(
+    f: Frequencies,
+    block: Holed,
+    latents: list[Tensor],
+    noise_variance: float,
+    processes: Processes = ALONE,
+) -> tuple[Tensor, Tensor]:
+    """Return what `condition_incomplete` does, in passes over rows that are not in memory or belong
+    to several processes.
+    """
+    if isinstance(block, IncompleteBlock) and processes.size == 1:
+        return condition_incomplete(f, block, latents, noise_variance)
+    f = f.to(latents[0].dtype)
+    rows = Passes(block, latents, f, torch.float64, processes=processes)
+    groups = groups_of(block, f.n_features)
+    return condition_streamed(rows, noise_variance, groups, _AVERAGED, _TOLERANCE)
 
 
 def condition_incomplete(

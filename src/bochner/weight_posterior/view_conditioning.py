@@ -20,12 +20,12 @@ from bochner.regression.observations import (
     EncodedBlock,
     complete_blocks,
     encoded_block,
-    incomplete_blocks,
 )
+from bochner.regression.streamed import holed_blocks
 from bochner.weight_posterior.conditioning import (
     column_groups,
     condition,
-    condition_incomplete,
+    condition_holed,
     expected_statistics,
     groups_of,
     precision,
@@ -123,7 +123,7 @@ def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
     holes.
     """
     out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
-    for block in (*complete_blocks(blocks), *incomplete_blocks(blocks)):
+    for block in (*complete_blocks(blocks), *holed_blocks(blocks)):
         own = groups_of(block, f.n_features)
         out[block.columns] = own + n_groups
         n_groups += int(own.max()) + 1
@@ -160,9 +160,9 @@ def _draw(
         factor = precision(f, block, latents, stats, noise_variance.double(), processes)
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariances.append(factor.inverse()[None].cpu())
-    for incomplete in incomplete_blocks(blocks):
-        found = condition_incomplete(f, incomplete, latents, float(noise_variance))
-        mean[:, incomplete.columns], own = found
+    for holed in holed_blocks(blocks):
+        found = condition_holed(f, holed, latents, float(noise_variance), processes)
+        mean[:, holed.columns], own = found
         covariances.append(own)
     # row by row, as a file would hold them: products of another layout differ in the last bit
     return Draw.of(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)

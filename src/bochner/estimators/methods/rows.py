@@ -48,6 +48,7 @@ class RowsMixin:
     _covariate_coding: CovariateCoding
     likelihood: object
     landmarks: int | str | None
+    noise: str
     views: object
     # whether training reads rows block by block
     _trains_on_blocks: ClassVar[bool] = True
@@ -112,7 +113,9 @@ class RowsMixin:
             return "a fit without landmarks"
         if not likelihoods.all_gaussian(self.likelihood):
             return f"likelihood={self.likelihood!r}"
-        return "" if source.is_complete() else "missing entries"
+        if self.noise != "column" or source.is_complete():
+            return ""
+        return "missing entries and a noise variance per column"
 
     def _check_names(self, names: list[str] | None, *, reset: bool) -> None:
         """Keep the names of a source's columns, or compare them with those of training."""
