@@ -21,6 +21,7 @@ _TITLES = {
     "likelihoods": "Likelihoods",
     "metrics": "Metrics",
     "plots": "Plots",
+    "dask": "Fits and placement of Dask arrays",
     "testing": "Laws for kernels and likelihoods of your own",
 }
 _GROUPS = (

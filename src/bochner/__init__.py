@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bochner import datasets, features, kernels, likelihoods, metrics, plots, testing
+    from bochner import dask, datasets, features, kernels, likelihoods, metrics, plots, testing
     from bochner.data.row_sources import share
     from bochner.estimators import (
         NGMVLVM,
@@ -55,7 +55,7 @@ _PUBLIC = {
     "page.report": ("report",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-_MODULES = ("datasets", "features", "kernels", "likelihoods", "metrics", "plots", "testing")
+_MODULES = ("dask", "datasets", "features", "kernels", "likelihoods", "metrics", "plots", "testing")
 
 __all__ = [
     "NGMVLVM",
@@ -68,6 +68,7 @@ __all__ = [
     "RandomMaclaurin",
     "SphericalFeatures",
     "calibration",
+    "dask",
     "datasets",
     "distributed",
     "features",

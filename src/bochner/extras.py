@@ -13,6 +13,9 @@ from bochner.errors import InputError, message
 EXTRAS = {
     "anndata": "anndata",
     "arviz": "mcmc",
+    "dask": "dask",
+    "distributed": "dask",
+    "h5py": "anndata",
     "mudata": "anndata",
     "pandas": "pandas",
     "polyagamma": "mcmc",

@@ -6,11 +6,11 @@ import json
 import secrets
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,23 +20,27 @@ from bochner.cli.data import (
     Reading,
     check_writable,
     frame,
+    load_model,
     names_of_views,
     write_embedding,
 )
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
-from bochner.cli.session import say
+from bochner.cli.session import in_job, say
 from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
+from bochner.data.row_sources import share
 from bochner.errors import InputError, StorageError, message
 from bochner.io.join import check_shared_rows
 from bochner.io.on_disk import StoredTable, evenly
 from bochner.io.outputs import alone_in, replacing
 from bochner.io.table import Table
 from bochner.page.report import report
+from bochner.processes import ALONE, Processes, distributed
 from bochner.training.checkpoint import LastingPath
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
+T = TypeVar("T")
 CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
 # Rows on the page of a table that is not in memory.
 _SHOWN = 5000
@@ -103,18 +107,16 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
     """
     started = time.perf_counter()
     with ExitStack() as held:
-        is_there = options.out.is_dir()
-        if is_there:
-            held.enter_context(alone_in(options.out))
-        _check_earlier_run(options)
-        table, beside = options.read(), options.read_beside()
-        progress.say("looking at the data")
-        estimator = estimator_of(options, table)
-        created = _prepare(options.out)
-        if not is_there:  # another run may have come first
-            held.enter_context(alone_in(options.out))
-            _check_earlier_run(options)
-        seed = _fit(options, estimator, table, beside, created)
+        if in_job():
+            with distributed() as among:
+                estimator, table, beside, seed = _fit_all(options, held, among)
+                estimator.set_params(checkpoint=None)
+                estimator.save(options.out / MODEL_FILE)
+            if among.rank > 0:
+                return {}, False
+            estimator = load_model(options.out)  # of the rows of all
+        else:
+            estimator, table, beside, seed = _fit_all(options, held, ALONE)
         progress.say("writing")
         files = _write_all(options, estimator, table, beside["covariates"])
         if not estimator.interrupted_:  # only now: all that the run found is on the disk
@@ -133,31 +135,63 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
     return result, estimator.interrupted_
 
 
-def _fit(
-    options: FitOptions, estimator: Any, table: Table, beside: dict[str, object], created: bool
-) -> int:
-    """Fit, and return the seed; a fit that does not begin leaves no trace."""
+def _fit_all(
+    options: FitOptions, held: ExitStack, among: Processes
+) -> tuple[Any, Table, dict[str, object], int]:
+    """Read and fit; return the estimator, what was read and the seed. Of several processes the
+    first one has the folder, and each fits its part of the rows.
+    """
+
+    def first(work: Callable[[], T]) -> T | None:
+        return among.together(lambda: work() if among.rank == 0 else None)
+
+    def hold() -> None:
+        held.enter_context(alone_in(options.out))
+        _check_earlier_run(options)
+
+    is_there = options.out.is_dir()
+    first(hold if is_there else lambda: _check_earlier_run(options))
+    table, beside = among.together(lambda: (options.read(), options.read_beside()))
+    progress.say("looking at the data")
+    estimator = among.together(lambda: estimator_of(options, table))
+    created = bool(first(lambda: _prepare(options.out)))
+    if not is_there:  # another run may have come first
+        first(hold)
     try:
-        if options.force:
-            for path in checkpoints(options.out):
-                path.unlink()
-        seed = _seed(options)
-        estimator.set_params(
-            random_state=seed, checkpoint=LastingPath(options.out / CHECKPOINT), verbose=1
-        )
-        with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", message="Interrupted", category=UserWarning
-            )  # said by the command
-            estimator.fit(frame(table), **beside)
+        seed = among.first(first(lambda: _begin(options))) or 0
+        _fit(options, estimator, table, beside, seed)
     except BaseException:  # Ctrl-C before there is anything to keep
-        _clean(options.out, created)
+        if among.rank == 0:
+            _clean(options.out, created)
         raise
+    return estimator, table, beside, seed
+
+
+def _begin(options: FitOptions) -> int:
+    """Leave earlier runs behind where that is asked for; return the seed."""
+    if options.force:
+        for path in checkpoints(options.out):
+            path.unlink()
+    return _seed(options)
+
+
+def _fit(
+    options: FitOptions, estimator: Any, table: Table, beside: dict[str, object], seed: int
+) -> None:
+    """Fit the rows of this process."""
+    estimator.set_params(
+        random_state=seed, checkpoint=LastingPath(options.out / CHECKPOINT), verbose=1
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="Interrupted", category=UserWarning
+        )  # said by the command
+        rows = frame(table)
+        estimator.fit(share(rows) if in_job() else rows, **beside)
     if table.column_names is not None:
         estimator.feature_names_in_ = np.array(
             table.column_names, dtype=object
         )  # without pandas they are not there
-    return seed
 
 
 def checkpoints(out: Path) -> list[Path]:

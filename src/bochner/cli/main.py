@@ -32,7 +32,7 @@ from bochner.cli.options import (
     ViewColumns,
 )
 from bochner.cli.parse import check_words
-from bochner.cli.session import INTERRUPTED, say, session
+from bochner.cli.session import INTERRUPTED, follows, say, session
 from bochner.progress import overall
 
 app = typer.Typer(
@@ -149,7 +149,7 @@ def fit(
     """
     with session(as_json, log) as reply:
         check_words(data, model.value, likelihood or (), settings or ())
-        with overall(f"reading {data.name}", shown=True):
+        with overall(f"reading {data.name}", shown=not follows()):
             from bochner.cli import fit as logic
             from bochner.cli.data import Reading
             from bochner.cli.show import show

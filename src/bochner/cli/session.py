@@ -52,8 +52,21 @@ class Reply:
 _LOG = logging.getLogger("bochner")
 
 
+def in_job() -> bool:
+    """Return whether torchrun, or what sets its variables, started this process and others."""
+    given = all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR"))
+    return given and os.environ["WORLD_SIZE"].isdigit() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def follows() -> bool:
+    """Return whether this is not the first process of a job: the first one speaks for all."""
+    return in_job() and os.environ["RANK"] != "0"
+
+
 def say(text: str) -> None:
     """Print a line on standard error, and in the log where there is one."""
+    if follows():
+        return
     lines = "\n".join(map(printable, text.split("\n")))
     # a closed pipe or terminal must not end a fit
     with suppress(OSError, ValueError):
@@ -85,6 +98,7 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
     with warnings.catch_warnings(), _sigterm_interrupts(), ExitStack() as kept:
         warnings.showwarning = _show_warning
         try:
+            log = None if follows() else log
             if log is not None:
                 written = kept.enter_context(_logged(log))
             yield reply
@@ -105,7 +119,9 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
         except Exception as error:
             _fail_with(error, as_json)
     with _reader_may_leave():
-        if as_json:
+        if follows():
+            pass
+        elif as_json:
             typer.echo(json.dumps(_finite(reply.values), allow_nan=False))
         elif reply.show is not None:
             reply.show(reply.values)
@@ -155,7 +171,7 @@ def _fail_with(error: Exception, as_json: bool) -> None:
 
 def _fail(text: str, code: int, as_json: bool) -> None:
     say(text)
-    if as_json:
+    if as_json and not follows():
         with _reader_may_leave():
             typer.echo(json.dumps({"error": text.removeprefix("Error: ")}))
     raise typer.Exit(code)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
-from bochner.memory import chunks
+from bochner.memory import chunks, passes
 from bochner.processes import own_part
 
 IntArray = NDArray[np.int64]
@@ -182,6 +182,29 @@ class PartSource(RowSource):
         return self.source.read(self._start + start, self._start + stop)
 
 
+def additive_checksum(X: Any, start: int) -> int:
+    """Return a number, below 2^64, that another content has not, but by chance; those of
+    consecutive parts of rows add up to that of all, modulo 2^64.
+
+    Parameters
+    ----------
+    X : ndarray or RowSource of shape (n, M)
+    start : int
+        Number of the first row among all.
+    """
+    words = {4: np.uint32, 8: np.uint64}
+    odd = np.random.Generator(np.random.PCG64(0)).integers(2**63, size=X.shape[1], dtype=np.uint64)
+    total = 0
+    for rows in passes(X.shape):
+        part = np.ascontiguousarray(X[rows])
+        mixed = (part.view(words[part.itemsize]) * (2 * odd + 1)).sum(axis=1, dtype=np.uint64)
+        mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+        place = np.arange(start + rows.start, start + rows.stop, dtype=np.uint64)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * (2 * place + 1)
+        total += int(mixed.sum(dtype=np.uint64))
+    return total % 2**64
+
+
 class SomeColumns(RowSource):
     """Columns of a source.
 
@@ -251,7 +274,9 @@ def source_of(X: object) -> RowSource | None:
     if not is_stored(X):
         return None
     if type(X).__module__.partition(".")[0] == "dask":
-        do = "compute its rows, X.compute(), or store them: X.to_zarr(path), zarr.open(path)"
+        do = (
+            "write bochner.dask.fit(estimator, X), bochner.dask.transform(model, X), or X.compute()"
+        )
         raise InputError(message("rows in memory or in a file", "a Dask array", do))
     return ArraySource(X)
 

@@ -42,7 +42,7 @@ from bochner.likelihoods.likelihood import rows_of
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
-from bochner.processes import current, isolated, transactional
+from bochner.processes import Processes, current, isolated, transactional
 from bochner.training.checkpoint import discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
@@ -317,7 +317,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         )
         self._fit = replace(self._fit, latent_draws=None)
         self._set_embedding(values, logs, some, began, beside.values)
-        if self.checkpoint is not None and not self.interrupted_:
+        if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
             discard(self.checkpoint)  # only now: a crash before here must not cost the run
         return self
 
@@ -396,12 +396,17 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if processes.size == 1:
             saving.save(self, path)
             return
+        whole = self._of_all(processes)
+        processes.together(lambda: saving.save(whole, path) if processes.rank == 0 else None)
+
+    def _of_all(self, processes: Processes) -> Self:
+        """Return the model with the latents of the rows of all processes."""
         whole = copy.copy(self)
         mean, std = shards.whole(processes, self._embedding())
         whole._embedded = mean, std
         (latents,) = shards.whole(processes, (self._fit.latents.numpy(),))
         whole._fit = replace(self._fit, latents=torch.from_numpy(latents))
-        processes.together(lambda: saving.save(whole, path) if processes.rank == 0 else None)
+        return whole
 
     @property
     def latent_dims_(self) -> dict[str, tuple[int, ...]]:

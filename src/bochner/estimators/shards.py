@@ -54,8 +54,6 @@ def check_plan(plan: Plan) -> None:
     if plan.landmarks is None:
         do = "set landmarks below the number of all rows"
         raise InputError(message("landmarks in several processes", "none", do))
-    if plan.checkpoint is not None:
-        raise InputError(message("no checkpoint in several processes", "one", "leave it out"))
     if any(not isinstance(start, str) for start in plan.starts):
         do = "name a start, such as init='pca'"
         raise InputError(message("starts by name in several processes", "an array", do))

@@ -17,11 +17,12 @@ from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of
 from bochner.data.covariates import Covariates
 from bochner.data.missing import observed_in, split, split_rows
-from bochner.data.row_sources import RowSource
+from bochner.data.row_sources import RowSource, additive_checksum
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.stored import StoredMatrix
 from bochner.data.views import Scaling, Views
 from bochner.data.views import blocks as by_pattern
+from bochner.estimators.settings import options
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.initialization import iterative_pca
@@ -71,7 +72,11 @@ def fit_data(
     source = _views(data, plan, offsets)
     beside = replace(covariates, values=covariates.values.to(plan.device, plan.dtype))
     n_rows = data.X.shape[0]
-    return FitData(source.blocks(), n_rows, source.stacked, beside, source.surrogates())
+    own = (source.blocks(), n_rows, source.stacked, beside, source.surrogates())
+    if plan.checkpoint is None or not options.divisible(data, plan.spec, plan.landmarks):
+        return FitData(*own)
+    parts = plan.processes.gathered(additive_checksum(data.X, plan.processes.start))
+    return FitData(*own, checksum=sum(parts) % 2**64)
 
 
 def _views(data: Views, plan: Plan, offsets: Offsets) -> _Views:

@@ -49,6 +49,8 @@ class FitData:
         Complete Gaussian data in place of those of non-conjugate views, where training starts.
     covariates : Covariates
         Of all rows.
+    checksum : int, optional
+        Of the rows of all processes, where it tells data apart in place of the blocks.
     """
 
     blocks: Data
@@ -56,6 +58,7 @@ class FitData:
     stacked: Stacked
     covariates: Covariates
     surrogates: Data | None = None
+    checksum: int | None = None
 
     def take(self, index: Tensor, processes: Processes = ALONE) -> FitData:
         """Return some rows, renumbered: of rows that are divided among processes all of these, in

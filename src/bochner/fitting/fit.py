@@ -17,7 +17,7 @@ from bochner.fitting.noise_recalibration import noisier
 from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
 from bochner.models.lvm import LatentVariableModel
 from bochner.progress import expect, overall, say
-from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier
+from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier, SharedCheckpoint
 from bochner.training.trainer import NoCheckpoint, State, Trainer, progress_bar
 
 
@@ -48,7 +48,12 @@ def fit(data: FitData, plan: Plan) -> Fit:
 def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
     if plan.checkpoint is None:
         return NoCheckpoint()
-    return Checkpoint(plan.checkpoint, plan.digest(data.blocks, data.covariates.values))
+    # without columns they say how many rows this process has, and no more
+    beside = [data.covariates.values] if data.covariates.values.shape[1] else []
+    own = Checkpoint(plan.checkpoint, plan.digest(data.blocks, *beside, checksum=data.checksum))
+    if plan.processes.size == 1:
+        return own
+    return SharedCheckpoint(own if plan.processes.rank == 0 else NoCheckpoint(), plan.processes)
 
 
 def _rows(data: FitData, plan: Plan) -> RowSelection:
@@ -102,6 +107,8 @@ def _train(
         if race.decided:  # before, the checkpoint is that of the last start
             trainer.rewind()
             checkpoint.write(trainer, race.progress())
+        if plan.processes.size > 1:
+            raise  # the others go on: all end, and continue from the checkpoint
         trainer.restore_best()
         step = trainer.state.step
         warn_user(f"Interrupted: the best state, of step {step}, is kept.", UserWarning)

@@ -99,8 +99,10 @@ class Plan:
         own = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
         return draw(model, *own, self.processes.start)
 
-    def digest(self, data: Data, *beside: Tensor) -> str:
-        """Return the fingerprint of this fit, of data and what stands beside them."""
+    def digest(self, data: Data, *beside: Tensor, checksum: int | None = None) -> str:
+        """Return the fingerprint of this fit, of data and what stands beside them; with a checksum
+        of the rows, however they are divided.
+        """
         spec = self.spec
         settings = {
             **vars(self),
@@ -118,6 +120,8 @@ class Plan:
         # which entries are observed is part of the data: the same values in other rows are another
         # fit
         parts = [part for blocks in data for block in blocks for part in block.tensors()]
+        if checksum is not None:
+            settings["rows"], parts = checksum, []
         return fingerprint([*arrays, *parts, *beside], settings)
 
 

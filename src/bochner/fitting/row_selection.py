@@ -82,6 +82,8 @@ class ConjugateLandmarks(_Landmarks):
         try:
             landmarks.train_jointly(trained, every, self.every)
         except KeyboardInterrupt:
+            if self.every.processes.size > 1:
+                raise  # the others wait for this process
             warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
             return trained, True
         return trained, False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from bochner.errors import InputError, StorageError, StorageWarning, message, wa
 from bochner.io import files
 from bochner.io.outputs import exists
 from bochner.io.schema import Tensors, parse, whole
+from bochner.processes import Processes
 from bochner.training.trainer import NoCheckpoint, State, Trainer
 
 SCHEMA = 1
@@ -64,6 +65,9 @@ class LastingPath(os.PathLike[str]):
 
     def __fspath__(self) -> str:
         return self._path
+
+    def __repr__(self) -> str:
+        return repr(self._path)
 
 
 def discard(path: str | os.PathLike[str]) -> None:
@@ -174,7 +178,36 @@ class Checkpoint:
         return Tensors(tensors), header
 
 
-AnyCheckpoint = Checkpoint | NoCheckpoint
+class SharedCheckpoint:
+    """The checkpoint of several processes that train alike: the first one reads and writes it.
+
+    Parameters
+    ----------
+    own : Checkpoint or NoCheckpoint
+        NoCheckpoint in all processes but the first.
+    processes : Processes
+    """
+
+    def __init__(self, own: Checkpoint | NoCheckpoint, processes: Processes) -> None:
+        self._own, self._processes = own, processes
+
+    @contextmanager
+    def begun(self) -> Iterator[Earlier | None]:
+        """Yield what the first process reads; what it refuses all refuse."""
+        with ExitStack() as kept:
+            earlier = self._processes.together(lambda: kept.enter_context(self._own.begun()))
+            yield self._processes.first(earlier)
+
+    def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+        """Write now and then."""
+        self._own.maybe(trainer, extra)
+
+    def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+        """Write now."""
+        self._own.write(trainer, extra)
+
+
+AnyCheckpoint = Checkpoint | NoCheckpoint | SharedCheckpoint
 
 
 def restore(trainer: Trainer[Any], tensors: Tensors, state: State) -> None:

@@ -21,7 +21,7 @@ from bochner.estimators.settings.parameters import Parameters
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood
 from bochner.likelihoods.negative_binomial import LARGEST, LARGEST_POLYA_GAMMA
-from bochner.models.lvm import Layout
+from bochner.models.lvm import Layout, ModelSpec
 
 # Of n_components: with a dict of latents this value means that nothing was asked for.
 DEFAULT = 2
@@ -246,13 +246,22 @@ def of_empty(values: NDArray[np.generic]) -> None:
 _TRANSIENT = ("checkpoint", "verbose", "device", "random_state")
 
 
-def digest(estimator: Parameters, data: Views) -> str:
+def divisible(data: Views, spec: ModelSpec, landmarks: int | None) -> bool:
+    """Return whether a fit may be continued by another number of processes: its training sees
+    landmarks alone, and all that they are follows from the rows.
+    """
+    return landmarks is not None and spec.conjugate and not data.sparse
+
+
+def digest(estimator: Parameters, data: Views, divisible: bool = False) -> str:
     """Return a digest of the data's units, the names of their columns, and all parameters.
 
     Parameters
     ----------
     estimator : LatentVariableEstimator
     data : Views
+    divisible : bool
+        Whether the same rows, divided in another way, are to have the same digest: without units.
 
     Returns
     -------
@@ -266,7 +275,10 @@ def digest(estimator: Parameters, data: Views) -> str:
         "names": None if names is None else [str(name) for name in names],
         "views": list(data.columns),
     }
-    return fingerprint([data.scaling.centre, data.scaling.scale, *data.columns.values()], settings)
+    units = [data.scaling.centre, data.scaling.scale]
+    if divisible:  # sums of other parts round in another way
+        units = []
+    return fingerprint([*units, *data.columns.values()], settings)
 
 
 def _described(value: object) -> object:

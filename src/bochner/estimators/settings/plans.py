@@ -126,6 +126,7 @@ def make(
     spec = _spec(estimator, data, kernels, likelihoods or {}, n_rows)
     spec = replace(spec, groups=groups)
     starts = _starts(estimator, spec.layout, n_rows)
+    some = n_landmarks(estimator.landmarks, n_rows)
     chosen = isinstance(estimator.init, str) and estimator.init == "auto"
     return Plan(
         spec=spec,
@@ -136,10 +137,10 @@ def make(
         dtype=_dtype(estimator.dtype, data, likelihoods or {}),
         device=_device(estimator.device),
         truncation=_truncation(estimator.truncation, spec.n_components),
-        landmarks=n_landmarks(estimator.landmarks, n_rows),
+        landmarks=some,
         shown=bool(estimator.verbose) and processes.rank == 0,
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
-        origin=options.digest(estimator, data),
+        origin=options.digest(estimator, data, options.divisible(data, spec, some)),
         processes=processes,
     )
 

@@ -1,0 +1,191 @@
+"""Dask arrays: fits by the workers of a cluster, and lazy placement; of the extra ``dask``.
+
+Dask says which worker has which rows; then each worker runs one task, and the tasks are processes
+of `torch.distributed`, as XGBoost and LightGBM train under Dask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import os
+import socket
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlparse
+
+import numpy as np
+
+from bochner.errors import InputError, message
+from bochner.extras import require
+
+if TYPE_CHECKING:
+    from bochner.estimators.base import LatentVariableEstimator
+
+_Model = TypeVar("_Model", bound="LatentVariableEstimator")
+# mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
+_MALLOC = ((-1, 2**28), (-3, 2**25))
+
+
+def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
+    """Fit a model to the rows of a Dask array, each worker its own part.
+
+    Parameters
+    ----------
+    estimator : LatentVariableEstimator
+        Left as it is.
+    X : dask.array of shape (N, M)
+        Rows of known chunks; they need not fit into this process.
+    client : distributed.Client, optional
+        Its workers have to be processes. None: the current one.
+
+    Returns
+    -------
+    LatentVariableEstimator
+        The fitted model, with the embedding of all rows: the answer of one process.
+
+    Raises
+    ------
+    InputError
+        X is no Dask array or of unknown chunks, there is no client, workers are threads of one
+        process, or a worker refuses its rows.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> import dask.array as da  # doctest: +SKIP
+    >>> from distributed import Client  # doctest: +SKIP
+    >>> with Client("scheduler:8786"):  # doctest: +SKIP
+    ...     X = da.from_zarr("rows.zarr")
+    ...     model = bo.dask.fit(bo.NGMVLVM(random_state=0), X)
+    ...     bo.dask.transform(model, X).to_zarr("latents.zarr")
+    """
+    X = _checked(X)
+    client = client or _current()
+    workers = _processes(client)[: X.numblocks[0]]
+    blocks = X.to_delayed()[:, 0]
+    count = len(workers)
+    ends = [i * len(blocks) // count for i in range(count + 1)]
+    parts = [blocks[start:stop] for start, stop in pairwise(ends)]
+    held = [
+        client.compute(list(part), workers=[own]) for part, own in zip(parts, workers, strict=True)
+    ]
+    host = urlparse(workers[0]).hostname
+    port = client.submit(_free_port, workers=[workers[0]], pure=False).result()
+    place = f"tcp://{host}:{port}"
+    tasks = [
+        client.submit(
+            _fit_part, estimator, rows, place, rank, count,
+            workers=[own], pure=False, retries=0, allow_other_workers=False,
+        )
+        for rank, (rows, own) in enumerate(zip(held, workers, strict=True))
+    ]  # fmt: skip
+    model: _Model = client.gather(tasks)[0]
+    return model
+
+
+def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) -> Any:
+    """Place the rows of a Dask array, lazily: nothing is computed yet.
+
+    Parameters
+    ----------
+    model : LatentVariableEstimator
+        Fitted.
+    X : dask.array of shape (n, M)
+    return_std : bool, default=False
+        Deviations stand beside the latents, (n, 2 D).
+
+    Returns
+    -------
+    dask.array of shape (n, D) or (n, 2 D)
+    """
+    X = _checked(X)
+    small = copy.copy(model)
+    nothing = np.empty((0, model._n_latents), dtype=model._dtype)
+    small._embedded = (nothing, nothing)  # workers do not need the latents of training
+    width = model._n_latents * (2 if return_std else 1)
+    dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
+    delayed = require("dask", "places rows of Dask arrays").delayed(small)
+    return X.map_blocks(
+        _placed, delayed, return_std, chunks=(X.chunks[0], (width,)), dtype=dtype,
+        meta=np.empty((0, 0), dtype=dtype),
+    )  # fmt: skip
+
+
+def _placed(rows: Any, model: LatentVariableEstimator, return_std: bool) -> Any:
+    found = model.transform(rows, return_std=return_std)
+    return np.hstack(found) if return_std else found
+
+
+def _checked(X: Any) -> Any:
+    array = require("dask.array", "fits Dask arrays")
+    if not isinstance(X, array.Array) or X.ndim != 2:
+        got = f"{type(X).__name__}" + (f" of shape {X.shape}" if hasattr(X, "shape") else "")
+        do = "write dask.array.from_zarr(path), or call the estimator's own fit"
+        raise InputError(message("a Dask array (rows × columns)", got, do))
+    if any(np.isnan(size) for size in X.shape):
+        do = "count its rows first: X.compute_chunk_sizes()"
+        raise InputError(message("known chunks", f"a Dask array of shape {X.shape}", do))
+    return X.rechunk({1: -1})
+
+
+def _current() -> Any:
+    distributed = require("distributed", "fits Dask arrays")
+    try:
+        return distributed.get_client()
+    except ValueError as error:
+        do = "start one: distributed.Client()"
+        raise InputError(message("a client of a Dask cluster", "none", do)) from error
+
+
+def _processes(client: Any) -> list[str]:
+    """Return the addresses of workers, one of each process."""
+    found: dict[tuple[str, int], str] = {}
+    for address, own in sorted(client.run(_process).items()):
+        found.setdefault(own, address)
+    here = _process()
+    if here in found:
+        do = "start them as processes: Client(processes=True)"
+        raise InputError(message("workers in processes of their own", "threads of this one", do))
+    return list(found.values())
+
+
+def _process() -> tuple[str, int]:
+    return socket.gethostname(), os.getpid()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        return int(free.getsockname()[1])
+
+
+def _fit_part(
+    estimator: LatentVariableEstimator, blocks: list[Any], place: str, rank: int, size: int
+) -> LatentVariableEstimator | None:
+    """Fit the rows of one worker; the first one returns the model."""
+    import torch
+
+    from bochner.processes import distributed
+
+    _keep_memory()
+    group: Any = torch.distributed
+    rows = np.concatenate([np.asarray(block) for block in blocks])
+    group.init_process_group("gloo", init_method=place, rank=rank, world_size=size)
+    try:
+        with distributed() as among:
+            model = copy.copy(estimator).fit(rows)._of_all(among)
+        return model if rank == 0 else None
+    finally:
+        group.destroy_process_group()
+
+
+def _keep_memory() -> None:
+    """Let malloc keep what it has: Dask's nanny has it give memory back at once, which doubles the
+    time of a step.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        for option, value in _MALLOC:
+            libc.mallopt(option, value)

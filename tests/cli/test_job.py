@@ -1,0 +1,99 @@
+"""``torchrun -m bochner -- fit``: two processes give the model of one, which goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from helpers.cli import run
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Training stopped"),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
+]
+COMMAND = ["--set", "landmarks=70", "--set", "n_frequencies=8", "--set", "init=pca", "--seed", "0"]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 2))
+    X = np.sin(Z @ rng.normal(size=(2, 6))) + 0.3 * rng.normal(size=(300, 6))
+    X[::13, 2] = np.nan
+    path = tmp_path_factory.mktemp("rows") / "x.npy"
+    np.save(path, X)
+    return path
+
+
+def job(*words):
+    """Start two processes."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*torchrun, "--nproc-per-node", "2", "-m", "bochner", "--", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment, text=True, **pipes)
+
+
+def workers(parent):
+    """Return the processes that torchrun started."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        if int(lines["PPid"]) == parent:
+            found.append(int(lines["Pid"]))
+    return sorted(found)
+
+
+def same(model, expected):
+    assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+    spread = expected.embedding_.std(axis=0)
+    assert (np.abs(model.embedding_ - expected.embedding_) / spread).max() < 1e-3
+
+
+def test_two_processes_write_the_model_of_one(rows, tmp_path):
+    words = ["fit", str(rows), *COMMAND, "--set", "max_iter=8", "--out"]
+    assert run(*words, tmp_path / "one").exit_code == 0
+    started = job(*words, tmp_path / "two", "--json")
+    said, errors = started.communicate()
+    assert started.returncode == 0, errors
+    assert said.count('"elbo"') == 1
+    assert len(errors.split("before the bound had converged")) == 2
+    same(bo.load(tmp_path / "two" / "model.bochner"), bo.load(tmp_path / "one" / "model.bochner"))
+    files = {path.name for path in (tmp_path / "one").iterdir()}
+    assert {path.name for path in (tmp_path / "two").iterdir()} == files
+    # what one refuses all refuse, with one message
+    again = job(*words, tmp_path / "two")
+    said, errors = again.communicate()
+    assert again.returncode != 0
+    assert errors.count("Error: Expected no results in --out") == 1
+
+
+def test_one_process_continues_what_two_began_when_one_of_them_is_killed(rows, tmp_path):
+    words = ["fit", str(rows), *COMMAND, "--set", "max_iter=300", "--set", "tol=0", "--out"]
+    checkpoint = tmp_path / "run" / "checkpoint.ckpt"
+    started = job(*words, tmp_path / "run")
+    while started.poll() is None and not (
+        checkpoint.is_file() and checkpoint.stat().st_size > 1500
+    ):
+        time.sleep(0.01)
+    os.kill(workers(started.pid)[-1], signal.SIGKILL)
+    _, errors = started.communicate()
+    assert started.returncode != 0
+    # torchrun ends the other one, unless it has noticed before
+    assert "To continue: " in errors or "all processes to the end of the fit" in errors, errors
+    done = run(*words, tmp_path / "run", "--resume")
+    assert done.exit_code == 0, done.stderr
+    assert run(*words, tmp_path / "whole").exit_code == 0
+    same(bo.load(tmp_path / "run" / "model.bochner"), bo.load(tmp_path / "whole" / "model.bochner"))
+    assert not checkpoint.exists()

@@ -1,0 +1,63 @@
+"""Dask arrays: two workers give the model of one process, placement is lazy."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import bochner as bo
+from bochner.errors import InputError
+
+array = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore")
+SETTINGS = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "landmarks": 70, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(300, 2))
+    X = np.sin(Z @ rng.normal(size=(2, 6))) + 0.3 * rng.normal(size=(300, 6))
+    X[::17, 1] = np.nan
+    return X
+
+
+def test_two_workers_fit_the_model_of_one_process(X):
+    estimator = bo.NGMVLVM(**SETTINGS)
+    expected = bo.NGMVLVM(**SETTINGS).fit(X)
+    rows = array.from_array(X, chunks=(70, 4))
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with distributed.Client(**cluster, dashboard_address=None) as client:
+        model = bo.dask.fit(estimator, rows, client)
+        placed = bo.dask.transform(model, rows).compute()
+    assert not hasattr(estimator, "elbo_")
+    assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+    spread = expected.embedding_.std(axis=0)
+    assert (np.abs(model.embedding_ - expected.embedding_) / spread).max() < 1e-3
+    np.testing.assert_allclose(placed, model.embedding_, atol=1e-6)
+
+
+def test_placement_is_lazy_and_that_of_rows_in_memory(X):
+    model = bo.NGMVLVM(**SETTINGS).fit(X)
+    rows = array.from_array(X, chunks=(70, 4))
+    placed = bo.dask.transform(model, rows, return_std=True)
+    assert placed.shape == (300, 4)
+    assert placed.chunks[0] == rows.chunks[0]
+    expected = np.hstack(model.transform(X, return_std=True))
+    found = placed.compute(scheduler="synchronous")
+    np.testing.assert_allclose(found, expected, atol=1e-10)  # products of other parts round
+
+
+def test_what_cannot_be_fitted_says_what_to_type(X):
+    rows = array.from_array(X, chunks=(70, 6))
+    with pytest.raises(InputError, match=re.escape("bochner.dask.fit(estimator, X)")):
+        bo.NGMVLVM().fit(rows)
+    with pytest.raises(InputError, match="a client of a Dask cluster, got none"):
+        bo.dask.fit(bo.NGMVLVM(), rows)
+    with pytest.raises(InputError, match="a Dask array"):
+        bo.dask.fit(bo.NGMVLVM(), X)
+    with pytest.raises(InputError, match="compute_chunk_sizes"):
+        bo.dask.fit(bo.NGMVLVM(), rows[rows[:, 0] > 0])
