@@ -773,7 +773,7 @@ def test_an_unknown_column_name_suggests_the_nearest():
 
 BAD_PARAMETERS = {
     "n_components": (0, "'n_components' parameter of NGMVLVM must be an int in the range"),
-    "likelihood": ("cauchy", "'likelihood' parameter of NGMVLVM must be"),
+    "likelihood": ("cauchy", "Expected the name of a likelihood, got 'cauchy'. Choose from auto"),
     "n_mixtures": (0, "'n_mixtures' parameter of NGMVLVM must be"),
     "n_frequencies": (1.5, "'n_frequencies' parameter of NGMVLVM must be"),
     "landmarks": (1, "'landmarks' parameter of NGMVLVM must be"),
@@ -824,7 +824,7 @@ BAD_TOGETHER = {
     ),
     "likelihood unknown": (
         {"likelihood": {"a": "cauchy"}},
-        "for view 'a', got 'cauchy'. Correct the name",
+        "for view 'a', got 'cauchy'. Choose from auto",
     ),
     "init of another shape": (
         {"init": np.zeros((60, 3))},

@@ -259,6 +259,8 @@ def test_modes_are_stationary_and_their_covariances_those_of_a_fresh_hessian(dim
 class _Far:
     """A bound of size 1e20, of which 25 nats are rounding."""
 
+    covariates = torch.zeros(4, 0)
+
     def to(self, dtype):
         return self
 
