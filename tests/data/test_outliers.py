@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import bochner as bo
 from bochner.data.columns import extremes
-from bochner.data.validation import check_magnitudes
+from bochner.data.validation import _away, check_magnitudes
 from bochner.errors import DataWarning, InputError
 
 
@@ -106,3 +106,13 @@ def test_counts_may_be_large_in_new_rows():
         ).fit(counts)
     counts[0, 0] = 1e9
     assert np.isfinite(model.transform(counts[:2])).all()
+
+
+def test_values_whose_squares_overflow_say_nothing_about_a_code():
+    X = np.full((20, 3), 1e200)
+    X[:, 1], X[0, 2] = -1e210, -999.0
+    with pytest.raises(InputError, match=r"numbers of at most .* got -1e\+210 in view 'x', row 0"):
+        check_magnitudes(X, extremes(X), {"x": np.arange(3)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(_away(X, np.arange(3), -999.0)[2])

@@ -209,6 +209,20 @@ def test_new_categories_are_refused_at_transform(table):
 # ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("metadata", [b'{"columns": [{"name": "a"}], "index_columns": []}', b"[1]"])
+def test_parquet_files_whose_metadata_are_damaged(tmp_path, metadata):
+    pa = pytest.importorskip(
+        "pyarrow", reason="pyarrow is not installed: pip install 'bochner[parquet]'"
+    )
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "damaged.parquet"
+    table = pa.table({"a": [1.0, 2.0]}).replace_schema_metadata({b"pandas": metadata})
+    pq.write_table(table, path)
+    with pytest.raises(InputError, match=r"damaged\.parquet"):
+        read(path)
+
+
 def test_parquet_files(tmp_path):
     pytest.importorskip(
         "pyarrow", reason="pyarrow is not installed: pip install 'bochner[parquet]'"

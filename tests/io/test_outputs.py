@@ -1,10 +1,12 @@
 """Files are whole or not there: full disks, killed processes, links, permissions."""
 
+import errno
 import os
 import signal
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ import torch
 from bochner import plots
 from bochner.cli.data import write_matrices
 from bochner.errors import InputError, ModelFileError, StorageError
-from bochner.io import files
+from bochner.io import files, outputs
 from bochner.io.csv.write import write_csv
 from bochner.io.outputs import replacing
 from bochner.plots.figures import axes
@@ -137,3 +139,21 @@ def test_a_file_without_a_checksum_is_refused(tmp_path):
     with pytest.raises(ModelFileError, match="blake2b"):
         files.read(tmp_path / "file", "checkpoint", 1)
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.EIO, StorageError), (errno.EACCES, InputError)]
+)
+def test_what_cannot_be_removed_is_named_as_a_failing_disk_or_a_place(
+    tmp_path, monkeypatch, number, kind
+):
+    path = tmp_path / "checkpoint.ckpt"
+    outputs.remove(path)  # nothing there, nothing to do
+    path.write_text("x")
+
+    def fail(*_, **__):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(kind, match=r"checkpoint\.ckpt to be removed.*[Rr]emove it by hand"):
+        outputs.remove(path)

@@ -31,7 +31,7 @@ from bochner.data.row_sources import share
 from bochner.errors import InputError, StorageError, message
 from bochner.io.join import check_shared_rows
 from bochner.io.on_disk import StoredTable, evenly
-from bochner.io.outputs import alone_in, replacing
+from bochner.io.outputs import alone_in, remove, replacing
 from bochner.io.table import Table
 from bochner.page.report import report
 from bochner.processes import ALONE, Processes, distributed
@@ -120,8 +120,8 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
         progress.say("writing")
         files = _write_all(options, estimator, table, beside["covariates"])
         if not estimator.interrupted_:  # only now: all that the run found is on the disk
-            (options.out / CHECKPOINT).unlink(missing_ok=True)
-            (options.out / SEED_FILE).unlink(missing_ok=True)
+            remove(options.out / CHECKPOINT)
+            remove(options.out / SEED_FILE)
     result = {
         "model": options.model,
         "elbo": estimator.elbo_,

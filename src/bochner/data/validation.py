@@ -412,6 +412,12 @@ def _code(X: FloatArray, own: IntArray, value: float) -> tuple[int, float] | Non
     )
 
 
+def _squares(values: FloatArray) -> float:
+    """Return the sum of squares; inf where it overflows."""
+    with np.errstate(over="ignore"):
+        return float(values @ values)
+
+
 def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
     """Count the entries of a view with that value and the others; return how many standard
     deviations these are away from it.
@@ -432,16 +438,14 @@ def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
         count, total, square = (
             count + rest.size,
             total + float(rest.sum()),
-            square + float(rest @ rest),
+            square + _squares(rest),
         )
     if not count:
         return same, 0, math.nan
-    deviation = math.sqrt(max(square / count - (total / count) ** 2, 0.0))
-    return (
-        same,
-        count,
-        abs(value - pivot - total / count) / deviation if deviation > 0.0 else math.nan,
-    )
+    mean = total / count
+    # a product is inf where it overflows, a power an error
+    deviation = math.sqrt(max(square / count - mean * mean, 0.0))
+    return same, count, abs(value - pivot - mean) / deviation if deviation > 0.0 else math.nan
 
 
 def _warn(said: tuple[int, float], value: float, place: str) -> None:

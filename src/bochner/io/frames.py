@@ -72,6 +72,16 @@ def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.fl
     return values
 
 
+# What pandas and pyarrow raise of damaged files: pyarrow's own errors are ValueErrors, and metadata
+# that are not as expected end in errors of any lookup.
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    words = str(error).splitlines() or [type(error).__name__]
+    return unreadable(path, "parquet", words[0])
+
+
 def read_parquet(path: Path, request: Request | None = None) -> Table:
     """Read a parquet file.
 
@@ -93,8 +103,8 @@ def read_parquet(path: Path, request: Request | None = None) -> Table:
         frame = pandas.read_parquet(path)
     except InputError:
         raise
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+    except DAMAGED as error:
+        raise _damaged(path, error) from error
     index, named = request.index, not isinstance(frame.index, pandas.RangeIndex)
     if index is not None and index != frame.index.name:
         if index not in frame.columns:
@@ -126,8 +136,8 @@ def schema_of(path: Path) -> Any:
     """Return the schema of a parquet file."""
     try:
         return require("pyarrow.parquet", "reads parquet files").read_schema(path)
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+    except DAMAGED as error:
+        raise _damaged(path, error) from error
 
 
 def parts_of(path: Path) -> list[Path]:

@@ -148,6 +148,24 @@ def refusal(path: str | os.PathLike[str], error: OSError) -> InputError | Storag
     return StorageError(message(f"{os.fspath(path)} to be written", reason, do))
 
 
+def remove(path: str | os.PathLike[str]) -> None:
+    """Remove a file, if it is there.
+
+    Raises
+    ------
+    InputError
+        The folder allows no removal.
+    StorageError
+        The disk failed.
+    """
+    try:
+        Path(path).unlink(missing_ok=True)
+    except OSError as error:
+        reason, do = error.strerror or str(error), "all else is on the disk: remove it by hand"
+        kind = InputError if error.errno in _PLACE else StorageError
+        raise kind(message(f"{os.fspath(path)} to be removed", reason, do)) from error
+
+
 @contextmanager
 def _part(target: Path) -> Iterator[Path]:
     """Make an empty hidden file, locked for as long as this process may write to it."""
