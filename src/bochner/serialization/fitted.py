@@ -136,7 +136,7 @@ def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior
         view.name,
         draws,
         group_of,
-        _likelihood(v, view, tensors),
+        _likelihood(v, view, tensors, width),
         tensors.take_if_there(f"{v}.intercept", width),
         dims=view.dims,
         weight=view.weight,
@@ -144,7 +144,7 @@ def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior
     )
 
 
-def _likelihood(v: int, view: ViewHeader, tensors: Tensors) -> Likelihood:
+def _likelihood(v: int, view: ViewHeader, tensors: Tensors, width: int) -> Likelihood:
     likelihood = likelihood_from_json(view.likelihood, view.likelihood_params)
     state = tensors.take_all(f"{v}.likelihood.")
     if state.keys() != likelihood.state_dict().keys():
@@ -152,6 +152,10 @@ def _likelihood(v: int, view: ViewHeader, tensors: Tensors) -> Likelihood:
     for name, value in state.items():  # learned shapes may differ from those of the arguments
         if value.dim() > 1 or not value.is_floating_point():
             raise MismatchError(f"the tensor '{v}.likelihood.{name}' is no list of numbers")
+        lengths = {1, width, getattr(likelihood, name).numel()}
+        if value.numel() not in lengths:
+            got = f"has {value.numel()} numbers for {width} columns"
+            raise MismatchError(f"the tensor '{v}.likelihood.{name}' {got}")
         getattr(likelihood, name).data = value
     return likelihood.requires_grad_(False)
 
