@@ -10,6 +10,7 @@ that both are matters of speed, never of correctness.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -63,13 +64,35 @@ class Weights:
 
     def gather(self, by_column: Tensor) -> Tensor:
         """Add up over the columns of every group, (n, m) -> (n, G)."""
-        return torch.stack(
-            [part.sum(1) for part in torch.split(by_column, list(self.sizes), dim=1)], dim=1
-        )
+        return group_sums(by_column, self.sizes)
 
     def average(self, by_column: Tensor) -> Tensor:
         """Average over the columns of every group, (n, m) -> (n, G)."""
-        return self.gather(by_column) / by_column.new_tensor(self.sizes)
+        return group_means(by_column, self.sizes)
+
+
+def group_sums(by_column: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Add up over the columns of every group, (n, m) -> (n, G)."""
+    parts = torch.split(by_column, list(sizes), dim=1)
+    return torch.stack([part.sum(1) for part in parts], dim=1)
+
+
+def group_means(by_column: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Average over the columns of every group, (n, m) -> (n, G)."""
+    return group_sums(by_column, sizes) / by_column.new_tensor(sizes)
+
+
+def factored(grams: Tensor) -> tuple[Tensor, Tensor]:
+    """Factor G + I of every group: its inverse, (G, K, K), and log det, (G,)."""
+    matrices = grams.clone()
+    matrices.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    factor = cholesky(matrices)
+    return factor.inverse(), factor.logdet()
+
+
+def traces(matrices: Tensor) -> Tensor:
+    """Return the trace of every matrix, (G, K, K) -> (G,)."""
+    return torch.diagonal(matrices, dim1=-2, dim2=-1).sum(-1)
 
 
 def weights_from(
@@ -99,21 +122,23 @@ def weights_from(
     -------
     Weights
     """
-    counts = precision.new_tensor(sizes)
-    average = (
-        torch.stack([part.sum(1) for part in torch.split(precision, list(sizes), dim=1)], dim=1)
-        / counts
-    )
-    gram = weighted_grams(features, average)
-    gram.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    factor = cholesky(gram)
-    inverse = factor.inverse()
-    trace = torch.diagonal(inverse, dim1=-2, dim2=-1).sum(-1)
-    covariance = inverse.to(features.dtype)
-    if all(size == 1 for size in sizes):  # then the preconditioner is the solution
-        max_iter = 0
-    mean = _solve(features, precision, features @ shift, covariance, sizes, max_iter, tol)
-    return Weights(mean, covariance, factor.logdet(), trace, sizes)
+    inverse, logdet = factored(weighted_grams(features, group_means(precision, sizes)))
+    covariance, right = inverse.to(features.dtype), features @ shift
+    mean = precondition(covariance, right, sizes)
+
+    def apply(v: Tensor) -> Tensor:
+        out = v.clone()
+        for part in chunks(features.shape[1], _ROWS):
+            phi = features[:, part]
+            out.addmm_(phi, (phi.T @ v).mul_(precision[part]))
+        return out
+
+    if max(sizes) > 1:
+        # a column's error in the metric of q, r^T S r, against that of its shift
+        goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
+        spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
+        mean = refined(apply, right, mean, covariance, sizes, goal, spare, max_iter)
+    return Weights(mean, covariance, logdet, traces(inverse), sizes)
 
 
 def precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> Tensor:
@@ -129,35 +154,37 @@ def precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> T
     )
 
 
-def _solve(
-    features: Tensor,
-    precision: Tensor,
+def refined(
+    apply: Callable[[Tensor], Tensor],
     right: Tensor,
+    mean: Tensor,
     covariance: Tensor,
     sizes: tuple[int, ...],
-    max_iter: int,
-    tol: float | Tensor,
+    goal: Tensor,
+    spare: float = 0.0,
+    max_iter: int = MAX_ITER,
 ) -> Tensor:
-    """Preconditioned conjugate gradients on (I + Phi Omega_m Phi^T) m_m = right_m, all columns at
-    once.
+    """Solve for the means of all columns at once by preconditioned conjugate gradients.
+
+    Parameters
+    ----------
+    apply : callable
+        Multiplies every column, (K, m), by its I + Phi Omega_m Phi^T.
+    right, mean : Tensor of shape (K, m)
+        What the product has to be, and a first guess.
+    covariance : Tensor of shape (G, K, K)
+        Preconditioner of every group; the solution where every column has its own.
+    sizes : tuple of int
+        Columns of each group.
+    goal : Tensor of shape (m,)
+        Twice the nats that the bound may lose by each column.
+    spare : float
+        Twice those that it may lose by all together.
+    max_iter : int
     """
-    mean = precondition(covariance, right, sizes)
-    if max_iter == 0:
-        return mean
-
-    def apply(v: Tensor) -> Tensor:
-        out = v.clone()
-        for part in chunks(features.shape[1], _ROWS):
-            phi = features[:, part]
-            out.addmm_(phi, (phi.T @ v).mul_(precision[part]))
-        return out
-
     residual = right - apply(mean)
     z = precondition(covariance, residual, sizes)
     direction, inner = z, (residual * z).sum(0)
-    # a column's error in the metric of q, r^T S r, against that of its shift
-    goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
-    spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
     best, worse = math.inf, 0
     for _ in range(max_iter):
         # the bound lies half of `inner` below what the best means would give

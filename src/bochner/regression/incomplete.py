@@ -28,9 +28,9 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import cholesky, closed_form
+from bochner.linalg import closed_form
 from bochner.memory import chunks
-from bochner.regression.conjugate_gradients import Weights, weights_from
+from bochner.regression.conjugate_gradients import Weights, factored, traces, weights_from
 from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal, products_in
 from bochner.regression.incomplete_dense import fits, masked_dense_evidence
 from bochner.regression.nonconjugate import carried_back, joined_features
@@ -52,8 +52,8 @@ N_DETERMINANTS = 2
 _AT_ONCE = 16
 # Rounding of a Gram matrix's diagonal over the noise variance, beyond which all is in float64:
 # covariances enter the value by themselves here. And iterations where the noise is that small.
-_ROUNDING = 1e-2
-_MAX_ITER = 200
+ROUNDING = 1e-2
+MAX_ITER = 200
 
 
 def masked_evidence(
@@ -113,7 +113,7 @@ def _precision(
     dtype: torch.dtype, f: Frequencies, block: IncompleteBlock, noise_variance: Tensor
 ) -> torch.dtype:
     """Return the precision that the block's noise asks for."""
-    return products_in(dtype, gram_diagonal(f, block.n_rows), noise_variance, _ROUNDING)
+    return products_in(dtype, gram_diagonal(f, block.n_rows), noise_variance, ROUNDING)
 
 
 def _solve(
@@ -157,9 +157,7 @@ def _solve(
 def _weights(features: Tensor, block: IncompleteBlock, s2: float, tol: float) -> Weights:
     observed = block.observed
     goal = 2.0 * tol * observed.sum(0)
-    return weights_from(
-        features, observed / s2, block.Y / s2, block.sizes, goal, max_iter=_MAX_ITER
-    )
+    return weights_from(features, observed / s2, block.Y / s2, block.sizes, goal, max_iter=MAX_ITER)
 
 
 def _fit(
@@ -177,6 +175,53 @@ def _fit(
         if wanted:
             upstream[:, part] = found.mean @ residual.T
     return squares, upstream
+
+
+class Determinants:
+    """What the determinants of some columns, factored exactly, say that the shared ones lack.
+
+    Parameters
+    ----------
+    found : Weights
+        With the shared ones.
+    share : float
+        Columns that each of these stands for.
+
+    Attributes
+    ----------
+    value : Tensor, scalar float64
+        In nats.
+    """
+
+    def __init__(self, found: Weights, share: float) -> None:
+        self._found, self._share = found, share
+        self._shared = found.covariance.double()
+        self.value = torch.zeros((), dtype=torch.float64, device=self._shared.device)
+        self._traces = torch.zeros_like(self.value)
+        self._precisions = torch.zeros_like(self._shared)
+        self._counts = torch.zeros_like(found.logdet)
+
+    def add(self, grams: Tensor, groups: Tensor) -> Tensor:
+        """Factor columns of given groups, (b,), and return their covariances, (b, K, K); their
+        grams are without the identity.
+        """
+        covariances, logdet = factored(grams)
+        products = (self._shared[groups] * grams).sum((1, 2)) + traces(self._shared)[groups]
+        lacking = logdet - self._found.logdet[groups] - products + grams.shape[-1]
+        self.value -= 0.5 * self._share * lacking.sum()
+        self._precisions.index_add_(0, groups, grams)
+        self._counts += torch.bincount(groups, minlength=len(self._counts))
+        self._traces += traces(covariances).sum()
+        return covariances
+
+    def gradients(self, s2: float) -> tuple[Tensor, Tensor]:
+        """Return the gradients in S_g^-1, (G, K, K), over share / 2, and in sigma^2."""
+        shared, counts = self._shared, self._counts
+        # S_g (sum of S_m^-1) S_g - (number) S_g
+        turned = shared @ self._precisions @ shared
+        turned += counts[:, None, None] * (shared @ shared - shared)
+        rest = (counts * self._found.trace).sum() - traces(turned).sum() - self._traces
+        return turned, 0.5 * self._share * rest / s2
 
 
 @dataclass(frozen=True)
@@ -206,43 +251,28 @@ def _lack(
     wanted: bool,
 ) -> _Lack:
     """Factor some columns; sums over them stand for sums over all."""
-    seen, k = block.observed, features.shape[0]
+    seen = block.observed
     m = seen.shape[1]
     chosen, share = (sample or Sample(m, 0.0)).of(m, seen.device)
     groups = found.spread(torch.arange(len(block.sizes), device=seen.device))[chosen]
-    shared = found.covariance.double()
-    value = torch.zeros((), dtype=torch.float64, device=seen.device)
-    d_noise, upstream, precisions = (
-        torch.zeros_like(value),
-        torch.zeros_like(features),
-        torch.zeros_like(shared),
-    )
+    exact = Determinants(found, share)
+    upstream = torch.zeros_like(features)
     for part in torch.split(torch.arange(len(chosen), device=seen.device), _AT_ONCE):
-        own, mask = groups[part], seen[:, chosen[part]]
-        gram = weighted_grams(features, mask) / s2
-        gram.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        factor = cholesky(gram)
-        product = (shared[own] * gram).sum((1, 2))  # tr(S_g S_m^-1)
-        value -= 0.5 * share * (factor.logdet() - found.logdet[own] - product + k).sum()
+        mask = seen[:, chosen[part]]
+        covariance = exact.add(weighted_grams(features, mask) / s2, groups[part])
         if wanted:
-            precisions.index_add_(0, own, gram)
-            covariance = factor.inverse()
-            d_noise += torch.diagonal(covariance, dim1=-2, dim2=-1).sum()
             upstream -= weighted_products(
                 features, covariance.to(features.dtype), mask * (share / s2)
             )
     if not wanted:
-        return _Lack(value, d_noise, upstream, torch.zeros_like(seen[:, :1]))
-    counts = torch.bincount(groups, minlength=len(block.sizes)).double()
-    # the gradient in S_g^-1: S_g (sum of S_m^-1) S_g - (number) S_g
-    turned = shared @ precisions @ shared - counts[:, None, None] * shared
+        zero = torch.zeros_like(exact.value)
+        return _Lack(exact.value, zero, upstream, torch.zeros_like(seen[:, :1]))
+    turned, d_noise = exact.gradients(s2)
     upstream -= weighted_products(
         features, turned.to(features.dtype), found.average(seen) * (share / s2)
     )
-    trace = torch.diagonal(turned, dim1=-2, dim2=-1).sum()
-    d_noise = 0.5 * share * (-d_noise + (counts * found.trace).sum() - trace) / s2
     sums = seen.new_zeros(seen.shape[0], len(block.sizes)).index_add_(1, groups, seen[:, chosen])
-    return _Lack(value, d_noise, upstream, sums * (share / s2))
+    return _Lack(exact.value, d_noise, upstream, sums * (share / s2))
 
 
 @functools.singledispatch

@@ -317,8 +317,8 @@ class IncompleteBlock(Block):
         cls, Y: Tensor, rows: Tensor | None, columns: Tensor, sizes: tuple[int, ...]
     ) -> IncompleteBlock:
         """Build a block from values with NaN where missing, as ``CompleteBlock.of`` does."""
-        observed = (~Y.isnan()).to(Y.dtype)
-        return cls(torch.nan_to_num(Y), Rows.of(rows), columns, observed, sizes)
+        values, observed = entries_of(Y)
+        return cls(values, Rows.of(rows), columns, observed, sizes)
 
     @property
     def n_entries(self) -> int:
@@ -357,9 +357,8 @@ class IncompleteBlock(Block):
             Of all rows of the data set.
         """
         gone = self.rows.take(hidden).to(self.Y.device)
-        Y = self.values().masked_fill(gone, torch.nan)
-        observed = (~Y.isnan()).to(Y.dtype)
-        return replace(self, Y=torch.nan_to_num(Y), observed=observed)
+        Y, observed = entries_of(self.values().masked_fill(gone, torch.nan))
+        return replace(self, Y=Y, observed=observed)
 
     def seen(self, chosen: Tensor) -> Tensor:
         """Return which columns have an entry among the chosen rows, (m,), bool."""
@@ -429,6 +428,11 @@ class EncodedBlock(Block):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return what tells two blocks apart."""
         return (*super().tensors(), *self.mask.tensors(), self.offset)
+
+
+def entries_of(Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Y, 0 where missing, and 1 where an entry is observed, 0 where it is not."""
+    return torch.nan_to_num(Y), (~Y.isnan()).to(Y.dtype)
 
 
 Data = tuple[tuple[Block, ...], ...]

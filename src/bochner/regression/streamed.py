@@ -18,19 +18,22 @@ from torch import Tensor
 from bochner.data.stored import StoredMatrix
 from bochner.features.fourier import Trace, evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import cholesky, closed_form
+from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.processes import ALONE, Processes
-from bochner.regression.conjugate_gradients import Weights, precondition
+from bochner.regression.conjugate_gradients import (
+    Weights,
+    factored,
+    group_means,
+    group_sums,
+    precondition,
+    refined,
+    traces,
+)
 from bochner.regression.evidence import CHUNK_ROWS, Gradient, gram_diagonal, products_in
-from bochner.regression.observations import Block, IncompleteBlock, Rows, Sample
+from bochner.regression.incomplete import MAX_ITER, ROUNDING, TOLERANCE, Determinants
+from bochner.regression.observations import Block, IncompleteBlock, Rows, Sample, entries_of
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
-
-# Nats per observed entry that the bound may lose because means are not solved to the end.
-TOLERANCE = 2e-4
-_ROUNDING = 1e-2
-_MAX_ITER = 200
-_PATIENCE = 30
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,8 @@ class StreamedBlock(Block):
 
     def take(self, index: Tensor, rows: Rows) -> IncompleteBlock:
         """Return some rows, in memory."""
-        Y = self.Y[index]
-        observed = (~Y.isnan()).to(Y.dtype)
-        return IncompleteBlock(torch.nan_to_num(Y), rows, self.columns, observed, self.sizes)
+        Y, observed = entries_of(self.Y[index])
+        return IncompleteBlock(Y, rows, self.columns, observed, self.sizes)
 
     def seen(self, chosen: Tensor) -> Tensor:
         """Return which columns have an entry among the chosen rows, (m,), bool."""
@@ -131,8 +133,7 @@ class Passes:
         block = self.block
         if isinstance(block, IncompleteBlock):
             return block.Y[cut].to(self.dtype), block.observed[cut].to(self.dtype)
-        Y = block.Y[cut].to(self.dtype)
-        return torch.nan_to_num(Y), (~Y.isnan()).to(self.dtype)
+        return entries_of(block.Y[cut].to(self.dtype))
 
     def summed(self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor) -> list[Tensor]:
         """Add float64 tensors up over parts and processes."""
@@ -191,7 +192,7 @@ def streamed_evidence(
     """
     f = frequencies.to(x.dtype)
     n_rows = processes.total(block.n_rows)
-    dtype = products_in(x.dtype, gram_diagonal(f, n_rows), noise_variance, _ROUNDING)
+    dtype = products_in(x.dtype, gram_diagonal(f, n_rows), noise_variance, ROUNDING)
     passes = Passes(block, [x], f, dtype, chunk_rows, processes)
     m = block.n_columns
     chosen, share = (sample or Sample(m, 0.0)).of(m, x.device)
@@ -229,9 +230,8 @@ def _sums(passes: Passes, s2: float, chosen: Tensor) -> _Sums:
 
     def of_part(part: _Part) -> Sequence[Tensor]:
         phi, seen = part.features, part.observed
-        average = torch.stack([own.mean(1) for own in torch.split(seen, list(sizes), dim=1)], dim=1)
         return (
-            weighted_grams(phi, average / s2),
+            weighted_grams(phi, group_means(seen, sizes) / s2),
             weighted_grams(phi, seen[:, chosen]) / s2,
             (phi @ (part.Y / s2)).double(),
             seen.sum(0, dtype=torch.float64),
@@ -243,21 +243,9 @@ def _sums(passes: Passes, s2: float, chosen: Tensor) -> _Sums:
 
 def _solved(passes: Passes, sums: _Sums, s2: float, goal: Tensor) -> Weights:
     """Return q(A): preconditioned conjugate gradients, a pass over the rows each, in float64."""
-    gram = sums.grams.clone()
-    gram.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    factor = cholesky(gram)
-    covariance, sizes = factor.inverse(), passes.block.sizes
-    trace = torch.diagonal(covariance, dim1=-2, dim2=-1).sum(-1)
-    mean = precondition(covariance, sums.right, sizes)
-    if any(size > 1 for size in sizes):
-        mean = _refined(passes, covariance, sums.right, mean, s2, goal)
-    return Weights(mean, covariance, factor.logdet(), trace, sizes)
-
-
-def _refined(
-    passes: Passes, covariance: Tensor, right: Tensor, mean: Tensor, s2: float, goal: Tensor
-) -> Tensor:
+    covariance, logdet = factored(sums.grams)
     sizes = passes.block.sizes
+    mean = precondition(covariance, sums.right, sizes)
 
     def apply(v: Tensor) -> Tensor:
         narrow = v.to(passes.dtype)
@@ -268,24 +256,9 @@ def _refined(
 
         return v + passes.summed(of_part, torch.zeros_like(v))[0]
 
-    residual = right - apply(mean)
-    z = precondition(covariance, residual, sizes)
-    direction, inner = z, (residual * z).sum(0)
-    best, worse = math.inf, 0
-    for _ in range(_MAX_ITER):
-        lost = float(inner.sum())
-        if not bool((inner > goal).any()):
-            break
-        best, worse = (lost, 0) if lost < best else (best, worse + 1)
-        if worse == _PATIENCE:
-            break
-        image = apply(direction)
-        step = inner / (direction * image).sum(0).clamp(min=1e-30)
-        mean, residual = mean + step * direction, residual - step * image
-        z = precondition(covariance, residual, sizes)
-        inner, before = (residual * z).sum(0), inner
-        direction = z + (inner / before.clamp(min=1e-30)) * direction
-    return mean
+    if max(sizes) > 1:
+        mean = refined(apply, sums.right, mean, covariance, sizes, goal, max_iter=MAX_ITER)
+    return Weights(mean, covariance, logdet, traces(covariance), sizes)
 
 
 @dataclass(frozen=True)
@@ -302,25 +275,19 @@ class _Lack:
 
 def _lack(found: Weights, grams: Tensor, chosen: Tensor, share: float, s2: float) -> _Lack:
     """Factor the chosen columns; sums over them stand for sums over all."""
-    shared, sizes = found.covariance, torch.tensor(found.sizes)
-    k = shared.shape[1]
-    zero = torch.zeros((), dtype=torch.float64, device=shared.device)
+    exact = Determinants(found, share)
     if max(found.sizes) == 1:
-        return _Lack(zero, zero, torch.zeros_like(grams), torch.zeros_like(shared))
-    groups = torch.repeat_interleave(torch.arange(len(sizes)), sizes).to(chosen.device)[chosen]
-    gram = grams.clone()
-    gram.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    factor = cholesky(gram)
-    product = (shared[groups] * gram).sum((1, 2))
-    value = -0.5 * share * (factor.logdet() - found.logdet[groups] - product + k).sum()
-    covariances = factor.inverse()
-    precisions = torch.zeros_like(shared).index_add_(0, groups, gram)
-    counts = torch.bincount(groups, minlength=len(sizes)).double()
-    turned = shared @ precisions @ shared - counts[:, None, None] * shared
-    own = torch.diagonal(covariances, dim1=-2, dim2=-1).sum()
-    trace = torch.diagonal(turned, dim1=-2, dim2=-1).sum()
-    d_noise = 0.5 * share * (-own + (counts * found.trace).sum() - trace) / s2
-    return _Lack(value, d_noise, covariances, turned)
+        shared = torch.zeros_like(found.covariance)
+        return _Lack(exact.value, exact.value, torch.zeros_like(grams), shared)
+    covariances = exact.add(grams, _groups(found.sizes, chosen))
+    turned, d_noise = exact.gradients(s2)
+    return _Lack(exact.value, d_noise, covariances, turned)
+
+
+def _groups(sizes: tuple[int, ...], chosen: Tensor) -> Tensor:
+    """Return the groups of some columns, (b,)."""
+    groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    return groups.to(chosen.device)[chosen]
 
 
 def _residuals(
@@ -333,26 +300,23 @@ def _residuals(
     into: Gradient | None,
 ) -> float:
     """Return the squared residuals of all rows; carry the gradient of each part back."""
-    dtype, sizes = passes.dtype, list(found.sizes)
+    dtype, sizes = passes.dtype, found.sizes
     mean, shared = found.mean.to(dtype), found.covariance.to(dtype)
     covariances, turned = lack.covariances.to(dtype), lack.turned.to(dtype)
     grouped = max(sizes) > 1
-    groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    of_chosen = groups.to(chosen.device)[chosen]
+    of_chosen = _groups(sizes, chosen)
 
     def of_part(part: _Part) -> Sequence[Tensor]:
         phi, seen = part.features, part.observed
         residual = (part.Y - phi.T @ mean).mul_(seen)
         if into is not None:
-            by_group = torch.split(seen, sizes, dim=1)
-            sums = torch.stack([own.sum(1) for own in by_group], dim=1)
+            sums = group_sums(seen, sizes)
             upstream, weights = mean @ residual.T / s2, -sums / s2
             if grouped:
                 mask = seen[:, chosen] * (share / s2)
                 weights = weights.index_add(1, of_chosen, mask)
-                averages = sums / sums.new_tensor(sizes)
                 upstream -= weighted_products(phi, covariances, mask)
-                upstream -= weighted_products(phi, turned, averages * (share / s2))
+                upstream -= weighted_products(phi, turned, found.average(seen) * (share / s2))
             upstream += weighted_products(phi, shared, weights)
             into.add(part.rows, part.trace, passes.f, upstream.to(part.trace.features.dtype))
         return (residual.square().sum(dtype=torch.float64),)
@@ -389,9 +353,8 @@ def condition_streamed(
     sums = _sums(passes, s2, torch.cat(some))
     goal = torch.full_like(sums.counts, tol)
     mean = _solved(passes, sums, s2, goal).mean
-    gram = sums.chosen * noise_variance  # the sum over draws over their number
-    gram.diagonal(dim1=-2, dim2=-1).add_(noise_variance)
-    inverse = torch.split(cholesky(gram).inverse(), [len(own) for own in some])
+    # B = sigma^2 (G + I) with the sum over draws over their number
+    inverse = torch.split(factored(sums.chosen)[0] / noise_variance, [len(own) for own in some])
     return mean.cpu(), torch.stack([own.mean(0) for own in inverse]).cpu()
 
 
