@@ -11,6 +11,11 @@ from torch import Tensor
 Index = Tensor | slice
 
 
+def entries_of(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values, 0 where missing, and 1 where an entry is observed, 0 where it is not."""
+    return torch.nan_to_num(values), (~values.isnan()).to(values.dtype)
+
+
 class Mask(ABC):
     """The observed entries of a matrix of n rows and m columns."""
 

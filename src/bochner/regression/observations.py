@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bochner.data.masks import FullMask, Mask
+from bochner.data.masks import FullMask, Mask, entries_of
 from bochner.data.sparse import SparseMatrix
 from bochner.data.stored import StoredMatrix
 from bochner.likelihoods.likelihood import of_each_row
@@ -428,11 +428,6 @@ class EncodedBlock(Block):
     def tensors(self) -> tuple[Tensor, ...]:
         """Return what tells two blocks apart."""
         return (*super().tensors(), *self.mask.tensors(), self.offset)
-
-
-def entries_of(Y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Y, 0 where missing, and 1 where an entry is observed, 0 where it is not."""
-    return torch.nan_to_num(Y), (~Y.isnan()).to(Y.dtype)
 
 
 Data = tuple[tuple[Block, ...], ...]

@@ -15,6 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from bochner.data.masks import entries_of
 from bochner.data.stored import StoredMatrix
 from bochner.features.fourier import Trace, evaluate
 from bochner.kernels.base import Frequencies
@@ -32,7 +33,7 @@ from bochner.regression.conjugate_gradients import (
 )
 from bochner.regression.evidence import CHUNK_ROWS, Gradient, gram_diagonal, products_in
 from bochner.regression.incomplete import MAX_ITER, ROUNDING, TOLERANCE, Determinants
-from bochner.regression.observations import Block, IncompleteBlock, Rows, Sample, entries_of
+from bochner.regression.observations import Block, IncompleteBlock, Rows, Sample
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
 
 
