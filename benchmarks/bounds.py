@@ -87,13 +87,13 @@ def measure(
     phi = torch.cat([(x @ w.T).cos(), (x @ w.T).sin()], dim=1) * N_PAIRS**-0.5
     truth = torch.randn(phi.shape[1], N_COLUMNS, generator=source, dtype=torch.float64)
     block = EncodedBlock.of(likelihood.draw(phi @ truth, source))
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for name, groups in (("own", None), ("grouped", 1)):
         sites = Sites(likelihood, block.Y, block.mask, torch.zeros(N_ROWS).double(), groups)
         sites.intercept.zero_()
         sites.centre.zero_()
         with torch.no_grad():
-            found[name] = float(
+            result[name] = float(
                 nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12).value
             )
             if groups is None:
@@ -111,9 +111,9 @@ def measure(
     return {
         "evidence": total,
         "evidence_se": error**0.5,
-        "bound": found["own"],
-        "gap": total - found["own"],
-        "grouped_gap": total - found["grouped"],
+        "bound": result["own"],
+        "gap": total - result["own"],
+        "grouped_gap": total - result["grouped"],
     }
 
 

@@ -60,8 +60,14 @@ def measure(
     )
     seconds = time.process_time() - begin
     bound, error = evaluate(model, data, plan, "score")
-    own = score(model, data, plan, truth)
-    return {**own, "elbo": bound, "elbo_se": error, "elbo_100": own["elbo"], "seconds": seconds}
+    scores = score(model, data, plan, truth)
+    return {
+        **scores,
+        "elbo": bound,
+        "elbo_se": error,
+        "elbo_100": scores["elbo"],
+        "seconds": seconds,
+    }
 
 
 def jobs(names: tuple[str, ...], seeds: range, n_steps: int, most: int) -> Iterator[Job]:
@@ -145,7 +151,7 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "capacity.png"
     )
-    own, sys.argv[1:] = parser.parse_known_args()
+    chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=3)
     store = PROTOCOL.store(options.quick)
     names = ("bridges",) if options.quick else DATA
@@ -158,8 +164,8 @@ def main() -> None:
         )
     )
     print(table(store.rows(), {**SCORES, **LABELLED}))
-    if own.picture:
-        picture(store.rows(), own.out)
+    if chosen.picture:
+        picture(store.rows(), chosen.out)
 
 
 if __name__ == "__main__":

@@ -63,11 +63,11 @@ def made(seed: int, n_cells: int = N_CELLS) -> Cells:
     means, variances = counts.mean(0), counts.var(0)
     varying = np.argsort(variances / means)[-N_GENES:]
     shares = rng.dirichlet([3.0] * N_BATCHES, kind.max() + 1)
-    batch = np.array([rng.choice(N_BATCHES, p=shares[own]) for own in kind])
+    batch = np.array([rng.choice(N_BATCHES, p=shares[type_of_cell]) for type_of_cell in kind])
     chance = 1.0 / (1.0 + np.exp(-1.0 - 1.5 * rng.standard_normal((N_BATCHES, N_GENES))))
     thinned = rng.binomial(counts[:, np.sort(varying)], chance[batch])
-    seen = thinned.sum(0) > 0
-    return Cells(thinned[:, seen].astype(np.float64), batch, kind)
+    observed = thinned.sum(0) > 0
+    return Cells(thinned[:, observed].astype(np.float64), batch, kind)
 
 
 def ours(given: bool, cells: Cells, seed: int) -> Array:
@@ -79,9 +79,9 @@ def ours(given: bool, cells: Cells, seed: int) -> Array:
         max_iter=100,
         random_state=seed,
     )
-    own = {"batch": cells.batch.astype(str)} if given else None
+    covariates = {"batch": cells.batch.astype(str)} if given else None
     sizes = cells.counts.sum(1) + 1.0
-    return np.asarray(model.fit(cells.counts, covariates=own, size_factors=sizes).embedding_)
+    return np.asarray(model.fit(cells.counts, covariates=covariates, size_factors=sizes).embedding_)
 
 
 def pca(corrected: bool, cells: Cells, seed: int) -> Array:
@@ -96,9 +96,9 @@ def pca(corrected: bool, cells: Cells, seed: int) -> Array:
 def scvi(cells: Cells, seed: int) -> Array:
     package, anndata = importlib.import_module("scvi"), importlib.import_module("anndata")
     package.settings.seed = seed
-    own = anndata.AnnData(cells.counts, obs={"batch": cells.batch.astype(str)})
-    package.model.SCVI.setup_anndata(own, batch_key="batch")
-    model = package.model.SCVI(own, n_latent=N_LATENTS)
+    annotated = anndata.AnnData(cells.counts, obs={"batch": cells.batch.astype(str)})
+    package.model.SCVI.setup_anndata(annotated, batch_key="batch")
+    model = package.model.SCVI(annotated, n_latent=N_LATENTS)
     model.train(accelerator="cpu", enable_progress_bar=False)
     return np.asarray(model.get_latent_representation())
 
@@ -115,18 +115,20 @@ def mixed(Z: Array, cells: Cells) -> tuple[float, float]:
     """Return how batches mix within types, and the share of accepted neighbourhoods."""
     mixing, accepted = [], []
     for one in np.unique(cells.type):
-        own = cells.type == one
-        share = np.bincount(cells.batch[own], minlength=N_BATCHES) / own.sum()
-        if own.sum() < 2 * NEIGHBOURS or share.max() > 0.9:
+        members = cells.type == one
+        share = np.bincount(cells.batch[members], minlength=N_BATCHES) / members.sum()
+        if members.sum() < 2 * NEIGHBOURS or share.max() > 0.9:
             continue
         near = (
-            NearestNeighbors(n_neighbors=NEIGHBOURS).fit(Z[own]).kneighbors(return_distance=False)
+            NearestNeighbors(n_neighbors=NEIGHBOURS)
+            .fit(Z[members])
+            .kneighbors(return_distance=False)
         )
-        found = np.eye(N_BATCHES)[cells.batch[own]][near].mean(1)
-        index, whole = 1.0 / np.square(found).sum(1), 1.0 / np.square(share).sum()
+        result = np.eye(N_BATCHES)[cells.batch[members]][near].mean(1)
+        index, whole = 1.0 / np.square(result).sum(1), 1.0 / np.square(share).sum()
         mixing.append((index - 1.0) / (whole - 1.0))
         there = share > 0
-        distance = NEIGHBOURS * (np.square(found - share)[:, there] / share[there]).sum(1)
+        distance = NEIGHBOURS * (np.square(result - share)[:, there] / share[there]).sum(1)
         accepted.append(distance < chi2.ppf(0.95, there.sum() - 1))
     return float(np.concatenate(mixing).mean()), float(np.concatenate(accepted).mean())
 

@@ -162,8 +162,8 @@ def reference(model: Any, rows: Array, seed: int) -> Tensor:
     prior = -0.5 * (grid.square().sum(1) + math.log(2.0 * math.pi))
     out = []
     for i in range(len(rows)):
-        own = [y[i].expand(len(grid), -1) for y in encoded]
-        joint = log_likelihood(views, grid, own, [None] * len(views)) + prior
+        repeated = [y[i].expand(len(grid), -1) for y in encoded]
+        joint = log_likelihood(views, grid, repeated, [None] * len(views)) + prior
         out.append(joint.logsumexp(0) + math.log(12.0 / 2000))
     return torch.stack(out)
 
@@ -171,8 +171,8 @@ def reference(model: Any, rows: Array, seed: int) -> Tensor:
 def score(model: Any, rows: Array, seed: int) -> dict[str, Value]:
     """Compare densities of rows with the reference."""
     rows = rows[:N_SCORED]
-    found = model.score_samples(rows) - model._log_jacobian(rows)
-    away = found - reference(model, rows, seed).numpy()
+    result = model.score_samples(rows) - model._log_jacobian(rows)
+    away = result - reference(model, rows, seed).numpy()
     return {"score_mean": float(away.mean()), "score_worst": float(np.abs(away).max())}
 
 
@@ -189,13 +189,13 @@ def measure(kind: str, dim: int, share: float, seed: int) -> Mapping[str, Value]
         model.embedding_std_  # noqa: B018
         check = (time.process_time() - start) / fitted
         x, rows = new_rows(model, share, seed)
-        found = {**latents(model, x, rows), **entries(model, rows, seed), "check_cost": check}
-        found |= score(model, rows, seed)
+        result = {**latents(model, x, rows), **entries(model, rows, seed), "check_cost": check}
+        result |= score(model, rows, seed)
     if kind == "gaussian":
-        found["parameter"] = float(model.noise_variance_["x"]) / NOISE**2
+        result["parameter"] = float(model.noise_variance_["x"]) / NOISE**2
     if kind == "negative_binomial":
-        found["parameter"] = float(np.median(model.dispersion_["x"])) / DISPERSION
-    return found
+        result["parameter"] = float(np.median(model.dispersion_["x"])) / DISPERSION
+    return result
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:

@@ -155,16 +155,16 @@ def measure(name: str, seed: int, phase: str, fits: dict[tuple[str, int], Any]) 
     if (name, seed) not in fits:
         fits[name, seed] = fitted(name, seed)
     seconds, counts = fits[name, seed]
-    own = counts[phase]
-    arithmetic = sum(own[kind] / rate for kind, rate in rates().items())
+    operations = counts[phase]
+    arithmetic = sum(operations[kind] / rate for kind, rate in rates().items())
     return {
         "cpu": seconds[phase],
         "arithmetic": arithmetic,
         "share": arithmetic / max(seconds[phase], 1e-9),
-        "operations": own["operations"],
-        "gflop": 1e-9 * (own["flop32"] + own["flop64"]),
-        "sines": own["sines"],
-        "gbytes": 1e-9 * own["bytes"],
+        "operations": operations["operations"],
+        "gflop": 1e-9 * (operations["flop32"] + operations["flop64"]),
+        "sines": operations["sines"],
+        "gbytes": 1e-9 * operations["bytes"],
     }
 
 

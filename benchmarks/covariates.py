@@ -63,8 +63,8 @@ def made(name: str, seed: int, n_rows: int = N_ROWS, size: float = 2.0) -> Made:
     def functions(Z: Array) -> Array:
         return np.asarray(np.sin(Z @ waves) + 0.5 * Z @ slopes)
 
-    own = functions(latents)
-    mean, std = own.mean(0), own.std()
+    values = functions(latents)
+    mean, std = values.mean(0), values.std()
 
     def signal(Z: Array) -> Array:
         return np.asarray((functions(Z) - mean) / std)
@@ -76,7 +76,7 @@ def made(name: str, seed: int, n_rows: int = N_ROWS, size: float = 2.0) -> Made:
         rate = np.exp(LEVEL + SPREAD * (signal(latents) + effect))
         X = rng.poisson(rate).astype(np.float64)
         return Made(X, batch, latents, True, signal, effect)
-    X = signal(latents) + effect + NOISE * rng.standard_normal(own.shape)
+    X = signal(latents) + effect + NOISE * rng.standard_normal(values.shape)
     return Made(X, batch, latents, False, signal, effect)
 
 
@@ -172,8 +172,8 @@ def jobs(names: list[str], seeds: range, n_rows: int) -> Iterator[Job]:
     for seed in seeds:
         for name in names:
             for label, method in METHODS.items():
-                own = (name, method, seed, n_rows, 0.0 if label == WITHOUT_EFFECT else 2.0)
-                yield Job(name, label, seed, partial(measure, *own))
+                given = (name, method, seed, n_rows, 0.0 if label == WITHOUT_EFFECT else 2.0)
+                yield Job(name, label, seed, partial(measure, *given))
             if name == "counts" and importlib.util.find_spec("scvi") is not None:
                 yield Job(name, "scVI", seed, partial(measure, name, scvi, seed, n_rows))
 

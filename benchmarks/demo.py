@@ -46,13 +46,13 @@ def scores(dim: int, steps: int, seed: int, quick: bool) -> dict[str, float]:
 
 def measure(method: str, dim: int, steps: int, seed: int, quick: bool) -> dict[str, Value]:
     """Pick one method's figures."""
-    found = scores(dim, steps, seed, quick)
+    result = scores(dim, steps, seed, quick)
     if method == "PCA":
-        return {"knn1": found["pca_knn1"], "knn10": found["pca_knn10"]}
+        return {"knn1": result["pca_knn1"], "knn10": result["pca_knn10"]}
     for name, peer in PEERS.items():
         if peer == method:
-            return {"rmse": found[name]}
-    return {"rmse": found["completion_rmse"], "knn1": found["knn1"], "knn10": found["knn10"]}
+            return {"rmse": result[name]}
+    return {"rmse": result["completion_rmse"], "knn1": result["knn1"], "knn10": result["knn10"]}
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:
@@ -74,10 +74,10 @@ def choices(seeds: range, quick: bool) -> Iterator[Job]:
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--choice", action="store_true", help="settings beside each other")
-    own, sys.argv[1:] = parser.parse_known_args()
+    chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__)
-    store = Store("demo_choice" if own.choice else "demo", tuple(SCORES), options.quick)
-    store.collect((choices if own.choice else jobs)(options.seeds, options.quick))
+    store = Store("demo_choice" if chosen.choice else "demo", tuple(SCORES), options.quick)
+    store.collect((choices if chosen.choice else jobs)(options.seeds, options.quick))
     print(table([row for row in store.rows() if int(row["seed"]) in options.seeds], SCORES))
 
 

@@ -159,9 +159,9 @@ def score_function(
     """
     values, chosen = [], []
     for _ in range(n_draws):
-        own = kernel.noise(noise.shape[1], noise.shape[2] - 1, source, "iid")
-        values.append(view_evidence(x, kernel.frequencies(own), view.noise_variance, blocks))
-        chosen.append(nn.functional.one_hot(kernel.assign(own), kernel.truncation).double())
+        drawn = kernel.noise(noise.shape[1], noise.shape[2] - 1, source, "iid")
+        values.append(view_evidence(x, kernel.frequencies(drawn), view.noise_variance, blocks))
+        chosen.append(nn.functional.one_hot(kernel.assign(drawn), kernel.truncation).double())
     value = torch.stack(values)
     advantage = (value - value.mean()) * n_draws / (n_draws - 1)
     return (advantage[:, None, None] * torch.stack(chosen)).mean(0) / kernel.phi.clamp(min=_SMALL)
@@ -198,12 +198,12 @@ def known_latents(seed: int, setting: Setting, gains: Gains) -> dict[str, Value]
             torch.stack([bound("final", i) for i in range(32)]) + latents.kl()
         )  # the latents are no variables
         error = bo.metrics.relative_error(kernel(X).numpy(), K.numpy())
-    found = {
+    result = {
         "elbo": float(values.mean()),
         "elbo_se": float(values.std() / 32**0.5),
         "kernel_error": error,
     }
-    return {**found, **spectrum_of(kernel, setting), "seconds": seconds}
+    return {**result, **spectrum_of(kernel, setting), "seconds": seconds}
 
 
 def spectrum_of(kernel: DirichletProcessMixture, setting: Setting) -> dict[str, Value]:
@@ -272,12 +272,12 @@ def curve(name: str, seed: int, setting: Setting, start: str) -> Mapping[str, Va
         model.set_params(max_iter=setting.max_iter)
     _, seconds = timed(lambda: quiet(model, data.data))
     r2 = bo.metrics.mean_aligned_r2(data.latent, model.embedding_)
-    found = {
+    result = {
         "components": model.n_active_mixtures_["x"],
         "alpha": model.concentration_["x"],
         "steps": model.n_iter_,
     }
-    return {"r2": r2, "elbo": float(model.elbo_), **found, "seconds": seconds}
+    return {"r2": r2, "elbo": float(model.elbo_), **result, "seconds": seconds}
 
 
 def spectrum_jobs(seeds: range, setting: Setting) -> Iterator[Job]:

@@ -142,10 +142,10 @@ def features() -> dict[str, Callable[[], list[Array]]]:
 
 def digest(arrays: list[Any]) -> str:
     """Return the first digits of a hash of arrays, bit by bit."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for array in arrays:
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()[:16]
+        result.update(np.ascontiguousarray(array).tobytes())
+    return result.hexdigest()[:16]
 
 
 def answers(model: Any, rows: Any) -> list[Any]:

@@ -122,8 +122,8 @@ class Store:
                 flush=True,
             )
             key: dict[str, Value] = {"data": job.data, "method": job.method, "seed": job.seed}
-            own: dict[str, Value] = {"load": round(load, 1), "commit": commit()}
-            self.append({**key, **job.measure(), **machine(), **own})
+            about: dict[str, Value] = {"load": round(load, 1), "commit": commit()}
+            self.append({**key, **job.measure(), **machine(), **about})
 
 
 @functools.cache
@@ -239,8 +239,8 @@ def aligned(lines: Sequence[Sequence[str]]) -> str:
 
 def commits(rows: Sequence[Mapping[str, str]]) -> str:
     """Say which commits the rows of a table are of: the last line of every table."""
-    found = sorted({row.get("commit", "") or "unknown" for row in rows})
-    return f"commit{'s' if len(found) > 1 else ''} {', '.join(found)}"
+    result = sorted({row.get("commit", "") or "unknown" for row in rows})
+    return f"commit{'s' if len(result) > 1 else ''} {', '.join(result)}"
 
 
 def _cell(texts: Sequence[str], form: str) -> str:

@@ -53,10 +53,12 @@ def costs(X: Array, new: Array, seed: int) -> dict[str, float]:
 def measure(seed: int, n_rows: int) -> dict[str, Value]:
     """Measure both tables; costs are those with holes, ratios to the complete one."""
     whole = made(seed, n_rows + N_NEW)
-    holed = whole.copy()
-    holed[np.random.default_rng([seed, 1]).random(whole.shape) < HIDDEN] = np.nan
-    of_whole, of_holed = (costs(X[:n_rows], X[n_rows:], seed) for X in (whole, holed))
-    return of_holed | {f"{name}_ratio": of_holed[name] / of_whole[name] for name in FIGURES}
+    incomplete = whole.copy()
+    incomplete[np.random.default_rng([seed, 1]).random(whole.shape) < HIDDEN] = np.nan
+    of_whole, of_incomplete = (costs(X[:n_rows], X[n_rows:], seed) for X in (whole, incomplete))
+    return of_incomplete | {
+        f"{name}_ratio": of_incomplete[name] / of_whole[name] for name in FIGURES
+    }
 
 
 def jobs(seeds: range, n_rows: int) -> Iterator[Job]:

@@ -105,11 +105,11 @@ def by_ours(
     options["max_iter"] = max_iter or options["max_iter"]
     model, dim = bo.NGMVLVM(random_state=seed, **options), 2
     if "held out" in method:
-        found = bo.select_n_components(
+        result = bo.select_n_components(
             model, Y, rows="same", fraction=0.05, n_repeats=1, random_state=seed
         )
-        print(found, file=sys.stderr, flush=True)
-        dim = found.best
+        print(result, file=sys.stderr, flush=True)
+        dim = result.best
     fitted = model.set_params(n_components=dim).fit(Y)
     restored, std = fitted.impute(Y, return_std=True)
     return restored, std, fitted.inverse_transform(fitted.embedding_), dim
@@ -193,12 +193,12 @@ PROTOCOL = Protocol(
 def main() -> None:
     extra = argparse.ArgumentParser(add_help=False)
     extra.add_argument("--pictures", type=Path)
-    own, rest = extra.parse_known_args()
+    chosen, rest = extra.parse_known_args()
     sys.argv[1:] = rest
     options = arguments(__doc__)
     max_iter = 40 if options.quick else None
-    if own.pictures is not None:
-        pictures(own.pictures, max_iter)
+    if chosen.pictures is not None:
+        pictures(chosen.pictures, max_iter)
         return
     store = PROTOCOL.store(options.quick)
     names = ("bundled digits",) if options.quick else NAMES

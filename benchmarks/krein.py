@@ -274,7 +274,7 @@ def measure(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         model, seconds = timed(lambda: model.fit(on_domain(method, X)))
-        found: dict[str, Value] = {
+        result: dict[str, Value] = {
             **errors(model, method, kernel, X_test[:1000]),
             "fit_seconds": seconds,
         }
@@ -282,10 +282,10 @@ def measure(
             maps = (model.transform(on_domain(method, rows)) for rows in (X, X_test))
             train, test = next(maps), next(maps)
             key = (name, kernel, str(width), method)
-            found["accuracy"] = accuracy(key, (train, y), (test, y_test))
+            result["accuracy"] = accuracy(key, (train, y), (test, y_test))
     if hasattr(model, "eigenvalue_ratio_"):
-        found |= {"ratio": model.eigenvalue_ratio_, "negative": int((model.signs_ < 0).sum())}
-    return found
+        result |= {"ratio": model.eigenvalue_ratio_, "negative": int((model.signs_ < 0).sum())}
+    return result
 
 
 def measure_learner(name: str, width: int, method: str, seed: int) -> dict[str, Value]:
@@ -393,8 +393,8 @@ def negative_part(kind: type[bo.KreinFeatures], width: int, seed: int) -> dict[s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         model = kind("hellinger", width * X.shape[1], random_state=seed).fit(X)
-        found = errors(model, kind.__name__, "hellinger", test[:1000])
-    return {**found, "ratio": model.eigenvalue_ratio_}
+        result = errors(model, kind.__name__, "hellinger", test[:1000])
+    return {**result, "ratio": model.eigenvalue_ratio_}
 
 
 def negative_jobs(seeds: range) -> Iterator[Job]:
@@ -469,9 +469,9 @@ def large(n_rows: int = 5_000_000, d: int = 20) -> None:
             f"{n_rows} rows x {d} to 100 columns: {seconds:.1f} s, {n_rows / seconds / 1e6:.3f} "
             "million rows/s"
         )
-        own = _resident() - before
+        growth = _resident() - before
         print(
-            f"anonymous memory grew by {own:.0f} MB; peak of the process {_peak():.0f} MB, "
+            f"anonymous memory grew by {growth:.0f} MB; peak of the process {_peak():.0f} MB, "
             f"checksum {total:.3f}"
         )
         print(f"the output itself would be {n_rows * 100 * 4 / 1e6:.0f} MB")
@@ -536,10 +536,10 @@ def pivot(rows: list[dict[str, str]], column: str, form: str) -> str:
     methods = [m for m in (*LEARNERS, *MAPS, *PEERS) if any(key[1] == m for key in cells)]
     lines = [["data", "n", *methods]]
     for name in dict.fromkeys(key[0] for key in cells):
-        found = [cells.get((name, m), []) for m in methods]
-        seeds = max(len(values) for values in found)
+        result = [cells.get((name, m), []) for m in methods]
+        seeds = max(len(values) for values in result)
         lines.append(
-            [name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in found)]
+            [name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in result)]
         )
     return f"{aligned(lines)}\n{commits(rows)}"
 
@@ -565,9 +565,9 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "krein.png"
     )
-    own, sys.argv[1:] = parser.parse_known_args()
+    chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=10)
-    if own.part != "tables":
+    if chosen.part != "tables":
         parts = {
             "taylor": lambda: measure_part(
                 "taylor", TAYLOR, taylor_jobs(options.quick, options.seeds), options.quick
@@ -577,13 +577,15 @@ def main() -> None:
             ),
             "cost": cost,
             "large": large,
-            "picture": lambda: picture(own.out),
+            "picture": lambda: picture(chosen.out),
         }
-        parts[own.part]()
+        parts[chosen.part]()
         return
     store = PROTOCOL.store(options.quick)
-    names, widths = (("bundled",), (2,)) if options.quick else (tuple(own.data), tuple(own.widths))
-    store.collect(jobs(names, widths, options.seeds, tuple(own.methods)))
+    names, widths = (
+        (("bundled",), (2,)) if options.quick else (tuple(chosen.data), tuple(chosen.widths))
+    )
+    store.collect(jobs(names, widths, options.seeds, tuple(chosen.methods)))
     print(table(store.rows(), COLUMNS))
     for column, form in (("error", ".2g"), ("centred", ".2g"), ("accuracy", ".3f")):
         print(f"{column}, mean over n seeds\n{pivot(store.rows(), column, form)}")

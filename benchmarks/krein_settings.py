@@ -51,10 +51,10 @@ def measure(kernel: str, setting: str, seed: int) -> dict[str, Value]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         _, seconds = timed(lambda: model.fit(X))
-        found = errors(model, "KreinFeatures", kernel, X_test[:1000])
+        result = errors(model, "KreinFeatures", kernel, X_test[:1000])
     svm = make_pipeline(StandardScaler(), SquaredHinge()).fit(model.transform(X), y)
     score = float(svm.score(model.transform(X_test), y_test))
-    return {**found, "accuracy": score, "rounds": len(model.history_), "fit_seconds": seconds}
+    return {**result, "accuracy": score, "rounds": len(model.history_), "fit_seconds": seconds}
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:

@@ -87,8 +87,8 @@ def classified(Z: Array, labels: NDArray[Any]) -> dict[str, Value]:
         f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in range(1, 11)
     }
     for name, classifier in classifiers().items():
-        own = make_pipeline(StandardScaler(), classifier)
-        scores[name] = float(cross_val_score(own, Z, labels, cv=FOLDS).mean())
+        pipeline = make_pipeline(StandardScaler(), classifier)
+        scores[name] = float(cross_val_score(pipeline, Z, labels, cv=FOLDS).mean())
     return scores
 
 
@@ -137,9 +137,9 @@ def measure_whole(name: str, method: str, seed: int, quick: bool) -> dict[str, V
     X, labels, views = data_of(name, seed)
     few = {"max_iter": 20} if quick and method in MODELS else {}
     (Z, decoded), seconds = timed(lambda: fitted(X, method, views, seed, **few))
-    found: dict[str, Value] = {} if labels is None else classified(Z, labels)
+    result: dict[str, Value] = {} if labels is None else classified(Z, labels)
     error = float(np.mean(np.square(decoded - X)))
-    return {**found, "seconds": seconds, **({} if np.isnan(error) else {"mse": error})}
+    return {**result, "seconds": seconds, **({} if np.isnan(error) else {"mse": error})}
 
 
 def measure_hidden(
@@ -151,9 +151,9 @@ def measure_hidden(
     options = {**PLANE, **({"max_iter": 20} if quick else {})}
     model = MODELS[method](random_state=seed, **options)
     Z, seconds = timed(lambda: model.fit_transform(Y))
-    found: dict[str, Value] = {} if labels is None else classified(Z, labels)
+    result: dict[str, Value] = {} if labels is None else classified(Z, labels)
     error = float(np.mean(np.square(model.impute(Y) - X)[hidden]))
-    return {**found, "mse": error, "seconds": seconds}
+    return {**result, "mse": error, "seconds": seconds}
 
 
 def measure_labels(name: str, method: str, seed: int, quick: bool) -> dict[str, Value]:
@@ -182,11 +182,11 @@ def scored_apart(
     Z: Array, labels: NDArray[Any], train: NDArray[Any], test: NDArray[Any]
 ) -> dict[str, float]:
     """Return accuracies of test rows by classifiers of training rows."""
-    own = {f"knn{k}": KNeighborsClassifier(k) for k in range(1, 11)}
-    own |= {name: make_pipeline(StandardScaler(), c) for name, c in classifiers().items()}
+    models = {f"knn{k}": KNeighborsClassifier(k) for k in range(1, 11)}
+    models |= {name: make_pipeline(StandardScaler(), c) for name, c in classifiers().items()}
     return {
         name: float(classifier.fit(Z[train], labels[train]).score(Z[test], labels[test]))
-        for name, classifier in own.items()
+        for name, classifier in models.items()
     }
 
 

@@ -64,7 +64,7 @@ def data_of(kernel: str, kinds: tuple[str, ...], n_rows: int, n_columns: int, se
     curve = bo.datasets.make_s_curve(n_rows, n_columns, [kernel] * len(kinds), 0.0, seed)
     source = np.random.default_rng(seed)
     views = {kind: slice(i * n_columns, (i + 1) * n_columns) for i, kind in enumerate(kinds)}
-    X = np.hstack([draw(kind, curve.data[:, own], source) for kind, own in views.items()])
+    X = np.hstack([draw(kind, curve.data[:, columns], source) for kind, columns in views.items()])
     return Bunch(data=X, views=views, latent=curve.latent)
 
 

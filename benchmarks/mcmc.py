@@ -164,7 +164,7 @@ def measure(kind: str, method: str, seed: int) -> dict[str, Value]:
     sampled = isinstance(model, bo.RFLVM)
     z = model.latent_mean_ if sampled else model.embedding_
     z_std = model.latent_std_ if sampled else model.embedding_std_
-    r_hats = [own["r_hat"] for own in model.diagnostics_.values()] if sampled else []
+    r_hats = [figures["r_hat"] for figures in model.diagnostics_.values()] if sampled else []
     return {
         "r2": bo.metrics.mean_aligned_r2(latent, z),
         "rmse": float(np.sqrt(np.mean((truth - at) ** 2))),
@@ -182,18 +182,18 @@ def measure(kind: str, method: str, seed: int) -> dict[str, Value]:
 
 def published_sweep(model: Model, state: State, keys: Keys) -> State:
     """Move the frequencies as published: all weights are integrated out at every proposal."""
-    view, own = model.views[0], state.views[0]
+    view, of_view = model.views[0], state.views[0]
     rng: Generator = keys("published", 0)
-    value, _ = view.latent_objective(own, state.x)
-    for h, k in enumerate(own.labels):
-        step = own.components.roots[k] @ rng.standard_normal(model.n_components)
-        points = own.points.copy()
-        points[h] = own.components.means[k] + step
-        proposal = replace(own, points=points)
+    value, _ = view.latent_objective(of_view, state.x)
+    for h, k in enumerate(of_view.labels):
+        step = of_view.components.roots[k] @ rng.standard_normal(model.n_components)
+        points = of_view.points.copy()
+        points[h] = of_view.components.means[k] + step
+        proposal = replace(of_view, points=points)
         there, _ = view.latent_objective(proposal, state.x)
         if np.log(rng.random()) < there - value:
-            own, value = proposal, there
-    return state.with_view(0, view.redraw_weights(own, state.x, rng))
+            of_view, value = proposal, there
+    return state.with_view(0, view.redraw_weights(of_view, state.x, rng))
 
 
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -253,10 +253,10 @@ def traces(data: str, method: str, seed: int) -> tuple[Array, float]:
         if index == WARMUP - 1:
             begin = time.process_time()
         if index >= WARMUP:
-            view, own = model.views[0], state.views[0]
-            phi = view.phi(own, state.x)
+            view, of_view = model.views[0], state.views[0]
+            phi = view.phi(of_view, state.x)
             kernel = (phi[pairs[0]] * phi[pairs[1]]).sum(1)
-            fitted = view.row_log_likelihood(own, state.x, np.arange(len(state.x))).sum()
+            fitted = view.row_log_likelihood(of_view, state.x, np.arange(len(state.x))).sum()
             out.append(np.concatenate([[fitted], kernel]))
     return np.array(out), time.process_time() - begin
 
@@ -264,7 +264,7 @@ def traces(data: str, method: str, seed: int) -> tuple[Array, float]:
 def mixing(data: str, method: str, seed: int) -> dict[str, Value]:
     """Return effective draws, and those per processor second."""
     values, seconds = traces(data, method, seed)
-    ess = np.array([float(arviz.ess(own)) for own in values.T])
+    ess = np.array([float(arviz.ess(trace)) for trace in values.T])
     return {
         "likelihood": ess[0],
         "kernel": ess[1:].min(),
@@ -279,10 +279,13 @@ def mixing(data: str, method: str, seed: int) -> dict[str, Value]:
 
 def running(kept: list[State], model: Model, Y: Array, hidden: Array) -> tuple[Array, float]:
     """Return mean latents, turned to the first draw, and the log density of hidden entries."""
-    x = np.mean([own.x @ align(own.x, kept[0].x) for own in kept], axis=0)
+    x = np.mean([kept_state.x @ align(kept_state.x, kept[0].x) for kept_state in kept], axis=0)
     logs = []
-    for own in kept:
-        psi, noise = model.views[0].psi(own.views[0], own.x), own.views[0].parameter[0]
+    for kept_state in kept:
+        psi, noise = (
+            model.views[0].psi(kept_state.views[0], kept_state.x),
+            kept_state.views[0].parameter[0],
+        )
         logs.append(stats.norm.logpdf(Y[hidden], psi[hidden], np.sqrt(noise)))
     return x, float(np.mean(logsumexp(logs, axis=0) - np.log(len(logs))))
 
@@ -295,11 +298,11 @@ def race(seed: int) -> dict[str, Value]:
     shown = np.where(hidden, np.nan, Y)
     begin = time.process_time()
     fit = bo.SRFLVM(**SAME, random_state=seed).fit(shown)
-    found: dict[str, Value] = {"seconds_srflvm": time.process_time() - begin}
+    result: dict[str, Value] = {"seconds_srflvm": time.process_time() - begin}
     mean, std = fit.impute(shown, return_std=True)
-    found["r2_srflvm"] = wanted = bo.metrics.mean_aligned_r2(truth, fit.embedding_)
+    result["r2_srflvm"] = wanted = bo.metrics.mean_aligned_r2(truth, fit.embedding_)
     dense = float(log_density("gaussian", Y[hidden], mean[hidden], std[hidden]).mean())
-    found["density_srflvm"] = dense
+    result["density_srflvm"] = dense
     view = GaussianView("y", ViewData.of((shown - centre) / scale), (0, 1), 32, Priors())
     model = Model((view,), 2)
     x = PCA(2).fit_transform(np.where(hidden, centre, Y))
@@ -316,10 +319,10 @@ def race(seed: int) -> dict[str, Value]:
         z, density = running(states[len(states) // 2 :], model, (Y - centre) / scale, hidden)
         r2, density = bo.metrics.mean_aligned_r2(truth, z), density - float(np.log(scale))
         if r2 >= wanted - 0.01:
-            found.setdefault("seconds_r2", spent)
+            result.setdefault("seconds_r2", spent)
         if density >= dense - 0.01:
-            found.setdefault("seconds_density", spent)
-    return {**found, "r2": r2, "density": density, "seconds": time.process_time() - begin}
+            result.setdefault("seconds_density", spent)
+    return {**result, "r2": r2, "density": density, "seconds": time.process_time() - begin}
 
 
 def jobs(part: str, seeds: range) -> Iterator[Job]:
@@ -341,10 +344,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--kernels", action="store_true", help="how fast the sampler mixes")
     parser.add_argument("--race", action="store_true", help="how long to a bound's answer")
-    own, rest = parser.parse_known_args()
+    chosen, rest = parser.parse_known_args()
     sys.argv[1:] = rest
     options = arguments(__doc__, seeds=2)
-    part = "kernels" if own.kernels else "race" if own.race else "models"
+    part = "kernels" if chosen.kernels else "race" if chosen.race else "models"
     file, columns = PARTS[part]
     store = Store(file, tuple(columns), options.quick)
     store.collect(jobs(part, options.seeds))

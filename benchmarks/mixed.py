@@ -69,7 +69,9 @@ def _survey(name: str, categories: tuple[str, ...], grades: tuple[str, ...]) -> 
     """Return a survey of statsmodels: codes are categories, scales are ordered ones."""
     frame = importlib.import_module(f"statsmodels.datasets.{name}").load_pandas().data
     kinds: dict[str, Any] = dict.fromkeys(categories, "category")
-    kinds |= {own: pd.CategoricalDtype(sorted(set(frame[own])), ordered=True) for own in grades}
+    kinds |= {
+        column: pd.CategoricalDtype(sorted(set(frame[column])), ordered=True) for column in grades
+    }
     return frame.astype(kinds)
 
 
@@ -118,9 +120,9 @@ def truth(name: str, seed: int) -> pd.DataFrame:
     frame = TABLES[name]()
     rows = np.random.default_rng(seed).permutation(len(frame))[:ROWS]
     frame = frame.iloc[np.sort(rows)].reset_index(drop=True)
-    for own in frame.columns[frame.dtypes == "category"]:
-        if not frame[own].cat.ordered:
-            frame[own] = frame[own].cat.remove_unused_categories()
+    for column in frame.columns[frame.dtypes == "category"]:
+        if not frame[column].cat.ordered:
+            frame[column] = frame[column].cat.remove_unused_categories()
     return frame
 
 
@@ -128,9 +130,9 @@ def hide(frame: pd.DataFrame, seed: int) -> Mask:
     """Return what is hidden; every row keeps an entry, every category a row."""
     hidden = np.random.default_rng([seed, 1]).random(frame.shape) < HIDDEN
     hidden[hidden.all(axis=1), 0] = False
-    for j, own in enumerate(frame.columns):
-        if not _is_number(frame[own]):
-            first = frame[own].drop_duplicates().index
+    for j, name in enumerate(frame.columns):
+        if not _is_number(frame[name]):
+            first = frame[name].drop_duplicates().index
             hidden[first, j] = False
     return hidden
 
@@ -155,8 +157,8 @@ def by_indicators(imputer: Any, drop: bool, shown: pd.DataFrame, seed: int) -> l
     if hasattr(imputer, "random_state"):
         imputer.set_params(random_state=seed)
     parts, back = [], []
-    for own in shown:
-        values = shown[own]
+    for name in shown:
+        values = shown[name]
         if _is_number(values):
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)[:, None]
             centre, scale = np.nanmean(numbers), np.nanstd(numbers) or 1.0
@@ -171,39 +173,39 @@ def by_indicators(imputer: Any, drop: bool, shown: pd.DataFrame, seed: int) -> l
     full = imputer.fit_transform(np.hstack(parts))
     ends = np.cumsum([part.shape[1] for part in parts])[:-1]
     columns = {}
-    for own, part, how in zip(shown, np.split(full, ends, axis=1), back, strict=True):
+    for name, part, how in zip(shown, np.split(full, ends, axis=1), back, strict=True):
         if isinstance(how, tuple):
-            columns[own] = part[:, 0] * how[1] + how[0]
+            columns[name] = part[:, 0] * how[1] + how[0]
         else:
             shares = np.column_stack([1.0 - part.sum(axis=1), part]) if drop else part
-            columns[own] = np.array(how, dtype=object)[shares.argmax(axis=1)]
+            columns[name] = np.array(how, dtype=object)[shares.argmax(axis=1)]
     return [pd.DataFrame(columns)]
 
 
 def by_miceforest(shown: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
     """Return the mean, or the mode, of five completed tables."""
-    safe = shown.rename(columns={own: f"c{j}" for j, own in enumerate(shown)})
+    safe = shown.rename(columns={column: f"c{j}" for j, column in enumerate(shown)})
     labels = {}
-    for own in safe:
-        if not _is_number(safe[own]):
-            labels[own] = sorted(safe[own].dropna().unique())
-            codes = safe[own].map({label: f"k{k}" for k, label in enumerate(labels[own])})
-            safe[own] = codes.astype(object).astype("category")
+    for column in safe:
+        if not _is_number(safe[column]):
+            labels[column] = sorted(safe[column].dropna().unique())
+            codes = safe[column].map({label: f"k{k}" for k, label in enumerate(labels[column])})
+            safe[column] = codes.astype(object).astype("category")
     # matching of categories fails where a predicted probability is 0
-    match = {own: "fast" if own in labels else "normal" for own in safe}
+    match = {column: "fast" if column in labels else "normal" for column in safe}
     kernel = importlib.import_module("miceforest").ImputationKernel(
         safe, num_datasets=COMPLETED, mean_match_strategy=match, random_state=seed
     )
     kernel.mice(5, verbose=False)
     drawn = [kernel.complete_data(i) for i in range(COMPLETED)]
     columns = {}
-    for name, own in zip(shown, safe, strict=True):
-        together = pd.concat([one[own] for one in drawn], axis=1)
-        if _is_number(safe[own]):
+    for name, column in zip(shown, safe, strict=True):
+        together = pd.concat([one[column] for one in drawn], axis=1)
+        if _is_number(safe[column]):
             columns[name] = together.mean(axis=1)
         else:
             codes = together.astype(object).mode(axis=1)[0]
-            columns[name] = codes.map({f"k{k}": label for k, label in enumerate(labels[own])})
+            columns[name] = codes.map({f"k{k}": label for k, label in enumerate(labels[column])})
     return [pd.DataFrame(columns)]
 
 
@@ -228,17 +230,17 @@ def measure(
         full, *draws = method(frame.mask(hidden), seed)
         seconds = time.process_time() - begin
     errors, shares, inside = [], [], []
-    for j, own in enumerate(frame):
+    for j, column in enumerate(frame):
         rows = np.flatnonzero(hidden[:, j])
-        true, restored = frame[own].iloc[rows], full[own].iloc[rows]
-        if not _is_number(frame[own]):
+        true, restored = frame[column].iloc[rows], full[column].iloc[rows]
+        if not _is_number(frame[column]):
             shares.append(np.mean(true.astype(object).to_numpy() == restored.astype(object)))
             continue
         values = true.to_numpy(dtype=np.float64)
         away = restored.to_numpy(dtype=np.float64) - values
-        errors.append(np.sqrt(np.mean(np.square(away))) / frame[own].std())
+        errors.append(np.sqrt(np.mean(np.square(away))) / frame[column].std())
         if draws:
-            drawn = np.stack([one[own].iloc[rows].to_numpy(dtype=np.float64) for one in draws])
+            drawn = np.stack([one[column].iloc[rows].to_numpy(dtype=np.float64) for one in draws])
             low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
             inside.append((low <= values) & (values <= high))
     scores: dict[str, Value] = {

@@ -92,10 +92,10 @@ def breast(method: str, seed: int, quick: bool) -> dict[str, Value]:
     )
     train, test = X[order[:OF_PROTEINS]], X[order[OF_PROTEINS:]]
     if method in ("ridge", "PLS"):
-        found, seconds = timed(lambda: peer_proteins(method, train, test, proteins))
+        result, seconds = timed(lambda: peer_proteins(method, train, test, proteins))
     else:
-        found, seconds = timed(lambda: our_proteins(method, train, test, bunch, seed, quick))
-    return {**found, "seconds": seconds}
+        result, seconds = timed(lambda: our_proteins(method, train, test, bunch, seed, quick))
+    return {**result, "seconds": seconds}
 
 
 def peer_proteins(method: str, train: Array, test: Array, proteins: slice) -> dict[str, Value]:
@@ -172,9 +172,9 @@ def subtypes(method: str, seed: int, quick: bool) -> dict[str, Value]:
         np.float64
     )
     if method.startswith("PCA"):
-        seen = slice(0, bunch.views["protein"].start)
-        model: Any = PCA(n_components).fit(X[:, seen])
-        Z, new, seconds = model.transform(X[:, seen]), model.transform(rows[:, seen]), 0.0
+        observed = slice(0, bunch.views["protein"].start)
+        model: Any = PCA(n_components).fit(X[:, observed])
+        Z, new, seconds = model.transform(X[:, observed]), model.transform(rows[:, observed]), 0.0
     else:
         model, seconds = timed(lambda: fit(method, X, bunch.views, n_components, seed, quick))
         Z, new = model.embedding_, model.transform(rows)
@@ -220,8 +220,8 @@ def shown_views(
     rows = np.full_like(X, np.nan)
     for view in shown:
         rows[:, model.views[view]] = X[:, model.views[view]]
-    found = placed_accuracy(model.embedding_, labels, model.transform(rows), truth)
-    return {**found, "views_shown": len(shown), "components": n_components, "seconds": seconds}
+    result = placed_accuracy(model.embedding_, labels, model.transform(rows), truth)
+    return {**result, "views_shown": len(shown), "components": n_components, "seconds": seconds}
 
 
 # -- text
@@ -266,8 +266,8 @@ def peer_embedding(method: str, X: Array, views: dict[str, slice], n_components:
     """
     if method == "CCA":
         whitened = [
-            PCA(WHITENED, whiten=True, random_state=0).fit_transform(X[:, own])
-            for own in views.values()
+            PCA(WHITENED, whiten=True, random_state=0).fit_transform(X[:, columns])
+            for columns in views.values()
         ]
         X = np.hstack(whitened)
     model = (

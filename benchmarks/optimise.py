@@ -143,7 +143,7 @@ def train(
         count = variant.n_draws_late if step >= begin else 1
         noise = [count * (step // variant.frozen) + i for i in range(count)]
         draws = [draw(model, n_frequencies, variant.sampling, plan.seed, "train", i) for i in noise]
-        return torch.stack([elbo(model, data, own).total for own in draws]).mean()
+        return torch.stack([elbo(model, data, drawn).total for drawn in draws]).mean()
 
     factors = {"latents.mean": variant.means}
     options = Options(
@@ -158,10 +158,10 @@ def score(
     """Return the bound with H = 100, and R² of true latents or the accuracy of neighbours."""
     wide = replace(plan, spec=replace(plan.spec, n_frequencies=H))
     bound, error = evaluate(model, data, wide, "score")
-    Z, own = model.latents.mean.detach().double().numpy(), {"elbo": bound, "elbo_se": error}
+    Z, bounds = model.latents.mean.detach().double().numpy(), {"elbo": bound, "elbo_se": error}
     if truth.ndim == 2:
-        return {**own, "r2": bo.metrics.mean_aligned_r2(truth, Z)}
-    return {**own, **{f"knn{k}": bo.metrics.knn_accuracy(Z, truth, k) for k in (1, 10)}}
+        return {**bounds, "r2": bo.metrics.mean_aligned_r2(truth, Z)}
+    return {**bounds, **{f"knn{k}": bo.metrics.knn_accuracy(Z, truth, k) for k in (1, 10)}}
 
 
 def measure(name: str, method: str, seed: int, n_steps: int) -> dict[str, Value]:

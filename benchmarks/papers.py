@@ -172,13 +172,13 @@ def items() -> list[Item]:
 
 def results(quick: bool = False) -> dict[str, list[Row]]:
     """Return the stored rows, by file."""
-    found: dict[str, list[Row]] = {}
+    result: dict[str, list[Row]] = {}
     for name in PROTOCOLS:
         path = HERE / "results" / f"{name}{'-quick' if quick else ''}.csv"
         if path.is_file():
             with path.open(newline="") as file:
-                found[name] = list(csv.DictReader(file))
-    return found
+                result[name] = list(csv.DictReader(file))
+    return result
 
 
 def measure(chosen: Iterable[Item], seeds: range, quick: bool) -> None:
@@ -198,11 +198,11 @@ def listing(chosen: Sequence[Item]) -> str:
     """Name every table and figure, with what it has and why the rest is not there."""
     stored, lines = results(), []
     for entry in dict.fromkeys(item.entry for item in chosen):
-        own = [item for item in chosen if item.entry == entry]
-        states = [item.state(stored) for item in own]
+        of_entry = [item for item in chosen if item.entry == entry]
+        states = [item.state(stored) for item in of_entry]
         counts = ", ".join(f"{states.count(s)} {s}" for s in STATES if s in states)
         lines.append(f"{entry}  [{PAPERS[entry[:3]]}]  {counts}")
-        for item, state in zip(own, states, strict=True):
+        for item, state in zip(of_entry, states, strict=True):
             why = f": {item.note.removeprefix('absent: ')}" if item.note else ""
             lines.append(f"    {item.item}  ({state}{why})")
     return "\n".join(lines)
@@ -262,10 +262,10 @@ def page() -> str:
         pipe(summary(everything, stored)),
     ]
     for paper, name in PAPERS.items():
-        own = [item for item in everything if item.entry.startswith(paper)]
+        of_paper = [item for item in everything if item.entry.startswith(paper)]
         text.append(f"## {paper}: {name}")
-        for entry in dict.fromkeys(item.entry for item in own):
-            of_entry = [item for item in own if item.entry == entry]
+        for entry in dict.fromkeys(item.entry for item in of_paper):
+            of_entry = [item for item in of_paper if item.entry == entry]
             text.append(f"### {entry}")
             measured = [item for item in of_entry if item.state(stored) != "in the library"]
             there = [item for item in of_entry if item.state(stored) == "in the library"]
@@ -325,13 +325,13 @@ def main() -> None:
         print(f"wrote {PAGE}")
     elif options.all or options.name in entries:
         for entry in entries if options.all else [options.name]:
-            own = [item for item in everything if item.entry == entry]
+            of_entry = [item for item in everything if item.entry == entry]
             if not options.stored:
                 from harness import limit_threads
 
                 limit_threads(options.threads)
-                measure(own, chosen_seeds(options), options.quick)
-            print(report(entry, own, options.quick), end="\n\n")
+                measure(of_entry, chosen_seeds(options), options.quick)
+            print(report(entry, of_entry, options.quick), end="\n\n")
     else:
         sys.exit(f"expected one of {', '.join(entries)}; got {options.name!r}")
 

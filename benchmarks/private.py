@@ -44,34 +44,36 @@ def data_of(n_rows: int, seed: int) -> tuple[Array, Array, dict[str, Array]]:
     """Return the data, the shared latents (n, 2) and the private ones by view (n, d_v)."""
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=(n_rows, 2))
-    own = {view: rng.normal(size=(n_rows, d)) for view, d in PRIVATE.items()}
+    private = {view: rng.normal(size=(n_rows, d)) for view, d in PRIVATE.items()}
     parts = []
     for view, width in WIDTHS.items():
-        x = np.hstack([shared, own[view]])
+        x = np.hstack([shared, private[view]])
         w, b = rng.normal(size=(WAVES, x.shape[1])) / LENGTHSCALE, rng.uniform(0, 2 * np.pi, WAVES)
         f = np.sqrt(2 / WAVES) * np.cos(x @ w.T + b) @ rng.normal(size=(WAVES, width))
         parts.append(f + NOISE * rng.normal(size=f.shape))
-    return np.hstack(parts), shared, own
+    return np.hstack(parts), shared, private
 
 
 def measure(latent: Any, n_rows: int, max_iter: int, seed: int) -> dict[str, Value]:
     """Fit AdvisedRFLVM with its default starts."""
-    X, shared, own = data_of(n_rows, seed)
+    X, shared, private_latents = data_of(n_rows, seed)
     model = bo.AdvisedRFLVM(
         views=VIEWS, latent=latent, n_frequencies=32, max_iter=max_iter, random_state=seed
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, seconds = timed(lambda: model.fit(X))
-    Z, seen = model.embedding_, model.latent_dims_
+    Z, observed = model.embedding_, model.latent_dims_
     out: dict[str, Value] = {"shared_r2": float(bo.metrics.aligned_r2(shared, Z[:, :2]).min())}
     if isinstance(latent, dict):
         for view in "ab":
-            private = Z[:, [seen[view][-1]]]
-            out[f"private_{view}_r2"] = float(bo.metrics.aligned_r2(own[view], private)[0])
+            private = Z[:, [observed[view][-1]]]
+            out[f"private_{view}_r2"] = float(
+                bo.metrics.aligned_r2(private_latents[view], private)[0]
+            )
         relevance = dict(zip(WIDTHS, model.relevance_, strict=True))
-        out["spare_relevance"] = float(relevance["c"][seen["c"][-1]])
-        hidden = [np.delete(relevance[view], seen[view]).max() for view in WIDTHS]
+        out["spare_relevance"] = float(relevance["c"][observed["c"][-1]])
+        hidden = [np.delete(relevance[view], observed[view]).max() for view in WIDTHS]
         out["unseen_relevance"] = float(max(hidden))
     return {**out, "elbo": model.elbo_, "seconds": seconds}
 

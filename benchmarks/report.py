@@ -201,8 +201,8 @@ def written(bunch: Any, folder: Path) -> Path:
         "future.infer_string", False
     ):  # anndata cannot write the strings that pandas 3 makes
         parts = {
-            name: anndata.AnnData(np.asarray(bunch.data[:, own], float))
-            for name, own in bunch.views.items()
+            name: anndata.AnnData(np.asarray(bunch.data[:, columns], float))
+            for name, columns in bunch.views.items()
         }
         mudata.MuData(parts).write(folder / "tcga.h5mu")
     return folder / "tcga.h5mu"

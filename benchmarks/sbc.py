@@ -66,9 +66,9 @@ class FaultyView(GaussianView):
 
 def build(kind: str, method: str, dim: int) -> Model:
     """Return the model; its data are still zeros."""
-    seen = np.ones((ROWS, COLUMNS), dtype=bool)
-    seen[0, 0] = False
-    data = ViewData(np.zeros((ROWS, COLUMNS)), seen, np.zeros(ROWS))
+    observed = np.ones((ROWS, COLUMNS), dtype=bool)
+    observed[0, 0] = False
+    data = ViewData(np.zeros((ROWS, COLUMNS)), observed, np.zeros(ROWS))
     common = ("y", data, tuple(range(dim)), POINTS, PRIORS)
     view: ViewModel
     if kind == "gaussian":
@@ -82,15 +82,15 @@ def build(kind: str, method: str, dim: int) -> Model:
 
 def quantities(model: Model, state: State, missing: float) -> Array:
     """Return what is ranked, in the order of QUANTITIES."""
-    x, own = state.x, state.views[0]
+    x, of_view = state.x, state.views[0]
     return np.array(
         [
             x[0] @ x[1],
             np.linalg.norm(x[2] - x[3]),
-            own.variance,
-            own.parameter[0] if own.parameter.size else np.nan,
+            of_view.variance,
+            of_view.parameter[0] if of_view.parameter.size else np.nan,
             missing,
-            own.labels.max() + 1.0,
+            of_view.labels.max() + 1.0,
             model.log_joint(state),
         ]
     )
@@ -98,8 +98,8 @@ def quantities(model: Model, state: State, missing: float) -> Array:
 
 def drawn_entries(model: Model, state: State, rng: Generator) -> Array:
     """Draw all entries given the state."""
-    view, own = model.views[0], state.views[0]
-    return view.draw_data(view.psi(own, state.x), own.parameter, rng)
+    view, of_view = model.views[0], state.views[0]
+    return view.draw_data(view.psi(of_view, state.x), of_view.parameter, rng)
 
 
 def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
@@ -107,16 +107,16 @@ def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
     model, rng = build(kind, method, dim), source(seed, "calibration", dim)
     truth = model.prior_state(rng)
     Y, view = drawn_entries(model, truth, rng), model.views[0]
-    shown = replace(view.data, values=np.where(view.data.seen, Y, 0.0))
+    shown = replace(view.data, values=np.where(view.data.observed, Y, 0.0))
     model = replace(model, views=(view.with_data(shown),))
-    state, found = model.prior_state(rng), []
+    state, result = model.prior_state(rng), []
     for index in range(WARMUP + DRAWS * THIN):
         state = model.sweep(state, seed, 0, index)
         if index < WARMUP:
             state = model.adapt(state, index)
         elif (index - WARMUP) % THIN == THIN - 1:
-            found.append(quantities(model, state, drawn_entries(model, state, rng)[0, 0]))
-    draws, true = np.array(found), quantities(model, truth, Y[0, 0])
+            result.append(quantities(model, state, drawn_entries(model, state, rng)[0, 0]))
+    draws, true = np.array(result), quantities(model, truth, Y[0, 0])
     ties = rng.random(draws.shape) < rng.random(true.shape)
     ranks = ((draws < true) | ((draws == true) & ties)).sum(0)
     known = ~np.isnan(true)

@@ -69,8 +69,8 @@ def measure_fit(n_rows: int, how: str, seed: int) -> dict[str, Value]:
         np.save(path, rows_of(n_rows, seed))
         words = [sys.executable, __file__, "--fit", str(path), how, str(seed)]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
-    found: dict[str, Value] = json.loads(done.stdout.splitlines()[-1])
-    return {**found, "rows_per_s": n_rows / float(found["cpu_s"])}
+    result: dict[str, Value] = json.loads(done.stdout.splitlines()[-1])
+    return {**result, "rows_per_s": n_rows / float(result["cpu_s"])}
 
 
 def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
@@ -78,8 +78,8 @@ def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
     X = rows_of(2000 + n_rows, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own: dict[str, Any] = {"init": "pca", "random_state": seed, "landmarks": None}
-        model = bo.NGMVLVM(max_iter=_STEPS, **own).fit(X[:2000])
+        settings: dict[str, Any] = {"init": "pca", "random_state": seed, "landmarks": None}
+        model = bo.NGMVLVM(max_iter=_STEPS, **settings).fit(X[:2000])
     rows = model._split(X[2000:])
     views, candidates = model._fit.posterior, model._candidates
     if how == "tables":

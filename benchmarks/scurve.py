@@ -236,12 +236,12 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
     blocks = tuple((CompleteBlock.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
     wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
     narrow = fold(wide, Layout(2, (0, 0)), Layout(5, (0, 0)), blocks, seed)
-    found = [data.latent, folded(narrow.double().numpy(), seed)]
-    found += [start(name, filled, 2, seed) for name in ORIGINS[2:]]
-    models = SimpleModels(torch.tensor(np.stack(found), dtype=torch.float32), blocks)
-    ones = torch.ones(len(found), 2)
+    result = [data.latent, folded(narrow.double().numpy(), seed)]
+    result += [start(name, filled, 2, seed) for name in ORIGINS[2:]]
+    models = SimpleModels(torch.tensor(np.stack(result), dtype=torch.float32), blocks)
+    ones = torch.ones(len(result), 2)
     models.settle(500, seed, lambda _: ones)
-    return found, models.bounds(ones, seed).tolist(), list(models.mean.detach().double().numpy())
+    return result, models.bounds(ones, seed).tolist(), list(models.mean.detach().double().numpy())
 
 
 def measure_layout(origin: str, seed: int, setting: Setting) -> dict[str, Value]:
@@ -249,9 +249,9 @@ def measure_layout(origin: str, seed: int, setting: Setting) -> dict[str, Value]
     kernels.
     """
     data, i = data_of("RBF+Gibbs", seed, setting), ORIGINS.index(origin)
-    found, bounds, settled = layouts_of(seed, setting)
+    result, bounds, settled = layouts_of(seed, setting)
     limit = 1600 if setting.max_iter == "auto" else setting.max_iter
-    model = bo.NGMVLVM(init=found[i], tol=0.0, max_iter=limit, views=data.views, random_state=seed)
+    model = bo.NGMVLVM(init=result[i], tol=0.0, max_iter=limit, views=data.views, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(data.data)
@@ -321,12 +321,12 @@ def gaps(rows: list[dict[str, str]]) -> list[str]:
     lines = []
     for name in DATA:
         for method in (m for m in METHODS if m != CEILING):
-            own = [
+            of_setting = [
                 r
                 for r in rows
                 if r["data"] == name and r["method"] == method and (name, r["seed"]) in ceiling
             ]
-            below = [ceiling[name, r["seed"]] - float(r["elbo"]) for r in own]
+            below = [ceiling[name, r["seed"]] - float(r["elbo"]) for r in of_setting]
             mean = sum(below) / len(below) if below else math.nan
             lines.append(
                 f"{name}, {method}: bound below the one from the true latents by {mean:.0f} nats "
@@ -346,10 +346,10 @@ PROTOCOL = Protocol(
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--part", default="all", choices=["all", "fits", "layouts"])
-    own, sys.argv[1:] = parser.parse_known_args()
+    chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__)
     setting = SMALL if options.quick else Setting()
-    if own.part == "layouts":
+    if chosen.part == "layouts":
         layouts = Store("scurve_layouts", tuple(LAYOUTS), options.quick)
         layouts.collect(layout_jobs(options.seeds, setting))
         print(table(layouts.rows(), LAYOUTS, heads=("seed", "method")))
@@ -357,7 +357,7 @@ def main() -> None:
     fits = PROTOCOL.store(options.quick)
     fits.collect(fit_jobs(options.seeds, setting))
     print(table(fits.rows(), FITS), table(fits.rows(), KERNELS), *gaps(fits.rows()), sep="\n")
-    if own.part == "fits":
+    if chosen.part == "fits":
         return
     trace = Store("scurve_trace", tuple(POINTS), options.quick)
     trace.collect(trace_jobs(options.seeds, setting))

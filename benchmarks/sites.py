@@ -61,9 +61,9 @@ def measure(
     with warnings.catch_warnings(), patch("bochner.fitting.multistart.SWEEPS", n_sweeps):
         warnings.simplefilter("ignore")
         _, seconds = timed(lambda: model.fit(Y[:N_ROWS]))
-    found = {"elbo": float(model.elbo_), "score": model.score(Y[N_ROWS:]), "seconds": seconds}
+    result = {"elbo": float(model.elbo_), "score": model.score(Y[N_ROWS:]), "seconds": seconds}
     return {
-        **found,
+        **result,
         "r2": bo.metrics.mean_aligned_r2(latents[:N_ROWS], model.embedding_),
         "steps": model.n_iter_,
     }

@@ -93,10 +93,10 @@ def bare_products(n_rows: int, Y: Tensor, chunk: int) -> Callable[[], None]:
     def products() -> None:
         for start in range(0, n_rows, rows):
             part = Y[start : start + rows]
-            own, out = phi[:, : part.shape[0]], up[:, : part.shape[0]]
-            torch.mm(own, own.T, out=gram)
-            torch.mm(own, part, out=cross)
-            torch.mm(d_gram, own, out=out)
+            features, out = phi[:, : part.shape[0]], up[:, : part.shape[0]]
+            torch.mm(features, features.T, out=gram)
+            torch.mm(features, part, out=cross)
+            torch.mm(d_gram, features, out=out)
             out.addmm_(d_cross, part.T)
 
     return products
@@ -211,9 +211,9 @@ def main() -> None:
     weights.collect(memory_jobs(options.seeds, options.quick))
     print(table(weights.rows(), MEMORY, heads=("method", "rows")))
     for method in dict.fromkeys(r["method"] for r in weights.rows()):
-        own = [r for r in weights.rows() if r["method"] == method]
+        of_method = [r for r in weights.rows() if r["method"] == method]
         ours, features = (
-            1e6 * growth(own, value, log=False) for value in ("beyond_mb", "features_mb")
+            1e6 * growth(of_method, value, log=False) for value in ("beyond_mb", "features_mb")
         )
         print(
             f"{method}: {ours:.0f} bytes a row beyond the data, where a row of features takes "

@@ -149,11 +149,11 @@ def measure(name: str, method: str, seed: int, max_iter: int | str) -> dict[str,
     accuracy = {f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in (1, 10)}
     theirs = PAPER.get((name.removesuffix(", log"), method), ("", ""))
     paper = dict(zip(("paper_knn1", "paper_seconds"), theirs, strict=True))
-    found = {
+    result = {
         "components": model.n_active_mixtures_["x"],
         "concentration": model.concentration_["x"],
     }
-    return {**accuracy, **paper, **found, "seconds": seconds, "elbo": float(model.elbo_)}
+    return {**accuracy, **paper, **result, "seconds": seconds, "elbo": float(model.elbo_)}
 
 
 def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[Job]:
@@ -243,12 +243,12 @@ def measure_counts(
     X, labels = load(quick)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (Z, found), seconds = timed(
+        (Z, result), seconds = timed(
             lambda: _embedded(X, method, dim, seed, 20 if quick else "auto")
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     accuracy = {f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in (1, 10)}
-    return {**accuracy, **found, "seconds": seconds, "peak_mb": peak}
+    return {**accuracy, **result, "seconds": seconds, "peak_mb": peak}
 
 
 def count_jobs(seeds: range, quick: bool) -> Iterator[Job]:

@@ -143,8 +143,8 @@ def target(full: str) -> str | None:
     if parts[0] != PACKAGE:
         return None
     for end in range(len(parts), 1, -1):
-        if (found := ".".join(parts[1:end])) in SOURCES:
-            return found
+        if (result := ".".join(parts[1:end])) in SOURCES:
+            return result
     return "__init__"
 
 
@@ -204,11 +204,11 @@ def test_a_module_imports_only_what_is_below(name):
     if name not in FLOOR:
         pytest.fail(f"add {name!r} to FLOORS[{likely_floor(name)}]")
     reached = ((line, target(full)) for line, full in imports(name))
-    known = [(line, found) for line, found in reached if found in FLOOR]
+    known = [(line, result) for line, result in reached if result in FLOOR]
     faults = [
         f"{SOURCES[name]}:{line}: {text}"
-        for line, found in known
-        if (text := violation(name, found))
+        for line, result in known
+        if (text := violation(name, result))
     ]
     assert not faults, "\n".join(faults)
 
@@ -255,8 +255,8 @@ def test_modules_and_functions_stay_small(name):
 
 def test_packages_stay_small():
     folders = [path.parent for path in SOURCES.values()]
-    large = {str(own): folders.count(own) for own in folders}
-    large = {own: n for own, n in large.items() if n > PACKAGE_MODULES}
+    large = {str(folder): folders.count(folder) for folder in folders}
+    large = {folder: n for folder, n in large.items() if n > PACKAGE_MODULES}
     assert not large, f"packages of more than {PACKAGE_MODULES} modules: {large}"
 
 

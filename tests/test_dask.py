@@ -47,8 +47,8 @@ def test_placement_is_lazy_and_that_of_rows_in_memory(X):
     assert placed.shape == (300, 4)
     assert placed.chunks[0] == rows.chunks[0]
     expected = np.hstack(model.transform(X, return_std=True))
-    found = placed.compute(scheduler="synchronous")
-    np.testing.assert_allclose(found, expected, atol=1e-10)  # products of other parts round
+    result = placed.compute(scheduler="synchronous")
+    np.testing.assert_allclose(result, expected, atol=1e-10)  # products of other parts round
 
 
 def test_what_cannot_be_fitted_says_what_to_type(X):

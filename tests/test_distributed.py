@@ -45,7 +45,7 @@ def launch(case, count, folder):
     [("one", 2), ("two", 3), ("columns", 2), ("stored", 3), ("holes", 2), ("absent", 3)],
 )
 def test_processes_give_the_fit_of_one(case, count, tmp_path):
-    X = fit_in_processes.holed(fit_in_processes.data(), case)
+    X = fit_in_processes.with_holes(fit_in_processes.data(), case)
     np.save(tmp_path / "x.npy", X)
     expected = fit_in_processes.fitted("one" if case == "stored" else case, X)
     codes, texts = launch(case, count, tmp_path)

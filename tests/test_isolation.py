@@ -102,7 +102,7 @@ def test_feature_maps_learn_what_they_learn_alone(name, surroundings):
 
 
 def test_choices_and_checks_of_models_are_what_they_are_alone():
-    def found():
+    def result():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             chosen = bo.select_n_components(
@@ -113,9 +113,9 @@ def test_choices_and_checks_of_models_are_what_they_are_alone():
             )
         return chosen.log_likelihood, held.to_json()
 
-    alone = found()
+    alone = result()
     with default_device(), torch.no_grad():
-        beside = found()
+        beside = result()
     np.testing.assert_array_equal(beside[0], alone[0])
     assert str(beside[1]) == str(alone[1])
 

@@ -57,9 +57,9 @@ def test_the_evidence_is_that_of_the_kernel_with_covariates(dim, paired, n_frequ
     for leaf in leaves:
         leaf.requires_grad_()
     expected = sum(_log_density(x, beside, plain, factors, y, s2) for y in Y.T)
-    own = replace(plain, linear=factors)
+    widened = replace(plain, linear=factors)
     inputs = with_covariates(x, beside)
-    got = view_evidence(inputs, own, s2, (CompleteBlock.of(Y),), chunk_rows=7)
+    got = view_evidence(inputs, widened, s2, (CompleteBlock.of(Y),), chunk_rows=7)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-9)
     slow, fast = torch.autograd.grad(expected, leaves), torch.autograd.grad(got, leaves)
     for one, other in zip(fast, slow, strict=True):
@@ -70,7 +70,8 @@ def test_the_evidence_with_noise_per_column():
     x, beside, plain, f, Y = _problem(2)
     s2 = torch.tensor([0.1, 0.3, 0.5, 1.0], dtype=torch.float64)
     expected = sum(
-        _log_density(x, beside, plain, f.linear, y, own) for y, own in zip(Y.T, s2, strict=True)
+        _log_density(x, beside, plain, f.linear, y, variance)
+        for y, variance in zip(Y.T, s2, strict=True)
     )
     got = view_evidence(with_covariates(x, beside), f, s2, (CompleteBlock.of(Y),))
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-9)
@@ -87,8 +88,8 @@ def test_the_evidence_with_scattered_holes(dim):
         for y, gone in zip(Y.T, holes.T, strict=True)
     )
     block = IncompleteBlock.of(Y, None, torch.arange(M), (M,))
-    own = replace(plain, linear=factors)
-    got = masked_evidence(with_covariates(x, beside), own, s2, block, tol=1e-14)
+    widened = replace(plain, linear=factors)
+    got = masked_evidence(with_covariates(x, beside), widened, s2, block, tol=1e-14)
     torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-8)
     slow, fast = torch.autograd.grad(expected, factors), torch.autograd.grad(got, factors)
     torch.testing.assert_close(fast, slow, rtol=1e-6, atol=1e-7)
@@ -98,21 +99,21 @@ def test_the_evidence_with_scattered_holes(dim):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_bounds_of_labels_and_counts_lie_below_the_sampled_evidence(likelihood, dim):
     x, beside, plain, f, _ = _problem(dim, n=6)
-    own = likelihood()
+    law = likelihood()
     source = generator(2, "counts")
     covariance = (w := fourier_features(x, plain)).T @ w
     covariance += (beside * f.linear) @ (beside * f.linear).T
     psi = MultivariateNormal(torch.zeros(6, dtype=x.dtype), covariance + 1e-9 * torch.eye(6))
-    y = own.draw(torch.zeros(6, 1, dtype=x.dtype) + beside[:, -1:], source)
-    block = EncodedBlock.of(own.encode(y))
-    sites = Sites(own, block.Y, block.mask, block.offset, None)
+    y = law.draw(torch.zeros(6, 1, dtype=x.dtype) + beside[:, -1:], source)
+    block = EncodedBlock.of(law.encode(y))
+    sites = Sites(law, block.Y, block.mask, block.offset, None)
     inputs = with_covariates(x, beside)
     with torch.no_grad():
-        found = nonconjugate_evidence(inputs, f, own, sites, block, n_sweeps=60, tol=1e-13)
-    bound = float(found.value - sites.log_prior(torch.arange(1)).sum())
+        result = nonconjugate_evidence(inputs, f, law, sites, block, n_sweeps=60, tol=1e-13)
+    bound = float(result.value - sites.log_prior(torch.arange(1)).sum())
     torch.manual_seed(0)
     drawn = psi.sample((200_000,)) + sites.intercept
-    log_p = own.log_prob(block.Y[:, 0].expand_as(drawn), drawn).sum(1).detach()
+    log_p = law.log_prob(block.Y[:, 0].expand_as(drawn), drawn).sum(1).detach()
     ratio = (log_p - log_p.max()).exp()
     evidence = float(log_p.max() + ratio.mean().log())
     error = float(ratio.std() / ratio.mean()) / len(ratio) ** 0.5
@@ -149,10 +150,10 @@ def _view(dim, likelihood=None):
     Y = phi.T @ torch.randn(len(phi), M, generator=source, dtype=torch.float64)
     inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(len(phi), dtype=torch.float64))
     draw = SharedDraw(f, inverse @ phi @ Y, inverse[None])
-    own = likelihood or Gaussian(s2)
+    chosen = likelihood or Gaussian(s2)
     intercept = None if likelihood is None else torch.zeros(M, dtype=torch.float64)
     groups = torch.zeros(M, dtype=torch.int64)
-    return ViewPosterior.of("a", (draw, draw), groups, own, intercept), x, beside, Y
+    return ViewPosterior.of("a", (draw, draw), groups, chosen, intercept), x, beside, Y
 
 
 def _check_derivatives(target: Target, x, rows, curved=True):
@@ -227,7 +228,9 @@ def test_effects_are_those_of_ridge_regression_on_what_is_observed():
     Y[3, 1], Y[5:9, 2] = torch.nan, torch.nan
     got = Covariates(beside, (0, 0, 1)).effects(Y)
     for y, column in zip(Y.T, got.T, strict=True):
-        seen = ~y.isnan()
-        own = beside[seen]
-        ridge = torch.linalg.solve(own.T @ own + torch.eye(L, dtype=torch.float64), own.T @ y[seen])
+        observed = ~y.isnan()
+        design = beside[observed]
+        ridge = torch.linalg.solve(
+            design.T @ design + torch.eye(L, dtype=torch.float64), design.T @ y[observed]
+        )
         torch.testing.assert_close(column, beside @ ridge)

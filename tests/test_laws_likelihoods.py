@@ -78,13 +78,13 @@ def test_every_likelihood_is_among_the_examples():
         importlib.import_module(f"bochner.likelihoods.{m.name}")
         for m in pkgutil.iter_modules(bochner.likelihoods.__path__)
     ]
-    found = {
+    result = {
         cls
         for module in modules
         for cls in vars(module).values()
         if inspect.isclass(cls) and issubclass(cls, Likelihood) and not inspect.isabstract(cls)
     }
-    missing = found - set(EXAMPLES) - {Gaussian}
+    missing = result - set(EXAMPLES) - {Gaussian}
     assert not missing, f"add {sorted(c.__name__ for c in missing)} to EXAMPLES"
 
 
@@ -207,14 +207,14 @@ def test_dispersion_follows_the_exact_expectation():
     )
     variance = torch.full_like(mean, 0.3)
     value = likelihood.parameter_value(y, mean, variance)
-    (found,) = torch.autograd.grad(value.sum(), likelihood.log_dispersion)
+    (result,) = torch.autograd.grad(value.sum(), likelihood.log_dispersion)
     steps = []
     for shift in (1e-5, -1e-5):
         moved = NegativeBinomial((likelihood.dispersion.detach().log() + shift).exp())
         steps.append(
             normal_mean(lambda psi, m=moved: m.log_prob(y, psi).detach(), mean, variance, 40).sum(0)
         )
-    torch.testing.assert_close(found, (steps[0] - steps[1]) / 2e-5, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(result, (steps[0] - steps[1]) / 2e-5, rtol=1e-3, atol=1e-5)
 
 
 def test_moments_find_the_dispersion_of_counts():

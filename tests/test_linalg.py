@@ -91,8 +91,8 @@ def test_a_matrix_that_rounding_made_indefinite_is_formed_anew(dim):
         1e-9 - 1e-5 * float(rough.diagonal().mean())
     )  # as if rounding had gone all one way
     exact = features.double().T @ features.double() + 1e-9 * torch.eye(180, dtype=torch.float64)
-    found = cholesky(rough, lambda: exact)
-    assert found.jitter == 0.0
-    torch.testing.assert_close(found.factor @ found.factor.T, exact)
+    result = cholesky(rough, lambda: exact)
+    assert result.jitter == 0.0
+    torch.testing.assert_close(result.factor @ result.factor.T, exact)
     with pytest.raises(NumericalError):
         cholesky(rough)

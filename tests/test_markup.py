@@ -38,8 +38,8 @@ def texts(source):
 
 
 def test_texts_are_escaped():
-    found = texts(markup.table(EVIL, ["", EVIL], [[EVIL, 1.5]], [EVIL]))
-    assert found == [EVIL, EVIL, EVIL, "1.5", EVIL]
+    result = texts(markup.table(EVIL, ["", EVIL], [[EVIL, 1.5]], [EVIL]))
+    assert result == [EVIL, EVIL, EVIL, "1.5", EVIL]
 
 
 @pytest.fixture(scope="module")

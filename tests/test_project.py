@@ -57,8 +57,8 @@ def test_nothing_cites_a_paper_by_number_or_a_page_that_is_not_here():
     folders = ("src", "docs", "tests", "benchmarks", "examples")
     files = [f for folder in folders for f in (ROOT / folder).rglob("*.*") if f.suffix in CODE]
     bad = re.compile(r"\bpapers? 00\d\b|(?<!docs/)\bMATH\.md\b", re.IGNORECASE)
-    own = re.compile(r"\(math\.md\)")
-    texts = {f: own.sub("", f.read_text()) for f in files if f != Path(__file__)}
+    link = re.compile(r"\(math\.md\)")
+    texts = {f: link.sub("", f.read_text()) for f in files if f != Path(__file__)}
     faults = [f"{f}: {m[0]}" for f, text in texts.items() for m in bad.finditer(text)]
     assert not faults
 

@@ -35,10 +35,10 @@ def _log_reference(log_p: Callable[[Array], Array], mean: float, variance: float
     grid = np.linspace(mean - 40.0, mean + 40.0, 4001)
     start = float(grid[np.argmax(log_f(grid))])
     low, high = start - 0.05, start + 0.05
-    found = optimize.minimize_scalar(
+    result = optimize.minimize_scalar(
         lambda p: -float(log_f(np.array(p))), bounds=(low, high), options={"xatol": 1e-12}
     )
-    top, best = float(found.x), -float(found.fun)
+    top, best = float(result.x), -float(result.fun)
     edges = []
     for side in (-1.0, 1.0):
         reach = 1e-4
@@ -104,23 +104,23 @@ def _peak(likelihood: NonConjugateLikelihood, y: float) -> float:
 
 
 def _grid(likelihood: NonConjugateLikelihood, values: tuple[float, ...]) -> list[tuple[float, ...]]:
-    found = []
+    result = []
     for y in values:
         for variance in VARIANCES:
             for away in AWAY:
                 mean = _peak(likelihood, y) + away * max(1.0, math.sqrt(variance))
-                found.append((y, mean, variance))
-    return found
+                result.append((y, mean, variance))
+    return result
 
 
 @pytest.mark.parametrize(("likelihood", "log_p", "values"), CASES)
 def test_predictive_densities_are_the_integrals(likelihood, log_p, values):
     points = _grid(likelihood, values)
     y, mean, variance = torch.tensor(points, dtype=torch.float64).T[..., None]
-    found = likelihood.log_predictive(y, mean, variance).detach()[:, 0]
+    result = likelihood.log_predictive(y, mean, variance).detach()[:, 0]
     expected = [_log_reference(lambda psi, y=y: log_p(y, psi), m, v) for y, m, v in points]
     reference = torch.tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(found, reference, rtol=1e-9, atol=1e-4)
+    torch.testing.assert_close(result, reference, rtol=1e-9, atol=1e-4)
 
 
 @pytest.mark.parametrize(("likelihood", "log_p", "values"), CASES)
@@ -139,7 +139,7 @@ def test_parameters_by_column_go_with_their_entries():
     y = torch.tensor([[0.0, 7.0, 300.0], [90.0, 1.0, 0.0]], dtype=torch.float64)
     mean = torch.tensor([[1.0, 0.2, 5.0], [-1.0, 3.0, 0.0]], dtype=torch.float64)
     variance = torch.tensor([[1e-3, 9.0, 0.4], [2.0, 0.05, 0.8]], dtype=torch.float64)
-    found = likelihood.log_predictive(y, mean, variance).detach()
+    result = likelihood.log_predictive(y, mean, variance).detach()
     for i in range(2):
         for j in range(3):
             exact = _log_reference(
@@ -147,29 +147,29 @@ def test_parameters_by_column_go_with_their_entries():
                 float(mean[i, j]),
                 float(variance[i, j]),
             )
-            assert float(found[i, j]) == pytest.approx(exact, abs=1e-4)
+            assert float(result[i, j]) == pytest.approx(exact, abs=1e-4)
 
 
 @pytest.mark.parametrize("likelihood", [Poisson(), Binomial(50), NegativeBinomial(2.0)])
 def test_entries_that_are_certain_have_their_own_density(likelihood):
     y = torch.tensor([[0.0], [3.0], [40.0]], dtype=torch.float64)
     mean = torch.tensor([[-2.0], [1.0], [4.0]], dtype=torch.float64)
-    found = likelihood.log_predictive(y, mean, torch.zeros_like(mean)).detach()
-    torch.testing.assert_close(found, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9)
+    result = likelihood.log_predictive(y, mean, torch.zeros_like(mean)).detach()
+    torch.testing.assert_close(result, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9)
 
 
 def test_means_far_above_the_entry_stay_finite():
     y = torch.zeros(3, 1, dtype=torch.float64)
     mean = torch.tensor([[50.0], [300.0], [600.0]], dtype=torch.float64)
     for likelihood in (Poisson(), Binomial(200_000), NegativeBinomial(1.0)):
-        found = likelihood.log_predictive(y, mean, torch.full_like(mean, 0.5))
-        assert bool(torch.isfinite(found).all())
+        result = likelihood.log_predictive(y, mean, torch.full_like(mean, 0.5))
+        assert bool(torch.isfinite(result).all())
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
 def test_chances_of_wide_psi_are_integrals(variance):
     mean = torch.linspace(-8.0, 8.0, 17, dtype=torch.float64)[:, None]
-    found, _ = Bernoulli().predict(mean, torch.full_like(mean, variance))
+    result, _ = Bernoulli().predict(mean, torch.full_like(mean, variance))
     deviation = math.sqrt(variance)
     exact = [
         integrate.quad(
@@ -182,7 +182,7 @@ def test_chances_of_wide_psi_are_integrals(variance):
         for m in mean[:, 0].tolist()
     ]
     reference = torch.tensor(exact, dtype=torch.float64)
-    torch.testing.assert_close(found[:, 0], reference, rtol=0, atol=1e-5)
+    torch.testing.assert_close(result[:, 0], reference, rtol=0, atol=1e-5)
 
 
 def test_the_smallest_weights_have_correct_digits():

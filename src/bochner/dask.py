@@ -69,7 +69,8 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     ends = [i * len(blocks) // count for i in range(count + 1)]
     parts = [blocks[start:stop] for start, stop in pairwise(ends)]
     held = [
-        client.compute(list(part), workers=[own]) for part, own in zip(parts, workers, strict=True)
+        client.compute(list(part), workers=[worker])
+        for part, worker in zip(parts, workers, strict=True)
     ]
     host = urlparse(workers[0]).hostname
     port = client.submit(_free_port, workers=[workers[0]], pure=False).result()
@@ -77,9 +78,9 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     tasks = [
         client.submit(
             _fit_part, estimator, rows, place, rank, count,
-            workers=[own], pure=False, retries=0, allow_other_workers=False,
+            workers=[worker], pure=False, retries=0, allow_other_workers=False,
         )
-        for rank, (rows, own) in enumerate(zip(held, workers, strict=True))
+        for rank, (rows, worker) in enumerate(zip(held, workers, strict=True))
     ]  # fmt: skip
     model: _Model = client.gather(tasks)[0]
     return model
@@ -114,8 +115,8 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
 
 
 def _placed(rows: Any, model: LatentVariableEstimator, return_std: bool) -> Any:
-    found = model.transform(rows, return_std=return_std)
-    return np.hstack(found) if return_std else found
+    placed = model.transform(rows, return_std=return_std)
+    return np.hstack(placed) if return_std else placed
 
 
 def _checked(X: Any) -> Any:
@@ -141,14 +142,14 @@ def _current() -> Any:
 
 def _processes(client: Any) -> list[str]:
     """Return the addresses of workers, one of each process."""
-    found: dict[tuple[str, int], str] = {}
-    for address, own in sorted(client.run(_process).items()):
-        found.setdefault(own, address)
+    workers: dict[tuple[str, int], str] = {}
+    for address, process in sorted(client.run(_process).items()):
+        workers.setdefault(process, address)
     here = _process()
-    if here in found:
+    if here in workers:
         do = "start them as processes: Client(processes=True)"
         raise InputError(message("workers in processes of their own", "threads of this one", do))
-    return list(found.values())
+    return list(workers.values())
 
 
 def _process() -> tuple[str, int]:

@@ -131,8 +131,8 @@ def scores(model: LatentVariableEstimator, data: Split, completed: FloatArray) -
     hidden = data.views[_HIDDEN_VIEW]
     truth = data.test[:, hidden]
     errors = {name: metrics.rmse(truth, made) for name, made in _peers(data).items()}
-    own = {"completion_rmse": metrics.rmse(truth, completed[:, hidden])}
-    return {**own, **errors, **_neighbours(model.embedding_, data)}
+    of_completion = {"completion_rmse": metrics.rmse(truth, completed[:, hidden])}
+    return {**of_completion, **errors, **_neighbours(model.embedding_, data)}
 
 
 def _make_folder(out: Path) -> None:
@@ -232,7 +232,7 @@ def _page(out: Path, model: LatentVariableEstimator, data: Split) -> list[Path]:
     path, half = out / "report.html", (data.image_shape[0] // 2, data.image_shape[1])
     labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)
     title = "Digits as two views: upper and lower half"
-    found = calibration(model, data.test, hide=_HIDDEN_VIEW, n_draws=50, random_state=0)
+    calibrated = calibration(model, data.test, hide=_HIDDEN_VIEW, n_draws=50, random_state=0)
     return [
         report(
             model,
@@ -241,7 +241,7 @@ def _page(out: Path, model: LatentVariableEstimator, data: Split) -> list[Path]:
             path=path,
             shapes=shapes,
             title=title,
-            calibration=found,
+            calibration=calibrated,
             overwrite=True,
         )
     ]

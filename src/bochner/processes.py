@@ -62,11 +62,11 @@ class Processes(ABC):
         """Add a count of all processes."""
 
     @abstractmethod
-    def own_rows(self, n_rows: int) -> int:
+    def local_rows(self, n_rows: int) -> int:
         """Return how many of all rows are here."""
 
     @abstractmethod
-    def own(self, index: Tensor, n_rows: int) -> Tensor:
+    def local(self, index: Tensor, n_rows: int) -> Tensor:
         """Return positions among the n rows here of those of the given global rows that are here,
         both (l,), int64, ascending.
         """
@@ -89,7 +89,7 @@ class Processes(ABC):
 
     def agreed(self, cause: str | None) -> str | None:
         """Return the cause of the first process that has one."""
-        return next((own for own in self.gathered(cause) if own is not None), None)
+        return next((text for text in self.gathered(cause) if text is not None), None)
 
     def together(self, work: Callable[[], T]) -> T:
         """Do what may be refused; refuse it everywhere if one process does.
@@ -133,11 +133,11 @@ class Alone(Processes):
         """Return the count."""
         return count
 
-    def own_rows(self, n_rows: int) -> int:
+    def local_rows(self, n_rows: int) -> int:
         """Return all of them."""
         return n_rows
 
-    def own(self, index: Tensor, n_rows: int) -> Tensor:  # noqa: ARG002 - all are here
+    def local(self, index: Tensor, n_rows: int) -> Tensor:  # noqa: ARG002 - all are here
         """Return the rows."""
         return index
 
@@ -189,7 +189,7 @@ class Joined(Processes):
             raise InputError(message("rows in every process", got, "start fewer processes"))
         return Joined(self._group, sum(counts[: self.rank]), n_rows)
 
-    def own_rows(self, n_rows: int) -> int:  # noqa: ARG002 - counted before
+    def local_rows(self, n_rows: int) -> int:  # noqa: ARG002 - counted before
         """Return how many rows are here."""
         return self._n_rows
 
@@ -214,7 +214,7 @@ class Joined(Processes):
         """Mark rows from the first one here on."""
         return (index >= self.start) & (index < self.start + n_rows)
 
-    def own(self, index: Tensor, n_rows: int) -> Tensor:
+    def local(self, index: Tensor, n_rows: int) -> Tensor:
         """Return positions of the rows that are here."""
         return index[self.here(index, n_rows)] - self.start
 
@@ -313,7 +313,7 @@ def _parted(store: Any, processes: Processes, error: BaseException) -> BaseExcep
     return InputError(message("all processes to the end of the fit", got, "see its own message"))
 
 
-def own_part(n_rows: int) -> slice:
+def local_part(n_rows: int) -> slice:
     """Return this process's part of rows: consecutive ones, as many as others have but for one."""
     rank, size = current().rank, current().size
     return slice(n_rows * rank // size, n_rows * (rank + 1) // size)

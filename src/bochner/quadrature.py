@@ -97,11 +97,11 @@ def normal_mean(
     """
     if n_nodes is not None:
         return _mean(f, mean, variance, n_nodes)
-    found = _mean(f, mean, variance, N_NODES)
+    value = _mean(f, mean, variance, N_NODES)
     wide = variance > 1.0
     if not bool(wide.any()):
-        return found
-    return torch.where(wide, _mean(f, mean, variance, _WIDE_NODES), found)
+        return value
+    return torch.where(wide, _mean(f, mean, variance, _WIDE_NODES), value)
 
 
 def _mean(f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int) -> Tensor:
@@ -231,10 +231,10 @@ def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
     index = (~search.done.flatten()).nonzero()[:, 0]
     if not index.numel():
         return search.psi
-    rest, own = search.at(index), log_f.at(index)
+    rest, slopes = search.at(index), log_f.at(index)
     mean, variance = mean.flatten()[index], variance.flatten()[index]
     for _ in range(_MOST_STEPS):
-        rest = rest.step(own, mean, variance)
+        rest = rest.step(slopes, mean, variance)
         if bool(rest.done.all()):
             break
     return search.psi.flatten().index_copy(0, index, rest.psi).view_as(search.psi)

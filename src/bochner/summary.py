@@ -27,12 +27,12 @@ def describe_model(model: LatentVariableEstimator) -> dict[str, object]:
         "n_frequencies": model.n_frequencies_,
         "views": {
             view: {
-                "columns": int(own.size),
+                "columns": int(positions.size),
                 "likelihood": model.likelihood_[view],
                 **_noise(model, view),
                 "relevance": [float(r) for r in model.relevance_[i]],
             }
-            for i, (view, own) in enumerate(model.views_.items())
+            for i, (view, positions) in enumerate(model.views_.items())
         },
         "collapse": {
             "dead": list(report.dead),

@@ -18,21 +18,25 @@ QUICK = {"fits": (3, 900_000), "inputs": (8, 900_000), "files": (6, 900_000), "g
 @pytest.mark.parametrize("part", QUICK)
 def test_some_trials_find_no_fault(part):
     trials, first = QUICK[part]
-    found = {seed: PARTS[part].trial(seed) for seed in range(first, first + trials)}
-    assert not [f"seed {seed}: {fault}" for seed, own in found.items() for fault in own.faults]
+    result = {seed: PARTS[part].trial(seed) for seed in range(first, first + trials)}
+    assert not [
+        f"seed {seed}: {fault}" for seed, outcome in result.items() for fault in outcome.faults
+    ]
     if part != "guided":  # which needs atheris
-        assert any(own.seconds > 0 for own in found.values())
+        assert any(outcome.seconds > 0 for outcome in result.values())
 
 
 def test_no_argument_of_another_type_ends_in_an_error_of_another_library(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    texts = [i for i, own in enumerate(arguments.VALUES) if isinstance(own, str | bytes | dict)]
+    texts = [i for i, value in enumerate(arguments.VALUES) if isinstance(value, str | bytes | dict)]
     wrong = texts[1::4]
     faults = []
-    for number, (name, _, _, own) in enumerate(arguments.calls()):
+    for number, (name, _, _, parameter) in enumerate(arguments.calls()):
         for which in wrong if name not in (*MODELS, *MAPS) else ():
-            found = arguments.judge(number, which)["faults"]
-            faults += [f"{name}({own}={arguments.VALUES[which]!r}): {fault}" for fault in found]
+            result = arguments.judge(number, which)["faults"]
+            faults += [
+                f"{name}({parameter}={arguments.VALUES[which]!r}): {fault}" for fault in result
+            ]
     assert not faults
 
 

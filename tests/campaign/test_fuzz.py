@@ -62,8 +62,8 @@ def judged(estimator, values, pack):
             model = estimator.fit(pack(values))
             mean, std = model.transform(pack(values), return_std=True)
             some = model.embedding_[:3]
-            found = {
-                **{n: own for n, own in vars(model).items() if n.endswith("_") and n[0] != "_"},
+            result = {
+                **{n: value for n, value in vars(model).items() if n.endswith("_") and n[0] != "_"},
                 "embedding_": model.embedding_,
                 "transform": (mean, std),
                 "inverse_transform": model.inverse_transform(some, return_std=True),
@@ -73,16 +73,16 @@ def judged(estimator, values, pack):
         except Exception as error:
             if not is_named(error):
                 raise
-            found = None
+            result = None
         assert changes(inside, process_state()) == []
     assert changes(before, process_state()) == []
     np.testing.assert_array_equal(values, given_)
-    if found is None:
+    if result is None:
         return None
-    for name, own in found.items():
-        assert not_finite(name, own) == []
-    np.testing.assert_allclose(found["backwards"][::-1], found["transform"][0], atol=1e-3)
-    return found
+    for name, value in result.items():
+        assert not_finite(name, value) == []
+    np.testing.assert_allclose(result["backwards"][::-1], result["transform"][0], atol=1e-3)
+    return result
 
 
 @pytest.mark.parametrize("name", ["NGMVLVM", "AdvisedRFLVM", "RandomFeatureLVM", "SRFLVM"])

@@ -49,9 +49,9 @@ def rows():
 def folder(tmp_path_factory, matrix, rows):
     """Two files; the rows of the second are fewer and in another order, and one cell is empty."""
     path = tmp_path_factory.mktemp("data")
-    holed = matrix.copy()
-    holed[3, 1] = np.nan
-    write(path / "genes.csv", GENES, rows, holed[:, :4])
+    incomplete = matrix.copy()
+    incomplete[3, 1] = np.nan
+    write(path / "genes.csv", GENES, rows, incomplete[:, :4])
     write(path / "proteins.csv", PROTEINS, rows[:3:-1], matrix[:3:-1, 4:])
     return path
 
@@ -87,7 +87,7 @@ def test_fit_writes_model_embedding_and_pictures(fitted, rows):
     model = bo.load(out / "model.bochner")
     np.testing.assert_array_equal([float(row[1]) for row in table[1:]], model.embedding_[:, 0])
     assert list(model.feature_names_in_) == [*GENES, *PROTEINS]
-    assert {view: own.tolist() for view, own in model.views_.items()} == {
+    assert {view: positions.tolist() for view, positions in model.views_.items()} == {
         "genes": [0, 1, 2, 3],
         "proteins": [4, 5],
     }
@@ -165,9 +165,9 @@ def test_rows_reach_the_model_from_any_kind_of_file(fitted, tmp_path, matrix, ro
         np.savez(path, proteins=matrix[:, 4:], genes=np.full((24, 4), np.nan))
     replied("transform", fitted[0], path, "--out", tmp_path / "z.npy")
     expected = np.hstack([np.full((24, 4), np.nan), matrix[:, 4:]])
-    found = np.load(tmp_path / "z.npy")
+    result = np.load(tmp_path / "z.npy")
     np.testing.assert_array_equal(
-        found[:, 0], bo.load(fitted[0] / "model.bochner").transform(expected)[:, 0]
+        result[:, 0], bo.load(fitted[0] / "model.bochner").transform(expected)[:, 0]
     )
 
 
@@ -320,8 +320,8 @@ BAD_TEXT = {
 @pytest.mark.parametrize("text", BAD_TEXT)
 def test_bad_data_are_refused_and_leave_nothing_behind(tmp_path, text):
     (tmp_path / "bad.csv").write_text(text)
-    found = refused("fit", tmp_path / "bad.csv", "--out", tmp_path / "o", *SMALL)
-    assert re.search(BAD_TEXT[text], found), found
+    result = refused("fit", tmp_path / "bad.csv", "--out", tmp_path / "o", *SMALL)
+    assert re.search(BAD_TEXT[text], result), result
     assert not (tmp_path / "o").exists()
 
 
@@ -354,8 +354,8 @@ BAD_OPTIONS = {
 def test_bad_options_are_refused(tmp_path, matrix, name):
     np.save(tmp_path / "X.npy", matrix)
     arguments, text = BAD_OPTIONS[name]
-    found = refused("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *arguments)
-    assert re.search(text, found), found
+    result = refused("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *arguments)
+    assert re.search(text, result), result
     assert not (tmp_path / "o").exists()
 
 
@@ -410,8 +410,8 @@ BAD_ROWS = {
 def test_rows_with_other_columns_are_refused(fitted, tmp_path, matrix, rows, name):
     names, text = BAD_ROWS[name]
     path = write(tmp_path / "new.csv", names, rows, matrix[:, : len(names)])
-    found = refused("transform", fitted[0], path, "--out", tmp_path / "z.csv")
-    assert re.search(text, found), found
+    result = refused("transform", fitted[0], path, "--out", tmp_path / "z.csv")
+    assert re.search(text, result), result
 
 
 def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
@@ -433,8 +433,8 @@ def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
     matrix = matrix.copy()
     matrix[2, 5] = -np.inf
     np.save(tmp_path / "inf.npy", matrix)
-    found = refused("impute", fitted[0], tmp_path / "inf.npy", *out)
-    assert "-inf in view 'proteins', row 2, column 5 ('cd4')" in found
+    result = refused("impute", fitted[0], tmp_path / "inf.npy", *out)
+    assert "-inf in view 'proteins', row 2, column 5 ('cd4')" in result
 
 
 def test_outputs_that_cannot_be_written_are_refused_first(fitted, folder, tmp_path):
@@ -560,8 +560,8 @@ def test_force_and_a_resume_without_an_earlier_run(tmp_path, matrix):
     assert run(*arguments, "--force").exit_code == 0
     assert not (out / "checkpoint.ckpt").exists()
     for again in ([], ["--resume"]):
-        found = refused(*arguments, *again)
-        assert "of a run that is finished. Add --force to replace them" in found
+        result = refused(*arguments, *again)
+        assert "of a run that is finished. Add --force to replace them" in result
     (out / "model.bochner").unlink()
     done = run(*arguments, "--resume")
     assert done.exit_code == 0
@@ -593,7 +593,7 @@ def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     np.save(tmp_path / "X.npy", matrix[:20, :4])
     settings = ["n_warmup=2", "n_draws=4", "thin=1", "n_frequencies=4", "max_iter=3", "init=pca"]
     fit = ["fit", tmp_path / "X.npy", "--model", "rflvm", "--chains", 2, "--seed", 0]
-    fit += [part for own in settings for part in ("--set", own)]
+    fit += [part for setting in settings for part in ("--set", setting)]
     whole = replied(*fit, "--out", tmp_path / "whole")
     assert whole["n_iter"] == 6
     advance, calls = runs._advance, []

@@ -49,11 +49,11 @@ def server(tmp_path):
     Server.asked = []
     with http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Server, directory=str(shared))
-    ) as own:
-        thread = threading.Thread(target=own.serve_forever)
+    ) as site:
+        thread = threading.Thread(target=site.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{own.server_port}"
-        own.shutdown()
+        yield f"http://127.0.0.1:{site.server_port}"
+        site.shutdown()
         thread.join()
 
 
@@ -186,16 +186,16 @@ def test_a_data_set_is_built_from_its_public_original(name, server, out, tmp_pat
     X, y, names = made(name)
     file = tmp_path / "shared" / "original"
     file.write_text(public_file(name, X, y, names))
-    own = replace(ORIGINALS[name], url=f"{server}/original", sha256=digest({"X": X, "y": y}))
-    monkeypatch.setitem(ORIGINALS, name, own)
+    original = replace(ORIGINALS[name], url=f"{server}/original", sha256=digest({"X": X, "y": y}))
+    monkeypatch.setitem(ORIGINALS, name, original)
     assert replied("fetch", name, "--out", out)["downloaded"] is True
-    with np.load(out / f"{name}.npz") as found:
-        np.testing.assert_array_equal(found["X"], X)
-        np.testing.assert_array_equal(found["y"], y)
-        assert found["X"].dtype == X.dtype
+    with np.load(out / f"{name}.npz") as result:
+        np.testing.assert_array_equal(result["X"], X)
+        np.testing.assert_array_equal(result["y"], y)
+        assert result["X"].dtype == X.dtype
         if name == "eeg":
-            assert found["feature_names"].tolist() == names
-            assert found["outlier_rows"].tolist() == [3]
+            assert result["feature_names"].tolist() == names
+            assert result["outlier_rows"].tolist() == [3]
     assert replied("fetch", name, "--out", out)["downloaded"] is False
     (out / f"{name}.npz").write_bytes(b"no data")
     assert "with another content" in refused("fetch", name, "--out", out)
@@ -210,9 +210,9 @@ def test_checksums_of_originals_are_those_of_the_real_data():
     folder = os.environ.get("BOCHNER_DATA")
     if not folder:
         pytest.skip("BOCHNER_DATA names no folder with the real files")
-    for name, own in ORIGINALS.items():
+    for name, original in ORIGINALS.items():
         source = logic.source_of(name, None)
-        assert source.found_in(Path(folder) / source.file) == own.sha256
+        assert source.checksum_in(Path(folder) / source.file) == original.sha256
 
 
 # -- bench
@@ -337,23 +337,23 @@ def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypat
     assert replied("transform", out, data, "--out", z, "--force")["rows"] == 20
     assert np.load(z).shape == (20, 2)
     monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK)
-    found = refused("transform", out, data, "--out", tmp_path / "new.npy")
-    assert "a folder to write to, got" in found
-    assert "without permission" in found
+    result = refused("transform", out, data, "--out", tmp_path / "new.npy")
+    assert "a folder to write to, got" in result
+    assert "without permission" in result
     assert "a folder to write to" in refused("fit", data, "--out", tmp_path / "p", *SMALL)
     assert refused("fit", data, "--out", data / "below", *SMALL).endswith("Not a directory")
 
 
 def test_an_estimate_before_the_fit(data, tmp_path):
-    found = replied(
+    result = replied(
         "info", data, *SMALL, "--set", "n_mixtures=1", "--view", "a=0:1", "--view", "b=1:4"
     )["estimate"]
     K = 2 * 8
-    assert found["operations_per_step"] == 4 * 20 * K * (K + 1) + 4 * 20 * K * (K + 3)
-    assert found["gflops"] > 0
-    assert 0 <= found["seconds_typical"] <= found["seconds_at_most"]
-    assert found["memory_bytes"] > 20 * 4 * 8
-    assert found["trial_rows"] == 20
+    assert result["operations_per_step"] == 4 * 20 * K * (K + 1) + 4 * 20 * K * (K + 3)
+    assert result["gflops"] > 0
+    assert 0 <= result["seconds_typical"] <= result["seconds_at_most"]
+    assert result["memory_bytes"] > 20 * 4 * 8
+    assert result["trial_rows"] == 20
     X = np.load(data)
     X[3, 1] = np.inf
     np.save(tmp_path / "inf.npy", X)

@@ -87,7 +87,8 @@ def test_size_factors_from_a_column(counts, tmp_path):
     X, times = counts
     path, out = tmp_path / "counts.csv", tmp_path / "run"
     rows = [
-        ",".join(map(repr, map(float, (*own, time)))) for own, time in zip(X, times, strict=True)
+        ",".join(map(repr, map(float, (*values, time))))
+        for values, time in zip(X, times, strict=True)
     ]
     path.write_text("\n".join(["a,b,c,time", *rows]) + "\n")
     beside = ("--size-factors", "time")

@@ -44,15 +44,15 @@ def job(*words):
 
 def workers(parent):
     """Return the processes that torchrun started."""
-    found = []
+    result = []
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
         except (OSError, ValueError):
             continue
         if int(lines["PPid"]) == parent:
-            found.append(int(lines["Pid"]))
-    return sorted(found)
+            result.append(int(lines["Pid"]))
+    return sorted(result)
 
 
 def same(model, expected):

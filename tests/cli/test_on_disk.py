@@ -92,9 +92,9 @@ def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path,
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
     for out in ("z.csv", "z.npy"):
         run("transform", str(tmp_path / "run"), str(path), "--out", str(tmp_path / out))
-    found = np.load(tmp_path / "z.npy")
-    np.testing.assert_array_equal(found[:, :2], expected.embedding_)
-    np.testing.assert_array_equal(found[:, 2:], expected.embedding_std_)
+    result = np.load(tmp_path / "z.npy")
+    np.testing.assert_array_equal(result[:, :2], expected.embedding_)
+    np.testing.assert_array_equal(result[:, 2:], expected.embedding_std_)
 
 
 def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypatch):
@@ -134,17 +134,17 @@ def test_sparse_counts_of_a_file_stay_sparse(tmp_path, monkeypatch):
     adata.var["high"] = [True] * 6 + [False] * 2
     adata.layers["raw"] = counts * 2
     adata.write_h5ad(tmp_path / "x.h5ad")
-    seen = []
+    observed = []
     fit = bo.NGMVLVM.fit
 
     def watched(self, X, **more):
-        seen.append(type(self._validate(X, reset=True)))
+        observed.append(type(self._validate(X, reset=True)))
         return fit(self, X, **more)
 
     monkeypatch.setattr(bo.NGMVLVM, "fit", watched)
     words = ["fit", str(tmp_path / "x.h5ad"), "--likelihood", "poisson", "--mask-var", "high"]
     reply = replied(*words, "--layer", "raw", "--out", str(tmp_path / "run"), *SETTINGS[2:])
-    assert all(issubclass(own, sp.csr_array | sp.csr_matrix) for own in seen)
+    assert all(issubclass(kind, sp.csr_array | sp.csr_matrix) for kind in observed)
     settings = {"n_frequencies": 8, "max_iter": 5, "init": "pca", "likelihood": "poisson"}
     expected = bo.NGMVLVM(**settings, random_state=0).fit(counts[:, :6] * 2)
     assert reply["elbo"] == expected.elbo_

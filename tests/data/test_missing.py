@@ -19,7 +19,7 @@ from bochner.prediction import completion
 from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.observations import IncompleteBlock
-from bochner.weight_posterior import conditioning as holed_posterior
+from bochner.weight_posterior import conditioning as weight_conditioning
 from bochner.weight_posterior.conditioning import condition_incomplete, groups_of
 
 
@@ -35,11 +35,11 @@ def test_few_patterns_are_blocks_and_many_are_one_group():
     few = np.ones((20, 9), dtype=bool)
     few[:5, 3:6] = few[10:, 6:] = False
     whole, groups = split(few)
-    assert [own[1].tolist() for own in whole] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert [group[1].tolist() for group in whole] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert groups == []
     whole, groups = split(_random_mask(50, 9))
     assert whole == []
-    assert [own.tolist() for own in groups] == [list(range(9))]
+    assert [group.tolist() for group in groups] == [list(range(9))]
 
 
 def test_columns_that_share_a_pattern_stay_a_block_beside_scattered_holes():
@@ -53,7 +53,7 @@ def test_columns_that_share_a_pattern_stay_a_block_beside_scattered_holes():
 def test_clearly_different_patterns_are_different_groups():
     mask = _random_mask(200, 60, share=0.1)
     mask[:100, ::2] &= _random_mask(100, 30, share=0.9, seed=1)
-    even, odd = sorted(similar(mask), key=lambda own: own[0])
+    even, odd = sorted(similar(mask), key=lambda group: group[0])
     assert even.tolist() == list(range(0, 60, 2))
     assert odd.tolist() == list(range(1, 60, 2))
     assert len(similar(_random_mask(200, 60))) == 1
@@ -106,11 +106,11 @@ def _problem(dim, n=40, m=6):
 
 def _by_hand(f, x, y, s2):
     """B^-1 and B^-1 C of one column with the statistics averaged over draws of X."""
-    seen, k = ~y.isnan(), f.n_features
+    observed, k = ~y.isnan(), f.n_features
     gram, cross = torch.zeros(k, k, dtype=torch.float64), torch.zeros(k, dtype=torch.float64)
-    for own in x:
-        phi = fourier_features(own[seen], f)
-        gram, cross = gram + phi @ phi.T / len(x), cross + phi @ y[seen] / len(x)
+    for latents in x:
+        phi = fourier_features(latents[observed], f)
+        gram, cross = gram + phi @ phi.T / len(x), cross + phi @ y[observed] / len(x)
     inverse = torch.linalg.inv(gram + s2 * torch.eye(k, dtype=torch.float64))
     return inverse, inverse @ cross
 
@@ -128,8 +128,8 @@ def test_weights_of_few_columns_are_exact(dim):
 
 
 def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their_means(monkeypatch):
-    monkeypatch.setattr(holed_posterior, "_OWN_NUMBERS", 10)
-    monkeypatch.setattr(holed_posterior, "_ENTRIES", 100)  # one column at a time
+    monkeypatch.setattr(weight_conditioning, "_UNGROUPED_NUMBERS", 10)
+    monkeypatch.setattr(weight_conditioning, "_ENTRIES", 100)  # one column at a time
     f, x, Y = _problem(2)
     block = IncompleteBlock.of(Y, None, torch.arange(6), (2, 4))
     assert groups_of(block, f.n_features).tolist() == [0, 0, 1, 1, 1, 1]
@@ -172,15 +172,15 @@ QUICK = {"n_mixtures": 1, "n_frequencies": 8, "init": "pca", "max_iter": 60, "ra
 
 
 @pytest.fixture(scope="module")
-def holed_curve():
+def curve_with_holes():
     X = datasets.make_s_curve(90, 40, kernels=("rbf",), random_state=0).data
     return X, np.where(_random_mask(*X.shape), X, np.nan)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("options", [{}, {"landmarks": 50}, {"dtype": "float64"}])
-def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(holed_curve, options):
-    X, shown = holed_curve
+def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(curve_with_holes, options):
+    X, shown = curve_with_holes
     model = NGMVLVM(**QUICK, **options)
     Z = model.fit_transform(shown)
     np.testing.assert_allclose(model.transform(shown), Z, atol=1e-6)
@@ -250,6 +250,6 @@ def test_a_table_with_few_holes_takes_no_more_room_than_a_complete_one():
     settings = {"max_iter": 3, "init": "pca", "n_frequencies": 100, "random_state": 0}
     whole = NGMVLVM(**settings).fit(X)
     X[np.random.default_rng(1).random(X.shape) < 0.05] = np.nan
-    holed = NGMVLVM(**settings).fit(X)
-    sizes = [model._fit.posterior[0].draws[0].covariance.numel() for model in (whole, holed)]
+    incomplete = NGMVLVM(**settings).fit(X)
+    sizes = [model._fit.posterior[0].draws[0].covariance.numel() for model in (whole, incomplete)]
     assert sizes[1] <= 2 * sizes[0]

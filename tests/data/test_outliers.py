@@ -89,12 +89,12 @@ def test_new_rows_out_of_all_reach_are_refused(model, value, make):
 def test_new_rows_within_reach_are_placed_however_far(model, value):
     new = table(1)[:6]
     new[5, 7], new[5, 0] = value, np.nan
-    for found in (
+    for result in (
         *model.transform(new, return_std=True),
         *model.impute(new, return_std=True),
         model.score_samples(new),
     ):
-        assert np.isfinite(found).all()
+        assert np.isfinite(result).all()
 
 
 def test_counts_may_be_large_in_new_rows():

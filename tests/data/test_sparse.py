@@ -89,8 +89,8 @@ def test_rotation_of_sparse_columns_keeps_the_gram_of_the_rows(shape):
     centre = X.mean(0)
     data = ((CompleteBlock.of(_matrix(X, centre)),),)
     rotated, _ = rotate(data, 0.0, 0)
-    found, wanted = rotated[0][0].Y[:], torch.tensor(X - centre)
-    assert torch.allclose(found @ found.T, wanted @ wanted.T, atol=1e-8)
+    result, wanted = rotated[0][0].Y[:], torch.tensor(X - centre)
+    assert torch.allclose(result @ result.T, wanted @ wanted.T, atol=1e-8)
     assert rotated[0][0].square == pytest.approx(float(wanted.square().sum()))
 
 
@@ -116,17 +116,17 @@ def test_guesses_do_not_depend_on_how_zeros_are_stored(kind):
 
 def test_leading_components_are_those_of_the_centred_matrix():
     X = _counts(60, 20)
-    found = leading(sp.csr_array(X), 0)
-    wanted = np.linalg.svd(X - X.mean(0), compute_uv=False)[: found.shape[1]]
-    np.testing.assert_allclose(np.sqrt((found**2).sum(0)), wanted, rtol=1e-6)
+    result = leading(sp.csr_array(X), 0)
+    wanted = np.linalg.svd(X - X.mean(0), compute_uv=False)[: result.shape[1]]
+    np.testing.assert_allclose(np.sqrt((result**2).sum(0)), wanted, rtol=1e-6)
     np.testing.assert_array_equal(leading(sp.csr_array([[1.0, 2.0]]), 0), [[1.0, 2.0]])
     np.testing.assert_array_equal(leading(sp.csr_array(np.full((4, 5), 1e6)), 0), np.zeros((4, 1)))
 
 
 def test_functions_that_keep_zeros_are_applied_row_by_row():
     X, sizes = _counts(2500, 3), np.random.default_rng(0).uniform(1, 2, 2500)
-    found = mapped(sp.csr_array(X), lambda part, rows: np.log1p(part / sizes[rows, None]))
-    np.testing.assert_array_equal(found.toarray(), np.log1p(X / sizes[:, None]))
+    result = mapped(sp.csr_array(X), lambda part, rows: np.log1p(part / sizes[rows, None]))
+    np.testing.assert_array_equal(result.toarray(), np.log1p(X / sizes[:, None]))
 
 
 def test_entries_that_are_stored_twice_are_added_and_the_callers_matrix_stays():
@@ -273,10 +273,10 @@ def test_what_hides_entries_or_shows_rows_takes_a_sparse_X_too(tmp_path):
     model = bo.NGMVLVM(likelihood="poisson", **small).fit(X, size_factors=factors)
     assert np.isfinite(model.embedding_).all()
     plain = bo.NGMVLVM(**small).fit(X)
-    found, own = (
+    result, dense = (
         str(bo.calibration(plain, rows, n_draws=10, random_state=0)) for rows in (X, counts)
     )
-    assert found == own
+    assert result == dense
     assert bo.select_n_components(
         bo.NGMVLVM(**small), X, candidates=[1, 2], fraction=0.4, random_state=0
     ).best in (

@@ -25,7 +25,7 @@ TWO = {"a": slice(0, 2), "b": slice(2, 4)}
 
 
 def columns_of(views, names=None):
-    return {view: own.tolist() for view, own in resolve_views(views, 4, names).items()}
+    return {view: positions.tolist() for view, positions in resolve_views(views, 4, names).items()}
 
 
 def table(n=6, m=4, seed=0):
@@ -150,9 +150,9 @@ def test_constant_columns_are_said_once():
     X[:, 0], X[1:, 3] = 7.0, np.nan
     with pytest.warns(
         DataWarning, match=r"kept.*: column 0 of view 'a', column 3 of view 'b'\."
-    ) as seen:
+    ) as observed:
         check_fit(X, resolve_views(TWO, 4))
-    assert len(seen) == 1
+    assert len(observed) == 1
 
 
 def test_good_data_pass_without_a_word():
@@ -284,19 +284,19 @@ def test_blocks_of_the_common_cases():
 @given(hnp.arrays(bool, hnp.array_shapes(min_dims=2, max_dims=2, max_side=12)))
 def test_blocks_cover_every_observed_entry_once(observed):
     count = np.zeros(observed.shape, int)
-    found = blocks(observed)
-    for rows, own in found:
-        count[np.ix_(rows, own)] += 1
+    result = blocks(observed)
+    for rows, columns in result:
+        count[np.ix_(rows, columns)] += 1
     np.testing.assert_array_equal(count, observed)
     patterns = {observed[:, j].tobytes() for j in range(observed.shape[1]) if observed[:, j].any()}
-    assert len(found) == len(patterns)
+    assert len(result) == len(patterns)
 
 
 def test_blocks_of_a_view_count_columns_within_it():
     X = broken(2, 3, np.nan)
     observed = ~np.isnan(Views.fit(X, TWO).scaled("b"))
-    found = [(r.tolist(), c.tolist()) for r, c in blocks(observed)]
-    assert found == [([0, 1, 2, 3, 4, 5], [0]), ([0, 1, 3, 4, 5], [1])]
+    result = [(r.tolist(), c.tolist()) for r, c in blocks(observed)]
+    assert result == [([0, 1, 2, 3, 4, 5], [0]), ([0, 1, 3, 4, 5], [1])]
 
 
 def test_scaling_in_parts_is_scaling_at_once():
@@ -305,20 +305,22 @@ def test_scaling_in_parts_is_scaling_at_once():
     X[rng.random(X.shape) < 0.2] = np.nan
     X[:9000, 1] = np.nan  # parts without any entry of a column, or of a view
     columns = {"a": np.arange(1), "b": np.array([1]), "c": np.array([4, 2, 3])}
-    found = Scaling.fit(X, columns)
-    np.testing.assert_allclose(found.centre, np.nanmean(X, axis=0, dtype=np.float64), rtol=1e-12)
-    for own in columns.values():
-        expected = np.sqrt(np.nanmean((X[:, own].astype(np.float64) - found.centre[own]) ** 2))
-        np.testing.assert_allclose(found.scale[own], expected, rtol=1e-12)
+    result = Scaling.fit(X, columns)
+    np.testing.assert_allclose(result.centre, np.nanmean(X, axis=0, dtype=np.float64), rtol=1e-12)
+    for positions in columns.values():
+        expected = np.sqrt(
+            np.nanmean((X[:, positions].astype(np.float64) - result.centre[positions]) ** 2)
+        )
+        np.testing.assert_allclose(result.scale[positions], expected, rtol=1e-12)
 
 
 def test_neighbouring_columns_are_not_copied():
     X = np.arange(12.0).reshape(3, 4)
     assert np.shares_memory(columns_module.columns_of(X, np.array([1, 2])), X)
-    for own in ([1, 2], [2, 1], [0, 3], [], [3]):
+    for positions in ([1, 2], [2, 1], [0, 3], [], [3]):
         np.testing.assert_array_equal(
-            columns_module.columns_of(X, np.array(own, dtype=np.intp)),
-            X[:, np.array(own, dtype=np.intp)],
+            columns_module.columns_of(X, np.array(positions, dtype=np.intp)),
+            X[:, np.array(positions, dtype=np.intp)],
         )
 
 

@@ -126,10 +126,10 @@ def test_loaders_on_small_files(monkeypatch, tmp_path):
     monkeypatch.setenv("BOCHNER_DATA", str(tmp_path))
     images = np.array([[0, 255]] * 3, dtype=np.uint8)
     np.savez(tmp_path / "mnist.npz", X=images, y=np.arange(3), n_train=2)
-    found = datasets.load_mnist()
-    assert found.data.dtype == np.float32
-    assert found.data[0].tolist() == [0, 1]
-    assert (found.n_train, found.image_shape) == (2, (28, 28))
+    result = datasets.load_mnist()
+    assert result.data.dtype == np.float32
+    assert result.data[0].tolist() == [0, 1]
+    assert (result.n_train, result.image_shape) == (2, (28, 28))
     assert datasets.load_mnist(scale=False).data.dtype == np.uint8
     content, cites = sp.random(4, 6, 0.5, format="csr", random_state=0), sp.eye(4, format="csr")
     parts = {}
@@ -139,11 +139,11 @@ def test_loaders_on_small_files(monkeypatch, tmp_path):
             for part in ("data", "indices", "indptr", "shape")
         }
     np.savez(tmp_path / "mv_citeseer.npz", y=np.arange(4), **parts)
-    found = datasets.load_citeseer()
-    assert sp.issparse(found.data)
-    assert found.data.format == "csr"
-    assert found.views == {"content": slice(0, 6), "cites": slice(6, 10)}
-    np.testing.assert_array_equal(found.data.toarray(), sp.hstack([content, cites]).toarray())
+    result = datasets.load_citeseer()
+    assert sp.issparse(result.data)
+    assert result.data.format == "csr"
+    assert result.views == {"content": slice(0, 6), "cites": slice(6, 10)}
+    np.testing.assert_array_equal(result.data.toarray(), sp.hstack([content, cites]).toarray())
 
 
 def test_loaders_are_named_documented_and_pickle():
@@ -178,17 +178,17 @@ SHAPES = {
 @needs_data
 @pytest.mark.parametrize(("name", "shape"), SHAPES.items())
 def test_real_data(name, shape):
-    found = getattr(datasets, f"load_{name}")()
-    assert found.data.shape == shape
-    assert found.target is None if name == "brendan" else found.target.shape == shape[:1]
-    if "feature_names" in found:
-        assert len(found.feature_names) == shape[1]
-    if "views" in found:
-        assert list(found.views.values())[-1].stop == shape[1]
-    if "image_shape" in found:
-        assert found.data.dtype == np.float32
-        assert found.data.max() <= 1
-    assert found.DESCR
+    result = getattr(datasets, f"load_{name}")()
+    assert result.data.shape == shape
+    assert result.target is None if name == "brendan" else result.target.shape == shape[:1]
+    if "feature_names" in result:
+        assert len(result.feature_names) == shape[1]
+    if "views" in result:
+        assert list(result.views.values())[-1].stop == shape[1]
+    if "image_shape" in result:
+        assert result.data.dtype == np.float32
+        assert result.data.max() <= 1
+    assert result.DESCR
 
 
 @needs_data

@@ -53,7 +53,9 @@ def test_the_kernel_of_the_data_is_found(dim: int) -> None:
     kernel = matched(X, (CompleteBlock.of(Y),))
     start = DirichletProcessMixture(n_points=40).initial(8, dim, torch.Generator().manual_seed(1))
     with torch.no_grad():
-        error, before = (float((own(X) - K).norm() / K.norm()) for own in (kernel, start))
+        error, before = (
+            float((covariance(X) - K).norm() / K.norm()) for covariance in (kernel, start)
+        )
     assert error < 0.3 < before
     values = kernel.values()
     far = values["proportions"][values["means"].norm(dim=1) > 2.5].sum()

@@ -66,10 +66,10 @@ def forms(text: str) -> tuple[str, ...]:
 
 
 def groups(rows: list[Row], heads: list[str]) -> dict[tuple[str, ...], list[Row]]:
-    found: dict[tuple[str, ...], list[Row]] = {}
+    result: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in heads), []).append(row)
-    return found
+        result.setdefault(tuple(row[name] for name in heads), []).append(row)
+    return result
 
 
 def printing(rows: list[Row], header: list[str], line: list[str]) -> list[Row]:
@@ -94,23 +94,23 @@ def pivoting(rows: list[Row], header: list[str], line: list[str], column: str) -
         return []
     if len(line) != len(header):
         return []
-    found = groups(rows, ["data", "method"])
-    own = [found.get((line[0], method), []) for method in header[2:]]
-    right = any(own) and all(
+    result = groups(rows, ["data", "method"])
+    cells_of_line = [result.get((line[0], method), []) for method in header[2:]]
+    right = any(cells_of_line) and all(
         printed([row[column] for row in group], text, mean_only=True)
-        for group, text in zip(own, line[2:], strict=True)
+        for group, text in zip(cells_of_line, line[2:], strict=True)
     )
-    return [row for group in own for row in group] if right else []
+    return [row for group in cells_of_line for row in group] if right else []
 
 
 def behind(header: list[str], line: list[str], files: dict[str, list[Row]]) -> list[Row]:
     """Rows behind a line of a table; none where no file supports it."""
     for rows in files.values():
-        if found := printing(rows, header, line):
-            return found
+        if result := printing(rows, header, line):
+            return result
         for column in PIVOTED:
-            if found := pivoting(rows, header, line, column):
-                return found
+            if result := pivoting(rows, header, line, column):
+                return result
     return []
 
 
@@ -125,9 +125,9 @@ def unsupported(page: str, files: dict[str, list[Row]]) -> list[str]:
     for first, *lines, last in tables(page):
         header, used = cells(first), []
         for text in lines:
-            found = behind(header, cells(text), files) if "n" in header else []
-            used += found
-            faults += [] if found else [text]
+            result = behind(header, cells(text), files) if "n" in header else []
+            used += result
+            faults += [] if result else [text]
         names = sorted({row["commit"] or "unknown" for row in used})
         if last != f"commit{'s' if len(names) > 1 else ''} {', '.join(names)}":
             faults.append(f"{last} below {first}, rows have {names}")
@@ -175,7 +175,7 @@ DIGITS = {
 
 @pytest.mark.parametrize(("page", "lines"), [("README.md", 7), ("docs/models.md", 6)])
 def test_short_tables_are_those_of_the_digits(page, lines):
-    found = 0
+    result = 0
     for line in (BENCHMARKS.parent / page).read_text().splitlines():
         name, *shown = [cell.strip() for cell in line.strip("|").split("|")]
         if name not in DIGITS or not shown or "±" not in shown[0]:
@@ -188,8 +188,8 @@ def test_short_tables_are_those_of_the_digits(page, lines):
         if page.endswith("models.md") and shown[2] != "-":
             bound = statistics.fmean(float(row["elbo"]) for row in rows)
             assert format(bound, ",.0f") == shown[2], line
-        found += 1
-    assert found == lines
+        result += 1
+    assert result == lines
 
 
 RANKS = 13
@@ -198,15 +198,15 @@ RANKS = 13
 def rank_lines(rows: list[Row]) -> list[list[str]]:
     """What the histograms of ranks of sbc.csv must say: data, method, quantity, n, counts, p."""
     quantities = [name for name in rows[0] if list(rows[0]).index(name) in range(3, 10)]
-    found = []
+    result = []
     for (data, method), group in groups(rows, ["data", "method"]).items():
         for name in quantities:
             ranks = [int(row[name]) for row in group if row[name]]
             if ranks:
                 counts = [ranks.count(rank) for rank in range(RANKS)]
                 cells_of = [data, method, name, str(len(ranks)), " ".join(map(str, counts))]
-                found.append([*cells_of, format(float(chisquare(counts).pvalue), ".2g")])
-    return found
+                result.append([*cells_of, format(float(chisquare(counts).pvalue), ".2g")])
+    return result
 
 
 def test_histograms_of_ranks_and_their_p_values_are_those_of_stored_rows():

@@ -47,19 +47,19 @@ INHERITED = ("Module", "BaseEstimator", "TransformerMixin", "object")
 # ---------------------------------------------------------------------------
 
 
-def reached(page: str, seen: set[str]) -> set[str]:
+def reached(page: str, observed: set[str]) -> set[str]:
     """Pages that toctrees lead to from a page, itself included."""
-    seen.add(page)
+    observed.add(page)
     for block in TOCTREE.findall(PAGES.get(page, "")):
         for line in block.splitlines():
-            if line and not line.startswith(":") and line not in seen:
-                reached(line, seen)
-    return seen
+            if line and not line.startswith(":") and line not in observed:
+                reached(line, observed)
+    return observed
 
 
 def test_every_page_is_in_a_toctree_and_every_entry_is_a_page():
-    found = reached("index", set())
-    assert found == set(PAGES) | GENERATED
+    result = reached("index", set())
+    assert result == set(PAGES) | GENERATED
 
 
 def test_links_between_pages_and_to_pictures_lead_somewhere():
@@ -187,13 +187,13 @@ def methods(cls: type) -> list[str]:
     """Public methods by the class that defines them first: overriding ones need not repeat what
     their base says.
     """
-    found = []
+    result = []
     for name, thing in inspect.getmembers(cls, inspect.isfunction):
         owners = [c for c in cls.__mro__ if name in vars(c)]
         ours = owners[-1].__module__.startswith("bochner.") and owners[-1].__name__ not in INHERITED
         if not name.startswith("_") and ours and thing.__doc__:
-            found.append(f"{owners[-1].__module__}.{owners[-1].__name__}.{name}")
-    return found
+            result.append(f"{owners[-1].__module__}.{owners[-1].__name__}.{name}")
+    return result
 
 
 def documented() -> list[str]:
@@ -220,9 +220,9 @@ def test_docstrings_name_parameters_and_returned_values():
     for name in documented():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = validate(name)["errors"]
+            result = validate(name)["errors"]
         ignored = {"PR01"} if built_by_fields(name) else set()
-        faults += [f"{name}: {text}" for code, text in found if code in FAULTS - ignored]
+        faults += [f"{name}: {text}" for code, text in result if code in FAULTS - ignored]
     assert len(documented()) > 130
     assert not faults, "\n".join(faults)
 

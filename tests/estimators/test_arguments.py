@@ -43,7 +43,9 @@ def test_a_wrong_type_is_refused_by_name(model, method, name, value):
 
 
 def test_no_argument_is_left_out():
-    assert set(WRONG) == {(method, name) for method, own in METHODS.items() for name in own}
+    assert set(WRONG) == {
+        (method, name) for method, arguments in METHODS.items() for name in arguments
+    }
 
 
 def test_half_a_row_and_no_path(model):
@@ -88,7 +90,7 @@ def test_true_is_no_number(name, truth):
 
 
 def test_fits_may_be_asked_to_talk():
-    talking, silent = (bo.NGMVLVM(**SMALL, verbose=own).fit(X) for own in (True, 0))
+    talking, silent = (bo.NGMVLVM(**SMALL, verbose=verbose).fit(X) for verbose in (True, 0))
     np.testing.assert_array_equal(talking.embedding_, silent.embedding_)
 
 

@@ -28,12 +28,12 @@ def test_what_is_masked_is_missing(X, model):
     mask = np.zeros(X.shape, bool)
     mask[[2, 5], [1, 3]] = True
     spoiled = np.where(mask, -999.0, X)
-    holed = np.where(mask, np.nan, X)
+    incomplete = np.where(mask, np.nan, X)
     masked = np.ma.array(spoiled, mask=mask)
-    a, b = (bo.NGMVLVM(1, **SMALL).fit(data) for data in (masked, holed))
+    a, b = (bo.NGMVLVM(1, **SMALL).fit(data) for data in (masked, incomplete))
     np.testing.assert_array_equal(a.embedding_, b.embedding_)
-    np.testing.assert_array_equal(model.transform(masked), model.transform(holed))
-    np.testing.assert_array_equal(stack({"a": masked})[0], holed)
+    np.testing.assert_array_equal(model.transform(masked), model.transform(incomplete))
+    np.testing.assert_array_equal(stack({"a": masked})[0], incomplete)
     counts = np.ma.array(np.arange(6).reshape(3, 2), mask=[[1, 0], [0, 0], [0, 0]])
     np.testing.assert_array_equal(stack({"a": counts})[0], [[np.nan, 1], [2, 3], [4, 5]])
     with pytest.raises(ValueError, match="NaN"):
@@ -67,8 +67,8 @@ def test_annotated_data_are_refused_by_functions(X, model, tmp_path):
 def test_sparse_formats_without_rows_are_selected_on(X):
     model = bo.NGMVLVM(1, **SMALL)
     counts = sp.bsr_matrix(np.round(np.abs(X) * 4) + 1.0)
-    found = bo.select_n_components(model, counts, candidates=[1], n_repeats=1, random_state=0)
-    assert found.candidates == (1,)
+    result = bo.select_n_components(model, counts, candidates=[1], n_repeats=1, random_state=0)
+    assert result.candidates == (1,)
 
 
 def test_sizes_are_refused_before_memory_is_asked_for(X, model):

@@ -84,14 +84,14 @@ def test_predictions_are_those_of_the_batch_that_is_asked_for(fitted):
 
 def test_holes_are_filled_with_the_rows_own_batch(fitted):
     model, X, batch, _, _ = fitted
-    holed = X.copy()
+    incomplete = X.copy()
     hidden = np.random.default_rng(1).random(X.shape) < 0.2
-    holed[hidden] = np.nan
-    known = model.impute(holed, covariates={"batch": batch})
-    blind = model.impute(holed, covariates="average")
+    incomplete[hidden] = np.nan
+    known = model.impute(incomplete, covariates={"batch": batch})
+    blind = model.impute(incomplete, covariates="average")
     errors = [np.sqrt(((full - X)[hidden] ** 2).mean()) for full in (known, blind)]
     assert errors[0] < 0.5 * errors[1]
-    draws = model.impute(holed, n_draws=30, covariates={"batch": batch})
+    draws = model.impute(incomplete, n_draws=30, covariates={"batch": batch})
     inside = np.abs(draws.mean(0) - X)[hidden] < 3.0 * draws.std(0)[hidden]
     assert inside.mean() > 0.9
 
@@ -209,10 +209,10 @@ def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(
     whole = bo.NGMVLVM(**settings).fit(X, **given)
     draw = plan.draw
 
-    def interrupted(model, n_frequencies, sampling, seed, purpose, at, *own):
+    def interrupted(model, n_frequencies, sampling, seed, purpose, at, *rest):
         if purpose == "train" and at == step:
             raise KeyboardInterrupt
-        return draw(model, n_frequencies, sampling, seed, purpose, at, *own)
+        return draw(model, n_frequencies, sampling, seed, purpose, at, *rest)
 
     settings["checkpoint"] = tmp_path / "fit.ckpt"
     monkeypatch.setattr(plan, "draw", interrupted)
@@ -250,7 +250,7 @@ def test_what_covariates_become():
         frame[["n", "age", "sick", "batch"]], 4
     )
     torch.testing.assert_close(again, numbers)
-    assert [type(own) for own in coding.covariates] == [
+    assert [type(covariate) for covariate in coding.covariates] == [
         Categorical,
         Continuous,
         Categorical,
@@ -305,7 +305,10 @@ def test_columns_of_obs():
     obs.index = [f"cell{i}" for i in range(40)]
     cells = anndata.AnnData(X, obs=obs)
     model = bo.fit_anndata(cells, batch_key="plate", covariate_keys=["age"], **SMALL)
-    assert [type(own) for own in model._covariate_coding.covariates] == [Categorical, Continuous]
+    assert [type(covariate) for covariate in model._covariate_coding.covariates] == [
+        Categorical,
+        Continuous,
+    ]
     assert _share(cells.obsm["X_bochner"], batch) < 0.1
     frame = pandas.DataFrame(X, index=obs.index, columns=cells.var_names)
     np.testing.assert_allclose(model.transform(frame, covariates=obs), model.embedding_)
@@ -321,7 +324,7 @@ def test_other_functions_take_covariates(fitted, tmp_path):
     page = bo.report(model, X, path=tmp_path / "page.html", covariates=given)
     assert page.stat().st_size > 10_000
     for rows in ("new", "same"):
-        found = bo.select_n_components(
+        result = bo.select_n_components(
             bo.NGMVLVM(**SMALL),
             X[:40],
             [1, 2],
@@ -330,4 +333,4 @@ def test_other_functions_take_covariates(fitted, tmp_path):
             covariates={"batch": batch[:40]},
             random_state=0,
         )
-        assert found.candidates == (1, 2)
+        assert result.candidates == (1, 2)

@@ -79,12 +79,12 @@ def test_it_fits_places_and_completes(cls, noise, names, dim, landmarks, holes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two steps do not converge
         model.fit(Y)
-        found = [
+        result = [
             model.embedding_,
             model.transform(new),
             *model.impute(new, return_std=True),
             model.score_samples(new),
         ]
-        found += [model.inverse_transform(model.embedding_[:3]), model.sample(3, random_state=0)]
-    for array in found:
+        result += [model.inverse_transform(model.embedding_[:3]), model.sample(3, random_state=0)]
+    for array in result:
         assert np.isfinite(np.asarray(array, dtype=float)).all()

@@ -397,8 +397,8 @@ def test_degenerate_columns_stay_finite():
     ],
 )
 def test_auto_chooses_by_the_values(X, name, reason):
-    found, why = guess(np.where(np.arange(X.size).reshape(X.shape) == 3, np.nan, X))
-    assert found == name
+    result, why = guess(np.where(np.arange(X.size).reshape(X.shape) == 3, np.nan, X))
+    assert result == name
     assert reason in why
 
 

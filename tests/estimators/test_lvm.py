@@ -169,17 +169,17 @@ def test_rows_placed_in_parts_are_where_they_are_together(fitted):
 
 @pytest.mark.parametrize(("n_frequencies", "early"), [(16, 16), (60, 16), (200, 16)])
 def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, early):
-    seen, original = {}, plan.draw
+    observed, original = {}, plan.draw
 
     def draw(model, count, sampling, seed, purpose, step, *rest):
         if purpose == "train":
-            seen[step] = count
+            observed[step] = count
         return original(model, count, sampling, seed, purpose, step, *rest)
 
     monkeypatch.setattr(plan, "draw", draw)
     model = NGMVLVM(**{**SMALL, "n_frequencies": n_frequencies, "max_iter": 30}).fit(_data())
     assert model.n_frequencies_ == n_frequencies
-    counts = [seen[step] for step in range(30)]
+    counts = [observed[step] for step in range(30)]
     # the decay takes as many steps
     assert set(counts[:15]) == {early}
     assert set(counts[15:]) == {n_frequencies}
@@ -201,19 +201,19 @@ def test_few_rows_begin_with_few_frequencies(n_frequencies, n_rows, n_components
 def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_throughout(
     monkeypatch, others
 ):
-    counts, seen, original = (
+    counts, observed, original = (
         np.random.default_rng(0).poisson(3.0, size=(30, 4)).astype(float),
         set(),
         plan.draw,
     )
 
     def draw(model, count, sampling, seed, purpose, step, *rest):
-        seen.add(count)
+        observed.add(count)
         return original(model, count, sampling, seed, purpose, step, *rest)
 
     monkeypatch.setattr(plan, "draw", draw)
     RandomFeatureLVM(**{**SMALL, "n_frequencies": 32, "max_iter": 4, **others}).fit(counts)
-    assert seen == {32}
+    assert observed == {32}
 
 
 def test_the_bound_is_in_original_units():

@@ -24,8 +24,8 @@ def fitted(curve):
     return model.fit(curve.data)
 
 
-def _mean_r2(found, truth) -> float:
-    return float(np.mean(aligned_r2(found, truth)))
+def _mean_r2(result, truth) -> float:
+    return float(np.mean(aligned_r2(result, truth)))
 
 
 def test_latents_of_an_s_curve_are_found(curve, fitted):
@@ -41,11 +41,11 @@ def test_training_is_what_finds_them(curve, fitted):
 
 
 def test_the_noise_and_the_kernel_are_those_of_the_data(curve, fitted):
-    for view, own in curve.views.items():
+    for view, columns in curve.views.items():
         assert fitted.noise_variance_[view] == pytest.approx(0.25, rel=0.15)
         scale = np.trace(fitted.kernel_matrix(fitted.embedding_, view)) / len(curve.latent)
         assert scale == pytest.approx(1.0, rel=0.5)
-        rows = curve.data[:, own]
+        rows = curve.data[:, columns]
         assert fitted.noise_variance_[view] < 0.5 * rows.var()
 
 
@@ -64,13 +64,13 @@ def test_rows_never_seen_are_placed_where_they_belong(curve):
 
 def test_a_hidden_view_is_completed_better_than_its_columns_mean(curve, fitted):
     hidden = curve.data[:40].copy()
-    own = curve.views["view_1"]
-    hidden[:, own] = np.nan
+    columns = curve.views["view_1"]
+    hidden[:, columns] = np.nan
     mean, std = fitted.impute(hidden, return_std=True)
-    truth = curve.data[:40, own]
-    error, base = mean[:, own] - truth, curve.data[:, own].mean(axis=0) - truth
+    truth = curve.data[:40, columns]
+    error, base = mean[:, columns] - truth, curve.data[:, columns].mean(axis=0) - truth
     assert np.mean(error**2) < 0.5 * np.mean(base**2)
-    inside = np.mean(np.abs(error) < 1.645 * std[:, own])
+    inside = np.mean(np.abs(error) < 1.645 * std[:, columns])
     assert 0.8 < inside < 0.98
 
 

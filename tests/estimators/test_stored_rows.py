@@ -126,24 +126,24 @@ def test_checks_name_rows_of_later_blocks(X):
 
 
 def hide(X, how):
-    holed, source = X.copy(), np.random.default_rng(2)
+    incomplete, source = X.copy(), np.random.default_rng(2)
     if how == "entries":
-        holed[source.random(X.shape) < 0.15] = np.nan
-        holed[np.isnan(holed).all(axis=1), 0] = 5.0
+        incomplete[source.random(X.shape) < 0.15] = np.nan
+        incomplete[np.isnan(incomplete).all(axis=1), 0] = 5.0
     if how == "views":
         absent = source.random(len(X)) < 0.3
-        holed[absent, 3:] = np.nan
-        holed[::9, :3] = np.where(absent[::9, None], holed[::9, :3], np.nan)
+        incomplete[absent, 3:] = np.nan
+        incomplete[::9, :3] = np.where(absent[::9, None], incomplete[::9, :3], np.nan)
     if how == "columns":
-        holed[50:, 2] = np.nan
-    return holed
+        incomplete[50:, 2] = np.nan
+    return incomplete
 
 
 @pytest.mark.parametrize("how", ["entries", "views", "columns"])
 def test_rows_with_holes_are_read_block_by_block(how, X):
-    holed = hide(X[:500], how)
-    expected = bo.NGMVLVM(**TWO).fit(holed)
-    source = Watched(holed)
+    incomplete = hide(X[:500], how)
+    expected = bo.NGMVLVM(**TWO).fit(incomplete)
+    source = Watched(incomplete)
     model = bo.NGMVLVM(**TWO).fit(source)
     spread = expected.embedding_.std(axis=0)
     assert source.most == 128
@@ -153,10 +153,10 @@ def test_rows_with_holes_are_read_block_by_block(how, X):
 
 
 def test_holes_with_noise_per_column_are_held_in_memory(X, tmp_path):
-    holed = hide(X[:300], "entries")
+    incomplete = hide(X[:300], "entries")
     settings = {**SETTINGS, "noise": "column"}
-    model = bo.AdvisedRFLVM(**settings).fit(memory_map(holed, tmp_path))
-    assert model.elbo_ == bo.AdvisedRFLVM(**settings).fit(holed).elbo_
+    model = bo.AdvisedRFLVM(**settings).fit(memory_map(incomplete, tmp_path))
+    assert model.elbo_ == bo.AdvisedRFLVM(**settings).fit(incomplete).elbo_
 
 
 def test_what_must_be_in_memory_and_is_too_large_is_refused(tmp_path):

@@ -23,5 +23,5 @@ def test_hundreds_of_dimensions_on_two_threads(run):
         f"assert np.isfinite({run}).all()"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
-    found = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -40,11 +40,15 @@ def test_a_biologist_with_a_mudata_file(tmp_path):
     with pd.option_context("future.infer_string", False), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         parts = {}
-        for view, own in data.views.items():
-            more = data.get(f"{view}_test", np.empty((0, own.stop - own.start)))
+        for view, columns_of_view in data.views.items():
+            more = data.get(
+                f"{view}_test", np.empty((0, columns_of_view.stop - columns_of_view.start))
+            )
             named = pd.DataFrame(index=[*rows, *(f"t{i}" for i in range(len(more)))])
-            X = np.vstack([data.data[:, own], more])
-            parts[view] = anndata.AnnData(X, obs=named, var=pd.DataFrame(index=columns[own]))
+            X = np.vstack([data.data[:, columns_of_view], more])
+            parts[view] = anndata.AnnData(
+                X, obs=named, var=pd.DataFrame(index=columns[columns_of_view])
+            )
         mudata.MuData(parts).write(tmp_path / "tcga.h5mu")
     reply = replied(
         "fit",
@@ -59,7 +63,7 @@ def test_a_biologist_with_a_mudata_file(tmp_path):
     )
     assert reply["n_iter"] == 15
     model = bo.load(tmp_path / "run" / "model.bochner")
-    assert {view: own.size for view, own in model.views_.items()} == {
+    assert {view: columns_of_view.size for view, columns_of_view in model.views_.items()} == {
         "mrna": 200,
         "mirna": 184,
         "protein": 142,
@@ -84,10 +88,10 @@ def test_an_analyst_with_three_csv_files(tmp_path):
     X = np.sin(source.normal(size=(30, 1)) + np.arange(9))
     folder, rows = tmp_path / "tables", np.array([f"c{i}" for i in range(30)])
     folder.mkdir()
-    for j, (name, own) in enumerate(
+    for j, (name, some) in enumerate(
         {"shop": slice(0, 30), "web": slice(5, 30), "mail": slice(0, 20)}.items()
     ):
-        part = source.permutation(np.arange(30)[own])
+        part = source.permutation(np.arange(30)[some])
         write(
             folder / f"{name}.csv",
             [f"{name}{i}" for i in range(3)],
@@ -111,8 +115,8 @@ def test_an_engineer_with_complex_channels():
     H = np.exp(1j * 2 * angle * np.arange(6)) + 0.02 * source.normal(size=(120, 6))
     X, views = bo.stack({"near": H[:, :3], "far": H[:, 3:]})
     assert list(views) == ["near.real", "near.imag", "far.real", "far.imag"]
-    seen = X.copy()
-    seen[100:, views["far.real"]] = seen[100:, views["far.imag"]] = np.nan
+    observed = X.copy()
+    observed[100:, views["far.real"]] = observed[100:, views["far.imag"]] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = bo.NGMVLVM(
@@ -124,7 +128,7 @@ def test_an_engineer_with_complex_channels():
             max_iter=200,
             random_state=0,
         )
-        completed = bo.unstack(model.fit(seen).impute(seen), views)
+        completed = bo.unstack(model.fit(observed).impute(observed), views)
     np.testing.assert_array_equal(completed["far"][:100], H[:100, 3:])
     error = np.abs(completed["far"][100:] - H[100:, 3:]).mean()
     assert error < 0.5 * np.abs(H[100:, 3:] - H[:100, 3:].mean(axis=0)).mean()

@@ -40,10 +40,10 @@ def _few_draws(monkeypatch):
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
 
 
-def _model(dim, own=None, n=20):
+def _model(dim, weights=None, n=20):
     start = row_noise(n, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture(), SpectralMixture()]
-    return build(start, kernels, weights=own)
+    return build(start, kernels, weights=weights)
 
 
 def _columns(n=20):
@@ -59,8 +59,8 @@ def test_twice_the_weight_is_the_bound_of_twice_the_columns(dim):
     two = elbo(plain, ((CompleteBlock.of(torch.cat([a, a], 1)),), (CompleteBlock.of(b),)), draws)
     torch.testing.assert_close(one.total, two.total)
     torch.testing.assert_close(one.unweighted, two.total - one.views[0])
-    own = torch.autograd.grad(one.total, weighted.latents.mean)[0]
-    torch.testing.assert_close(own, torch.autograd.grad(two.total, plain.latents.mean)[0])
+    gradient = torch.autograd.grad(one.total, weighted.latents.mean)[0]
+    torch.testing.assert_close(gradient, torch.autograd.grad(two.total, plain.latents.mean)[0])
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -80,8 +80,8 @@ def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
         target_for(one, [a[:5], b[:5]], dim, shared),
         target_for(two, [twice[:5], b[:5]], dim, shared),
     )
-    for own, other in zip(single.evaluate(x, rows), double.evaluate(x, rows), strict=True):
-        torch.testing.assert_close(own, other)
+    for part, other in zip(single.evaluate(x, rows), double.evaluate(x, rows), strict=True):
+        torch.testing.assert_close(part, other)
     if shared:
         torch.testing.assert_close(single.table(x), double.table(x))
     scores = [
@@ -126,7 +126,7 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
 
 
 @pytest.mark.parametrize(
-    ("own", "text"),
+    ("weights", "text"),
     [
         ({"c": 1.0}, r"Expected view_weight for views \['a', 'b'\], got 'c'\. Correct the name\."),
         (
@@ -136,6 +136,6 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
         ({"a": "big"}, r"Expected a positive view_weight for view 'a', got 'big'\."),
     ],
 )
-def test_wrong_weights_are_named(own, text):
+def test_wrong_weights_are_named(weights, text):
     with pytest.raises(InputError, match=text):
-        NGMVLVM(**QUICK, view_weight=own).fit(np.random.default_rng(0).normal(size=(20, 9)))
+        NGMVLVM(**QUICK, view_weight=weights).fit(np.random.default_rng(0).normal(size=(20, 9)))

@@ -17,14 +17,14 @@ def _fitted(X, views=None):
 def test_views_are_numbers_of_columns_however_they_were_named(rng, tmp_path):
     X = pd.DataFrame(rng.normal(size=(20, 5)), columns=list("abcde"))
     model = _fitted(X, {"left": ["d", "a"], "right": ["b", "c", "e"]})
-    assert {name: own.tolist() for name, own in model.views_.items()} == {
+    assert {name: positions.tolist() for name, positions in model.views_.items()} == {
         "left": [3, 0],
         "right": [1, 2, 4],
     }
     model.save(tmp_path / "model.safetensors")
     loaded = bo.load(tmp_path / "model.safetensors")
-    for name, own in model.views_.items():
-        np.testing.assert_array_equal(loaded.views_[name], own)
+    for name, positions in model.views_.items():
+        np.testing.assert_array_equal(loaded.views_[name], positions)
 
 
 def test_one_view_has_all_columns(rng):

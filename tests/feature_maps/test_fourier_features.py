@@ -270,9 +270,9 @@ def test_wrong_rows_are_refused(X):
 @pytest.mark.parametrize("scale", [1e2, 1e5, 1e8])
 def test_single_precision_holds_the_phases_of_rows_far_from_zero(X, kernel, scale):
     # 1e5 radians in single precision: an error of 0.01, and of 10 at 1e8
-    own = FourierFeatures(kernel, n_components=40, random_state=0).fit(X)
+    features = FourierFeatures(kernel, n_components=40, random_state=0).fit(X)
     rows = (scale * X).astype(np.float32)
-    single, double = own.transform(rows), own.transform(rows.astype(np.float64))
+    single, double = features.transform(rows), features.transform(rows.astype(np.float64))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, double, atol=1e-3)
 
@@ -283,7 +283,7 @@ def test_rows_whose_phases_no_precision_holds_are_refused(dtype, columns):
     # at 1e20 a phase is rounded by 16,000 radians: features were noise, another one in each order
     rows = np.random.default_rng(0).normal(size=(5, columns)).astype(dtype)
     rows[3, 1] = 1.25e20
-    own = FourierFeatures(random_state=0).fit(rows)
+    features = FourierFeatures(random_state=0).fit(rows)
     text = r"rows within .*e\+0. of zero, .* got 1.25e\+20 in row 3, column 1. Centre and scale"
     with pytest.raises(InputError, match=text):
-        own.transform(rows)
+        features.transform(rows)

@@ -26,9 +26,9 @@ def _exact(s: float, dim: int) -> float:
 def test_it_is_the_bessel_function(dim):
     width = math.sqrt(dim)
     points = [0.0, 0.3 * width, width, 2.0 * width, 4.0 * width, 60.0, 110.0, 300.0]
-    found = direction_mean(torch.tensor(points, dtype=torch.float64), dim)
+    result = direction_mean(torch.tensor(points, dtype=torch.float64), dim)
     exact = torch.tensor([_exact(s, dim) for s in points], dtype=torch.float64)
-    torch.testing.assert_close(found, exact, rtol=0, atol=1e-13)
+    torch.testing.assert_close(result, exact, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("dim", DIMENSIONS)

@@ -19,9 +19,11 @@ def _noisy(n: int) -> tuple[np.ndarray, dict[str, slice]]:
     shared = source.normal(size=(n, 2))
     views = []
     for _ in range(2):
-        own = source.normal(size=(n, 10)) @ source.normal(size=(10, 100)) / np.sqrt(10)
+        private = source.normal(size=(n, 10)) @ source.normal(size=(10, 100)) / np.sqrt(10)
         views.append(
-            0.5 * shared @ source.normal(size=(2, 100)) + own + 0.5 * source.normal(size=(n, 100))
+            0.5 * shared @ source.normal(size=(2, 100))
+            + private
+            + 0.5 * source.normal(size=(n, 100))
         )
     return np.hstack(views), {"a": slice(0, 100), "b": slice(100, 200)}
 
@@ -30,8 +32,8 @@ def test_modes_that_only_remembered_the_rows_are_found_out(monkeypatch):
     X, views = _noisy(260)
     train, test = X[:60], X[60:]
     # as it happens where latents that were trained beside a row's own seem to know its place
-    found = {view: tempering.Choice(2.0**-7.5, modes=True) for view in views}
-    monkeypatch.setattr(tempering, "learn", lambda *arguments: found)
+    result = {view: tempering.Choice(2.0**-7.5, modes=True) for view in views}
+    monkeypatch.setattr(tempering, "learn", lambda *arguments: result)
     model = bo.NGMVLVM(
         16, views=views, init="pca", n_frequencies=30, max_iter=200, random_state=0
     ).fit(train)
@@ -74,8 +76,8 @@ def test_modes_of_rows_with_other_holes_are_tried_as_well():
 
 def test_where_every_row_is_needed_for_training_the_mixture_stays(monkeypatch):
     X, views = _noisy(40)
-    found = {view: tempering.Choice(0.5, modes=True) for view in views}
-    monkeypatch.setattr(tempering, "learn", lambda *arguments: found)
+    result = {view: tempering.Choice(0.5, modes=True) for view in views}
+    monkeypatch.setattr(tempering, "learn", lambda *arguments: result)
     # as when every row alone holds some column
     monkeypatch.setattr(trial, "choose", lambda data, n_rows, *rest: torch.arange(n_rows))
     model = bo.NGMVLVM(

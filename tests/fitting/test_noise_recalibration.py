@@ -52,11 +52,11 @@ def test_observed_entries_of_some_rows_leave_and_nothing_else():
     assert after.sizes == before.sizes
     assert bool(((taken == 0) | (taken == 1)).all())
     assert bool((before.Y * after.observed == after.Y).all())
-    found = ~held.truth[0].isnan()
-    assert int(taken.sum()) == int(found.sum()) >= 100
+    result = ~held.truth[0].isnan()
+    assert int(taken.sum()) == int(result.sum()) >= 100
     assert bool((taken.sum(1).nonzero()[:, 0][:, None] == held.rows).any(1).all())
     shown = before.values()[held.rows][:, before.columns.argsort()].double()
-    assert torch.equal(held.truth[0][found], shown[found])
+    assert torch.equal(held.truth[0][result], shown[result])
     again = withhold(data, len(Y), 3)
     assert torch.equal(again.truth[0].isnan(), held.truth[0].isnan())
 

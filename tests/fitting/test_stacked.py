@@ -29,15 +29,15 @@ def models_of(kernel, dim, count=3, dims=None):
         mean, log_std = torch.randn(2, N, dim, generator=source).unbind()
         views = []
         for v in range(2):
-            own = None if dims is None or v == 0 else dims
-            seen = dim if own is None else len(own)
+            of_view = None if dims is None or v == 0 else dims
+            observed = dim if of_view is None else len(of_view)
             likelihood = Gaussian(0.1 + 0.2 * s + 0.3 * v)
             views.append(
                 View(
                     f"view {v}",
-                    kernel().initial(2, seen, source),
+                    kernel().initial(2, observed, source),
                     likelihood,
-                    dims=own,
+                    dims=of_view,
                     weight=1.0 + v,
                 )
             )
@@ -60,9 +60,9 @@ def test_bounds_and_gradients_are_those_of_each_model(kernel, dim, dims):
         alone.backward()
         torch.testing.assert_close(values[s], alone, rtol=1e-6, atol=0)
         for name, parameter in model.named_parameters():
-            own = stacked[name].grad[s]
+            gradient = stacked[name].grad[s]
             scale = float(parameter.grad.abs().max())
-            torch.testing.assert_close(own, parameter.grad, rtol=1e-3, atol=1e-5 * scale)
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-3, atol=1e-5 * scale)
 
 
 def trainers_of(models, data):

@@ -37,9 +37,9 @@ def test_a_start_is_standardised_and_a_function_of_data_and_seed(name, dim, n):
 @pytest.mark.parametrize("name", NARROW_STARTS)
 def test_narrow_starts_have_two_dimensions_of_an_embedding_and_leave_the_rest_near_zero(name):
     Y = _data()
-    found = start(name, Y, 4, 3)
-    np.testing.assert_allclose(found[:, :2], start(NARROW_STARTS[name], Y, 2, 3), rtol=1e-9)
-    assert 0.05 < found[:, 2:].std() < 0.15
+    result = start(name, Y, 4, 3)
+    np.testing.assert_allclose(result[:, :2], start(NARROW_STARTS[name], Y, 2, 3), rtol=1e-9)
+    assert 0.05 < result[:, 2:].std() < 0.15
     single = start(NARROW_STARTS[name], Y, 1, 3)
     np.testing.assert_allclose(start(name, Y, 1, 3), single, rtol=1e-9)
 
@@ -55,9 +55,9 @@ def test_the_pca_start_is_the_principal_components(shape):
     left, values, _ = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)
     expected = left[:, :2] * values[:2]
     expected /= expected.std(axis=0)
-    found = start("pca", Y, 2, 0)
-    np.testing.assert_allclose(np.abs(np.sum(found * expected, axis=0)) / shape[0], 1.0, atol=1e-8)
-    assert (found[np.abs(found).argmax(axis=0), [0, 1]] > 0).all()  # the sign is fixed
+    result = start("pca", Y, 2, 0)
+    np.testing.assert_allclose(np.abs(np.sum(result * expected, axis=0)) / shape[0], 1.0, atol=1e-8)
+    assert (result[np.abs(result).argmax(axis=0), [0, 1]] > 0).all()  # the sign is fixed
 
 
 @pytest.mark.parametrize("name", ["laplacian", "isomap"])

@@ -31,11 +31,11 @@ def evidence_of(features, noise, block):
     n, m_cols = block.Y.shape
     covariance = features.T @ features + noise * torch.eye(n, dtype=torch.float64)
     law = torch.distributions.MultivariateNormal(torch.zeros(n, dtype=torch.float64), covariance)
-    seen = law.log_prob(block.Y.T).sum()
+    observed = law.log_prob(block.Y.T).sum()
     unseen = block.square - block.Y.square().sum()
     missing = block.n_columns - m_cols
     rest = law.log_prob(torch.zeros(n, dtype=torch.float64)) * missing
-    return seen + rest - 0.5 * unseen / noise
+    return observed + rest - 0.5 * unseen / noise
 
 
 @pytest.mark.parametrize("n_features", [6, 20])  # more features than rows, too
@@ -150,7 +150,7 @@ def test_the_bound_of_a_folded_model_leaves_the_other_dimensions_out():
     flat = torch.tensor([[1.0, 1.0, 0.0]], dtype=torch.float64)
     moved = latents.clone()
     moved[..., 2] += 7.0
-    bounds = [float(SimpleModels(own, data).bounds(flat, 0)) for own in (latents, moved)]
+    bounds = [float(SimpleModels(starts, data).bounds(flat, 0)) for starts in (latents, moved)]
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 

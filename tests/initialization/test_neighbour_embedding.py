@@ -28,13 +28,13 @@ def _divergence(y, joint):
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 def test_conditional_probabilities_have_the_perplexity(perplexity, scale):
     squares = np.sort(np.random.default_rng(0).gamma(2.0, size=(50, 91)), axis=1)
-    found = conditionals(scale * squares, perplexity)
-    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(np.exp(entr(found).sum(1)), perplexity, rtol=1e-6)
+    result = conditionals(scale * squares, perplexity)
+    np.testing.assert_allclose(result.sum(1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(entr(result).sum(1)), perplexity, rtol=1e-6)
     # a Gaussian of the distance
-    slopes = np.log(found[:, 10] / found[:, 0]) / (squares[:, 10] - squares[:, 0])
+    slopes = np.log(result[:, 10] / result[:, 0]) / (squares[:, 10] - squares[:, 0])
     expected = np.exp(slopes[:, None] * (squares - squares[:, :1]))
-    np.testing.assert_allclose(found / found[:, :1], expected, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(result / result[:, :1], expected, rtol=1e-6, atol=1e-12)
 
 
 def test_neighbours_at_one_distance_are_equal():
@@ -66,10 +66,10 @@ def test_the_gradient_is_that_of_the_divergence(dim, n, exaggeration):
         pull = -(torch.from_numpy(joint.toarray()) * kernel.log()).sum()
         (more,) = torch.autograd.grad(pull, y)
         expected = expected + (exaggeration - 1.0) * more
-    found, again = Forces(joint)(y.detach().float(), exaggeration, total)
+    result, again = Forces(joint)(y.detach().float(), exaggeration, total)
     np.testing.assert_allclose(again, total, rtol=1e-5)
     scale = float(expected.abs().max())
-    np.testing.assert_allclose(4.0 * found, expected, atol=2e-5 * scale)
+    np.testing.assert_allclose(4.0 * result, expected, atol=2e-5 * scale)
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -100,6 +100,6 @@ def test_it_is_as_good_as_scikit_learn_after_as_many_steps_as_a_start_used_to_ta
 def test_duplicates_and_far_rows_stay_finite(scale):
     values = np.repeat(_values(3), 60, axis=0)
     values[0] = 1e3
-    found = embed(scale * values, 1e-4 * _values(180, 1)[:, :2], 30.0)
-    assert np.isfinite(found).all()
-    assert found.std() > 1.0
+    result = embed(scale * values, 1e-4 * _values(180, 1)[:, :2], 30.0)
+    assert np.isfinite(result).all()
+    assert result.std() > 1.0

@@ -60,7 +60,7 @@ def test_shared_dimensions_come_first_then_every_views_own():
     layout = Layout(2, (1, 0, 2))
     assert layout.n_components == 5
     assert [layout.dims(v) for v in range(3)] == [(0, 1, 2), (0, 1), (0, 1, 3, 4)]
-    assert [layout.own(v) for v in range(3)] == [(2,), (), (3, 4)]
+    assert [layout.private_dims(v) for v in range(3)] == [(2,), (), (3, 4)]
     assert Layout(2, (0, 0)).dims(1) is None
 
 
@@ -68,8 +68,8 @@ def test_shared_dimensions_come_first_then_every_views_own():
 @pytest.mark.parametrize("kernel", [SpectralMixture, NextGenSpectralMixture])
 def test_widened_frequencies_give_the_features_of_the_dimensions_that_a_view_sees(kernel, dim):
     source = generator(0, "wide", dim)
-    own = kernel().initial(2, dim, source)
-    f = own.frequencies(own.noise(3, dim, source, "iid"))
+    mixture = kernel().initial(2, dim, source)
+    f = mixture.frequencies(mixture.noise(3, dim, source, "iid"))
     x = torch.randn(7, dim + 2, generator=source, dtype=torch.float64)
     dims = tuple(range(1, dim + 1))
     torch.testing.assert_close(
@@ -104,10 +104,10 @@ def test_a_views_bound_does_not_depend_on_the_private_dimensions_of_others(share
     draws = draw(model, 3, "iid", 0, "train", 0)
     before = elbo(model, data, draws)
     gradient = torch.autograd.grad(before.views[0], model.latents.mean, retain_graph=True)[0]
-    assert (gradient[:, list(layout.own(1))] == 0).all()
+    assert (gradient[:, list(layout.private_dims(1))] == 0).all()
     assert (gradient[:, list(layout.dims(0))] != 0).any(0).all()
     with torch.no_grad():
-        model.latents.mean[:, list(layout.own(1))] += 1.0
+        model.latents.mean[:, list(layout.private_dims(1))] += 1.0
     after = elbo(model, data, draws)
     assert after.views[0].item() == before.views[0].item()
     assert after.views[1].item() != before.views[1].item()
@@ -125,9 +125,9 @@ def test_private_dimensions_of_views_without_data_cost_nothing_and_stay_at_the_p
         without.views[0].kernel.load_state_dict(with_own.views[0].kernel.state_dict())
     data = (_blocks()[0], ())
     noise = draw(with_own, 3, "iid", 0, "train", 0)
-    own = draw(without, 3, "iid", 0, "train", 0)
-    own = type(own)(noise.latents[:, :shared], (noise.spectra[0], own.spectra[1]))
-    torch.testing.assert_close(elbo(with_own, data, noise).total, elbo(without, data, own).total)
+    draws = draw(without, 3, "iid", 0, "train", 0)
+    draws = type(draws)(noise.latents[:, :shared], (noise.spectra[0], draws.spectra[1]))
+    torch.testing.assert_close(elbo(with_own, data, noise).total, elbo(without, data, draws).total)
 
 
 @pytest.mark.parametrize("shared", [1, 2, 3])
@@ -139,12 +139,12 @@ def test_rows_that_lack_a_view_leave_its_private_dimensions_at_the_prior(shared)
     )
     rows = [data[0][0].Y[:6], torch.full((6, 3), math.nan, dtype=torch.float64)]
     placed = place(posterior, model.latents.mean.detach(), rows)
-    own = list(layout.own(1))
-    assert placed.mean[:, own].abs().max() < 1e-6
+    private = list(layout.private_dims(1))
+    assert placed.mean[:, private].abs().max() < 1e-6
     torch.testing.assert_close(
-        placed.covariances[:, 0][:, own, own], torch.ones(6, 1, dtype=torch.float64)
+        placed.covariances[:, 0][:, private, private], torch.ones(6, 1, dtype=torch.float64)
     )
-    assert placed.mean[:, list(layout.own(0))].abs().max() > 1e-3
+    assert placed.mean[:, list(layout.private_dims(0))].abs().max() > 1e-3
 
 
 # -- the start
@@ -153,21 +153,21 @@ def test_rows_that_lack_a_view_leave_its_private_dimensions_at_the_prior(shared)
 
 def test_the_common_parts_keep_what_views_share_and_drop_the_rest():
     rng = np.random.default_rng(0)
-    shared, own = rng.normal(size=(300, 2)), [rng.normal(size=(300, 1)) for _ in range(2)]
+    shared, private = rng.normal(size=(300, 2)), [rng.normal(size=(300, 1)) for _ in range(2)]
     views = [
         shared @ rng.normal(size=(2, 12))
         + 3.0 * p @ rng.normal(size=(1, 12))
         + 0.05 * rng.normal(size=(300, 12))
-        for p in own
+        for p in private
     ]
-    for part, view, p in zip(common_parts(views, 0), views, own, strict=True):
+    for part, view, p in zip(common_parts(views, 0), views, private, strict=True):
         assert bo.metrics.aligned_r2(shared, np.linalg.svd(part)[0][:, :2]).min() > 0.98
         assert np.square(p.T @ part).sum() < 0.02 * np.square(p.T @ view).sum()
     start = split_start("pca", views, Layout(2, (1, 1)), 0)
     assert start.shape == (300, 4)
     assert bo.metrics.aligned_r2(shared, start[:, :2]).min() > 0.95
-    assert bo.metrics.aligned_r2(own[0], start[:, [2]])[0] > 0.8
-    assert bo.metrics.aligned_r2(own[1], start[:, [3]])[0] > 0.8
+    assert bo.metrics.aligned_r2(private[0], start[:, [2]])[0] > 0.8
+    assert bo.metrics.aligned_r2(private[1], start[:, [3]])[0] > 0.8
 
 
 def test_folding_starts_wide_and_keeps_the_first_of_every_kind():
@@ -261,17 +261,17 @@ def test_variance_explained_is_what_a_prediction_without_the_dimension_loses():
     model = AdvisedRFLVM(**{**QUICK, "max_iter": 60}, views=VIEWS, latent=LATENT).fit(X)
     x, rng = torch.tensor(model.embedding_), np.random.default_rng(0)
     fitted = model.inverse_transform(model.embedding_)
-    for v, own in enumerate(VIEWS.values()):
-        y = X[:, own]
+    for v, columns in enumerate(VIEWS.values()):
+        y = X[:, columns]
         for d in model.latent_dims_["ab"[v]]:
             predictions = []
             for value in rng.normal(size=60):
                 moved = x.numpy().copy()
                 moved[:, d] = value
-                predictions.append(model.inverse_transform(moved)[:, own])
+                predictions.append(model.inverse_transform(moved)[:, columns])
             lost = (
                 np.square(y - np.mean(predictions, axis=0)).sum()
-                - np.square(y - fitted[:, own]).sum()
+                - np.square(y - fitted[:, columns]).sum()
             )
             share = lost / np.square(y - y.mean(0)).sum()
             assert model.variance_explained_[v, d] == pytest.approx(share, abs=0.1)

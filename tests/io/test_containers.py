@@ -232,9 +232,9 @@ def test_parquet_files(tmp_path):
     X.reset_index(drop=True).to_parquet(tmp_path / "plain.parquet")
     X.rename_axis("id").reset_index().to_parquet(tmp_path / "column.parquet")
     for name, rows in {"named": ["p", "q"], "plain": None, "column": ["p", "q"]}.items():
-        found = read(tmp_path / f"{name}.parquet")
-        assert (found.row_names, found.column_names) == (rows, ["a", "b"])
-        np.testing.assert_array_equal(found.X, X.to_numpy())
+        result = read(tmp_path / f"{name}.parquet")
+        assert (result.row_names, result.column_names) == (rows, ["a", "b"])
+        np.testing.assert_array_equal(result.X, X.to_numpy())
     assert read(tmp_path / "column.parquet", index="id").row_names == ["p", "q"]
     with pytest.raises(
         InputError, match=r"an index column 'name' in .*column.parquet, got columns 'id', 'a', 'b'"
@@ -307,14 +307,14 @@ def test_fit_anndata_writes_what_survives_a_file(table, tmp_path):
     np.testing.assert_array_equal(adata.obsm["X_bochner"], plain.embedding_)
     np.testing.assert_array_equal(adata.obsm["X_bochner_std"], plain.embedding_std_)
     assert model.feature_names_in_.tolist() == table.columns.tolist()
-    found = adata.uns["bochner"]
-    json.dumps(found)
-    assert (found["model"], found["elbo"], found["views"]) == ("NGMVLVM", model.elbo_, ["x"])
-    assert json.loads(found["settings"])["max_iter"] == 8
+    result = adata.uns["bochner"]
+    json.dumps(result)
+    assert (result["model"], result["elbo"], result["views"]) == ("NGMVLVM", model.elbo_, ["x"])
+    assert json.loads(result["settings"])["max_iter"] == 8
     adata.write_h5ad(tmp_path / "a.h5ad")
     back = anndata.read_h5ad(tmp_path / "a.h5ad")
     np.testing.assert_array_equal(back.obsm["X_bochner"], plain.embedding_)
-    assert back.uns["bochner"]["settings"] == found["settings"]
+    assert back.uns["bochner"]["settings"] == result["settings"]
     np.testing.assert_array_equal(back.uns["bochner"]["relevance"], model.relevance_)
     X, _ = bo.stack({"x": back})
     np.testing.assert_array_equal(model.transform(X), plain.embedding_)
@@ -479,9 +479,9 @@ def test_what_fit_mudata_refuses(unpaired, table):
 @needs_anndata
 def test_files_that_are_not_what_they_are_called(unpaired, table, tmp_path):
     annotated(table).write_h5ad(tmp_path / "a.h5ad")
-    found = read(tmp_path / "a.h5ad")
-    assert (found.row_names, found.column_names) == (table.index.tolist(), table.columns.tolist())
-    np.testing.assert_array_equal(found.X, table.to_numpy())
+    result = read(tmp_path / "a.h5ad")
+    assert (result.row_names, result.column_names) == (table.index.tolist(), table.columns.tolist())
+    np.testing.assert_array_equal(result.X, table.to_numpy())
     with pytest.raises(InputError, match=r"'counts' in a.h5ad.layers, got an empty one"):
         read(tmp_path / "a.h5ad", layer="counts")
     for extension in ("h5ad", "h5mu"):

@@ -102,8 +102,8 @@ def test_annotated_data_that_become_large_are_refused_before_they_are_read(tmp_p
         kept = dict(file["X"].attrs)
         del file["X"]
         options = {"dtype": "f4", "chunks": (1000, 1000), "compression": "gzip"}
-        own = file.create_dataset("X", shape=(20_000, 10_000), **options)
-        own.attrs.update(kept)
+        stored = file.create_dataset("X", shape=(20_000, 10_000), **options)
+        stored.attrs.update(kept)
     assert path.stat().st_size < 2**16
     match = r"at most 256.0 MiB when decompressed, got more from .*small.h5ad.*--memory 8"
     with pytest.raises(InputError, match=match):

@@ -153,14 +153,14 @@ def test_pandas_reads_what_cells_one_by_one_say(tmp_path_factory, rows, delimite
     except InputError:
         expected = None
     try:
-        found = None if plain is None else plain.numbers([0, 1], 0, None)
+        result = None if plain is None else plain.numbers([0, 1], 0, None)
     except ValueError:
-        found = None
-    if found is None:
+        result = None
+    if result is None:
         return  # cells are read one by one
     assert expected is not None
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+    np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(np.signbit(result), np.signbit(expected))
 
 
 def test_large_files_are_read_as_small_ones(tmp_path):
@@ -271,6 +271,6 @@ def test_labels_that_are_no_archive(tmp_path):
     path = tmp_path / "labels.npz"
     for content in (b"PK\x03\x04 broken", b"no archive", b"\x80\x04pickle"):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"a readable npz file, got .*Check that") as found:
+        with pytest.raises(InputError, match=r"a readable npz file, got .*Check that") as result:
             read_labels(path, None, 3)
-        assert "pickle" not in str(found.value)
+        assert "pickle" not in str(result.value)

@@ -32,9 +32,9 @@ def saved(tmp_path_factory):
 def refusal(tmp_path, tensors, header):
     """What loading says of a file with a checksum that fits."""
     text = json.dumps(header)
-    own = {name: part.contiguous().clone() for name, part in tensors.items()}
+    changed = {name: part.contiguous().clone() for name, part in tensors.items()}
     path = tmp_path / "my.model"
-    path.write_bytes(save(own, {"bochner": text, "blake2b": files.checksum(own, text)}))
+    path.write_bytes(save(changed, {"bochner": text, "blake2b": files.checksum(changed, text)}))
     with pytest.raises(ModelFileError) as caught:
         bo.load(path)
     return str(caught.value)
@@ -117,11 +117,11 @@ TENSORS = {
 def test_tensors_that_do_not_fit_are_refused(tmp_path, saved, what):
     tensors, header = dict(saved[0]), saved[1]
     name, change, text = TENSORS[what]
-    own = change(tensors.get(name))
-    if own is None:
+    changed = change(tensors.get(name))
+    if changed is None:
         del tensors[name]
     else:
-        tensors[name] = own
+        tensors[name] = changed
     assert text in refusal(tmp_path, tensors, header)
 
 

@@ -98,10 +98,10 @@ def test_commands_transform_from_disk_to_disk(X, tmp_path):
         assert done.exit_code == 0, done.output
         return tmp_path / out
 
-    found = pandas.read_parquet(run("rows", "z.parquet"))
-    assert list(found.columns) == ["z0", "z1", "z0_std", "z1_std"]
-    np.testing.assert_array_equal(found.to_numpy(), expected)
-    found = np.load(run("x.npy", "z.npy"))
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, expected)
+    result = pandas.read_parquet(run("rows", "z.parquet"))
+    assert list(result.columns) == ["z0", "z1", "z0_std", "z1_std"]
+    np.testing.assert_array_equal(result.to_numpy(), expected)
+    result = np.load(run("x.npy", "z.npy"))
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(zarr.open(str(run("x.zarr", "z.zarr")), mode="r")[:], expected)

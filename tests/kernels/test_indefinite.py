@@ -185,7 +185,7 @@ REJECTED: dict[type[IndefiniteKernel], list[tuple[dict[str, object], str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("cls", "params", "match"), [(c, p, m) for c, found in REJECTED.items() for p, m in found]
+    ("cls", "params", "match"), [(c, p, m) for c, result in REJECTED.items() for p, m in result]
 )
 def test_wrong_parameters_are_refused(cls, params, match):
     with pytest.raises(InputError, match=match):

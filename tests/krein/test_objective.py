@@ -90,10 +90,10 @@ def test_sums_over_rows_are_sums_over_pairs(d):
 def test_residuals_leave_the_diagonal_out():
     x, w, factor = normal(6, 2), normal(3, 2, seed=1), normal(3, seed=2)
     target = torch.zeros(6, 6, dtype=torch.float64)
-    found = residuals(x, target, w, factor)
+    result = residuals(x, target, w, factor)
     expected = (torch.einsum("hd,ijd->ijh", w, x[:, None] - x[None])).cos() @ factor
-    torch.testing.assert_close(found + torch.diag(torch.diagonal(expected)), expected)
-    assert float(torch.diagonal(found).abs().max()) == 0.0
+    torch.testing.assert_close(result + torch.diag(torch.diagonal(expected)), expected)
+    assert float(torch.diagonal(result).abs().max()) == 0.0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -111,10 +111,10 @@ def test_half_of_the_pairs_gives_the_error_of_all_and_its_gradients(d, n, dtype)
     )
     plain = residuals(x, target, w, factor).square().sum()
     gradients = torch.autograd.grad(plain, (w, factor))
-    total, *found = squared_error(x, target, w.detach(), factor.detach())
+    total, *result = squared_error(x, target, w.detach(), factor.detach())
     precision = 1e-5 if dtype == torch.float32 else 1e-11
     assert total == pytest.approx(float(plain.detach()), rel=precision)
-    for mine, exact in zip(found, gradients, strict=True):
+    for mine, exact in zip(result, gradients, strict=True):
         assert mine.dtype == dtype
         torch.testing.assert_close(
             mine, exact, rtol=precision, atol=precision * float(exact.abs().max())
@@ -221,13 +221,16 @@ def test_every_distribution_is_covered():
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_draws_are_unbiased_for_the_kernel(name, d):
-    found, x = DISTRIBUTIONS[name](d), normal(4, d, seed=5)
+    result, x = DISTRIBUTIONS[name](d), normal(4, d, seed=5)
     source = random.generator(0, "law")
-    factor, delta = found.weight * found.sign, x[:, None] - x[None]
+    factor, delta = result.weight * result.sign, x[:, None] - x[None]
     draws = torch.stack(
-        [torch.einsum("hd,ijd->ijh", found.draw(source), delta).cos() @ factor for _ in range(3000)]
+        [
+            torch.einsum("hd,ijd->ijh", result.draw(source), delta).cos() @ factor
+            for _ in range(3000)
+        ]
     )
-    error = (draws.mean(0) - found.kernel(x, x)).abs()
+    error = (draws.mean(0) - result.kernel(x, x)).abs()
     assert (error <= 5 * draws.std(0) / len(draws) ** 0.5 + 1e-12).all()
 
 
@@ -260,12 +263,12 @@ def test_positive_spectrum_finds_a_gaussian():
 # The inferences
 
 
-def error_of(found: SignedFrequencies, check: Sketch) -> float:
+def error_of(result: SignedFrequencies, check: Sketch) -> float:
     x = check.held_out
     off = ~torch.eye(len(x), dtype=torch.bool)
     return float(
         (
-            (found.kernel(x, x) - check.held_target)[off].square().sum()
+            (result.kernel(x, x) - check.held_target)[off].square().sum()
             / check.held_target[off].square().sum()
         ).sqrt()
     )
@@ -306,9 +309,9 @@ def test_gradient_inference_finds_kernels_that_hardly_vary():
     variance.
     """
     known, source = sketch(Tanh(0.01), d=3), random.generator(0, "fit")
-    found = fit_gradient(known, search_start(known, 12, source), 3, 100, source).frequencies
+    result = fit_gradient(known, search_start(known, 12, source), 3, 100, source).frequencies
     held = known.held_target[~torch.eye(len(known.held_out), dtype=torch.bool)]
-    assert error_of(found, known) * float(held.square().mean().sqrt() / held.std()) < 0.2
+    assert error_of(result, known) * float(held.square().mean().sqrt() / held.std()) < 0.2
 
 
 def test_gradient_inference_finds_what_a_mixture_made():
@@ -320,13 +323,13 @@ def test_gradient_inference_finds_what_a_mixture_made():
         return 1.5 * np.cos(delta @ w[0]) + 0.5 * np.cos(delta @ w[1])
 
     known, source = sketch(FunctionKernel(waves), d=2), random.generator(0, "fit")
-    found = fit_gradient(known, search_start(known, 2, source), 2, 200, source).frequencies
-    order = found.weight.argsort(descending=True)
+    result = fit_gradient(known, search_start(known, 2, source), 2, 200, source).frequencies
+    order = result.weight.argsort(descending=True)
     torch.testing.assert_close(
-        found.weight[order], torch.tensor([1.5, 0.5]).double(), atol=0.01, rtol=0
+        result.weight[order], torch.tensor([1.5, 0.5]).double(), atol=0.01, rtol=0
     )
-    mean = found.mean[order] * torch.sign(
-        (found.mean[order] * torch.tensor(w)).sum(1, keepdim=True)
+    mean = result.mean[order] * torch.sign(
+        (result.mean[order] * torch.tensor(w)).sum(1, keepdim=True)
     )
     torch.testing.assert_close(mean, torch.tensor(w), atol=0.02, rtol=0)
 
@@ -337,20 +340,20 @@ def test_gradient_inference_finds_what_a_mixture_made():
 )
 def test_spectral_inference_uses_the_radial_spectrum(kernel, d):
     known = sketch(kernel, d=d)
-    found = spectral(kernel, known, 500)
-    assert isinstance(found, RadialFrequencies)
-    one_by_one = SignedFrequencies.kernel(found, known.x[:5], known.x[:5])
-    torch.testing.assert_close(found.kernel(known.x[:5], known.x[:5]), one_by_one)
-    assert error_of(found, known) < 0.1
-    assert bool((found.sign.diff() <= 0).all()), "the positive part comes first"
+    result = spectral(kernel, known, 500)
+    assert isinstance(result, RadialFrequencies)
+    one_by_one = SignedFrequencies.kernel(result, known.x[:5], known.x[:5])
+    torch.testing.assert_close(result.kernel(known.x[:5], known.x[:5]), one_by_one)
+    assert error_of(result, known) < 0.1
+    assert bool((result.sign.diff() <= 0).all()), "the positive part comes first"
 
 
 def test_cosine_series_is_the_tl1_kernel():
     x = uniform(40, 2)
-    found = cosine_series(1.4, 2, 400)
+    result = cosine_series(1.4, 2, 400)
     off = ~torch.eye(40, dtype=torch.bool)
     exact = 1.4 - torch.cdist(x, x, p=1.0)
-    torch.testing.assert_close(found.kernel(x, x)[off], exact[off], atol=5e-3, rtol=0)
+    torch.testing.assert_close(result.kernel(x, x)[off], exact[off], atol=5e-3, rtol=0)
     negative = cosine_series(0.5, 2, 400)
     assert negative.sign.tolist() == [1.0] * 399 + [-1.0]
     torch.testing.assert_close(negative.kernel(x, x)[off], exact[off] - 0.9, atol=5e-3, rtol=0)
@@ -383,23 +386,23 @@ def test_published_inference_pulls_the_wrong_way():
 
 def test_published_inference_fits_both_parts():
     known, source = sketch(Hellinger()), random.generator(0, "fit")
-    found, _ = fit_taylor(known, 9, 3, 10, source)
-    assert found.sign.tolist() == [1.0] * 5 + [-1.0] * 4
+    result, _ = fit_taylor(known, 9, 3, 10, source)
+    assert result.sign.tolist() == [1.0] * 5 + [-1.0] * 4
     negative = decompose(known.target).negative
     assert negative is not None
-    torch.testing.assert_close(found.weight[5:].sum(), torch.diagonal(negative).mean())
+    torch.testing.assert_close(result.weight[5:].sum(), torch.diagonal(negative).mean())
 
 
 @pytest.mark.parametrize("n_frequencies", [1, 2, 7])
 def test_starts_have_the_asked_number(n_frequencies):
     known, source = sketch(Hellinger()), random.generator(0, "fit")
-    for found in (
+    for result in (
         search_start(known, n_frequencies, source),
         radial_frequencies(known, n_frequencies),
     ):
-        assert found.draw(source).shape == (n_frequencies, 3)
-        assert bool((found.weight > 0).all())
-        assert int((found.sign > 0).sum()) >= 1
+        assert result.draw(source).shape == (n_frequencies, 3)
+        assert bool((result.weight > 0).all())
+        assert int((result.sign > 0).sum()) >= 1
 
 
 def test_equal_rows_and_vanishing_kernels_are_fitted():

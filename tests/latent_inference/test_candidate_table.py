@@ -50,12 +50,12 @@ def test_scores_are_the_bound_and_cubics_its_expansion(dim, m):
     # where a table finds a mode the bound has one
     chosen = scores.argmax(1, keepdim=True)
     starts = table.begin(chosen, multipliers)
-    assert bool(starts.found.any())
-    here = starts.found[:, 0]
+    assert bool(starts.settled.any())
+    here = starts.settled[:, 0]
     at, rows = starts.x[here, 0].double(), torch.arange(4)[here]
     value, gradient, hessian = target.evaluate(at, rows)
-    own = starts.value[here, 0].double() + target.constant()[rows]
-    torch.testing.assert_close(own, value, rtol=1e-3, atol=0.1)
+    at_starts = starts.value[here, 0].double() + target.constant()[rows]
+    torch.testing.assert_close(at_starts, value, rtol=1e-3, atol=0.1)
     scale = hessian.diagonal(dim1=1, dim2=2).abs().amax(1, keepdim=True)
     assert float((gradient / scale).abs().max()) < 1e-2
     assert (

@@ -179,9 +179,9 @@ def test_a_row_with_two_plausible_places_says_so():
 
 def test_completion_and_draws_agree_and_cover():
     view, x, Y = _view(2, n=400)
-    seen = Y[:300].clone()
-    seen[:, 20:] = torch.nan
-    placed = place([view], x, [seen])
+    observed = Y[:300].clone()
+    observed[:, 20:] = torch.nan
+    placed = place([view], x, [observed])
     mean, variance = complete([view], placed)
     hidden = Y[:300, 20:]
     inside = ((hidden - mean[:, 20:]).abs() < 1.645 * variance[:, 20:].sqrt()).double().mean()
@@ -239,8 +239,8 @@ def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
     torch.testing.assert_close(step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None])
     torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
     inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
-    found, log_volume = positive_inverse(precision)
-    torch.testing.assert_close(found, inverse)
+    result, log_volume = positive_inverse(precision)
+    torch.testing.assert_close(result, inverse)
     torch.testing.assert_close(log_volume, torch.logdet(inverse))
 
 
@@ -272,5 +272,5 @@ class _Far:
 def test_the_best_mode_is_kept_where_rounding_hides_what_a_mode_weighs():
     # no climb was kept, and the last steps had no rows
     starts = torch.tensor([[[0.3, -0.2], [1.0, 0.5]]], dtype=torch.float64).expand(4, -1, -1)
-    found = solved(_Far(), starts, True)
-    np.testing.assert_allclose(found.mean.numpy(), 0.0, atol=1e-6)
+    result = solved(_Far(), starts, True)
+    np.testing.assert_allclose(result.mean.numpy(), 0.0, atol=1e-6)

@@ -30,10 +30,10 @@ def _settled(name: str, dim: int, groups: int | None = None):
         sizes = (m,) if groups == 1 else (1,) * m
         order = sites.group_of.argsort(stable=True)
         phi = SharedDraw(f, torch.zeros(0), torch.zeros(0)).features(x).T.contiguous()
-        found = weights_from(phi, sites.precision[:, order], sites.shift[:, order], sizes, 1e-13)
-        mean = torch.empty_like(found.mean)
-        mean[:, order] = found.mean
-    draw = SharedDraw(f, mean, found.covariance)
+        result = weights_from(phi, sites.precision[:, order], sites.shift[:, order], sizes, 1e-13)
+        mean = torch.empty_like(result.mean)
+        mean[:, order] = result.mean
+    draw = SharedDraw(f, mean, result.covariance)
     view = ViewPosterior.of("a", (draw,), sites.group_of, likelihood, sites.intercept)
     rows = block.values()
     return view, x, rows, block, sites

@@ -59,13 +59,13 @@ def test_curvatures_of_normal_entries_are_second_derivatives():
     entries, source = ENTRIES["gaussian"], generator(1, "entries")
     y, mean = torch.randn(2, 4, 3, generator=source, dtype=torch.float64)
     variance = torch.rand(4, 3, generator=source, dtype=torch.float64)
-    found = entries.curvatures(y, mean, variance)
+    result = entries.curvatures(y, mean, variance)
     of_mean = _central(lambda m: entries.slopes(y, m, variance).d_mean, mean)
     mixed = _central(lambda v: entries.slopes(y, mean, v).d_mean, variance)
     of_variance = _central(lambda v: entries.slopes(y, mean, v).d_variance, variance)
-    torch.testing.assert_close(found.mean, of_mean, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(found.mixed, mixed, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(found.variance, of_variance, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(result.mean, of_mean, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(result.mixed, mixed, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(result.variance, of_variance, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["poisson", "binomial", "negative_binomial"])
@@ -75,13 +75,13 @@ def test_expansions_are_laplaces_where_little_is_uncertain(name):
     y = torch.randint(0, 20, (6, 5), generator=source).double()
     mean = torch.randn(6, 5, generator=source, dtype=torch.float64)
     variance = torch.full_like(mean, 1e-6)
-    for found, expected in (
+    for result, expected in (
         (entries.slopes(y, mean, variance), exact.slopes(y, mean, variance)),
         (entries.curvatures(y, mean, variance), exact.curvatures(y, mean, variance)),
     ):
-        for own, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+        for one, other in zip(vars(result).values(), vars(expected).values(), strict=True):
             # third derivatives, left out, move slopes in the variance by half of them
-            torch.testing.assert_close(own, other, rtol=2e-2, atol=1e-3)
+            torch.testing.assert_close(one, other, rtol=2e-2, atol=1e-3)
 
 
 def _view(per_column=False, dim=2, m=9, n=80):

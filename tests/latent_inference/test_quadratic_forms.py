@@ -8,7 +8,7 @@ import torch
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.row_bound import (
     Factored,
-    Own,
+    PerRow,
     Shared,
     quadratic_of,
 )
@@ -34,20 +34,20 @@ def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_factors_multiply_as_the_matrices_that_they_make(dim):
     view, s2 = _view(dim), torch.tensor(0.3, dtype=torch.float64)
-    seen = (
+    observed = (
         torch.rand(5, 60, generator=generator(2, "seen"))
         < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
     )
     rows = torch.tensor([0, 1, 1, 2, 3, 4, 4, 4])
     j = torch.randn(len(rows), 1 + dim, 80, generator=generator(3, "j"), dtype=torch.float64)
-    factored = quadratic_of(view, 0, s2, seen, dim, shared=False)
+    factored = quadratic_of(view, 0, s2, observed, dim, shared=False)
     # where every point has many slopes matrices are formed
-    formed = quadratic_of(view, 0, s2, seen, 20, shared=False)
+    formed = quadratic_of(view, 0, s2, observed, 20, shared=False)
     assert isinstance(factored, Factored)
-    assert isinstance(formed, Own)
+    assert isinstance(formed, PerRow)
     torch.testing.assert_close(factored.push(j, rows), formed.push(j, rows))
     for row in range(5):
-        alone = quadratic_of(view, 0, s2, seen[[row]], dim, shared=True)
+        alone = quadratic_of(view, 0, s2, observed[[row]], dim, shared=True)
         assert isinstance(alone, Shared)
         torch.testing.assert_close(
             factored.push(j[[0]], torch.tensor([row])), alone.push(j[[0]], torch.tensor([0]))

@@ -118,8 +118,8 @@ CHANGES = {
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_chain_that_does_not_fit_is_refused(whole, tmp_path, what):
     change, text = CHANGES[what]
-    own = ChainFiles(tmp_path / "run", "abc")
-    own.write(whole.chains[1])
+    stored = ChainFiles(tmp_path / "run", "abc")
+    stored.write(whole.chains[1])
     path = tmp_path / "run.chain1"
     tensors, header = files.read(path, "chain", 1)
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -127,7 +127,7 @@ def test_a_chain_that_does_not_fit_is_refused(whole, tmp_path, what):
     files.write(path, tensors, header)
     m = model()
     with pytest.raises(ModelFileError, match=rf"a whole bochner chain file, .*{text}"):
-        own.read(1, m, starts(m)[1])
+        stored.read(1, m, starts(m)[1])
 
 
 def test_stopped_and_resumed_is_never_stopped(whole, tmp_path, monkeypatch):
@@ -165,10 +165,10 @@ def test_a_checkpoint_of_another_model_is_refused(whole, tmp_path):
 def test_alignment_turns_draws_and_mixes_no_private_dimensions(whole):
     m = model()
     chains = whole.chains
-    found = aligned(m, chains)
+    result = aligned(m, chains)
     reference = chains[0].traces["latents"][0]
-    np.testing.assert_allclose(found[0].traces["latents"][0], reference, atol=1e-12)
-    for before, after in zip(chains, found, strict=True):
+    np.testing.assert_allclose(result[0].traces["latents"][0], reference, atol=1e-12)
+    for before, after in zip(chains, result, strict=True):
         # each dimension is seen by other views here: signs are all that is free
         np.testing.assert_allclose(
             np.abs(before.traces["latents"]), np.abs(after.traces["latents"]), atol=1e-12

@@ -186,7 +186,7 @@ def test_the_gaussian_objective_is_the_dense_marginal_likelihood():
     x = np.random.default_rng(4).standard_normal((7, 2))
     phi, value = view.phi(state, x), 0.0
     for m in range(3):
-        rows = view.data.seen[:, m]
+        rows = view.data.observed[:, m]
         covariance = phi[rows] @ phi[rows].T + state.parameter[0] * np.eye(rows.sum())
         value += stats.multivariate_normal(cov=covariance).logpdf(view.data.values[rows, m])
     assert view.latent_objective(state, x)[0] == pytest.approx(value, rel=1e-10)
@@ -199,13 +199,13 @@ def test_weights_given_the_rest_are_those_of_dense_algebra():
     view = GaussianView("a", ViewData.of(Y), (0, 1), 4, Priors())
     state = view.prior_state(source(5, "state"), 3)
     x = np.random.default_rng(5).standard_normal((7, 2))
-    found = view.rao_blackwell(state, x, source(5, "moments"))
+    result = view.rao_blackwell(state, x, source(5, "moments"))
     form = view.form(view.psi(state, x), state.parameter, source(5, "form"))
     dense = weight_posterior(view.phi(state, x), form)
-    np.testing.assert_allclose(found.mean, dense.mean, rtol=1e-8, atol=1e-12)
-    own = found.covariances[found.group_of]
-    np.testing.assert_allclose(own, dense.covariances(), rtol=1e-8, atol=1e-12)
-    assert not found.mean[:, 1].any()
+    np.testing.assert_allclose(result.mean, dense.mean, rtol=1e-8, atol=1e-12)
+    covariances = result.covariances[result.group_of]
+    np.testing.assert_allclose(covariances, dense.covariances(), rtol=1e-8, atol=1e-12)
+    assert not result.mean[:, 1].any()
 
 
 def test_tables_have_the_mean_of_the_chinese_restaurant_process():
@@ -238,8 +238,10 @@ def test_the_joint_density_rises_to_the_mode_of_the_latents():
     state = m.prior_state(source(9, "state"))
 
     def value(state):
-        own = [v.latent_objective(s, state.x)[0] for v, s in zip(m.views, state.views, strict=True)]
-        return sum(own) - 0.5 * np.square(state.x).sum()
+        of_views = [
+            v.latent_objective(s, state.x)[0] for v, s in zip(m.views, state.views, strict=True)
+        ]
+        return sum(of_views) - 0.5 * np.square(state.x).sum()
 
     moved = m.sweep(state, 0, 0, 0, ["latents"])
     moved = replace(moved, views=state.views)
@@ -251,8 +253,8 @@ def test_rotations_change_no_joint_density():
     m = Model((views()[0], views()[2]), 2)
     state = m.sweep(m.prior_state(source(10, "state")), 0, 0, 0, BLOCKS)
     turn = np.linalg.qr(np.random.default_rng(10).standard_normal((2, 2)))[0]
-    own = [replace(s, points=s.points @ turn) for s in state.views]
-    rotated = replace(state, x=state.x @ turn, views=tuple(own))
+    turned = [replace(s, points=s.points @ turn) for s in state.views]
+    rotated = replace(state, x=state.x @ turn, views=tuple(turned))
     assert m.log_joint(rotated) == pytest.approx(m.log_joint(state), rel=1e-12)
 
 
@@ -290,9 +292,9 @@ def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_mov
     def density(at):
         phi = features(x, at, amplitude)
         total = 0.0
-        for own, Y in patterns:
-            covariance = phi[own] @ phi[own].T + noise * np.eye(len(own))
-            total += stats.multivariate_normal(np.zeros(len(own)), covariance).logpdf(Y.T).sum()
+        for present, Y in patterns:
+            covariance = phi[present] @ phi[present].T + noise * np.eye(len(present))
+            total += stats.multivariate_normal(np.zeros(len(present)), covariance).logpdf(Y.T).sum()
         return total
 
     for h in [*range(n_points), 1, 0]:

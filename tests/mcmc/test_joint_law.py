@@ -36,9 +36,9 @@ KINDS = ["gaussian", "binomial", "counts", "counts by column"]
 
 
 def make(kind, n_components, **settings):
-    seen = np.ones((N, M), dtype=bool)
-    seen[0, 0] = False
-    data = ViewData(np.zeros((N, M)), seen, np.linspace(-0.3, 0.3, N))
+    observed = np.ones((N, M), dtype=bool)
+    observed[0, 0] = False
+    data = ViewData(np.zeros((N, M)), observed, np.linspace(-0.3, 0.3, N))
     dims = tuple(range(n_components))
     if kind == "gaussian":
         data = replace(data, offset=np.zeros(N))
@@ -52,38 +52,40 @@ def make(kind, n_components, **settings):
 
 def with_data(model, state, rng):
     views = []
-    for view, own in zip(model.views, state.views, strict=True):
-        Y = view.draw_data(view.psi(own, state.x), own.parameter, rng)
-        seen = view.data.seen
-        views.append(view.with_data(ViewData(np.where(seen, Y, 0.0), seen, view.data.offset)))
+    for view, of_view in zip(model.views, state.views, strict=True):
+        Y = view.draw_data(view.psi(of_view, state.x), of_view.parameter, rng)
+        observed = view.data.observed
+        views.append(
+            view.with_data(ViewData(np.where(observed, Y, 0.0), observed, view.data.offset))
+        )
     return replace(model, views=tuple(views))
 
 
 def functions(model, state):
     """What has the same mean before and after: every block has a part in some of it."""
-    x, view, own = state.x, model.views[0], state.views[0]
-    counts = np.bincount(own.labels)
-    sizes = np.trace(own.components.covariances, axis1=1, axis2=2)
-    psi = view.psi(own, x)
+    x, view, of_view = state.x, model.views[0], state.views[0]
+    counts = np.bincount(of_view.labels)
+    sizes = np.trace(of_view.components.covariances, axis1=1, axis2=2)
+    psi = view.psi(of_view, x)
     values = [
         x[0, 0] ** 2,
         x[0, 0] * x[1, 0],
-        own.points[0, 0] ** 2,
-        np.cos(own.points @ x.T).sum(),
+        of_view.points[0, 0] ** 2,
+        np.cos(of_view.points @ x.T).sum(),
         float(len(counts)),
-        float(own.labels[0] == own.labels[1]),
-        np.log(own.concentration),
-        np.log(sizes[own.labels]).mean(),
-        np.square(own.components.means[own.labels]).mean(),
-        np.log(own.variance),
-        np.log(own.variance) ** 2,
-        own.weights[0, 0] ** 2,
-        own.weights[-1, 1] * own.weights[0, 1],
+        float(of_view.labels[0] == of_view.labels[1]),
+        np.log(of_view.concentration),
+        np.log(sizes[of_view.labels]).mean(),
+        np.square(of_view.components.means[of_view.labels]).mean(),
+        np.log(of_view.variance),
+        np.log(of_view.variance) ** 2,
+        of_view.weights[0, 0] ** 2,
+        of_view.weights[-1, 1] * of_view.weights[0, 1],
         np.square(psi).mean(),
-        (view.data.seen * psi * np.sqrt(view.data.values**2)).sum(),
-        view.row_log_likelihood(own, x, np.arange(N)).sum(),
+        (view.data.observed * psi * np.sqrt(view.data.values**2)).sum(),
+        view.row_log_likelihood(of_view, x, np.arange(N)).sum(),
     ]
-    values += [v for p in own.parameter for v in (np.log(p), np.log(p) ** 2)]
+    values += [v for p in of_view.parameter for v in (np.log(p), np.log(p) ** 2)]
     return np.array(values)
 
 

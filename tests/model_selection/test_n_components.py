@@ -37,32 +37,32 @@ def model(**settings):
 
 
 @pytest.fixture(scope="module")
-def found():
+def result():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return bo.select_n_components(model(), data(2), [1, 3, 2], n_repeats=2, random_state=0)
 
 
-def test_the_dimension_of_the_data_is_found(found):
-    assert found.candidates == (1, 2, 3)
-    assert found.best in (2, 3)
-    assert found.behind[0] > 2 * found.behind_se[0] > 0  # one is not enough
-    assert (found.behind >= 0).all()
-    top = int(found.log_likelihood.argmax())
-    assert found.behind[top] == found.behind_se[top] == 0.0
-    near = found.behind <= found.behind_se
-    assert found.best == found.candidates[int(near.argmax())]
-    assert ((found.agreement > 0) & (found.agreement <= 1)).all()
-    assert found.agreement[1] > 0.9  # two dimensions come out alike from other rows and seeds
+def test_the_dimension_of_the_data_is_found(result):
+    assert result.candidates == (1, 2, 3)
+    assert result.best in (2, 3)
+    assert result.behind[0] > 2 * result.behind_se[0] > 0  # one is not enough
+    assert (result.behind >= 0).all()
+    top = int(result.log_likelihood.argmax())
+    assert result.behind[top] == result.behind_se[top] == 0.0
+    near = result.behind <= result.behind_se
+    assert result.best == result.candidates[int(near.argmax())]
+    assert ((result.agreement > 0) & (result.agreement <= 1)).all()
+    assert result.agreement[1] > 0.9  # two dimensions come out alike from other rows and seeds
 
 
-def test_it_prints_itself_and_can_be_drawn(found, tmp_path):
-    lines = str(found).splitlines()
+def test_it_prints_itself_and_can_be_drawn(result, tmp_path):
+    lines = str(result).splitlines()
     assert lines[0].split()[:5] == ["n_components", "log-likelihood", "per", "held-out", "entry"]
     assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
-    assert lines[-1] == f"Use n_components={found.best}."
-    ax = plots.n_components(found)
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), found.log_likelihood)
+    assert lines[-1] == f"Use n_components={result.best}."
+    ax = plots.n_components(result)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), result.log_likelihood)
     assert plots.save(ax, tmp_path / "n.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -133,26 +133,26 @@ def test_what_cannot_be_is_said(arguments, text):
         bo.select_n_components(model(), data(1), **arguments)
 
 
-def holed(X, share=0.2, seed=0):
+def with_holes(X, share=0.2, seed=0):
     return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
 
 
 def test_entries_of_the_same_rows_choose_what_completes_a_table():
-    X = pd.DataFrame(holed(data(2)), columns=[f"c{i}" for i in range(14)])
+    X = pd.DataFrame(with_holes(data(2)), columns=[f"c{i}" for i in range(14)])
     arguments = {"rows": "same", "n_repeats": 2, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = bo.select_n_components(model(), X, [1, 2], **arguments)
-    assert found.best == 2
-    assert found.behind[0] > 2 * found.behind_se[0] > 0
+        result = bo.select_n_components(model(), X, [1, 2], **arguments)
+    assert result.best == 2
+    assert result.behind[0] > 2 * result.behind_se[0] > 0
     # by hand: the densities of the first repeat's entries are those of its completion
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     hidden = hide_some(
         X.to_numpy(), {"x": np.arange(14)}, "entries", 0.1, np.random.default_rng(seed)
     )
-    own = model(n_components=2, random_state=seed).fit(X.mask(hidden))
-    mean, std = own.impute(X.mask(hidden), return_std=True)
+    fitted = model(n_components=2, random_state=seed).fit(X.mask(hidden))
+    mean, std = fitted.impute(X.mask(hidden), return_std=True)
     density, rows, _ = _hidden(
         model(n_components=2, random_state=seed),
         X,
@@ -193,9 +193,9 @@ def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
     assert numbers == [2, 4, 8, 16]
     assert (brief.init, brief.max_iter, brief.n_frequencies) == ("pca", 100, 16)
     assert (estimator.init, estimator.max_iter) == ("auto", "auto")
-    own = bo.NGMVLVM(init="random", max_iter=7)
+    asked = bo.NGMVLVM(init="random", max_iter=7)
     assert [
-        getattr(_coarse(own, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")
+        getattr(_coarse(asked, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")
     ] == ["random", 7]
     for other, hide in ((bo.NGMVLVM(likelihood="poisson"), "entries"), (estimator, "view")):
         assert _coarse(other, X, "auto", hide, 0)[1] == (1, 2, 3, 5, 8)

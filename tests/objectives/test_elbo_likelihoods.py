@@ -124,7 +124,7 @@ def test_column_budgets_are_keyed_and_unbiased_in_the_long_run():
         part = draw(model, 4, "iid", 0, "t", step, budget=N * 8 * 10)
         again = draw(model, 4, "iid", 0, "t", step, budget=N * 8 * 10)
         torch.testing.assert_close(part.columns, again.columns)
-        assert [len(own) for own in part.columns or () if own is not None] == [10]
+        assert [len(columns) for columns in part.columns or () if columns is not None] == [10]
         whole = draw(model, 4, "iid", 0, "t", step)
         assert whole.columns is None
         torch.testing.assert_close(part.latents, whole.latents)
@@ -152,7 +152,8 @@ def test_levelling_is_0_on_average_and_takes_the_columns_out_of_the_noise():
             model.update_sites(bound.updates)
             assert float(bound.comparable) == level[-1]  # whatever was updated since
         pairs = [
-            sites.control_variate(torch.tensor(own)) for own in itertools.combinations(range(30), 2)
+            sites.control_variate(torch.tensor(pair))
+            for pair in itertools.combinations(range(30), 2)
         ]
         whole = elbo(model, data, draw(model, 4, "iid", 0, "t", 0))
     assert abs(float(torch.stack(pairs).mean())) < 1e-9 * float(sites.worth.abs().sum())

@@ -36,7 +36,7 @@ def _model(likelihood, index, dim=2, private=0):
     kernels = [
         SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)
     ]
-    own = torch.randn(
+    extra = torch.randn(
         N, private, generator=source, dtype=torch.float64
     )  # dimensions that one view does not see
     dims = (
@@ -48,7 +48,7 @@ def _model(likelihood, index, dim=2, private=0):
         View("counts", kernels[0], likelihood, sites, dims[0]),
         View("real", kernels[1], Gaussian(0.3), None, dims[1]),
     ]
-    x = torch.cat([x, own], dim=1)
+    x = torch.cat([x, extra], dim=1)
     model = LatentVariableModel(GaussianLatents(x, torch.full_like(x, -2.0)), views)
     return model, ((counts,), (real,)), Anchors(index, ((few,), (real.take(index, AllRows()),)))
 
@@ -66,8 +66,8 @@ def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, d
             model.update_sites(elbo(model, data, _draws(model, step)).updates)
         draws = _draws(model)
         wanted = elbo(model, data, draws, n_sweeps=4).with_gap
-        found = anchored_elbo(model, data, anchors, draws)
-    assert float(found) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
+        result = anchored_elbo(model, data, anchors, draws)
+    assert float(result) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), NegativeBinomial(2.0)])
@@ -79,13 +79,13 @@ def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
     whole, _, _ = _model(likelihood, torch.arange(N))
     with torch.no_grad():
         draws = _draws(model)
-        found, limit = (
+        result, limit = (
             anchored_elbo(model, data, anchors, draws),
             elbo(whole, data, draws, n_sweeps=50).with_gap,
         )
     assert (
         float(limit) - 0.02 * abs(float(limit))
-        < float(found)
+        < float(result)
         < float(limit) + 1e-3 * abs(float(limit))
     )
 

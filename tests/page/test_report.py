@@ -165,7 +165,7 @@ def test_the_page_carries_latents_labels_and_names(page, model):
     np.testing.assert_allclose(unpacked(content["z"]), model.embedding_, rtol=1e-6)
     np.testing.assert_allclose(unpacked(content["std"]), model.embedding_std_, rtol=1e-6)
     assert content["names"][:2] == ["cell 0", "cell 1"]
-    assert [own["name"] for own in content["labels"]] == ["kind", "age"]
+    assert [label["name"] for label in content["labels"]] == ["kind", "age"]
     np.testing.assert_allclose(
         unpacked(content["labels"][1]["values"]), np.linspace(0, 1, N), atol=1e-7
     )
@@ -175,16 +175,18 @@ def test_the_rows_data_and_their_decoded_values_are_those_of_the_model(page, mod
     _, content, _ = page
     mean, std = model.inverse_transform(model.embedding_, return_std=True)
     for view in content["views"]:
-        own = [COLUMNS.index(name) for name in view["columns"]]
-        assert view["width"] == len(own)
+        columns = [COLUMNS.index(name) for name in view["columns"]]
+        assert view["width"] == len(columns)
         np.testing.assert_allclose(
-            unpacked(view["data"]), X[:, own], atol=2e-4 * np.ptp(view["high"]) + 1e-3
+            unpacked(view["data"]), X[:, columns], atol=2e-4 * np.ptp(view["high"]) + 1e-3
         )
-        assert (np.isnan(unpacked(view["data"])) == np.isnan(X[:, own])).all()
-        np.testing.assert_allclose(unpacked(view["decoded"][0]), mean[:, own], atol=1e-3)
-        away = np.abs(unpacked(view["decoded"][1]) - std[:, own])
-        assert (away <= 0.005 * std[:, own].max(axis=0)).all()
-        assert mean[:, own].var(axis=0).tolist() == sorted(mean[:, own].var(axis=0), reverse=True)
+        assert (np.isnan(unpacked(view["data"])) == np.isnan(X[:, columns])).all()
+        np.testing.assert_allclose(unpacked(view["decoded"][0]), mean[:, columns], atol=1e-3)
+        away = np.abs(unpacked(view["decoded"][1]) - std[:, columns])
+        assert (away <= 0.005 * std[:, columns].max(axis=0)).all()
+        assert mean[:, columns].var(axis=0).tolist() == sorted(
+            mean[:, columns].var(axis=0), reverse=True
+        )
 
 
 def test_columns_of_different_units_keep_their_standard_deviations(tmp_path):
@@ -199,20 +201,20 @@ def test_columns_of_different_units_keep_their_standard_deviations(tmp_path):
     content = json.loads(Elements(path.read_text(encoding="utf-8")).scripts["content"])
     (view,) = content["views"]
     std = model.inverse_transform(model.embedding_, return_std=True)[1]
-    own = [int(name.removeprefix("column ")) for name in map(str, view["columns"])]
+    columns = [int(name.removeprefix("column ")) for name in map(str, view["columns"])]
     shown = unpacked(view["decoded"][1])
     assert (shown > 0).all()
-    assert (np.abs(shown - std[:, own]) <= 0.005 * std[:, own].max(axis=0)).all()
+    assert (np.abs(shown - std[:, columns]) <= 0.005 * std[:, columns].max(axis=0)).all()
 
 
 def test_a_plane_is_what_the_model_decodes_there(page, model):
     _, content, _ = page
     (plane,) = content["planes"]
     side, view = plane["side"], content["views"][1]
-    own = [COLUMNS.index(name) for name in view["columns"]]
+    columns = [COLUMNS.index(name) for name in view["columns"]]
     first, second = (np.linspace(plane["low"][k], plane["high"][k], side) for k in (0, 1))
     cell = 3 * side + 7
-    expected = model.inverse_transform([[first[7], second[3]]])[0, own]
+    expected = model.inverse_transform([[first[7], second[3]]])[0, columns]
     np.testing.assert_allclose(unpacked(view["planes"][0][0])[cell], expected, atol=1e-3)
     assert (model.embedding_.min(axis=0) > plane["low"]).all()
     assert (model.embedding_.max(axis=0) < plane["high"]).all()
@@ -226,7 +228,7 @@ def test_settings_and_versions(page, model):
     assert about["versions"]["numpy"] == version("numpy")
     assert about["parameters"]["max_iter"] == 8
     np.testing.assert_allclose(about["relevance"], model.relevance_)
-    tops = [[name for name, _ in own] for own in about["loadings"]]
+    tops = [[name for name, _ in loadings] for loadings in about["loadings"]]
     shares = model.loadings(as_frame=True)
     assert tops == [shares[d].sort_values(ascending=False).index.tolist() for d in shares]
     assert about["starts"][0]["init"] == "pca"
@@ -234,11 +236,11 @@ def test_settings_and_versions(page, model):
 
 def test_what_intervals_hold_is_said_where_it_was_measured(page, model, frame, tmp_path):
     assert page[2]["calibration"] is None
-    found = bo.calibration(model, frame.iloc[:12], n_draws=20, random_state=0)
-    own, _, about = written(model, tmp_path / "r.html", calibration=found)
-    assert about["calibration"]["hidden"] == found.hidden
-    assert about["calibration"]["views"].keys() == found.views.keys()
-    assert len(json.loads(own.scripts["figures"])["calibration"]) == 2
+    result = bo.calibration(model, frame.iloc[:12], n_draws=20, random_state=0)
+    elements, _, about = written(model, tmp_path / "r.html", calibration=result)
+    assert about["calibration"]["hidden"] == result.hidden
+    assert about["calibration"]["views"].keys() == result.views.keys()
+    assert len(json.loads(elements.scripts["figures"])["calibration"]) == 2
 
 
 def test_without_data_the_rows_of_the_fit_are_decoded(model, tmp_path):
@@ -260,8 +262,8 @@ def test_other_rows_are_placed_first(model, frame, tmp_path):
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_any_number_of_dimensions(X, tmp_path, d):
-    own = fitted(X, d)
-    _, content, _ = written(own, tmp_path / "r.html", X)
+    other = fitted(X, d)
+    _, content, _ = written(other, tmp_path / "r.html", X)
     pairs = [tuple(plane["dims"]) for plane in content["planes"]]
     assert len(set(pairs)) == len(pairs) == max(d * (d - 1) // 2, 1)
     assert all(a < b for a, b in pairs)
@@ -276,8 +278,10 @@ def test_counts_and_classes_are_drawn_too(tmp_path):
     source = np.random.default_rng(1)
     X = np.hstack([source.poisson(3.0, (20, 3)), source.integers(0, 2, (20, 2))]).astype(float)
     views = {"counts": slice(0, 3), "flags": slice(3, 5)}
-    own = fitted(X, views=views, likelihood={"counts": "poisson", "flags": "bernoulli"}, max_iter=3)
-    _, content, about = written(own, tmp_path / "r.html", X)
+    other = fitted(
+        X, views=views, likelihood={"counts": "poisson", "flags": "bernoulli"}, max_iter=3
+    )
+    _, content, about = written(other, tmp_path / "r.html", X)
     assert [view["likelihood"] for view in content["views"]] == ["poisson", "bernoulli"]
     assert about["views"]["counts"]["likelihood"] == "poisson"
 
@@ -309,12 +313,12 @@ def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model,
     views = choose_views(model, X, rows.Z, {})
     fixed = len(script_json(rows.to_json()))
     full = gather(model, rows, views)
-    found = []
+    result = []
     for room in np.geomspace(20_000, 1500, 40).astype(int):
         content = gather(model, rows, views, budget=fixed + int(room))
         whole = all(view["decoded"] for view in content["views"])
         assert whole or not any(view["decoded"] for view in content["views"])
-        found.append((not whole, content["every"]))
+        result.append((not whole, content["every"]))
         for view, first in zip(content["views"], full["views"], strict=True):
             kept = unpacked(first["data"])[:: content["every"]]
             step = np.max(view["data"]["step"])
@@ -324,9 +328,9 @@ def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model,
         for view in content["views"]:
             used += len(view["data"]["body"]) + characters(view, "decoded")
         assert used <= room or content["every"] > 100
-    assert {(False, 1), (True, 1)} < set(found)
-    assert found[-1][1] > 1
-    assert all(without for without, every in found if every > 1)
+    assert {(False, 1), (True, 1)} < set(result)
+    assert result[-1][1] > 1
+    assert all(without for without, every in result if every > 1)
 
 
 def test_many_rows_stay_below_8_megabytes(model, tmp_path):
@@ -388,9 +392,9 @@ def test_an_image_is_kept_pixel_by_pixel(tmp_path):
 
     bunch = load_digits_halves()
     X = bunch.data[:60]
-    own = fitted(X, views=bunch.views)
+    other = fitted(X, views=bunch.views)
     _, content, _ = written(
-        own, tmp_path / "r.html", X, bunch.target[:60], shapes={"lower": (4, 8)}
+        other, tmp_path / "r.html", X, bunch.target[:60], shapes={"lower": (4, 8)}
     )
     upper, lower = content["views"]
     assert (upper["shape"], lower["shape"], lower["columns"]) == (None, [4, 8], [])
@@ -496,10 +500,10 @@ def test_layouts_are_checked():
         as_layouts(np.zeros((2, 2)), 3)
     with pytest.raises(InputError, match=r"got 'u', which is not numeric"):
         as_layouts({"u": [["a", "b"]]}, 1)
-    holed = np.zeros((3, 2))
-    holed[2, 1] = np.nan
+    incomplete = np.zeros((3, 2))
+    incomplete[2, 1] = np.nan
     with pytest.raises(InputError, match="finite coordinates, got nan in row 2, column 1 of 'u'"):
-        as_layouts({"u": holed}, 3)
+        as_layouts({"u": incomplete}, 3)
 
 
 def test_layout_files(tmp_path):
@@ -603,9 +607,9 @@ def test_na_of_nullable_columns_is_missing(model, X, frame, tmp_path):
 def test_no_path_of_the_machine_in_model_files_and_pages(X, tmp_path):
     place = tmp_path / "secret-folder" / "run.ckpt"
     place.parent.mkdir()
-    own = fitted(X, checkpoint=str(place))
-    page = bo.report(own, X, path=tmp_path / "r.html")
-    own.save(tmp_path / "m.bochner")
+    other = fitted(X, checkpoint=str(place))
+    page = bo.report(other, X, path=tmp_path / "r.html")
+    other.save(tmp_path / "m.bochner")
     for file in (page, tmp_path / "m.bochner"):
         assert b"secret-folder" not in file.read_bytes()
     assert bo.load(tmp_path / "m.bochner").checkpoint is None

@@ -29,10 +29,10 @@ N = 60
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        own = CHROMIUM or driver.chromium.executable_path
-        if not Path(own).is_file():
+        executable = CHROMIUM or driver.chromium.executable_path
+        if not Path(executable).is_file():
             pytest.skip("no Chromium on this machine: install one, or name it in BOCHNER_CHROMIUM")
-        started = driver.chromium.launch(executable_path=own, args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield started
         started.close()
 
@@ -49,10 +49,10 @@ def model():
     views = {"upper": slice(0, 32), "lower": slice(32, 64), "table": slice(64, 67)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own = bo.NGMVLVM(
+        fitted = bo.NGMVLVM(
             3, views=views, n_frequencies=8, init="pca", max_iter=8, random_state=0
         ).fit(X)
-    return own, X, bunch.target[:N]
+    return fitted, X, bunch.target[:N]
 
 
 class Page:
@@ -90,11 +90,11 @@ class Page:
 
 @pytest.fixture(scope="module")
 def path(model, tmp_path_factory):
-    own, X, labels = model
+    fitted, X, labels = model
     shapes = {"upper": (4, 8), "lower": (4, 8)}
     names = [f"digit {i}" for i in range(N)]
     return bo.report(
-        own,
+        fitted,
         X,
         {"digit": labels},
         path=tmp_path_factory.mktemp("page") / "r.html",
@@ -142,27 +142,27 @@ def test_pointing_at_a_row_shows_its_data(page, model):
 
 
 def test_a_click_anywhere_decodes_that_place(page, model):
-    own, _, _ = model
+    fitted, _, _ = model
     page.tab.mouse.click(*page.place(0.35, 0.4))
     page.tab.wait_for_timeout(300)
     first, second = page.tab.evaluate("window.bochnerPage.cross()")
     values = page.tab.locator("#place .numbers").all_inner_texts()
     axes = [int(page.tab.input_value(f"#{name}")) for name in ("dim-x", "dim-y")]
-    z = own.embedding_.mean(axis=0, keepdims=True)
+    z = fitted.embedding_.mean(axis=0, keepdims=True)
     z[0, axes] = first, second
-    mean, std = own.inverse_transform(z, return_std=True)
+    mean, std = fitted.inverse_transform(z, return_std=True)
     shown = [value.replace("−", "-").split(" ± ") for value in values if " ± " in value]
     assert len(shown) == 3
     np.testing.assert_allclose(
-        sorted(float(own[0]) for own in shown), sorted(mean[0, 64:]), atol=0.05
+        sorted(float(pair[0]) for pair in shown), sorted(mean[0, 64:]), atol=0.05
     )
     np.testing.assert_allclose(
-        sorted(float(own[1]) for own in shown), sorted(std[0, 64:]), rtol=0.05
+        sorted(float(pair[1]) for pair in shown), sorted(std[0, 64:]), rtol=0.05
     )
 
 
 def test_a_lasso_chooses_rows_and_exports_them(page, model, tmp_path):
-    own, _, labels = model
+    fitted, _, labels = model
     page.tab.click("#tool-lasso")
     assert page.tab.get_attribute("#tool-lasso", "aria-pressed") == "true"
     page.tab.mouse.move(*page.place(0.12, 0.15))
@@ -181,7 +181,7 @@ def test_a_lasso_chooses_rows_and_exports_them(page, model, tmp_path):
         i = int(row["row"])
         assert (row["name"], row["digit"]) == (f"digit {i}", str(labels[i]))
         np.testing.assert_allclose(
-            [float(row[f"z{d}"]) for d in range(3)], own.embedding_[i], rtol=1e-5
+            [float(row[f"z{d}"]) for d in range(3)], fitted.embedding_[i], rtol=1e-5
         )
     page.tab.click("#clear")
     assert page.tab.is_disabled("#export")
@@ -219,15 +219,15 @@ def test_the_map_works_from_the_keyboard(page):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_narrow_and_dark_pages_do_not_run_over(browser, path, scheme):
-    own = Page(browser, path, viewport={"width": 390, "height": 800}, color_scheme=scheme)
-    assert own.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    paper, ink = own.tab.evaluate(
+    opened = Page(browser, path, viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    assert opened.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    paper, ink = opened.tab.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
     )
     bright = [sum(int(c) for c in colour[4:-1].split(",")) for colour in (paper, ink)]
     assert (bright[0] > bright[1]) == (scheme == "light")
-    own.tab.close()
-    assert own.errors == []
+    opened.tab.close()
+    assert opened.errors == []
 
 
 @pytest.mark.parametrize("kind", ["one dimension, no data", "many rows"])
@@ -239,13 +239,13 @@ def test_other_pages_are_drawn_as_well(browser, tmp_path, kind):
         model = bo.NGMVLVM(
             d, n_frequencies=4, init="pca", max_iter=2, landmarks=40, random_state=0
         ).fit(X)
-    own = Page(browser, bo.report(model, X if d == 2 else None, path=tmp_path / "r.html"))
-    own.tab.mouse.move(*own.row_on_screen(5))
-    own.tab.wait_for_function("document.getElementById('row').innerText.includes('row ')")
-    own.tab.mouse.click(*own.place(0.5, 0.5))
-    assert "±" in own.text("#place")
-    own.tab.close()
-    assert own.errors == []
+    opened = Page(browser, bo.report(model, X if d == 2 else None, path=tmp_path / "r.html"))
+    opened.tab.mouse.move(*opened.row_on_screen(5))
+    opened.tab.wait_for_function("document.getElementById('row').innerText.includes('row ')")
+    opened.tab.mouse.click(*opened.place(0.5, 0.5))
+    assert "±" in opened.text("#place")
+    opened.tab.close()
+    assert opened.errors == []
 
 
 # -- hostile text
@@ -454,9 +454,9 @@ def test_the_map_is_exported_as_a_picture(page, tmp_path):
 
 
 def test_a_supplied_layout_moves_the_rows_and_nothing_is_decoded_there(browser, model, tmp_path):
-    own, X, labels = model
+    fitted, X, labels = model
     places = np.random.default_rng(3).normal(size=(N, 2)) * [30, 4] + 100
-    path = bo.report(own, X, labels, path=tmp_path / "r.html", embedding={"umap": places})
+    path = bo.report(fitted, X, labels, path=tmp_path / "r.html", embedding={"umap": places})
     opened = Page(browser, path)
     tab = opened.tab
     before = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)])
@@ -478,10 +478,10 @@ def test_a_supplied_layout_moves_the_rows_and_nothing_is_decoded_there(browser, 
 
 
 def test_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(browser, model, tmp_path):
-    own, X, _ = model
+    fitted, X, _ = model
     names = [f"{'=+-@'[i % 4]}cell {i}" for i in range(N)]
     labels = {"=kind": [f"@{i % 3}" for i in range(N)], "score": -np.linspace(0.1, 1, N)}
-    opened = Page(browser, bo.report(own, X, labels, path=tmp_path / "r.html", row_names=names))
+    opened = Page(browser, bo.report(fitted, X, labels, path=tmp_path / "r.html", row_names=names))
     opened.tab.evaluate("window.bochnerPage.choose([0, 1, 2, 3])")
     with opened.tab.expect_download() as waiting:
         opened.tab.click("#export")

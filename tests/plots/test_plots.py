@@ -319,9 +319,9 @@ def test_reconstructions_show_rows_above_what_is_decoded(model, tmp_path):
     assert np.isnan(picture[2]).all()
     assert plots.save(ax, tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
     points = plots.reconstructions(model, X, "right").collections[0].get_offsets()
-    seen = ~np.isnan(X[:, 3:])
-    np.testing.assert_allclose(points[:, 0], X[:, 3:][seen])
-    np.testing.assert_allclose(points[:, 1], decoded[:, 3:][seen], rtol=1e-5)
+    observed = ~np.isnan(X[:, 3:])
+    np.testing.assert_allclose(points[:, 0], X[:, 3:][observed])
+    np.testing.assert_allclose(points[:, 1], decoded[:, 3:][observed], rtol=1e-5)
 
 
 ARGUMENTS = {
@@ -333,7 +333,9 @@ ARGUMENTS = {
 def test_a_fit_that_was_interrupted_before_its_first_step_is_drawn(model, tmp_path):
     early = copy.copy(model)
     early.elbo_history_ = np.zeros(0)
-    (line,) = [own for own in plots.bound_trace(early).lines if "final" in str(own.get_label())]
+    (line,) = [
+        drawn for drawn in plots.bound_trace(early).lines if "final" in str(drawn.get_label())
+    ]
     assert line.get_ydata()[0] == model.elbo_
     assert bo.report(early, path=tmp_path / "r.html").exists()
 

@@ -55,13 +55,13 @@ def test_errors_that_rows_share_are_said_where_draws_do_not_share_them():
     for correlated, drawn_so in ((True, False), (False, False), (True, True)):
         pit, rows, sums = _joint(correlated, drawn_so)
         more, error = beyond_draws(sums, len(pit))
-        found = assess("a", pit, np.zeros(len(pit)), rows, np.arange(len(pit)) % 5, (more, error))
+        result = assess("a", pit, np.zeros(len(pit)), rows, np.arange(len(pit)) % 5, (more, error))
         if correlated and not drawn_so:
             assert more == pytest.approx(0.3, abs=0.04)
-            assert "entries correlate by 0." in found.problems()[-1]
+            assert "entries correlate by 0." in result.problems()[-1]
         else:
             assert abs(more) < 3.0 * error
-            assert found.problems() == []
+            assert result.problems() == []
     assert beyond_draws(np.ones((4, 20)), 40) == (0.0, float("inf"))
 
 
@@ -78,8 +78,8 @@ def test_skewed_errors_and_counts_that_vary_more_are_said():
     source = np.random.default_rng(5)
     rows, columns = np.divmod(np.arange(4000), 4)
     skewed = norm.cdf(0.8 * (source.gamma(2.0, size=4000) - 2.0))
-    found = assess("a", skewed, np.zeros(4000), rows, columns).problems()
-    assert any("Errors are skewed (" in text for text in found)
+    result = assess("a", skewed, np.zeros(4000), rows, columns).problems()
+    assert any("Errors are skewed (" in text for text in result)
     narrow = norm.cdf(1.6 * source.normal(size=4000))
     said = [
         assess("a", narrow, np.zeros(4000), rows, columns, likelihood=name).problems()
@@ -166,13 +166,13 @@ def test_a_handful_of_entries_is_said_to_be_too_few():
     view = report(uniform(3), n_columns=3)
     assert view.problems() == []
     text = "view 'rna': 3 hidden entries of 1 rows are too few to tell: pass more rows"
-    found = CalibrationReport({"rna": view}, "3 entries", 100)
-    assert text in str(found)
-    assert text in found._repr_html_().replace("&#x27;", "'")
-    assert "nan" not in str(found)
-    assert "inf" not in str(found)
-    assert "NaN" not in json.dumps(found.to_json())
-    assert "Infinity" not in json.dumps(found.to_json())
+    result = CalibrationReport({"rna": view}, "3 entries", 100)
+    assert text in str(result)
+    assert text in result._repr_html_().replace("&#x27;", "'")
+    assert "nan" not in str(result)
+    assert "inf" not in str(result)
+    assert "NaN" not in json.dumps(result.to_json())
+    assert "Infinity" not in json.dumps(result.to_json())
 
 
 def test_the_error_of_a_mean_counts_rows_not_entries():
@@ -299,11 +299,11 @@ def fitted(request):
 def test_on_rows_of_the_model_itself_intervals_hold_what_they_say(fitted, hide):
     _, model = fitted
     n = 400 if hide == "entries" else 250
-    found = bo.calibration(
+    result = bo.calibration(
         model, model.sample(n, random_state=1), hide=hide, fraction=0.2, n_draws=99, random_state=0
     )
-    assert set(found.views) == {"a", "b"}
-    for view in found.views.values():
+    assert set(result.views) == {"a", "b"}
+    for view in result.views.values():
         for level, share in view.coverage.items():
             # placement is a Laplace approximation, completion of views an empirical one: each may
             # cost a little
@@ -385,9 +385,9 @@ def test_noise_that_the_model_does_not_know_is_said(noise, text):
     source = np.random.default_rng(5)
     f = 1.5 * smooth(source, n=1100)
     X = f + noise(source, f.shape)
-    found = bo.calibration(fit(X[:200]), X[200:], fraction=0.3, n_draws=99, random_state=0)
-    assert not found.calibrated
-    assert text in str(found)
+    result = bo.calibration(fit(X[:200]), X[200:], fraction=0.3, n_draws=99, random_state=0)
+    assert not result.calibrated
+    assert text in str(result)
 
 
 def test_absent_views_are_predicted_with_intervals_that_hold():
@@ -398,9 +398,9 @@ def test_absent_views_are_predicted_with_intervals_that_hold():
     model = fit(
         X[:300], views={"a": slice(0, 4), "b": slice(4, 8), "c": slice(8, 12)}, max_iter=150
     )
-    found = bo.calibration(model, X[300:], hide="view", n_draws=99, random_state=0)
-    assert "whole views: a of " in str(found)
-    for view in found.views.values():
+    result = bo.calibration(model, X[300:], hide="view", n_draws=99, random_state=0)
+    assert "whole views: a of " in str(result)
+    for view in result.views.values():
         assert all(
             abs(s - level) < 4 * view.coverage_se[level] + 0.04
             for level, s in view.coverage.items()
@@ -410,15 +410,15 @@ def test_absent_views_are_predicted_with_intervals_that_hold():
 def test_the_report_is_repeatable_and_travels_as_json():
     X = data("gaussian", n=60)
     model = fit(X)
-    found = bo.calibration(model, X, n_draws=20, random_state=0)
+    result = bo.calibration(model, X, n_draws=20, random_state=0)
     again = bo.calibration(model, X, n_draws=20, random_state=0)
-    plain = found.to_json()
+    plain = result.to_json()
     assert json.loads(json.dumps(plain)) == json.loads(json.dumps(again.to_json()))
     json.dumps(plain, allow_nan=False)
     assert set(plain["views"]["a"]["coverage"]) == {"0.5", "0.8", "0.95"}
-    assert plain["calibrated"] is found.calibrated
+    assert plain["calibrated"] is result.calibrated
     assert f"Calibration on {plain['hidden']}: share of the truth in central intervals" in str(
-        found
+        result
     )
     with pytest.raises(InputError, match=r"Expected n_draws of at least 2, got 1. Ask for 200."):
         bo.calibration(model, X, n_draws=1)

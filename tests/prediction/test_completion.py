@@ -50,15 +50,15 @@ def test_a_hidden_view_is_the_tempered_mixture_over_the_candidates(dim):
     rows = [a[:4], torch.full((4, 6), NAN, dtype=torch.float64)]
     mean, variance = complete(views, Mixture(x, {"a": 1.0, "b": 0.25}), rows)
     # by hand: w_j ~ exp(tau E log p(y_a | x_j, A)), then the law of total variance
-    made, (own, noise) = views[0].draws[0], decode(views[1:], x)
+    made, (decoded, noise) = views[0].draws[0], decode(views[1:], x)
     phi = made.features(x)
     expected = -0.5 * (
         torch.cdist(a[:4], phi @ made.mean).square() / 0.1
         + 6 * made.spread(phi, views[0].group_of)[:, 0]
     )
     weights = (0.25 * expected).softmax(1)
-    torch.testing.assert_close(mean[:, 6:], weights @ own)
-    second = torch.einsum("nj,njm->nm", weights, (own[None] - mean[:, None, 6:]).square())
+    torch.testing.assert_close(mean[:, 6:], weights @ decoded)
+    second = torch.einsum("nj,njm->nm", weights, (decoded[None] - mean[:, None, 6:]).square())
     torch.testing.assert_close(variance[:, 6:], weights @ noise + second)
     torch.testing.assert_close(mean[:, :6], a[:4])  # what was observed stays
 
@@ -105,8 +105,8 @@ def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_th
     views, x, (a, b) = _views(2, 0.01, n=300)
     # what the views share is seen through something of view a's own that its noise does not account
     # for
-    own = 0.5 * torch.randn(300, 1, generator=generator(7, "own"), dtype=torch.float64)
-    low = learn(views, x, x[None], [a + own, b], seed=0)["b"].exponent
+    private = 0.5 * torch.randn(300, 1, generator=generator(7, "own"), dtype=torch.float64)
+    low = learn(views, x, x[None], [a + private, b], seed=0)["b"].exponent
     assert low is not None
     assert low <= 0.25
     assert low in TEMPERATURES

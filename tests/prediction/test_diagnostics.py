@@ -55,14 +55,14 @@ def _optimum(S, dim: int, s2: float | None, m: int | None = None, seed: int = 0)
     best, rng = None, np.random.default_rng(seed)
     for _ in range(3):
         start = np.append(rng.normal(size=N * dim), -1.0)
-        found = minimize(
+        result = minimize(
             negative,
             start,
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": 3000, "ftol": 1e-15, "gtol": 1e-9},
         )
-        best = found if best is None or found.fun < best.fun else best
+        best = result if best is None or result.fun < best.fun else best
     X = best.x[: N * dim].reshape(N, dim)
     return X @ X.T, float(np.exp(best.x[-1])), float(best.fun)
 
@@ -215,6 +215,6 @@ def test_relevance_is_that_of_finite_differences(dim):
         expected[d] = sum(float(s.square().sum()) for s in slopes) * float(
             x[:, d].var(unbiased=False)
         )
-    found = relevance([view], x)
-    assert found.shape == (1, dim)
-    np.testing.assert_allclose(found[0], expected / expected.sum(), rtol=1e-6)
+    result = relevance([view], x)
+    assert result.shape == (1, dim)
+    np.testing.assert_allclose(result[0], expected / expected.sum(), rtol=1e-6)

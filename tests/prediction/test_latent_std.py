@@ -64,9 +64,9 @@ def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
     view, candidates = gaussian_view(dim, key="std")
     x, y = _drawn(view, dim, 600)
     placement = place([view], candidates, [y])
-    seen = [torch.ones(4, 12, dtype=torch.bool)]
-    own = excess([view], candidates, seen, seed=5)
-    std = widened(latent_std([view], candidates, placement, [y], [None]), own)
+    observed = [torch.ones(4, 12, dtype=torch.bool)]
+    widening = excess([view], candidates, observed, seed=5)
+    std = widened(latent_std([view], candidates, placement, [y], [None]), widening)
     away = (x - placement.mean) / std
     assert 0.93 < float((away.abs() < 1.96).double().mean()) < 0.97
     assert 0.4 < float((away.abs() < 0.6745).double().mean()) < 0.56
@@ -112,5 +112,7 @@ def test_in_many_dimensions_the_curvature_at_the_place_counts():
     placement = place([view], candidates, [y])
     std = latent_std([view], candidates, placement, [y], [None])
     near = (x - placement.mean).abs().amax(1) < 1.0  # rows that were not lost
-    away, before = ((x - placement.mean)[near] / own[near] for own in (std, placement.std))
+    away, before = (
+        (x - placement.mean)[near] / deviation[near] for deviation in (std, placement.std)
+    )
     assert 0.7 < float(away.square().mean().sqrt()) < 0.9 * float(before.square().mean().sqrt())

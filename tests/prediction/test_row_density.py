@@ -35,8 +35,8 @@ def _rows(view, dim, n, seed=3):
     return y
 
 
-def _agree(found, expected):
-    density, error = found
+def _agree(result, expected):
+    density, error = result
     away = (density - expected).abs()
     assert bool((away < 5.0 * error).all()), (away / error).max()
     assert float(away.max()) < 0.3
@@ -79,11 +79,11 @@ def test_standard_errors_are_those_over_seeds():
     view, x = gaussian_view(2, s2=0.3)
     y = _rows(view, 2, 6)
     expected = _integral(view, y, 2, 301)
-    found = [log_density([view], x, [y], seed) for seed in range(30)]
-    z = torch.stack([(density - expected) / error for density, error in found])
+    result = [log_density([view], x, [y], seed) for seed in range(30)]
+    z = torch.stack([(density - expected) / error for density, error in result])
     assert 0.5 < float(z.square().mean().sqrt()) < 1.2  # parts have their share of the samples
     assert (
-        abs(float(torch.stack([density for density, _ in found]).mean(0)[0] - expected[0])) < 0.05
+        abs(float(torch.stack([density for density, _ in result]).mean(0)[0] - expected[0])) < 0.05
     )
 
 

@@ -101,10 +101,10 @@ def test_chunked_gradient_is_the_full_gradient_with_missing_rows(chunk_rows):
 
 def test_scattered_holes_are_integrated_out_exactly():
     x, f, Y, s2 = _problem(2, True)
-    seen = torch.rand(Y.shape, generator=generator(1, "mask")) > 0.3
+    observed = torch.rand(Y.shape, generator=generator(1, "mask")) > 0.3
     blocks, expected = [], torch.zeros((), dtype=torch.float64)
     for m in range(Y.shape[1]):
-        rows = seen[:, m].nonzero()[:, 0]
+        rows = observed[:, m].nonzero()[:, 0]
         blocks.append(CompleteBlock.of(Y[rows][:, [m]], rows, torch.tensor([m])))
         expected = expected + _naive(x[rows], f, Y[rows][:, [m]], s2)
     torch.testing.assert_close(
@@ -134,8 +134,13 @@ class Beside(Alone):
         return count + self.other.n_rows
 
     def sum(self, values):
-        own = self.other
-        parts = [own.gram, own.cross, torch.tensor(own.square), torch.tensor(float(own.n_rows))]
+        other = self.other
+        parts = [
+            other.gram,
+            other.cross,
+            torch.tensor(other.square),
+            torch.tensor(float(other.n_rows)),
+        ]
         wire = torch.cat([part.reshape(-1).double() for part in parts])
         # gradients of the frequencies stay this process's share
         return values + wire if values.shape == wire.shape else values
@@ -188,10 +193,10 @@ def test_single_precision_keeps_bound_and_gradient_of_data_almost_without_noise(
     variance = torch.full((4,) if columns else (), s2, dtype=torch.float64)
 
     def both(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        own = x.to(dtype).requires_grad_()
+        latents = x.to(dtype).requires_grad_()
         block = CompleteBlock.of(Y.to(dtype))
-        value = view_evidence(own, f.to(dtype), variance, (block,))
-        return value.detach(), torch.autograd.grad(value, own)[0].double()
+        value = view_evidence(latents, f.to(dtype), variance, (block,))
+        return value.detach(), torch.autograd.grad(value, latents)[0].double()
 
     value, gradient = both(torch.float32)
     exact, exact_gradient = both(torch.float64)

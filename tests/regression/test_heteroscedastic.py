@@ -72,8 +72,8 @@ def _naive(x, f, Y, noise):
 def test_both_forms_are_the_normal_density(dim, paired):
     x, f, Y, noise = _problem(dim, paired)
     phi, expected, block = fourier_features(x, f), _naive(x, f, Y, noise), CompleteBlock.of(Y)
-    own = column_evidence(statistics(phi, Y, block.squares), noise)
-    torch.testing.assert_close(own[0], expected, rtol=1e-12, atol=1e-10)
+    fast = column_evidence(statistics(phi, Y, block.squares), noise)
+    torch.testing.assert_close(fast[0], expected, rtol=1e-12, atol=1e-10)
     torch.testing.assert_close(
         column_dense_evidence(phi, phi.T @ phi, block, noise)[0], expected, rtol=1e-12, atol=1e-10
     )
@@ -125,12 +125,15 @@ def test_columns_that_miss_different_rows_have_their_own_noise_and_gradient():
         ([2, 4], torch.arange(0, 40, 2)),
     ]
     blocks = tuple(
-        CompleteBlock.of(Y[rows][:, own], rows, torch.tensor(own)) for own, rows in parts
+        CompleteBlock.of(Y[rows][:, columns], rows, torch.tensor(columns))
+        for columns, rows in parts
     )
-    expected = sum(_naive(x[rows], f, Y[rows][:, own], noise[own]) for own, rows in parts)
+    expected = sum(
+        _naive(x[rows], f, Y[rows][:, columns], noise[columns]) for columns, rows in parts
+    )
     value = view_evidence(x, f, noise, blocks)
     torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-9)
-    slow, fast = (torch.autograd.grad(own, noise)[0] for own in (expected, value))
+    slow, fast = (torch.autograd.grad(bound, noise)[0] for bound in (expected, value))
     torch.testing.assert_close(fast, slow, rtol=1e-8, atol=1e-9)
 
 
@@ -185,16 +188,18 @@ def test_prediction_and_placement_are_those_of_one_view_per_column(dim):
     y = Y[:4].clone()
     y[:, 3] = math.nan
     split = [y[:, [m]] for m in range(5)]
-    for own, other in zip(decode([view], x[:7]), decode(columns, x[:7]), strict=True):
-        torch.testing.assert_close(own, other)
+    for together, other in zip(decode([view], x[:7]), decode(columns, x[:7]), strict=True):
+        torch.testing.assert_close(together, other)
     rows, point = (
         torch.arange(4),
         torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64),
     )
     for shared in (True, False):
         one, many = target_for([view], [y], dim, shared), target_for(columns, split, dim, shared)
-        for own, other in zip(one.evaluate(point, rows), many.evaluate(point, rows), strict=True):
-            torch.testing.assert_close(own, other)
+        for together, other in zip(
+            one.evaluate(point, rows), many.evaluate(point, rows), strict=True
+        ):
+            torch.testing.assert_close(together, other)
     one = candidate_scores([view.reconstructions(x)], [view], [torch.nan_to_num(Y[:4])], [None])
     whole = [Y[:4, [m]] for m in range(5)]
     many = candidate_scores([c.reconstructions(x) for c in columns], columns, whole, [None] * 5)
@@ -207,9 +212,9 @@ def test_the_posterior_of_the_weights_is_that_of_each_column():
     kernel = NextGenSpectralMixture().initial(2, 2, generator(0, "k"))
     model = LatentVariableModel(latents, [View("a", kernel, view.likelihood)])
     options = {"n_frequencies": 3, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
-    (found,) = weights_posterior(model, ((CompleteBlock.of(Y),),), **options)
-    phi, noise = found.draws[0].features(x), view.likelihood.noise_variance
-    new = found.draws[0].features(
+    (result,) = weights_posterior(model, ((CompleteBlock.of(Y),),), **options)
+    phi, noise = result.draws[0].features(x), view.likelihood.noise_variance
+    new = result.draws[0].features(
         torch.randn(6, 2, generator=generator(3, "new"), dtype=torch.float64)
     )
     for m in range(5):
@@ -217,11 +222,11 @@ def test_the_posterior_of_the_weights_is_that_of_each_column():
             phi.T @ phi + noise[m] * torch.eye(phi.shape[1], dtype=phi.dtype)
         )
         torch.testing.assert_close(
-            found.draws[0].mean[:, m], inverse @ phi.T @ Y[:, m], rtol=1e-6, atol=1e-8
+            result.draws[0].mean[:, m], inverse @ phi.T @ Y[:, m], rtol=1e-6, atol=1e-8
         )
         spread = torch.einsum("nk,kl,nl->n", new, inverse, new)
-        own = found.draws[0].spread(new, found.group_of)[:, m]
-        torch.testing.assert_close(own, spread, rtol=1e-6, atol=1e-8)
+        of_column = result.draws[0].spread(new, result.group_of)[:, m]
+        torch.testing.assert_close(of_column, spread, rtol=1e-6, atol=1e-8)
 
 
 def _data(n=200, seed=0):
@@ -242,10 +247,10 @@ def test_noise_per_column_finds_the_noisy_columns_and_its_file_keeps_them(tmp_pa
         "view 'x': noise per column, so that training sees all columns and rotates none away"
         in caplog.text
     )
-    found = np.sqrt(model.noise_variance_["x"]) / 3.0
-    assert found.shape == (8,)
-    assert np.corrcoef(np.log(found), np.log(true))[0, 1] > 0.9
-    np.testing.assert_allclose(found[[2, 3, 6]], true[[2, 3, 6]], rtol=0.25)
+    result = np.sqrt(model.noise_variance_["x"]) / 3.0
+    assert result.shape == (8,)
+    assert np.corrcoef(np.log(result), np.log(true))[0, 1] > 0.9
+    np.testing.assert_allclose(result[[2, 3, 6]], true[[2, 3, 6]], rtol=0.25)
     assert model.dropped_ == {"x": 0.0}
     model.save(tmp_path / "m.bochner")
     again = bo.load(tmp_path / "m.bochner")

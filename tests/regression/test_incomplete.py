@@ -42,12 +42,12 @@ def _leaves(x, f, s2):
 def _naive(x, f, Y, rows, s2):
     total = torch.zeros((), dtype=torch.float64)
     for y in Y.T:
-        seen = ~y.isnan()
-        phi = fourier_features(x[rows[seen]], f)
-        covariance = phi.T @ phi + s2 * torch.eye(int(seen.sum()), dtype=x.dtype)
+        observed = ~y.isnan()
+        phi = fourier_features(x[rows[observed]], f)
+        covariance = phi.T @ phi + s2 * torch.eye(int(observed.sum()), dtype=x.dtype)
         total = total + MultivariateNormal(
-            torch.zeros(int(seen.sum()), dtype=x.dtype), covariance
-        ).log_prob(y[seen])
+            torch.zeros(int(observed.sum()), dtype=x.dtype), covariance
+        ).log_prob(y[observed])
     return total
 
 
@@ -110,8 +110,8 @@ def test_chunks_of_columns_change_nothing(monkeypatch):
 def test_it_is_the_sum_over_blocks_of_equal_patterns(dim):
     x, f, Y, rows, s2 = _problem(dim)
     blocks = tuple(
-        CompleteBlock.of(Y[seen, m][:, None], rows[seen], torch.tensor([m]))
-        for m, seen in enumerate((~Y.isnan()).T)
+        CompleteBlock.of(Y[observed, m][:, None], rows[observed], torch.tensor([m]))
+        for m, observed in enumerate((~Y.isnan()).T)
     )
     old = view_evidence(x, f, s2, blocks)
     torch.testing.assert_close(
@@ -179,7 +179,7 @@ def test_single_precision_products_agree_with_double():
     assert abs(float(single - exact)) < 1e-4 * abs(float(exact))
 
 
-def test_a_holed_block_counts_observed_entries():
+def test_an_incomplete_block_counts_observed_entries():
     _, _, Y, rows, _ = _problem(1)
     block = _block(Y, rows)
     assert block.n_entries == int((~Y.isnan()).sum())
@@ -209,10 +209,12 @@ def test_single_precision_keeps_the_bound_of_data_almost_without_noise(dim, s2, 
 def _naive_of(phi, Y, s2):
     total = torch.zeros((), dtype=torch.float64)
     for y in Y.T:
-        seen = ~y.isnan()
-        own = phi[:, seen]
-        covariance = own.T @ own + s2 * torch.eye(int(seen.sum()), dtype=torch.float64)
-        total = total + MultivariateNormal(y.new_zeros(int(seen.sum())), covariance).log_prob(
-            y[seen]
+        observed = ~y.isnan()
+        features = phi[:, observed]
+        covariance = features.T @ features + s2 * torch.eye(
+            int(observed.sum()), dtype=torch.float64
+        )
+        total = total + MultivariateNormal(y.new_zeros(int(observed.sum())), covariance).log_prob(
+            y[observed]
         )
     return total

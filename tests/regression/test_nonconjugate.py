@@ -90,9 +90,9 @@ def test_closed_form_blocks_never_lower_the_bound(name, missing, groups):
     values = []
     with torch.no_grad():
         for _ in range(25):
-            found = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13)
-            values.append(float(found.value))
-            sites.absorb(found.update)
+            result = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13)
+            values.append(float(result.value))
+            sites.absorb(result.update)
     rises = torch.tensor(values).diff()
     assert bool((rises > -1e-9).all()), rises
     assert values[-1] > values[0] + 1e-3
@@ -151,11 +151,11 @@ def test_the_bound_is_below_the_sampled_evidence_and_close(name, groups):
 
 def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
     x, f, likelihood, block, sites = small_view("bernoulli", groups=1)
-    own = small_view("bernoulli")[-1]
+    separate = small_view("bernoulli")[-1]
     with torch.no_grad():
         rough = nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=1, tol=1.0).value
         shared = _value(x, f, likelihood, sites, block, 50)
-        best = _value(x, f, likelihood, own, block, 50)
+        best = _value(x, f, likelihood, separate, block, 50)
     assert float(rough) < float(shared) <= float(best) + 1e-9
 
 
@@ -183,8 +183,8 @@ def test_the_mean_over_all_samples_of_rows_is_the_value_of_all_rows(name, n):
     parameters = list(likelihood.parameters())
 
     def slack_and_gradient(sample):
-        found = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13, sample=sample)
-        return torch.stack([found.gap, *torch.autograd.grad(found.value, parameters)])
+        result = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13, sample=sample)
+        return torch.stack([result.gap, *torch.autograd.grad(result.value, parameters)])
 
     n_samples = RowSample(0.0, n_entries=8).of(n, 3)[1]
     assert n_samples == n * 3 // 8
@@ -223,12 +223,12 @@ def test_separable_and_empty_columns_keep_finite_intercepts():
     Y[:, 2] = (x[:, 0] > 0).double()
     for likelihood in (Bernoulli(), Bernoulli(bound="bohning"), NegativeBinomial(1.0), Poisson()):
         sites = Sites(likelihood, Y, FullMask(), torch.zeros(9).double(), None)
-        own = EncodedBlock.of(Y)
+        separable = EncodedBlock.of(Y)
         with torch.no_grad():
             for _ in range(200):
-                found = nonconjugate_evidence(x, f, likelihood, sites, own)
-                sites.absorb(found.update)
-        assert bool(torch.isfinite(found.value))
+                result = nonconjugate_evidence(x, f, likelihood, sites, separable)
+                sites.absorb(result.update)
+        assert bool(torch.isfinite(result.value))
         assert bool(((sites.intercept - sites.centre).abs() < 3 * INTERCEPT_STD).all())
 
 
@@ -240,13 +240,13 @@ def test_counts_of_a_million_stay_finite_in_single_precision():
         sites = Sites(likelihood, Y, FullMask(), torch.zeros(9), None)
         for _ in range(20):
             inputs = x.float().requires_grad_()
-            found = nonconjugate_evidence(
+            result = nonconjugate_evidence(
                 inputs, f.to(torch.float32), likelihood, sites, EncodedBlock.of(Y)
             )
-            (gradient,) = torch.autograd.grad(found.value, inputs)
-            assert bool(torch.isfinite(found.value))
+            (gradient,) = torch.autograd.grad(result.value, inputs)
+            assert bool(torch.isfinite(result.value))
             assert bool(torch.isfinite(gradient).all())
-            sites.absorb(found.update)
+            sites.absorb(result.update)
 
 
 def test_groups_follow_precision_and_are_even():
@@ -286,9 +286,9 @@ def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():
     y, variance = torch.full_like(psi, 400.0), torch.full_like(psi, 0.1)
     steps = {}
     for bound in ("tilted", "polya-gamma"):
-        own = NegativeBinomial(5.0, bound=bound)
-        slopes = own.slopes(y, psi, variance)
-        precision, slope = own.site(y, psi, variance, slopes)
+        counts = NegativeBinomial(5.0, bound=bound)
+        slopes = counts.slopes(y, psi, variance)
+        precision, slope = counts.site(y, psi, variance, slopes)
         assert bool((precision >= -2.0 * slopes.d_variance).all())
         assert bool((slope == slopes.d_mean).all())
         steps[bound] = (slope / precision).detach().abs()
@@ -299,17 +299,17 @@ def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():
 
 @pytest.mark.parametrize("count", [0.0, 7.0, 1e6])
 def test_sites_of_poisson_counts_touch_but_far_from_the_count(count):
-    own, poisson = math.log(count + 0.5), Poisson()
-    psi = own + torch.tensor(
+    peak, poisson = math.log(count + 0.5), Poisson()
+    psi = peak + torch.tensor(
         [[-300.0, -30.0, -3.5, 0.0, 1.0, 4.0, 40.0, 300.0]], dtype=torch.float64
     )
     y, variance = torch.full_like(psi, count), torch.full_like(psi, 0.1)
     slopes = poisson.slopes(y, psi, variance)
     precision, slope = poisson.site(y, psi, variance, slopes)
-    near = (psi > own - 4.0) & (psi < own + 4.5)
+    near = (psi > peak - 4.0) & (psi < peak + 4.5)
     torch.testing.assert_close(slope[near], slopes.d_mean[near])
     torch.testing.assert_close(precision[near], -2.0 * slopes.d_variance[near])
     asked = psi + slope / precision
-    assert bool((asked <= psi + 2.0 + 1e-9)[psi < own - 4.0].all())
-    assert bool((asked < own + 5.0)[psi > own].all())
+    assert bool((asked <= psi + 2.0 + 1e-9)[psi < peak - 4.0].all())
+    assert bool((asked < peak + 5.0)[psi > peak].all())
     assert float(precision.max()) <= (count + 0.5) * math.exp(5.0) + 1e-6

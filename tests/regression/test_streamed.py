@@ -14,7 +14,7 @@ from bochner.random import generator
 from bochner.regression.incomplete import masked_evidence
 from bochner.regression.observations import IncompleteBlock, Rows, Sample
 from bochner.regression.streamed import StreamedBlock, streamed_evidence
-from bochner.weight_posterior.conditioning import condition_holed, condition_incomplete
+from bochner.weight_posterior.conditioning import condition_incomplete, condition_with_holes
 
 N, M, D = 90, 9, 2
 TIGHT = 1e-18
@@ -66,7 +66,7 @@ def test_the_posterior_is_that_of_rows_in_memory(sizes):
     held, streamed = blocks(Y, sizes)
     latents = [x, x + 0.1, x - 0.1]
     mean, covariance = condition_incomplete(f, held, latents, float(s2))
-    again = condition_holed(f, streamed, latents, float(s2))
+    again = condition_with_holes(f, streamed, latents, float(s2))
     torch.testing.assert_close(again[0], mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(again[1], covariance, rtol=1e-8, atol=1e-9)
 
@@ -80,7 +80,7 @@ def test_rows_for_columns_that_nobody_has_are_those_of_rows_in_memory():
     chosen[[3, 5]] = True
     for block in (held, streamed):
         assert block.first_rows(columns, N).tolist() == first
-        assert block.seen(chosen).tolist() == (~Y[[3, 5]].isnan()).any(0).tolist()
+        assert block.observes(chosen).tolist() == (~Y[[3, 5]].isnan()).any(0).tolist()
     some = torch.arange(2, 40, 3)
     torch.testing.assert_close(
         streamed.subset(some).values(), held.subset(some).values(), equal_nan=True

@@ -61,24 +61,24 @@ def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
     features, precision, source = _case()
     precision = precision * torch.tensor([0.1, 0.2, 2.0, 3.0, 5.0]).double()
     shift = torch.randn(23, 5, generator=source, dtype=torch.float64)
-    found = weights_from(features, precision, shift, sizes, tol=1e-12)
+    result = weights_from(features, precision, shift, sizes, tol=1e-12)
     eye = torch.eye(7, dtype=torch.float64)
     for m in range(5):
-        own = torch.linalg.solve(
+        exact = torch.linalg.solve(
             eye + (features * precision[:, m]) @ features.T, features @ shift[:, m]
         )
-        torch.testing.assert_close(found.mean[:, m], own)
+        torch.testing.assert_close(result.mean[:, m], exact)
     start = 0
     for g, size in enumerate(sizes):
         average = precision[:, start : start + size].mean(1)
         inverse = torch.linalg.inv(eye + (features * average) @ features.T)
-        torch.testing.assert_close(found.covariance[g], inverse)
+        torch.testing.assert_close(result.covariance[g], inverse)
         start += size
     divergence = torch.distributions.kl_divergence(
-        torch.distributions.MultivariateNormal(found.mean[:, 0], found.covariance[0]),
+        torch.distributions.MultivariateNormal(result.mean[:, 0], result.covariance[0]),
         torch.distributions.MultivariateNormal(torch.zeros(7).double(), eye),
     )
-    torch.testing.assert_close(found.kl()[0], divergence)
+    torch.testing.assert_close(result.kl()[0], divergence)
 
 
 def test_grams_of_large_weights_keep_what_the_identity_adds():

@@ -152,8 +152,8 @@ def test_the_file_holds_no_training_rows(tmp_path, n_rows):
         array = tensor.double().numpy()
         for axis in [a for a, size in enumerate(array.shape) if size == n_rows]:
             columns = np.moveaxis(array, axis, 0).reshape(n_rows, -1)
-            for own in columns.T[columns.std(axis=0) > 0]:
-                similarity = [abs(np.corrcoef(own, X[:, j])[0, 1]) for j in range(7)]
+            for column in columns.T[columns.std(axis=0) > 0]:
+                similarity = [abs(np.corrcoef(column, X[:, j])[0, 1]) for j in range(7)]
                 assert max(similarity) < 1 - 1e-6, name
     assert {t.shape for n, t in load_file(tmp_path / "model").items() if n == "candidates"} == {
         (n_rows, 2)

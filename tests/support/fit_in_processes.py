@@ -20,7 +20,7 @@ def data():
     return 2.0 * clean + 0.3 * rng.normal(size=clean.shape) + 4.0
 
 
-def holed(X, case):
+def with_holes(X, case):
     """Hide entries: single ones, or whole views, of which the first process has none or all."""
     X = X.copy()
     if case == "holes":
@@ -47,16 +47,16 @@ def stored(X, folder):
 
 def main(case, folder):
     """Fit, and write what the test compares."""
-    X = holed(data(), case)
+    X = with_holes(data(), case)
     with bo.distributed() as processes:
-        own = bo.share(X)
+        shared = bo.share(X)
         if case == "refused":
-            bad = [own.copy() for _ in range(3)]
+            bad = [shared.copy() for _ in range(3)]
             bad[1][3, 2] = np.inf
             said = []
-            for rows in (bad[processes.rank], own[:, : 6 - processes.rank], own):
+            for rows in (bad[processes.rank], shared[:, : 6 - processes.rank], shared):
                 estimator = bo.NGMVLVM(**SETTINGS)
-                if rows is own:
+                if rows is shared:
                     estimator.set_params(landmarks=None)
                 try:
                     estimator.fit(rows)
@@ -68,17 +68,17 @@ def main(case, folder):
             if processes.rank == 1:
                 raise RuntimeError("no luck")
             try:
-                fitted("one", own)
+                fitted("one", shared)
             except BaseException as error:
                 (folder / f"{processes.rank}.txt").write_text(type(error).__name__)
                 raise
         if case == "stored":
             model = bo.NGMVLVM(**SETTINGS).fit(bo.share(np.load(folder / "x.npy", mmap_mode="r")))
         else:
-            model = fitted(case, own)
+            model = fitted(case, shared)
         model.save(folder / f"{case}.bochner")
-        found = {"elbo": model.elbo_, "embedding": model.embedding_, "std": model.embedding_std_}
-        np.savez(folder / f"{case}{processes.rank}.npz", **found)
+        result = {"elbo": model.elbo_, "embedding": model.embedding_, "std": model.embedding_std_}
+        np.savez(folder / f"{case}{processes.rank}.npz", **result)
 
 
 if __name__ == "__main__":

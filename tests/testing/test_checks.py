@@ -117,20 +117,20 @@ class Careless(StudentT):
 
 class Above(Poisson):
     def slopes(self, y, mean, variance, columns=None):
-        found = super().slopes(y, mean, variance, columns)
-        return dataclasses.replace(found, value=found.value + 0.1 * variance)
+        result = super().slopes(y, mean, variance, columns)
+        return dataclasses.replace(result, value=result.value + 0.1 * variance)
 
 
 class Loose(Poisson):
     def slopes(self, y, mean, variance, columns=None):
-        found = super().slopes(y, mean, variance, columns)
-        return dataclasses.replace(found, value=found.value - 0.1)
+        result = super().slopes(y, mean, variance, columns)
+        return dataclasses.replace(result, value=result.value - 0.1)
 
 
 class Uphill(Poisson):
     def slopes(self, y, mean, variance, columns=None):
-        found = super().slopes(y, mean, variance, columns)
-        return dataclasses.replace(found, d_mean=-found.d_mean)
+        result = super().slopes(y, mean, variance, columns)
+        return dataclasses.replace(result, d_mean=-result.d_mean)
 
 
 class Straight(Poisson):

@@ -22,12 +22,12 @@ class _Module(nn.Module):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_steps_are_those_of_torch(dim):
     ours, theirs = _Module(dim), _Module(dim)
-    own = Adam(ours, 0.03)
+    optimiser_of_ours = Adam(ours, 0.03)
     other = torch.optim.Adam(theirs.parameters(), lr=0.03, betas=(0.9, 0.99), eps=1e-12)
     for step in range(60):
         rate = 0.03 * (1.0 - step / 60)
-        own.learning_rate = other.param_groups[0]["lr"] = rate
-        for module, optimiser in ((ours, own), (theirs, other)):
+        optimiser_of_ours.learning_rate = other.param_groups[0]["lr"] = rate
+        for module, optimiser in ((ours, optimiser_of_ours), (theirs, other)):
             module.zero_grad()
             module.loss().backward()
             optimiser.step()
@@ -48,9 +48,9 @@ def test_moments_continue_in_the_precision_of_the_parameters():
             }
             first = Adam(again, 0.1)
             first.load_state_dict({"state": moments})
-        for own, optimiser in ((module, whole), (again, first)):
-            own.zero_grad()
-            own.loss().backward()
+        for model, optimiser in ((module, whole), (again, first)):
+            model.zero_grad()
+            model.loss().backward()
             optimiser.step()
     assert torch.equal(module.a, again.a)
     assert torch.equal(module.b, again.b)

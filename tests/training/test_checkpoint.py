@@ -33,12 +33,12 @@ def _interrupt_at(monkeypatch, step: int, after: int = 0):
     """
     original, taken = plan.draw, []
 
-    def draw(model, n_frequencies, sampling, seed, purpose, at, *own):
+    def draw(model, n_frequencies, sampling, seed, purpose, at, *rest):
         if purpose == "train" and at == step:
             taken.append(step)
             if len(taken) > after:
                 raise KeyboardInterrupt
-        return original(model, n_frequencies, sampling, seed, purpose, at, *own)
+        return original(model, n_frequencies, sampling, seed, purpose, at, *rest)
 
     monkeypatch.setattr(plan, "draw", draw)
     return lambda: monkeypatch.setattr(plan, "draw", original)

@@ -210,11 +210,11 @@ def test_a_step_that_is_not_finite_is_undone_and_named(cause):
 def test_roll_back_returns_parameters_optimiser_and_history_to_the_last_good_state():
     trainer = _trainer(max_iter=100)
     trainer.run(until=30)
-    good, history, found = _state(trainer), list(trainer.state.history), []
+    good, history, result = _state(trainer), list(trainer.state.history), []
     failing = _failing(trainer.module, {4, 9}, lambda bound: bound * math.nan)
 
     def objective(step: int) -> Tensor:
-        found.append((step, trainer.state.rate, list(trainer.state.history), _state(trainer)))
+        result.append((step, trainer.state.rate, list(trainer.state.history), _state(trainer)))
         return failing(step)
 
     trainer.objective = objective
@@ -222,10 +222,10 @@ def test_roll_back_returns_parameters_optimiser_and_history_to_the_last_good_sta
         trainer.run(until=39)
     # both faults lie before the next good state: calls 5 and 10 are the first after a roll back to
     # step 30
-    assert [step for step, *_ in found] == [30, 31, 32, 33, 34] * 2 + list(range(30, 39))
+    assert [step for step, *_ in result] == [30, 31, 32, 33, 34] * 2 + list(range(30, 39))
     for call, rate in ((5, 0.5), (10, 0.25)):
-        assert found[call][:3] == (30, rate, history)
-        assert _same(found[call][3], good)
+        assert result[call][:3] == (30, rate, history)
+        assert _same(result[call][3], good)
 
 
 def test_training_gives_up_after_many_faults_with_a_finite_model():

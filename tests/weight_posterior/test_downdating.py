@@ -26,9 +26,9 @@ def _posterior(f, draws, Y, groups):
     phis, mean, covariance = [empty.features(x) for x in draws], empty.mean.clone(), []
     for group in range(int(groups.max()) + 1):
         columns = (groups == group).nonzero()[:, 0]
-        seen = ~Y[:, columns[0]].isnan()
-        gram = torch.stack([phi[seen].T @ phi[seen] for phi in phis]).mean(0)
-        cross = torch.stack([phi[seen].T @ Y[seen][:, columns] for phi in phis]).mean(0)
+        observed = ~Y[:, columns[0]].isnan()
+        gram = torch.stack([phi[observed].T @ phi[observed] for phi in phis]).mean(0)
+        cross = torch.stack([phi[observed].T @ Y[observed][:, columns] for phi in phis]).mean(0)
         inverse = torch.linalg.inv(gram + NOISE * torch.eye(f.n_features, dtype=torch.float64))
         mean[:, columns] = inverse @ cross
         covariance.append(inverse)
@@ -106,8 +106,8 @@ def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_woul
     assert (new - expected.covariance.mean(0)).norm() < 0.5 * (
         averaged.covariance[0] - expected.covariance.mean(0)
     ).norm()
-    unseen, own = phi[leaving], left.draws[0].mean
-    assert (unseen @ (own - expected.mean)).norm() < 0.5 * (
+    unseen, mean = phi[leaving], left.draws[0].mean
+    assert (unseen @ (mean - expected.mean)).norm() < 0.5 * (
         unseen @ (exact.mean - expected.mean)
     ).norm()
 
@@ -121,12 +121,12 @@ def _by_column(f, draws, Y, groups, noise):
     scales, vectors = torch.zeros(Y.shape[1], f.n_features, dtype=torch.float64), []
     for group in range(int(groups.max()) + 1):
         columns = (groups == group).nonzero()[:, 0]
-        seen = ~Y[:, columns[0]].isnan()
-        gram = torch.stack([phi[seen].T @ phi[seen] for phi in phis]).mean(0)
-        values, own = torch.linalg.eigh(gram)
-        vectors.append(own)
+        observed = ~Y[:, columns[0]].isnan()
+        gram = torch.stack([phi[observed].T @ phi[observed] for phi in phis]).mean(0)
+        values, directions = torch.linalg.eigh(gram)
+        vectors.append(directions)
         for m in columns.tolist():
-            cross = torch.stack([phi[seen].T @ Y[seen, m] for phi in phis]).mean(0)
+            cross = torch.stack([phi[observed].T @ Y[observed, m] for phi in phis]).mean(0)
             mean[:, m] = torch.linalg.solve(
                 gram + noise[m] * torch.eye(len(gram), dtype=torch.float64), cross
             )

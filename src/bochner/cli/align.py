@@ -80,9 +80,9 @@ def read_rows(
 
 def _check_layer(model: LatentVariableEstimator, X: FloatArray, path: Path) -> None:
     """Say how a layer is read where X of a file is not what the model's data were like."""
-    own = {view.name: view.likelihood for view in model._fit.posterior}
+    chosen = {view.name: view.likelihood for view in model._fit.posterior}
     try:
-        likelihoods.check(X, own, model.views_, column_names(model))
+        likelihoods.check(X, chosen, model.views_, column_names(model))
     except InputError as error:
         do = f"X of {path} was read: if the fit read a layer, add its --layer."
         raise InputError(f"{error} {do}") from error
@@ -129,17 +129,19 @@ def _by_view(
     if unknown:
         do = "remove it, or name it as at the fit"
         raise InputError(message(f"views from {list(columns)}", f"a view {listing(unknown)}", do))
-    X = np.full((table.X.shape[0], sum(own.size for own in columns.values())), np.nan)
+    X = np.full((table.X.shape[0], sum(positions.size for positions in columns.values())), np.nan)
     for view, place in views.items():
-        own, part = columns[view], table.X[:, place]
-        if part.shape[1] != own.size:
+        positions, part = columns[view], table.X[:, place]
+        if part.shape[1] != positions.size:
             got = f"{part.shape[1]}"
             raise InputError(
-                message(f"{own.size} columns in view {view!r}", got, "pass the columns of the fit")
+                message(
+                    f"{positions.size} columns in view {view!r}", got, "pass the columns of the fit"
+                )
             )
         if known is not None and table.column_names is not None:
-            _check_order(table.column_names[place], [known[j] for j in own], view)
-        X[:, own] = part
+            _check_order(table.column_names[place], [known[j] for j in positions], view)
+        X[:, positions] = part
     return X
 
 
@@ -165,9 +167,9 @@ def _by_name(
             message("the columns of the fit", got, "drop or rename them, or give --index")
         )
     present = set(given)
-    for view, own in columns.items():
-        lacking = [repr(known[j]) for j in own if known[j] not in present]
-        if lacking and len(lacking) < own.size:
+    for view, positions in columns.items():
+        lacking = [repr(known[j]) for j in positions if known[j] not in present]
+        if lacking and len(lacking) < positions.size:
             do = "add them (empty cells where missing), or leave out the whole view"
             raise InputError(
                 message(f"all columns of view {view!r}", f"none named {listing(lacking)}", do)
@@ -196,11 +198,11 @@ def _check_width(
     width: int, model: LatentVariableEstimator, views: dict[str, slice] | None
 ) -> None:
     if width != model.n_features_in_:
-        found = "" if not views else f" in {listing([repr(view) for view in views])}"
+        where = "" if not views else f" in {listing([repr(view) for view in views])}"
         do = (
             f"pass the columns of the fit, or its views {list(model.views_)} as files or arrays "
             "of these names"
         )
         raise InputError(
-            message(f"{model.n_features_in_} columns, as at the fit", f"{width}{found}", do)
+            message(f"{model.n_features_in_} columns, as at the fit", f"{width}{where}", do)
         )

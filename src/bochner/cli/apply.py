@@ -118,8 +118,8 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     beside = covariates_of(model, rows.data, rows.index, rows.reading)
     with names_are_checked():
         X = frame(table) if mixed else table.X
-        own = {"size_factors": rows.factors(), "covariates": beside}
-        full, std = model.impute(X, return_std=True, **own)
+        of_rows = {"size_factors": rows.factors(), "covariates": beside}
+        full, std = model.impute(X, return_std=True, **of_rows)
     if isinstance(table, FrameTable):
         write_frame(rows.out, full, table)
     else:

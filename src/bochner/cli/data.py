@@ -107,7 +107,7 @@ class Reading:
 def names_of_views(specs: Sequence[str]) -> list[str] | None:
     """Return the names of the columns of views; None where any view counts its columns."""
     chosen = [spec.partition("=")[2] for spec in specs]
-    if not all(chosen) or any(":" in own or own[:1].isdigit() for own in chosen):
+    if not all(chosen) or any(":" in name or name[:1].isdigit() for name in chosen):
         return None
     return _names(chosen) or None
 

@@ -84,9 +84,9 @@ class FitOptions:
     def read_beside(self) -> dict[str, object]:
         """Read what is known of the rows beside the data: what ``fit`` takes."""
         named = (self.batch, self.covariates)
-        own = covariates_to_fit(self.data, *named, self.index, self.reading)
+        covariates = covariates_to_fit(self.data, *named, self.index, self.reading)
         factors = size_factors_in(self.data, self.size_factors, self.index, self.reading)
-        return {"covariates": own, "size_factors": factors}
+        return {"covariates": covariates, "size_factors": factors}
 
 
 def run(options: FitOptions) -> tuple[dict[str, object], bool]:

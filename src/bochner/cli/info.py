@@ -61,8 +61,8 @@ def describe_data(table: Table) -> dict[str, object]:
         missing += holes.sum(axis=0)
         infinite += int(np.isinf(part).sum())
         empty_rows += int(holes.all(axis=1).sum())
-        for view, own in views.items():
-            without[view] += int(holes[:, own].all(axis=1).sum())
+        for view, positions in views.items():
+            without[view] += int(holes[:, positions].all(axis=1).sum())
     low, high = extremes(X)
     shares = missing / X.shape[0]
     return {
@@ -78,11 +78,11 @@ def describe_data(table: Table) -> dict[str, object]:
         "empty_rows": empty_rows,
         "views": {
             view: {
-                "columns": int(shares[own].size),
-                "missing_share": float(shares[own].mean()),
+                "columns": int(shares[positions].size),
+                "missing_share": float(shares[positions].mean()),
                 "rows_without": without[view],
             }
-            for view, own in views.items()
+            for view, positions in views.items()
         },
         "matrix_bytes": X.dtype.itemsize * X.shape[0] * X.shape[1],
     }

@@ -74,8 +74,8 @@ def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, 
     """
     views: dict[str, object] = {}
     for spec in specs:
-        name, found, columns = spec.partition("=")
-        if not (name and found and columns):
+        name, equals, columns = spec.partition("=")
+        if not (name and equals and columns):
             do = "write --view rna=0:500 or --view protein=cd3,cd4"
             raise InputError(message("--view NAME=COLUMNS", repr(spec), do))
         if name in views:
@@ -112,8 +112,8 @@ def parse_settings(
     """
     settings: dict[str, Any] = {}
     for spec in specs:
-        name, found, text = spec.partition("=")
-        if not (name and found):
+        name, equals, text = spec.partition("=")
+        if not (name and equals):
             raise InputError(message("--set NAME=VALUE", repr(spec), "write --set n_components=3"))
         if name in elsewhere:
             raise InputError(

@@ -79,11 +79,11 @@ def run(options: ReportOptions) -> dict[str, object]:
     if options.embedding is not None:
         layout = read_layout(options.embedding, names, n_rows)
     X = None if table is None else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
-    found = _calibration(model, options)
+    calibrated = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
     with names_are_checked():
         common: dict[str, Any] = {"path": out, "shapes": shapes, "row_names": names, "title": title}
-        common |= {"calibration": found, "embedding": layout, "overwrite": options.force}
+        common |= {"calibration": calibrated, "embedding": layout, "overwrite": options.force}
         report(model, X, labels, **common, covariates=_covariates(model, options.data, options))
     seconds = round(time.perf_counter() - started, 3)
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}

@@ -216,11 +216,13 @@ def covariates_at(model: LatentVariableEstimator, asked: Sequence[str], n_rows: 
     """
     coding = model._covariate_coding
     given: dict[str, list[object]] = {name: [None] * n_rows for name in coding.names}
-    labels = {own.name for own in coding.covariates if isinstance(own, Categorical)}
+    labels = {
+        covariate.name for covariate in coding.covariates if isinstance(covariate, Categorical)
+    }
     for word in asked:
         name, equals, value = word.partition("=")
         if not equals or name not in given:
-            known = listing([f"{own}=VALUE" for own in coding.names])
+            known = listing([f"{label}=VALUE" for label in coding.names])
             do = f"choose from {known}" if known else "leave it out: the model has none"
             raise InputError(message("--at with a covariate of the model", repr(word), do))
         given[name] = [value] * n_rows
@@ -243,8 +245,8 @@ def _read(path: Path, names: Sequence[str], index: str | None, reading: Reading)
         raise InputError(message("a csv, parquet or h5ad file with covariates", str(path), do))
     if kind == ".h5ad":
         return _of_cells(path, names)
-    own = Reading((",".join(names),), (), reading.header, reading.memory)
-    return read_frame(path, index, own)[list(names)]
+    named = Reading((",".join(names),), (), reading.header, reading.memory)
+    return read_frame(path, index, named)[list(names)]
 
 
 def _of_cells(path: Path, names: Sequence[str]) -> Any:

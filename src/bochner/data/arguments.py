@@ -51,11 +51,11 @@ def check(
     InvalidParameterError
         A ValueError and a TypeError, that names the argument, what it may be, and what came.
     """
-    chosen = {name: own for name, own in given.items() if name in constraints}
-    for name, own in chosen.items():
+    chosen = {name: value for name, value in given.items() if name in constraints}
+    for name, value in chosen.items():
         allowed = any(isinstance(one, str) and one in _FLAGS for one in constraints[name])
-        if isinstance(own, bool | np.bool_) and not allowed:
-            chosen[name] = _Truth(own)
+        if isinstance(value, bool | np.bool_) and not allowed:
+            chosen[name] = _Truth(value)
     validate_parameter_constraints(constraints, chosen, caller_name=caller)
 
 
@@ -99,7 +99,7 @@ def pair(name: str, value: object) -> tuple[int, int]:
         They are something else.
     """
     numbers = list(value) if isinstance(value, tuple | list | np.ndarray) else []
-    if len(numbers) != 2 or not all(isinstance(own, Integral) for own in numbers):
+    if len(numbers) != 2 or not all(isinstance(number, Integral) for number in numbers):
         do = "write (0, 1)" if name == "dims" else "write (height, width)"
         raise InputError(message(f"{name} of two whole numbers", repr(value), do))
     return int(numbers[0]), int(numbers[1])

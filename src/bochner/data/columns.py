@@ -100,8 +100,8 @@ def named_columns(views: object, column_names: Sequence[str]) -> list[int] | Non
             return None
         if not (len(selection) and all(isinstance(item, str) for item in selection)):
             return None
-    found = [_from_names(str(view), list(own), column_names) for view, own in views.items()]
-    chosen: list[int] = np.unique(np.concatenate(found)).tolist()
+    positions = [_from_names(str(view), list(names), column_names) for view, names in views.items()]
+    chosen: list[int] = np.unique(np.concatenate(positions)).tolist()
     return chosen
 
 
@@ -209,8 +209,8 @@ def _check_partition(
     columns: Mapping[str, IntArray], n_columns: int, column_names: ColumnNames
 ) -> None:
     owner: dict[int, str] = {}
-    for view, own in columns.items():
-        for column in own.tolist():
+    for view, positions in columns.items():
+        for column in positions.tolist():
             if column in owner:
                 got = (
                     f"{describe_column(column, column_names)} in both {owner[column]!r} and "
@@ -228,11 +228,11 @@ def _check_partition(
         )
 
 
-def columns_of(X: FloatArray, own: IntArray) -> FloatArray:
+def columns_of(X: FloatArray, positions: IntArray) -> FloatArray:
     """Return columns of X, shape (N, M_v): without a copy where they are neighbours."""
-    if own.size and (np.diff(own) == 1).all():
-        return X[:, own[0] : own[-1] + 1]
-    return np.take(X, own, axis=1)
+    if positions.size and (np.diff(positions) == 1).all():
+        return X[:, positions[0] : positions[-1] + 1]
+    return np.take(X, positions, axis=1)
 
 
 def extremes(X: Any) -> tuple[FloatArray, FloatArray]:

@@ -72,14 +72,14 @@ class Covariates:
             What the covariates add to every entry.
         """
         values = self.values if rows is None else self.values[rows.to(self.values.device)]
-        own = values.double().to(Y.device)
-        seen = (~Y.isnan()).double()
-        cross = own.T @ torch.nan_to_num(Y.double())
-        if bool(seen.all()):
-            gram = (own.T @ own)[None]
+        design = values.double().to(Y.device)
+        observed = (~Y.isnan()).double()
+        cross = design.T @ torch.nan_to_num(Y.double())
+        if bool(observed.all()):
+            gram = (design.T @ design)[None]
         else:
-            gram = torch.einsum("nm,nk,nl->mkl", seen, own, own)
+            gram = torch.einsum("nm,nk,nl->mkl", observed, design, design)
         gram.diagonal(dim1=-2, dim2=-1).add_(_RIDGE)
         if gram.shape[0] == 1:
-            return own @ cholesky(gram[0]).solve(cross)
-        return own @ cholesky(gram).solve(cross.T[..., None])[..., 0].T
+            return design @ cholesky(gram[0]).solve(cross)
+        return design @ cholesky(gram).solve(cross.T[..., None])[..., 0].T

@@ -40,13 +40,13 @@ def split(observed: BoolArray) -> tuple[list[Block], list[IntArray]]:
     groups : list of ndarray of int
         The other columns, those of similar patterns together; empty when there are none.
     """
-    found = blocks(observed)
-    whole, rest = _divided([columns for _, columns in found])
-    rows = {int(columns[0]): own for own, columns in found}
+    complete = blocks(observed)
+    whole, rest = _divided([columns for _, columns in complete])
+    rows = {int(columns[0]): index for index, columns in complete}
     if not rest.size:
         return [(rows[int(columns[0])], columns) for columns in whole], []
     some = _evenly(len(observed), _ROWS)
-    groups = [rest[own] for own in similar(observed[some][:, rest])]
+    groups = [rest[group] for group in similar(observed[some][:, rest])]
     return [(rows[int(columns[0])], columns) for columns in whole], groups
 
 
@@ -75,34 +75,34 @@ def split_rows(
     for rows in passes(X.shape):
         observed = ~np.isnan(columns_of(X[rows], columns))
         counts += observed.sum(axis=0)
-        for digest, own in zip(digests, np.packbits(observed.T, axis=1), strict=True):
-            digest.update(own.tobytes())
-    every = processes.gathered(([own.digest() for own in digests], counts))
+        for digest, packed in zip(digests, np.packbits(observed.T, axis=1), strict=True):
+            digest.update(packed.tobytes())
+    every = processes.gathered(([hashed.digest() for hashed in digests], counts))
     patterns: dict[tuple[bytes, ...], list[int]] = {}
-    for j, pattern in enumerate(zip(*(own for own, _ in every), strict=True)):
-        if any(own[j] for _, own in every):
+    for j, pattern in enumerate(zip(*(of_process for of_process, _ in every), strict=True)):
+        if any(count[j] for _, count in every):
             patterns.setdefault(pattern, []).append(j)
-    whole, rest = _divided([np.array(own, dtype=np.intp) for own in patterns.values()])
-    rows_of = _rows_of(X, columns[[int(own[0]) for own in whole]])
+    whole, rest = _divided([np.array(alike, dtype=np.intp) for alike in patterns.values()])
+    rows_of = _rows_of(X, columns[[int(alike[0]) for alike in whole]])
     out = list(zip(rows_of, whole, strict=True))
     if not rest.size:
         return out, []
     n_rows = X.shape[0]
     some = torch.from_numpy(_evenly(processes.total(n_rows), _ROWS))
-    own = dense_rows(X, processes.own(some, n_rows).numpy())[:, columns[rest]]
-    shown = torch.from_numpy((~np.isnan(own)).astype(np.float32))
+    values = dense_rows(X, processes.local(some, n_rows).numpy())[:, columns[rest]]
+    shown = torch.from_numpy((~np.isnan(values)).astype(np.float32))
     sample = processes.joined(shown, some, n_rows).numpy() > 0
     return out, [rest[group] for group in similar(sample)]
 
 
 def observed_in(X: Any, columns: IntArray) -> tuple[IntArray, int]:
     """Return the rows that observe any of some columns, and the number of entries that they do."""
-    found, count = [np.empty(0, dtype=np.intp)], 0
+    parts, count = [np.empty(0, dtype=np.intp)], 0
     for rows in passes(X.shape):
         observed = ~np.isnan(columns_of(X[rows], columns))
         count += int(observed.sum())
-        found.append(rows.start + np.flatnonzero(observed.any(axis=1)))
-    return np.concatenate(found), count
+        parts.append(rows.start + np.flatnonzero(observed.any(axis=1)))
+    return np.concatenate(parts), count
 
 
 def _rows_of(X: Any, columns: IntArray) -> list[IntArray]:
@@ -110,19 +110,21 @@ def _rows_of(X: Any, columns: IntArray) -> list[IntArray]:
     parts: list[list[IntArray]] = [[np.empty(0, dtype=np.intp)] for _ in columns]
     for rows in passes(X.shape) if len(columns) else ():
         observed = ~np.isnan(X[rows][:, columns])
-        for j, own in enumerate(parts):
-            own.append(rows.start + np.flatnonzero(observed[:, j]))
-    return [np.concatenate(own) for own in parts]
+        for j, index in enumerate(parts):
+            index.append(rows.start + np.flatnonzero(observed[:, j]))
+    return [np.concatenate(index) for index in parts]
 
 
 def _divided(patterns: list[IntArray]) -> tuple[list[IntArray], IntArray]:
     """Return the patterns that are blocks of their own, and the columns of the others."""
     if len(patterns) <= _FEW:
         return patterns, np.empty(0, dtype=np.intp)
-    many = (own for own in patterns if len(own) >= _SHARED)
-    large = sorted(many, key=lambda own: -len(own))[:_FEW]
-    kept = {id(own) for own in large}
-    return large, np.sort(np.concatenate([own for own in patterns if id(own) not in kept]))
+    many = (pattern for pattern in patterns if len(pattern) >= _SHARED)
+    large = sorted(many, key=lambda pattern: -len(pattern))[:_FEW]
+    kept = {id(pattern) for pattern in large}
+    return large, np.sort(
+        np.concatenate([pattern for pattern in patterns if id(pattern) not in kept])
+    )
 
 
 def _evenly(n_rows: int, most: int) -> IntArray:
@@ -145,7 +147,7 @@ def similar(observed: BoolArray) -> list[IntArray]:
             break
         spread, labels, k = left, means.predict(patterns), 2 * k
     return [
-        own
-        for own in (np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1))
-        if own.size
+        members
+        for members in (np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1))
+        if members.size
     ]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.memory import chunks, passes
-from bochner.processes import own_part
+from bochner.processes import local_part
 
 IntArray = NDArray[np.int64]
 
@@ -250,7 +250,7 @@ def share(X: Any) -> Any:
     ndarray, DataFrame or RowSource
     """
     source = source_of(X)
-    part = own_part(len(X) if source is None else source.n_rows)
+    part = local_part(len(X) if source is None else source.n_rows)
     if source is not None:
         return PartSource(source, part)
     return X.iloc[part] if hasattr(X, "iloc") else X[part]

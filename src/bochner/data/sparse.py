@@ -122,9 +122,11 @@ class SparseMatrix:
 
     def __getitem__(self, index: Index) -> Tensor:
         """Return some rows, dense, (n', m)."""
-        own = self.rows(index)
-        out = (-self.centre).expand(own.shape).contiguous()
-        out.view(-1).index_add_(0, own._row_numbers() * self.shape[1] + own.positions, own.values)
+        rows = self.rows(index)
+        out = (-self.centre).expand(rows.shape).contiguous()
+        out.view(-1).index_add_(
+            0, rows._row_numbers() * self.shape[1] + rows.positions, rows.values
+        )
         return out
 
     def index_select(self, dim: int, index: Tensor) -> Tensor:
@@ -199,7 +201,7 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
         return
     entry = int(bad.argmax())
     row, column = int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
-    view = next(name for name, own in columns.items() if column in own)
+    view = next(name for name, positions in columns.items() if column in positions)
     place = f"view {view!r}, row {row}, {describe_column(column, column_names)}"
     do = "correct the value; where entries are missing, pass a dense X with NaN"
     raise InputError(message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do))

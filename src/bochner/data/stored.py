@@ -54,8 +54,8 @@ class StoredMatrix:
 
     def rotated(self, basis: Tensor) -> StoredMatrix:
         """Return the matrix times a basis, (m, r)."""
-        own = (self._source, self._columns, self._scaling, self.dtype, self.device)
-        return StoredMatrix(*own, basis, self._index)
+        matrix = (self._source, self._columns, self._scaling, self.dtype, self.device)
+        return StoredMatrix(*matrix, basis, self._index)
 
     def __getitem__(self, index: Index) -> Tensor:
         """Return some rows, dense, (n', m): a slice of step 1, or row numbers."""

@@ -55,7 +55,7 @@ class Support:
         if self.kind == "positive":
             return X <= 0, "numbers above 0", "correct the value, or choose another likelihood"
         if self.kind == "categories":
-            known = [np.isin(X[:, j], own) for j, own in enumerate(self.categories or ())]
+            known = [np.isin(X[:, j], levels) for j, levels in enumerate(self.categories or ())]
             bad = ~np.stack(known, axis=1) if known else np.zeros(X.shape, dtype=bool)
             return (
                 bad,
@@ -77,7 +77,7 @@ class Support:
     def check(
         self,
         X: FloatArray,
-        own: IntArray,
+        positions: IntArray,
         view: str,
         likelihood: str,
         column_names: ColumnNames = None,
@@ -88,7 +88,7 @@ class Support:
         ----------
         X : ndarray or scipy sparse array of shape (N, M)
             All columns; NaN = missing.
-        own : ndarray of int, shape (M_v,)
+        positions : ndarray of int, shape (M_v,)
             The view's columns.
         view, likelihood : str
             Names for the message.
@@ -101,7 +101,7 @@ class Support:
         """
         if self.kind == "real":
             return
-        part: Any = X[:, own]
+        part: Any = X[:, positions]
         sparse = bool(sp.issparse(part))
         if sparse:
             part = part.tocsr()
@@ -119,7 +119,7 @@ class Support:
         if not bad.any():
             return
         first = int(bad.argmax())
-        place = f"row {rows[first]}, {describe_column(int(own[within[first]]), column_names)}"
+        place = f"row {rows[first]}, {describe_column(int(positions[within[first]]), column_names)}"
         want = f"{expected} in view {view!r} (likelihood {likelihood!r})"
         raise InputError(message(want, f"{values[first]:.10g} in {place}", do))
 
@@ -172,8 +172,8 @@ def guess(X: FloatArray) -> tuple[str, str]:
 def _variance_over_mean(X: FloatArray) -> float:
     """Return the sum of squares about the columns' means over the sum of those means."""
     if sp.issparse(X):
-        own_mean, square = moments(X)
-        return float(square.sum() / max(X.shape[0] * own_mean.sum(), 1e-300))
+        mean, square = moments(X)
+        return float(square.sum() / max(X.shape[0] * mean.sum(), 1e-300))
     X = np.asarray(X, dtype=np.float64)
     mean = np.nanmean(X, axis=0)
     return float(

@@ -237,8 +237,8 @@ def _observed(X: FloatArray) -> tuple[NDArray[np.bool_], int | None]:
 def _check_columns(
     in_column: NDArray[np.bool_], columns: Mapping[str, IntArray], column_names: ColumnNames
 ) -> None:
-    for view, own in columns.items():
-        if not in_column[own].any():
+    for view, positions in columns.items():
+        if not in_column[positions].any():
             raise InputError(
                 message(f"data in view {view!r}", "NaN in every entry", "drop the view")
             )
@@ -258,7 +258,7 @@ def _check_row(empty: int | None) -> None:
 
 
 def _view_of(column: int, columns: Mapping[str, IntArray]) -> str:
-    return next(view for view, own in columns.items() if column in own)
+    return next(view for view, positions in columns.items() if column in positions)
 
 
 Array = NDArray[np.float64]
@@ -370,15 +370,15 @@ def check_magnitudes(
     InputError
         Naming view, row, column and value.
     """
-    for view, own in columns.items():
+    for view, positions in columns.items():
         for end, pick in zip(ends, (np.argmin, np.argmax), strict=True):
-            column = int(own[pick(end[own])])
+            column = int(positions[pick(end[positions])])
             value = float(end[column])
             if abs(value) > _LARGEST:
                 do = "correct the value, write NaN if it is missing, or change the unit"
                 got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
                 raise InputError(message(f"numbers of at most {_LARGEST:g} in size", got, do))
-            if not sp.issparse(X) and (said := _code(X, own, value)):
+            if not sp.issparse(X) and (said := _code(X, positions, value)):
                 _warn(said, value, place_of(X, view, column, value, column_names))
 
 
@@ -392,21 +392,21 @@ def _row(X: FloatArray, column: int, value: float) -> int:
     if sp.issparse(X):
         return int((X[:, [column]] == value).nonzero()[0][0])
     for rows in passes(X.shape):
-        (found,) = np.nonzero(X[rows][:, column] == value)
-        if found.size:
-            return int(rows.start + found[0])
+        (index,) = np.nonzero(X[rows][:, column] == value)
+        if index.size:
+            return int(rows.start + index[0])
     raise ValueError(f"no entry of {value}")
 
 
-def _code(X: FloatArray, own: IntArray, value: float) -> tuple[int, float] | None:
+def _code(X: FloatArray, positions: IntArray, value: float) -> tuple[int, float] | None:
     """Return how many entries of a view have that value and how far it lies from the others, if few
     do and too far.
     """
     step = max(1, X.shape[0] // _SAMPLED)
-    *_, deviations = _away(X[::step], own, value)
+    *_, deviations = _away(X[::step], positions, value)
     if deviations <= 0.5 * _DEVIATIONS:
         return None  # a sample tells, as it does of almost every view
-    same, count, deviations = _away(X, own, value)
+    same, count, deviations = _away(X, positions, value)
     return (
         (same, deviations) if deviations > _DEVIATIONS and same <= _FEW * (same + count) else None
     )
@@ -418,7 +418,7 @@ def _squares(values: FloatArray) -> float:
         return float(values @ values)
 
 
-def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
+def _away(X: FloatArray, positions: IntArray, value: float) -> tuple[int, int, float]:
     """Count the entries of a view with that value and the others; return how many standard
     deviations these are away from it.
 
@@ -427,11 +427,11 @@ def _away(X: FloatArray, own: IntArray, value: float) -> tuple[int, int, float]:
     same = count = 0
     total = square = pivot = 0.0
     for rows in passes(X.shape):
-        values = columns_of(X[rows], own)
-        seen = values[~np.isnan(values)]
-        rest = seen[seen != value].astype(np.float64)
+        values = columns_of(X[rows], positions)
+        observed = values[~np.isnan(values)]
+        rest = observed[observed != value].astype(np.float64)
         same, pivot = (
-            same + seen.size - rest.size,
+            same + observed.size - rest.size,
             pivot if count or not rest.size else float(rest.mean()),
         )
         rest -= pivot  # squares of what all have in common would cancel

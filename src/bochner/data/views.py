@@ -73,12 +73,12 @@ class Scaling:
         """Zeros count as observed; the same numbers as of the dense matrix, to rounding."""
         largest = np.asarray(abs(X).max(axis=0).toarray()).ravel()
         centre, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
-        for own in columns.values():
-            peak = max(float(largest[own].max()), 1e-300)
-            mean, square = moments(X[:, own] / peak)
-            centre[own] = np.clip(peak * mean, *extremes(X[:, own]))
-            spread = float(np.sqrt(square.sum() / (X.shape[0] * own.size)))
-            scale[own] = peak * spread if spread > _ROUNDING else _scale_of_constants(peak)
+        for positions in columns.values():
+            peak = max(float(largest[positions].max()), 1e-300)
+            mean, square = moments(X[:, positions] / peak)
+            centre[positions] = np.clip(peak * mean, *extremes(X[:, positions]))
+            spread = float(np.sqrt(square.sum() / (X.shape[0] * positions.size)))
+            scale[positions] = peak * spread if spread > _ROUNDING else _scale_of_constants(peak)
         return cls(centre, scale)
 
     @classmethod
@@ -194,20 +194,22 @@ def _scales(
         np.fmax(largest, np.fmax.reduce(np.abs(part), axis=0), out=largest)
     peak, largest = _over(processes.largest, peak, largest)
     scale, varied = np.ones(X.shape[1]), []
-    for own in columns.values():
-        scale[own] = _scale_of_constants(float(largest[own].max()))
-        if (peak[own] > _ROUNDING * largest[own]).any():
-            varied.append(own)
+    for positions in columns.values():
+        scale[positions] = _scale_of_constants(float(largest[positions].max()))
+        if (peak[positions] > _ROUNDING * largest[positions]).any():
+            varied.append(positions)
     squares, counts = np.zeros(len(varied)), np.zeros(len(varied))
     for part in _parts(X) if varied else ():
-        for v, own in enumerate(varied):
-            values = columns_of(part, own)
+        for v, positions in enumerate(varied):
+            values = columns_of(part, positions)
             # divided by the peak, squares cannot overflow
-            squares[v] += float(np.nansum(((values - centre[own]) / peak[own].max()) ** 2))
+            squares[v] += float(
+                np.nansum(((values - centre[positions]) / peak[positions].max()) ** 2)
+            )
             counts[v] += np.count_nonzero(~np.isnan(values))
     squares, counts = _over(processes.sum, squares, counts)
-    for own, square, count in zip(varied, squares, counts, strict=True):
-        scale[own] = peak[own].max() * float(np.sqrt(square / count))
+    for positions, square, count in zip(varied, squares, counts, strict=True):
+        scale[positions] = peak[positions].max() * float(np.sqrt(square / count))
     return scale
 
 
@@ -271,10 +273,10 @@ class Views:
 
     def scaled_by_column(self, view: str) -> Views:
         """Return the same data with one scale per column of a view: its standard deviation."""
-        own = self.columns[view]
-        each = {str(j): np.array([j], dtype=np.intp) for j in range(own.size)}
+        positions = self.columns[view]
+        each = {str(j): np.array([j], dtype=np.intp) for j in range(positions.size)}
         scale = self.scaling.scale.copy()
-        scale[own] = Scaling.fit(columns_of(self.X, own), each).scale
+        scale[positions] = Scaling.fit(columns_of(self.X, positions), each).scale
         return replace(self, scaling=Scaling(self.scaling.centre, scale))
 
     @property
@@ -293,8 +295,8 @@ class Views:
 
     def scaling_of(self, view: str) -> Scaling:
         """Return the scaling of the columns of one view."""
-        own = self.columns[view]
-        return Scaling(self.scaling.centre[own], self.scaling.scale[own])
+        positions = self.columns[view]
+        return Scaling(self.scaling.centre[positions], self.scaling.scale[positions])
 
     @property
     def sparse(self) -> bool:
@@ -305,10 +307,10 @@ class Views:
         """Return the columns of one view of a sparse X over its scale, (N, M_v), and the centre to
         subtract, (M_v,).
         """
-        own = self.columns[view]
-        scale = float(self.scaling.scale[own[0]])
-        part = sp.csr_array(self.X[:, own])
-        return (part if scale == 1.0 else part / scale), self.scaling.centre[own] / scale
+        positions = self.columns[view]
+        scale = float(self.scaling.scale[positions[0]])
+        part = sp.csr_array(self.X[:, positions])
+        return (part if scale == 1.0 else part / scale), self.scaling.centre[positions] / scale
 
 
 def blocks(observed: BoolArray) -> list[Block]:
@@ -336,11 +338,11 @@ def blocks(observed: BoolArray) -> list[Block]:
     groups: dict[bytes, list[int]] = {}
     for column, pattern in enumerate(packed):
         groups.setdefault(pattern.tobytes(), []).append(column)
-    found = [
-        (np.flatnonzero(observed[:, own[0]]), np.array(own, dtype=np.intp))
-        for own in groups.values()
+    grouped = [
+        (np.flatnonzero(observed[:, group[0]]), np.array(group, dtype=np.intp))
+        for group in groups.values()
     ]
-    return [(rows, own) for rows, own in found if rows.size]
+    return [(rows, members) for rows, members in grouped if rows.size]
 
 
 def fingerprint(arrays: Iterable[Any], settings: dict[str, Any]) -> str:
@@ -380,10 +382,10 @@ def check_reach(
     """
     for ends in extremes(X):
         far = np.abs(scaling.apply(ends.astype(np.float64)[None])[0])
-        for view, own in columns.items():
-            if not (far[own] > _FARTHEST).any():
+        for view, positions in columns.items():
+            if not (far[positions] > _FARTHEST).any():
                 continue
-            column = int(own[np.nanargmax(far[own])])
+            column = int(positions[np.nanargmax(far[positions])])
             value = float(ends[column])
             got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
             want = f"entries within {_FARTHEST:g} standard deviations of the training data"

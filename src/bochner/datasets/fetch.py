@@ -66,7 +66,7 @@ class Source:
     sha256: str
     original: Original | None = None
 
-    def found_in(self, path: Path) -> str:
+    def checksum_in(self, path: Path) -> str:
         """Return the checksum of a file that is there."""
         return _digest(path) if self.original is None else digest_of_file(path)
 
@@ -113,8 +113,8 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
         raise InputError(message("the name of a data set", repr(name), do))
     server = server or os.environ.get(SERVER)
     if name in ORIGINALS and not manifest and not server:
-        own = ORIGINALS[name]
-        return Source(RECIPES[name].file, own.url, own.sha256, own)
+        original = ORIGINALS[name]
+        return Source(RECIPES[name].file, original.url, original.sha256, original)
     entry = entries[name]
     url, sha256 = entry["url"], entry["sha256"].lower()
     if "://" not in url:
@@ -158,7 +158,7 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
         )
     target = folder / source.file
     if target.exists():
-        if source.found_in(target) == source.sha256:
+        if source.checksum_in(target) == source.sha256:
             return target, False
         if not force:
             got = f"{target} with another content"
@@ -222,11 +222,11 @@ def _entries(manifest: Path) -> Mapping[str, Mapping[str, str]]:
             message("a manifest of names", f"{manifest} with a list", "write {name: {url, sha256}}")
         )
     for name, entry in entries.items():
-        own = entry if isinstance(entry, dict) else {}
-        if not isinstance(own.get("url"), str) or not re.fullmatch(
-            "[0-9a-fA-F]{64}", str(own.get("sha256"))
+        fields = entry if isinstance(entry, dict) else {}
+        if not isinstance(fields.get("url"), str) or not re.fullmatch(
+            "[0-9a-fA-F]{64}", str(fields.get("sha256"))
         ):
-            got = f"{listing([repr(key) for key in own]) or 'none of them'} for {name!r}"
+            got = f"{listing([repr(key) for key in fields]) or 'none of them'} for {name!r}"
             do = "write both: no file is taken without its checksum"
             raise InputError(
                 message(f"url and sha256 (64 hexadecimal digits) in {manifest}", got, do)

@@ -221,27 +221,27 @@ def _follow(recipe: Recipe, scale: bool = False) -> Bunch:
     data: Any = next(iter(blocks.values())) if len(blocks) == 1 else _beside(list(blocks.values()))
     if scale:
         data = data.astype(np.float32) / np.float32(255)
-    found = Bunch(
+    bunch = Bunch(
         data=data,
         target=None if recipe.target is None else stored[recipe.target],
         DESCR=recipe.description,
     )
     if len(blocks) > 1:
         stops = np.cumsum([block.shape[1] for block in blocks.values()]).tolist()
-        found.views = {
+        bunch.views = {
             n: slice(stop - blocks[n].shape[1], stop) for n, stop in zip(blocks, stops, strict=True)
         }
     if recipe.columns:
-        found.feature_names = [
+        bunch.feature_names = [
             str(name) for array in recipe.arrays for name in stored[recipe.columns[array]]
         ]
     if "class_names" in stored:
-        found.target_names = stored["class_names"]
+        bunch.target_names = stored["class_names"]
     if recipe.image:
-        found.image_shape = recipe.image
+        bunch.image_shape = recipe.image
     for extra in recipe.extras:
-        found[extra] = stored[extra] if stored[extra].ndim else stored[extra].item()
-    return found
+        bunch[extra] = stored[extra] if stored[extra].ndim else stored[extra].item()
+    return bunch
 
 
 def _beside(blocks: list[Any]) -> Any:

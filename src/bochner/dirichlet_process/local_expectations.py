@@ -67,10 +67,10 @@ def replacement_gains(
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
     for held in blocks:
         block = completed(held, x, current, noise_variance)
-        seen = block.rows.take(x)
-        found = partial(_statistics, seen, both, n_points, block, chunk_rows)
-        exact = cache(partial(found, products=torch.float64))
-        gains += _block_gains(found(), n_points, n_candidates, noise_variance.double(), exact)
+        latents = block.rows.take(x)
+        sums = partial(_statistics, latents, both, n_points, block, chunk_rows)
+        exact = cache(partial(sums, products=torch.float64))
+        gains += _block_gains(sums(), n_points, n_candidates, noise_variance.double(), exact)
     return gains
 
 
@@ -106,19 +106,19 @@ def site_gains(
     unit noise: the same algebra with G = sum_n w_n phi_n phi_n^T, C = Phi shift and sigma^2 = 1.
     """
     both, n_points, n_candidates = _together(current, candidates, x.dtype)
-    seen = block.rows.take(x)
+    latents = block.rows.take(x)
     gains = x.new_zeros(n_candidates, n_points, dtype=torch.float64)
     one = gains.new_ones(())
     for group in range(int(sites.group_of.max()) + 1):
         columns = (sites.group_of == group).nonzero()[:, 0]
-        found = partial(_weighted, seen, both, n_points, sites, columns, chunk_rows)
-        exact = cache(partial(found, products=torch.float64))
-        gains += _block_gains(found(), n_points, n_candidates, one, exact)
+        sums = partial(_weighted, latents, both, n_points, sites, columns, chunk_rows)
+        exact = cache(partial(sums, products=torch.float64))
+        gains += _block_gains(sums(), n_points, n_candidates, one, exact)
     return gains
 
 
 def _weighted(
-    seen: Tensor,
+    latents: Tensor,
     both: Frequencies,
     n_points: int,
     sites: Sites,
@@ -128,12 +128,12 @@ def _weighted(
 ) -> Statistics:
     """Return the statistics that sites weigh, pair after pair; products in that precision."""
     weight, shift = sites.precision[:, columns].mean(1), sites.shift[:, columns]
-    products, parts = products or seen.dtype, []
-    for rows in chunks(seen.shape[0], chunk_rows):
-        features = evaluate(seen[rows], both).features.to(products)
+    products, parts = products or latents.dtype, []
+    for rows in chunks(latents.shape[0], chunk_rows):
+        features = evaluate(latents[rows], both).features.to(products)
         gram = ((features * weight[rows].to(products)) @ features.T).double()
         cross = (features @ shift[rows].to(products)).double()
-        parts.append(Statistics(gram, cross, 0.0, seen[rows].shape[0], len(columns)))
+        parts.append(Statistics(gram, cross, 0.0, latents[rows].shape[0], len(columns)))
     return _by_pair(total(parts), both, n_points)
 
 
@@ -161,7 +161,7 @@ def _by_pair(stats: Statistics, both: Frequencies, n_points: int) -> Statistics:
 
 
 def _statistics(
-    seen: Tensor,
+    latents: Tensor,
     both: Frequencies,
     n_points: int,
     block: CompleteBlock,
@@ -172,7 +172,7 @@ def _statistics(
     precision.
     """
     stats = total(
-        statistics(evaluate(seen[rows], both).features, block.Y[rows], 0.0, products=products)
+        statistics(evaluate(latents[rows], both).features, block.Y[rows], 0.0, products=products)
         for rows in chunks(block.Y.shape[0], chunk_rows)
     )
     return _by_pair(stats, both, n_points)
@@ -190,9 +190,9 @@ def _block_gains(
     """
     k, m_cols = stats.gram.shape[0] - 2 * n_candidates, stats.n_columns
     pairs = 2 * n_points  # what follows them, up to k, are covariates
-    own, mixed = plus_diagonal(stats.gram[:k, :k], s2), stats.gram[k:, :k]
+    kept, mixed = plus_diagonal(stats.gram[:k, :k], s2), stats.gram[k:, :k]
     again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
-    inverse = cholesky(own, again).inverse()
+    inverse = cholesky(kept, again).inverse()
     m = inverse @ stats.cross[:k]  # R of the current pairs
     to_current = mixed @ inverse  # S between candidates and current pairs
     among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2

@@ -80,15 +80,15 @@ def _normal_equations(x: Tensor, w: Tensor, blocks: tuple[Block, ...]) -> tuple[
         for rest in ((n_points + 1,), ())
     )
     for block in complete_blocks(blocks):
-        seen = block.rows.take(x)
+        latents = block.rows.take(x)
         gram, cross = torch.zeros((), device=x.device), torch.zeros((), device=x.device)
-        for rows in chunks(seen.shape[0], _ROWS):
-            angle = seen[rows] @ w.T
+        for rows in chunks(latents.shape[0], _ROWS):
+            angle = latents[rows] @ w.T
             phi = torch.cat([angle.cos(), angle.sin()], dim=1)
             gram, cross = gram + phi.T @ phi, cross + phi.T @ block.Y[rows].double()
         of_pairs = gram.square().reshape(2, n_points, 2, n_points).sum((0, 2))
         a[:-1, :-1] += block.n_columns * of_pairs
-        a[-1] += block.n_columns * seen.shape[0]
+        a[-1] += block.n_columns * latents.shape[0]
         b[:-1] += cross.square().sum(1).reshape(2, n_points).sum(0)
         b[-1] += block.square
     a[:-1, -1] = a[-1, :-1]

@@ -161,8 +161,8 @@ class MixtureSweep:
         for v, kernel in self.mixtures.items():
             view = self.model.views[v]
             source = random.generator(self.seed, f"assign/{view.name}", step)
-            own = (draws.spectra[v], self.data[v], source)
-            gains = self.gains(view, kernel, view.see(x), *own)
+            given = (draws.spectra[v], self.data[v], source)
+            gains = self.gains(view, kernel, view.see(x), *given)
             target = expected_log_weights(kernel) + view.weight * gains
             radius = max(_RADIUS / (1.0 + step / (_HALF_LIFE * SWEEP_EVERY)), _LEAST_RADIUS)
             moved = bounded_step(kernel.get_buffer("log_phi"), target, _RATE, radius)
@@ -276,7 +276,7 @@ def _(
 def mixtures(model: LatentVariableModel) -> dict[int, DirichletProcessMixture]:
     """Return the kernels with Dirichlet processes, by the number of their view."""
     kernels = enumerate(view.kernel for view in model.views)
-    return {v: own for v, own in kernels if isinstance(own, DirichletProcessMixture)}
+    return {v: kernel for v, kernel in kernels if isinstance(kernel, DirichletProcessMixture)}
 
 
 def sweeps(

@@ -322,7 +322,7 @@ def summary(model: Any, source: Mapping[str, Any]) -> dict[str, object]:
 
 def _plain(value: object) -> bool:
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _plain(own) for name, own in value.items())
+        return all(isinstance(name, str) and _plain(item) for name, item in value.items())
     if isinstance(value, list | tuple):
-        return all(_plain(own) for own in value)
+        return all(_plain(item) for item in value)
     return value is None or isinstance(value, bool | int | float | str)

@@ -56,8 +56,8 @@ class AttributesMixin(PredictionMixin):
     """Fitted attributes."""
 
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
-        own = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
-        fit, jacobian = self._fit, float(plan.processes.sum(own))
+        here = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
+        fit, jacobian = self._fit, float(plan.processes.sum(here))
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [
@@ -117,8 +117,8 @@ class AttributesMixin(PredictionMixin):
                 self._embedded = unplaced = Unplaced(values, checksum, covariates)
                 current().together(unplaced.check)
             else:
-                found = self._latents(values, offsets, covariates, checked=False)
-                self._embedded = Unchecked(*found)
+                placed = self._latents(values, offsets, covariates, checked=False)
+                self._embedded = Unchecked(*placed)
             values = dense_rows(some.values, kept.numpy())
             beside = covariates[kept]
             kept = torch.arange(len(kept))
@@ -153,7 +153,9 @@ class AttributesMixin(PredictionMixin):
             moments = diagnostics.moment_dispersions(
                 self._fit.posterior, chosen.inputs(chosen.mean), rows, of_some
             )
-            self.dispersion_moment_ = {view: found.tolist() for view, found in moments.items()}
+            self.dispersion_moment_ = {
+                view: dispersions.tolist() for view, dispersions in moments.items()
+            }
         options.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:
             warn_user(self.collapse_.advice(), CollapseWarning)
@@ -344,17 +346,19 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if self._coding.noise(self.noise, plans.takes_column_noise(kernels)) == "column":
             chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
         likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
-        data = data.unscaled([view for view, own in chosen.items() if not own.scales_with_data])
+        data = data.unscaled(
+            [view for view, likelihood in chosen.items() if not likelihood.scales_with_data]
+        )
         self._scaling = data.scaling
         self._size_factors = likelihoods.SizeFactors.fit(values, given, chosen, data.columns)
         offsets = self._size_factors.offsets(values, given, chosen, data.columns)
-        for view, own in chosen.items():
-            if isinstance(own, NonConjugateLikelihood):
+        for view, likelihood in chosen.items():
+            if isinstance(likelihood, NonConjugateLikelihood):
                 rows = training_data.informative_rows(values, data.columns[view])
                 some = dense_rows(values, rows)[:, data.columns[view]].astype(np.float64)
                 part = torch.from_numpy(data.scaling_of(view).apply(some))
                 index = None if rows is None else torch.from_numpy(rows)
-                chosen[view] = own.initial(part, rows_of(offsets[view], index))
+                chosen[view] = likelihood.initial(part, rows_of(offsets[view], index))
         return data, chosen, offsets
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:

@@ -162,12 +162,14 @@ class CovariateCoding:
     @property
     def names(self) -> list[str]:
         """Of the covariates."""
-        return [own.name for own in self.covariates]
+        return [covariate.name for covariate in self.covariates]
 
     @property
     def groups(self) -> tuple[int, ...]:
         """The covariate that each column of numbers belongs to."""
-        return tuple(g for g, own in enumerate(self.covariates) for _ in range(own.width))
+        return tuple(
+            g for g, covariate in enumerate(self.covariates) for _ in range(covariate.width)
+        )
 
     def encode(self, given: object, n_rows: int, index: object = None) -> Tensor:
         """Return the numbers of rows, (n, L); no columns where the fit had no covariates.
@@ -203,7 +205,7 @@ class CovariateCoding:
         if lacking:
             got = f"{listing([repr(name) for name in columns])}, without {listing(lacking)}"
             raise InputError(message(f"the covariates {known}", got, "name the columns so"))
-        parts = [own.encode(columns[own.name]) for own in self.covariates]
+        parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
     def of_fit(self, given: object, n_rows: int, index: object = None) -> Covariates:
@@ -219,12 +221,17 @@ class CovariateCoding:
 
     def to_json(self) -> list[dict[str, object]]:
         """Return plain values."""
-        return [own.to_json() for own in self.covariates]
+        return [covariate.to_json() for covariate in self.covariates]
 
     @classmethod
     def from_json(cls, plain: Sequence[Mapping[str, Any]]) -> CovariateCoding:
         """Rebuild what `to_json` wrote."""
-        return cls([Categorical(**own) if "labels" in own else Continuous(**own) for own in plain])
+        return cls(
+            [
+                Categorical(**fields) if "labels" in fields else Continuous(**fields)
+                for fields in plain
+            ]
+        )
 
 
 def index_of(X: Any) -> Any:
@@ -237,7 +244,7 @@ def of_rows(given: object, rows: NDArray[np.intp]) -> object:
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, Mapping):
-        return {name: of_rows(own, rows) for name, own in given.items()}
+        return {name: of_rows(value, rows) for name, value in given.items()}
     if hasattr(given, "iloc"):
         return given.iloc[rows]
     values = as_array("what is known of each row", given)
@@ -251,7 +258,7 @@ def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generi
     """Return the values of every covariate by name, (n,)."""
     _check_index(given, index)
     if isinstance(given, Mapping):
-        columns = {str(name): _values(own) for name, own in given.items()}
+        columns = {str(name): _values(value) for name, value in given.items()}
     elif hasattr(given, "columns"):
         columns = {str(name): _values(given[name]) for name in given.columns}
     elif hasattr(given, "iloc"):
@@ -274,10 +281,10 @@ def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generi
 
 
 def _check_index(given: object, index: Any) -> None:
-    own = getattr(given, "index", None)
-    if index is None or own is None or callable(own) or callable(index):
+    labels = getattr(given, "index", None)
+    if index is None or labels is None or callable(labels) or callable(index):
         return
-    if len(own) == len(index) and not own.equals(index):
+    if len(labels) == len(index) and not labels.equals(index):
         do = "write covariates.loc[X.index], or pass covariates.to_numpy()"
         raise InputError(message("covariates with the index of X", "another one", do))
 

@@ -30,21 +30,25 @@ def described_by(base: type) -> Callable[[C], C]:
     """
 
     def complete(cls: C) -> C:
-        own, theirs = _sections(cls), _sections(base)
+        sections, theirs = _sections(cls), _sections(base)
         for section in _SHARED:
-            entries = _entries(theirs.get(section, "")) | _entries(own.get(section, ""))
-            own[section] = "\n".join(entries[name] for name in _order(cls, section, own, entries))
-        cls.__doc__ = _joined(own)
+            entries = _entries(theirs.get(section, "")) | _entries(sections.get(section, ""))
+            sections[section] = "\n".join(
+                entries[name] for name in _order(cls, section, sections, entries)
+            )
+        cls.__doc__ = _joined(sections)
         return cls
 
     return complete
 
 
-def _order(cls: type, section: str, own: dict[str, str], entries: dict[str, str]) -> Iterable[str]:
+def _order(
+    cls: type, section: str, sections: dict[str, str], entries: dict[str, str]
+) -> Iterable[str]:
     """Parameters as in the signature; attributes of the class's own first."""
     if section == "Parameters":
         return [name for name in inspect.signature(cls).parameters if name in entries]
-    return dict.fromkeys([*_entries(own.get(section, "")), *entries])
+    return dict.fromkeys([*_entries(sections.get(section, "")), *entries])
 
 
 def _sections(cls: type) -> dict[str, str]:

@@ -47,7 +47,7 @@ def _unfitted(header: saving.Header) -> LatentVariableEstimator:
     """Return the estimator that a file names, with its parameters."""
     modules = (lvm, srflvm, rflvm)
     named = [getattr(module, header.estimator, None) for module in modules]
-    cls = next((own for own in named if own is not None), None)
+    cls = next((known for known in named if known is not None), None)
     if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
         raise ModelFileError(
             f"The file needs the model {header.estimator!r}, unknown here. Upgrade bochner."

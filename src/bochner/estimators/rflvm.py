@@ -238,9 +238,9 @@ class RFLVM(LatentVariableEstimator):
         n_snapshots = -(-_SNAPSHOTS // self.n_chains)
         schedule = Schedule(self.n_warmup, self.n_draws, self.thin, n_snapshots)
         kernels: Any = {"latents": self.latents, "frequency_kernel": self.frequency_kernel}
-        found = sample(warm, data, plan, Options(schedule, self.n_chains, self.n_jobs, **kernels))
-        self._draws = found.draws
-        return replace(found.fit, stopped="interrupted" if found.interrupted else "plateau")
+        sampled = sample(warm, data, plan, Options(schedule, self.n_chains, self.n_jobs, **kernels))
+        self._draws = sampled.draws
+        return replace(sampled.fit, stopped="interrupted" if sampled.interrupted else "plateau")
 
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         super()._set_attributes(values, plan)
@@ -303,17 +303,17 @@ class RFLVM(LatentVariableEstimator):
     # -- files
 
     def _extra_state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
-        found = {
-            name: {k: v if np.isfinite(v) else None for k, v in own.items()}
-            for name, own in self.diagnostics_.items()
+        finite = {
+            name: {k: v if np.isfinite(v) else None for k, v in figures.items()}
+            for name, figures in self.diagnostics_.items()
         }
-        tensors = {name: torch.from_numpy(own) for name, own in self._draws.items()}
-        return tensors, {"diagnostics": found, "advice": self.advice_}
+        tensors = {name: torch.from_numpy(values) for name, values in self._draws.items()}
+        return tensors, {"diagnostics": finite, "advice": self.advice_}
 
     def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-        self._draws = {name: own.numpy() for name, own in tensors.items()}
+        self._draws = {name: values.numpy() for name, values in tensors.items()}
         self.advice_ = header["advice"]
         self.diagnostics_ = {
-            name: {k: np.nan if v is None else v for k, v in own.items()}
-            for name, own in header["diagnostics"].items()
+            name: {k: np.nan if v is None else v for k, v in figures.items()}
+            for name, figures in header["diagnostics"].items()
         }

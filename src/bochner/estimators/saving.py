@@ -155,13 +155,13 @@ def save(estimator: Any, path: str | Path) -> None:
                 view: np.asarray(v).tolist() for view, v in estimator.noise_variance_.items()
             }
         },
-        "columns": {view: own.tolist() for view, own in estimator.views_.items()},
+        "columns": {view: positions.tolist() for view, positions in estimator.views_.items()},
         "feature_names": [str(n) for n in estimator.feature_names_in_]
         if hasattr(estimator, "feature_names_in_")
         else None,
         "kernels": {
-            view: {k: v.tolist() for k, v in own.items()}
-            for view, own in estimator.kernels_.items()
+            view: {k: v.tolist() for k, v in values.items()}
+            for view, values in estimator.kernels_.items()
         },
         "collapse": {**vars(collapse), "variance_ratio": collapse.variance_ratio.tolist()},
         "size_factors": estimator._size_factors.to_json(),
@@ -187,9 +187,9 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
     estimator._candidates = tensors.take("candidates", None, dim)
     estimator._size_factors = SizeFactors.from_json(asdict(header.size_factors))
     estimator._coding = coding_from_json(None if header.coding is None else asdict(header.coding))
-    plain = [asdict(own) for own in header.covariates]
+    plain = [asdict(covariate) for covariate in header.covariates]
     estimator._covariate_coding = CovariateCoding.from_json(plain)
-    n_covariates = sum(own.width for own in estimator._covariate_coding.covariates)
+    n_covariates = sum(covariate.width for covariate in estimator._covariate_coding.covariates)
     if {draw.frequencies.n_linear for view in fit.posterior for draw in view.draws} != {
         n_covariates
     }:
@@ -203,8 +203,8 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
     for name in _PLAIN:
         setattr(estimator, name, getattr(header.attributes, name))
     estimator.noise_variance_ = {
-        view: np.array(own) if isinstance(own, list) else own
-        for view, own in header.attributes.noise_variance_.items()
+        view: np.array(variance) if isinstance(variance, list) else variance
+        for view, variance in header.attributes.noise_variance_.items()
     }
     n_rows, n_views = fit.latents.shape[0], len(names)
     shapes = ((n_rows, dim), (n_rows, dim), (None,), (n_views, dim), (n_views, dim))
@@ -218,10 +218,15 @@ def _restore_columns(estimator: Any, tensors: Tensors, header: Header, names: li
     """Give it the columns of the views, their names and their units."""
     n_columns = header.attributes.n_features_in_
     same_keys("columns", header.columns, names)
-    estimator.views_ = {view: np.array(own, dtype=np.intp) for view, own in header.columns.items()}
-    for view, own in zip(estimator._fit.posterior, estimator.views_.values(), strict=True):
-        sizes = own.size, view.encode(torch.full((1, own.size), torch.nan).double()).shape[1]
-        if own.size and not 0 <= own.min() <= own.max() < n_columns:
+    estimator.views_ = {
+        view: np.array(positions, dtype=np.intp) for view, positions in header.columns.items()
+    }
+    for view, positions in zip(estimator._fit.posterior, estimator.views_.values(), strict=True):
+        sizes = (
+            positions.size,
+            view.encode(torch.full((1, positions.size), torch.nan).double()).shape[1],
+        )
+        if positions.size and not 0 <= positions.min() <= positions.max() < n_columns:
             raise MismatchError(f"columns of the view {view.name!r} are not there")
         if sizes[1] != view.group_of.shape[0]:
             raise MismatchError(f"the view {view.name!r} has weights for other columns")
@@ -239,8 +244,8 @@ def _restore_columns(estimator: Any, tensors: Tensors, header: Header, names: li
 def _restore_reports(estimator: Any, header: Header, names: list[str]) -> None:
     same_keys("kernels", header.kernels, names)
     estimator.kernels_ = {
-        view: {name: np.array(own, dtype=np.float64) for name, own in found.items()}
-        for view, found in header.kernels.items()
+        view: {name: np.array(values, dtype=np.float64) for name, values in kernel.items()}
+        for view, kernel in header.kernels.items()
     }
     ratio = np.array(header.collapse.variance_ratio)
     if len(ratio) != estimator._fit.latents.shape[1]:

@@ -40,8 +40,8 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
         want = "Gaussian rows of numbers in several processes"
         raise InputError(message(want, reason, "fit them in one process"))
     facts = processes.gathered(_facts(estimator, values))
-    for rank, own in enumerate(facts):
-        for what, value in own.items():
+    for rank, of_process in enumerate(facts):
+        for what, value in of_process.items():
             if value != facts[0][what]:
                 got = f"{value} in process {rank}"
                 want = f"{what} {facts[0][what]}, as in process 0"
@@ -77,8 +77,8 @@ def _held_back(estimator: Any, values: Any, covariates: object) -> str | None:
 def _held_back_by_holes(estimator: Any, values: Any) -> str | None:
     if estimator.noise != "column":
         return None
-    holed = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
-    return "missing entries and a noise variance per column" if holed else None
+    has_holes = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
+    return "missing entries and a noise variance per column" if has_holes else None
 
 
 def _facts(estimator: Any, values: Any) -> dict[str, str]:
@@ -94,4 +94,4 @@ def _facts(estimator: Any, values: Any) -> dict[str, str]:
 def whole(processes: Processes, arrays: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
     """Return arrays of all processes' rows, (N, ...), from those of the rows here."""
     parts = processes.gathered(arrays)
-    return tuple(np.concatenate(own) for own in zip(*parts, strict=True))
+    return tuple(np.concatenate(of_processes) for of_processes in zip(*parts, strict=True))

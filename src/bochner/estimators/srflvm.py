@@ -88,4 +88,6 @@ class SRFLVM(LatentVariableEstimator):
             columns.setdefault(block, {})[int(step)] = bound + jacobian
         steps = sorted({int(step) for step, _, _ in self._fit.blocks})
         table: dict[str, NDArray[np.generic]] = {"step": np.array(steps, dtype=np.float64)}
-        return table | {name: np.array([own[s] for s in steps]) for name, own in columns.items()}
+        return table | {
+            name: np.array([trace[s] for s in steps]) for name, trace in columns.items()
+        }

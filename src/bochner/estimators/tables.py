@@ -166,7 +166,7 @@ class Mixed(Coding):
             return X
         if list(X.columns) != self.names:
             raise self._refusal([str(name) for name in X.columns])
-        values = [own.encode(X.iloc[:, j]) for j, own in enumerate(self.columns)]
+        values = [column.encode(X.iloc[:, j]) for j, column in enumerate(self.columns)]
         return type(X)(np.column_stack(values), columns=X.columns, index=X.index)
 
     def _refusal(self, given: list[str]) -> InputError:
@@ -200,8 +200,8 @@ class Mixed(Coding):
         """Return a DataFrame with the types of training."""
         pandas = require("pandas", "holds tables")
         series = [
-            _series(pandas.Series(own.decode(values[:, j])), own, own.dtype)
-            for j, own in enumerate(self.columns)
+            _series(pandas.Series(column.decode(values[:, j])), column, column.dtype)
+            for j, column in enumerate(self.columns)
         ]
         return pandas.concat(series, axis=1, keys=self.names)
 
@@ -211,10 +211,10 @@ class Mixed(Coding):
             do = "leave views out, or convert the columns to numbers and name their likelihoods"
             raise InputError(message("no views for a mixed table", "views", do))
         places = {view: self._of(view) for view in VIEWS}
-        return {view: own for view, own in places.items() if own}
+        return {view: positions for view, positions in places.items() if positions}
 
     def _of(self, view: str) -> list[int]:
-        return [j for j, own in enumerate(self.columns) if own.view == view]
+        return [j for j, column in enumerate(self.columns) if column.view == view]
 
     def scaled(self, data: Views) -> Views:
         """Return the data with one scale per column of numbers."""
@@ -223,18 +223,18 @@ class Mixed(Coding):
     def likelihood(self, asked: object, data: Views) -> object:
         """Return the likelihood of each kind."""
         del asked
-        kinds = {own.view: own.likelihood for own in self.columns}
+        kinds = {column.view: column.likelihood for column in self.columns}
         chosen: dict[str, object] = {view: kinds[view] for view in data.names}
-        grades = [own for own in self.columns if isinstance(own, Ordered)]
+        grades = [column for column in self.columns if isinstance(column, Ordered)]
         if grades:
-            chosen[Ordered.view] = Binomial([len(own.labels) - 1 for own in grades])
+            chosen[Ordered.view] = Binomial([len(column.labels) - 1 for column in grades])
         return chosen
 
     def reasons(self) -> list[str]:
         """Return a line per view."""
         return [
-            f"view {own.view!r}: likelihood {own.likelihood!r}, because of {own.reason}"
-            for own in {own.view: own for own in self.columns}.values()
+            f"view {column.view!r}: likelihood {column.likelihood!r}, because of {column.reason}"
+            for column in {column.view: column for column in self.columns}.values()
         ]
 
     def noise(self, asked: str, per_column: bool) -> str:
@@ -244,7 +244,7 @@ class Mixed(Coding):
     def to_json(self) -> object:
         """Return the columns."""
         names = [name if isinstance(name, str | int) else str(name) for name in self.names]
-        return {"columns": [own.to_json() for own in self.columns], "names": names}
+        return {"columns": [column.to_json() for column in self.columns], "names": names}
 
 
 def coding_of(X: object, likelihood: object, views: object) -> Coding:
@@ -263,7 +263,7 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
         _check_numbers(X)
         return Plain()
     columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
-    kinds = {type(own) for own in columns}
+    kinds = {type(column) for column in columns}
     only_numbers = all(_is_number(X.iloc[:, j].dtype) for j in range(X.shape[1]))
     if only_numbers and (views is not None or len(kinds & {Number, Whole}) < 2):
         return Plain()
@@ -285,7 +285,7 @@ def coding_from_json(plain: Mapping[str, Any] | None) -> Coding:
     """Rebuild what `Coding.to_json` wrote."""
     if plain is None:
         return Plain()
-    return Mixed([from_json(own) for own in plain["columns"]], plain["names"])
+    return Mixed([from_json(column) for column in plain["columns"]], plain["names"])
 
 
 def _check_numbers(X: pd.DataFrame) -> None:
@@ -325,27 +325,27 @@ def _filled(
 ) -> object:
     """Return X with predictions in place of what is missing; other entries are left alone."""
     out = X.copy()
-    for j, own in enumerate(columns):
+    for j, column in enumerate(columns):
         rows = np.flatnonzero(missing[:, j])
         if not rows.size:
             continue
         before = X.iloc[:, j]
         full = before.astype(object)
-        full.iloc[rows] = own.decode(values[rows, j])
-        out.isetitem(j, _series(full, own, before.dtype))
+        full.iloc[rows] = column.decode(values[rows, j])
+        out.isetitem(j, _series(full, column, before.dtype))
     return out
 
 
-def _series(values: Any, own: Column, dtype: object) -> Any:
+def _series(values: Any, column: Column, dtype: object) -> Any:
     """Return values of type object as a type of pandas; new labels join the categories."""
     if hasattr(dtype, "categories") or dtype == "category":
         pandas = require("pandas", "holds tables")
-        return values.astype(_categories(pandas, values, own, dtype))
+        return values.astype(_categories(pandas, values, column, dtype))
     return values.astype(dtype)
 
 
-def _categories(pandas: Any, values: Any, own: Any, dtype: object) -> object:
+def _categories(pandas: Any, values: Any, column: Any, dtype: object) -> object:
     """Return the categories of X, or those of training where X lacks a predicted one."""
     if hasattr(dtype, "categories") and set(values.dropna()) <= set(dtype.categories):
         return dtype
-    return pandas.CategoricalDtype(own.labels, ordered=isinstance(own, Ordered))
+    return pandas.CategoricalDtype(column.labels, ordered=isinstance(column, Ordered))

@@ -43,7 +43,7 @@ from bochner.regression.streamed import StreamedBlock
 # Numbers of a sparse X that may be dense at once.
 DENSE_NUMBERS = 2**24
 # Rows of a sparse X whose data likelihoods start from.
-_TELLING_ROWS = 2000
+_SAMPLED_ROWS = 2000
 
 
 Offsets = Mapping[str, Tensor | None]
@@ -72,11 +72,11 @@ def fit_data(
     source = _views(data, plan, offsets)
     beside = replace(covariates, values=covariates.values.to(plan.device, plan.dtype))
     n_rows = data.X.shape[0]
-    own = (source.blocks(), n_rows, source.stacked, beside, source.surrogates())
+    parts_of_fit = (source.blocks(), n_rows, source.stacked, beside, source.surrogates())
     if plan.checkpoint is None or not options.divisible(data, plan.spec, plan.landmarks):
-        return FitData(*own)
+        return FitData(*parts_of_fit)
     parts = plan.processes.gathered(additive_checksum(data.X, plan.processes.start))
-    return FitData(*own, checksum=sum(parts) % 2**64)
+    return FitData(*parts_of_fit, checksum=sum(parts) % 2**64)
 
 
 def _views(data: Views, plan: Plan, offsets: Offsets) -> _Views:
@@ -111,8 +111,8 @@ class _StoredViews:
         return tuple(self._view(name) for name in self.data.names)
 
     def _view(self, name: str) -> tuple[Block, ...]:
-        own = self.data.columns[name]
-        whole, groups = split_rows(self.source, own, self.plan.processes)
+        positions = self.data.columns[name]
+        whole, groups = split_rows(self.source, positions, self.plan.processes)
         out: list[Block] = []
         for rows, columns in whole:
             index = self._index(rows)
@@ -120,7 +120,7 @@ class _StoredViews:
             out.append(CompleteBlock.of(matrix, index, torch.tensor(columns)))
         if groups:
             columns = np.concatenate(groups)
-            rows, count = observed_in(self.source, own[columns])
+            rows, count = observed_in(self.source, positions[columns])
             index = self._index(rows)
             matrix = self._matrix(name, columns, index)
             rest = (Rows.of(index), torch.tensor(columns), tuple(map(len, groups)), count)
@@ -134,8 +134,8 @@ class _StoredViews:
     def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
         """Return rows of all views side by side."""
         some = self.source.whole() if rows is None else self.source.take(rows)
-        own = self.data.columns
-        scaled = {v: self.data.scaling_of(v).apply(columns_of(some, own[v])) for v in own}
+        columns = self.data.columns
+        scaled = {v: self.data.scaling_of(v).apply(columns_of(some, columns[v])) for v in columns}
         return side_by_side(scaled)
 
     def surrogates(self) -> Data | None:
@@ -144,11 +144,11 @@ class _StoredViews:
 
     def _matrix(self, name: str, columns: IntArray, index: Tensor | None) -> StoredMatrix:
         data, plan = self.data, self.plan
-        of_view, own = data.scaling_of(name), data.columns[name][columns]
+        of_view, positions = data.scaling_of(name), data.columns[name][columns]
         scaling = Scaling(of_view.centre[columns], of_view.scale[columns])
         where = (plan.dtype, plan.device)
         rows = None if index is None else index.cpu()
-        return StoredMatrix(self.source, own, scaling, *where, rows=rows)
+        return StoredMatrix(self.source, positions, scaling, *where, rows=rows)
 
 
 class _DenseViews:
@@ -229,8 +229,8 @@ class _SparseViews:
         out = {}
         for spec in self.plan.spec:
             offset = self.offsets.get(spec.name)
-            own = self.data.scaled_sparse(spec.name)
-            out[spec.name] = _sparse_surrogate(spec.likelihood, *own, offset)
+            scaled = self.data.scaled_sparse(spec.name)
+            out[spec.name] = _sparse_surrogate(spec.likelihood, *scaled, offset)
         return out
 
     def _view(self, spec: ViewSpec) -> Block:
@@ -387,7 +387,7 @@ def side_by_side(
     scaled: Mapping[str, FloatArray], rows: IntArray | None = None
 ) -> NDArray[np.float64]:
     """Return all views, or some rows of them, in one matrix."""
-    parts = [own if rows is None else own[rows] for own in scaled.values()]
+    parts = [part if rows is None else part[rows] for part in scaled.values()]
     return np.hstack(parts).astype(np.float64, copy=False)
 
 
@@ -413,7 +413,7 @@ def informative_rows(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | N
     if isinstance(X, np.ndarray):
         return None
     part = sp.csr_array(X[:, columns])
-    rows = set(subset(X.shape[0], fitting(_TELLING_ROWS, columns.size), 0).tolist())
+    rows = set(subset(X.shape[0], fitting(_SAMPLED_ROWS, columns.size), 0).tolist())
     if part.nnz:
         rows.add(int(np.searchsorted(part.indptr, int(part.data.argmax()), side="right")) - 1)
     return np.array(sorted(rows), dtype=np.int64)
@@ -447,15 +447,17 @@ class Candidates:
         processes, n_rows = plan.processes, values.shape[0]
         if processes.size == 1:
             return cls(fit.latents[kept], values, kept, fit, data, plan)
-        own = processes.own(kept, n_rows)
-        latents = processes.joined(fit.latents[own], kept, n_rows)
+        here_kept = processes.local(kept, n_rows)
+        latents = processes.joined(fit.latents[here_kept], kept, n_rows)
         raw: object = (
-            values.take(own.numpy()) if isinstance(values, RowSource) else values[own.numpy()]
+            values.take(here_kept.numpy())
+            if isinstance(values, RowSource)
+            else values[here_kept.numpy()]
         )
         rows = processes.joined(torch.from_numpy(raw), kept, n_rows).numpy()
         draws = fit.latent_draws
         if draws is not None:
-            here = draws[:, own].transpose(0, 1)
+            here = draws[:, here_kept].transpose(0, 1)
             draws = processes.joined(here, kept, n_rows).transpose(0, 1)
         every = torch.arange(len(kept))
         known = replace(fit, latents=latents, latent_draws=draws)

@@ -268,10 +268,10 @@ class KreinFeatures(FeatureMap):
         if inference == "spectral":
             return spectral(self.kernel_, sketch, n_frequencies)
         if inference == "taylor":
-            found, self.n_iter_ = fit_taylor(
+            posterior, self.n_iter_ = fit_taylor(
                 sketch, n_frequencies, self.n_mixtures, self.max_iter, source
             )
-            return found
+            return posterior
         start = search_start(sketch, n_frequencies, source)
         fit = fit_gradient(sketch, start, self.n_mixtures, self.max_iter, source)
         self.history_, self.n_iter_ = fit.history, fit.n_iter

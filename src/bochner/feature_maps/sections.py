@@ -87,8 +87,8 @@ class Survey:
             count = int(self.counts[number])
             if len(rows) != count:
                 raise changed(f"{len(rows)} rows that can be used, which were {count}")
-            own = drawn[holder == number] - (ends[number] - count)
-            out.append(rows[own.to(rows.device)])
+            within = drawn[holder == number] - (ends[number] - count)
+            out.append(rows[within.to(rows.device)])
         # sections come in order, rows as they were drawn
         order = holder.argsort(stable=True).argsort()
         return torch.cat(out)[order.to(out[0].device)]

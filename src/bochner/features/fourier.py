@@ -81,27 +81,27 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     """
     w1, w2 = frequencies.first, frequencies.second
     n_pairs, shape = w1.shape[-2], (*w1.shape[:-1], x.shape[-2])
-    own, beside = scratch or Scratch(x), _beside(x, frequencies)
+    memory, beside = scratch or Scratch(x), _beside(x, frequencies)
     x = frequencies.latents(x).mT.contiguous()
-    features = own.take("features", *shape[:-2], frequencies.n_features, shape[-1])
+    features = memory.take("features", *shape[:-2], frequencies.n_features, shape[-1])
     if frequencies.n_linear:
         torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
         centre, gap, half_gap, cos_gap = None, None, None, None
         envelope = frequencies.amplitude[..., None]
-        middle = _phases(w1, x, own.take("sin", *shape))
+        middle = _phases(w1, x, memory.take("sin", *shape))
     else:
         centre, gap = 0.5 * (w1 + w2), 0.5 * (w1 - w2)
-        middle = _phases(centre, x, own.take("sin", *shape))
-        half_gap = _phases(gap, x, own.take("half gap", *shape))
-        cos_gap = torch.cos(half_gap, out=own.take("cos gap", *shape))
+        middle = _phases(centre, x, memory.take("sin", *shape))
+        half_gap = _phases(gap, x, memory.take("half gap", *shape))
+        cos_gap = torch.cos(half_gap, out=memory.take("cos gap", *shape))
         envelope = torch.mul(
-            cos_gap, 2.0 * frequencies.amplitude[..., None], out=own.take("wave", *shape)
+            cos_gap, 2.0 * frequencies.amplitude[..., None], out=memory.take("wave", *shape)
         )
-    cos, sin = torch.cos(middle, out=own.take("cos", *shape)), middle.sin_()
+    cos, sin = torch.cos(middle, out=memory.take("cos", *shape)), middle.sin_()
     torch.mul(cos, envelope, out=features.narrow(-2, 0, n_pairs))
     torch.mul(sin, envelope, out=features.narrow(-2, n_pairs, n_pairs))
-    return Trace(x, beside, features, cos, sin, centre, gap, half_gap, cos_gap, own)
+    return Trace(x, beside, features, cos, sin, centre, gap, half_gap, cos_gap, memory)
 
 
 def _beside(x: Tensor, frequencies: Frequencies) -> Tensor:
@@ -145,19 +145,19 @@ def pull_back(
     up_cos, up_sin = (upstream.narrow(-2, i, n_pairs) for i in (0, n_pairs))
     of_linear = upstream.narrow(-2, 2 * n_pairs, frequencies.n_linear)
     d_linear = (trace.covariates * of_linear).sum(-1)
-    shape, own = trace.cos.shape, trace.scratch
+    shape, memory = trace.cos.shape, trace.scratch
     # d cos(p) = -sin(p), d sin(p) = cos(p): the features are their own derivatives
-    d_middle = torch.mul(cos_f, up_sin, out=own.take("slope", *shape)).addcmul_(
+    d_middle = torch.mul(cos_f, up_sin, out=memory.take("slope", *shape)).addcmul_(
         sin_f, up_cos, value=-1.0
     )
-    wave = torch.mul(trace.cos, up_cos, out=own.take("wave", *shape)).addcmul_(trace.sin, up_sin)
+    wave = torch.mul(trace.cos, up_cos, out=memory.take("wave", *shape)).addcmul_(trace.sin, up_sin)
     centre, gap = trace.centre, trace.gap
     if centre is None or gap is None or trace.half_gap is None or trace.cos_gap is None:
         d_x = _with_beside((frequencies.first.mT @ d_middle).mT, trace)
         return d_x, d_middle @ x.mT, None, wave.sum(-1), d_linear
-    d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=own.take("gap", *shape)).sum(-1)
+    d_amplitude = 2.0 * torch.mul(trace.cos_gap, wave, out=memory.take("gap", *shape)).sum(-1)
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
-    d_gap = torch.sin(trace.half_gap, out=own.take("gap", *shape)).mul_(wave)
+    d_gap = torch.sin(trace.half_gap, out=memory.take("gap", *shape)).mul_(wave)
     factor = -2.0 * amplitude[..., None]
     d_centre_w, d_gap_w = 0.5 * (d_middle @ x.mT), 0.5 * factor * (d_gap @ x.mT)
     d_x = ((factor * gap).mT @ d_gap).add_(centre.mT @ d_middle).mT
@@ -228,8 +228,8 @@ def _phase_error(x: Tensor, frequencies: Frequencies) -> float:
 
 def _fastest(frequencies: Frequencies) -> float:
     """The largest norm of a spectral point."""
-    own = (w for w in (frequencies.first, frequencies.second) if w is not None and w.numel())
-    return max((float(w.detach().norm(dim=-1).amax()) for w in own), default=0.0)
+    points = (w for w in (frequencies.first, frequencies.second) if w is not None and w.numel())
+    return max((float(w.detach().norm(dim=-1).amax()) for w in points), default=0.0)
 
 
 def _too_far(x: Tensor, frequencies: Frequencies) -> InputError:

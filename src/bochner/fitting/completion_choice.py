@@ -63,13 +63,13 @@ class Question:
 
     @classmethod
     def of(
-        cls, found: Fit, draws: Tensor, kept: Tensor, data: FitData, plan: Plan, rows: Rows
+        cls, fitted: Fit, draws: Tensor, kept: Tensor, data: FitData, plan: Plan, rows: Rows
     ) -> Question:
         """Keep what the answer takes.
 
         Parameters
         ----------
-        found : Fit
+        fitted : Fit
         draws : Tensor of shape (S, N, D)
             Its draws of X.
         kept : Tensor of shape (C,), int64
@@ -83,8 +83,8 @@ class Question:
         """
         known, offsets = rows(kept)
         return cls(
-            found.posterior,
-            found.latents[kept],
+            fitted.posterior,
+            fitted.latents[kept],
             draws[:, kept],
             known,
             offsets,
@@ -164,10 +164,10 @@ class Trial:
         -------
         dict of view name to bool
         """
-        found = fit(self.data, self.plan)
+        fitted = fit(self.data, self.plan)
         return {
             view: _gain(
-                found.posterior, found.latents, v, temperatures[view], self.held, self.offsets
+                fitted.posterior, fitted.latents, v, temperatures[view], self.held, self.offsets
             )
             > 0.0
             for v, view in enumerate(self.plan.spec.names)
@@ -187,11 +187,11 @@ def _gain(
     tells.
     """
     index = tempering.informative(rows, v).nonzero()[:, 0]
-    data, own = [y[index] for y in rows], offsets_of(offsets, index)
+    data, row_offsets = [y[index] for y in rows], offsets_of(offsets, index)
     truth, shown = data[v], tempering.hidden(data, v)
     columns, name = view_columns(views)[v], views[v].name
     values = []
     for exponent in (None, temperature):
-        mean, variance = complete(views, Mixture(candidates, {name: exponent}), shown, own)
+        mean, variance = complete(views, Mixture(candidates, {name: exponent}), shown, row_offsets)
         values.append(tempering.density(truth, mean[:, columns], variance[:, columns]))
     return float((values[0] - values[1]).nanmean())

@@ -78,16 +78,16 @@ class FitData:
 
     def _joined(self, index: Tensor, processes: Processes) -> FitData:
         """Return rows of all processes, of Gaussian views."""
-        own = processes.own(index, self.n_rows)
+        local = processes.local(index, self.n_rows)
 
         def known(block: Block) -> Block:
             plain = replace(block, columns=torch.arange(block.Y.shape[1]))
-            (rows,) = landmarks.rows_of(((plain,),), own)
-            some = block.subset(own[:0])  # of a kind that is in memory
+            (rows,) = landmarks.rows_of(((plain,),), local)
+            some = block.subset(local[:0])  # of a kind that is in memory
             return some.holding(processes.joined(rows, index, self.n_rows).to(block.Y.dtype))
 
         blocks = tuple(tuple(map(known, view)) for view in self.blocks)
-        here = torch.from_numpy(self.stacked(own.numpy()))
+        here = torch.from_numpy(self.stacked(local.numpy()))
         values = processes.joined(here, index, self.n_rows).numpy()
         return FitData(
             blocks,
@@ -180,8 +180,8 @@ class TrainingData:
         """What covariates add to every entry, (N, sum of M)."""
         if not self.covariates.groups:
             return 0.0
-        found: FloatArray = self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
-        return found
+        effects: FloatArray = self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
+        return effects
 
     @property
     def by_view(self) -> list[FloatArray]:
@@ -197,8 +197,8 @@ class TrainingData:
         if not covariates.groups:
             return blocks
         return tuple(
-            tuple(_without_effects(block, covariates, self.n_rows) for block in own)
-            for own in blocks
+            tuple(_without_effects(block, covariates, self.n_rows) for block in view_blocks)
+            for view_blocks in blocks
         )
 
     @property

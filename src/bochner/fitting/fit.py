@@ -50,10 +50,14 @@ def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
         return NoCheckpoint()
     # without columns they say how many rows this process has, and no more
     beside = [data.covariates.values] if data.covariates.values.shape[1] else []
-    own = Checkpoint(plan.checkpoint, plan.digest(data.blocks, *beside, checksum=data.checksum))
+    checkpoint = Checkpoint(
+        plan.checkpoint, plan.digest(data.blocks, *beside, checksum=data.checksum)
+    )
     if plan.processes.size == 1:
-        return own
-    return SharedCheckpoint(own if plan.processes.rank == 0 else NoCheckpoint(), plan.processes)
+        return checkpoint
+    return SharedCheckpoint(
+        checkpoint if plan.processes.rank == 0 else NoCheckpoint(), plan.processes
+    )
 
 
 def _rows(data: FitData, plan: Plan) -> RowSelection:

@@ -57,18 +57,20 @@ def choose(
     """
     source = random.generator(seed, "landmarks")
     index = random.sample(n_rows, n_landmarks, source).sort().values
-    first, last = processes.start, processes.start + processes.own_rows(n_rows)
+    first, last = processes.start, processes.start + processes.local_rows(n_rows)
     for blocks in data:
         for block in blocks:
             chosen = torch.zeros(last - first, dtype=torch.bool)
-            chosen[processes.own(index, last - first)] = True
-            seen = processes.largest(block.seen(chosen).double())
-            lacking = (seen == 0.0).nonzero()[:, 0]
+            chosen[processes.local(index, last - first)] = True
+            observed = processes.largest(block.observes(chosen).double())
+            lacking = (observed == 0.0).nonzero()[:, 0]
             if len(lacking):
-                own = block.first_rows(lacking, last - first)
-                own = torch.where(own < last - first, own + first, n_rows).double()
-                found = -processes.largest(-own)
-                more = found[found < n_rows].long()
+                earliest_here = block.first_rows(lacking, last - first)
+                earliest_here = torch.where(
+                    earliest_here < last - first, earliest_here + first, n_rows
+                ).double()
+                earliest = -processes.largest(-earliest_here)
+                more = earliest[earliest < n_rows].long()
                 index = torch.unique(torch.cat([index, more]))
     return index
 
@@ -161,11 +163,11 @@ def spread(
     for part in chunks(n_others, max(1, min(_CHUNK, _NUMBERS // width))):
         rows = others(index, part)
         some = take(data, rows)
-        own = [_entries(blocks, rows.shape[0]) for blocks in some]
+        entries = [_entries(blocks, rows.shape[0]) for blocks in some]
         # 0 where a row has no data in the view
         offsets = [blocks[0].offsets(rows.shape[0]) for blocks in some]
         known = beside[rows].double().cpu()
-        placed = placer.place(own, offsets, 1, polish=False, encoded=True, covariates=known)
+        placed = placer.place(entries, offsets, 1, polish=False, encoded=True, covariates=known)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
     return LatentVariableModel(GaussianLatents(mean, log_std, beside), list(model.views))
@@ -199,7 +201,7 @@ def evaluate_anchored(
     """
     with torch.no_grad():
         draws = (plan.draws(model, "final", i) for i in range(_DRAWS))
-        values = torch.stack([anchored_elbo(model, data, anchors, own) for own in draws])
+        values = torch.stack([anchored_elbo(model, data, anchors, draw) for draw in draws])
     return float(values.mean()), float(values.std() / _DRAWS**0.5)
 
 

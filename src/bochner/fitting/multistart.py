@@ -146,7 +146,7 @@ def _batch(data: TrainingData, plan: Plan, names: Sequence[str]) -> tuple[Layout
     for index, origin in enumerate(plan.starts):
         if names[index] == "fold":
             latents = torch.as_tensor(first).to(blank)
-            batch += [_Try(index, latents, own) for own in tries(latents, layout, wide)]
+            batch += [_Try(index, latents, begun) for begun in tries(latents, layout, wide)]
         else:
             latents = blank.clone()
             latents[:, kept] = torch.as_tensor(_embedded(data, plan, index, origin)).to(blank)
@@ -261,11 +261,13 @@ class Race:
         x = model.latents.mean.detach()
         rival = self.trainer(index, x.double().cpu().numpy())
         rival.module.load_state_dict(model.state_dict())
-        for own, view, blocks in zip(free, rival.module.views, self.data.start_blocks, strict=True):
-            if own:
+        for is_free, view, blocks in zip(
+            free, rival.module.views, self.data.start_blocks, strict=True
+        ):
+            if is_free:
                 source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
-                seen = x[:, view.seen_dims(x.shape[1])]
-                match_spectrum(cast(DirichletProcessMixture, view.kernel), seen, blocks, source)
+                latents = x[:, view.latent_dims(x.shape[1])]
+                match_spectrum(cast(DirichletProcessMixture, view.kernel), latents, blocks, source)
         rival.restart()
         with progress_bar("spectrum", length, self.plan.shown) as bar:
             rival.run(until=length, on_step=bar)

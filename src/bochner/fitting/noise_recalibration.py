@@ -66,9 +66,9 @@ class Withheld:
         """
         if not self.rows.numel():
             return values
-        own, values = self.rows.numpy(), values.copy()
-        values[own] = np.where(
-            torch.cat(list(self.truth), dim=1).isnan().numpy(), values[own], np.nan
+        index, values = self.rows.numpy(), values.copy()
+        values[index] = np.where(
+            torch.cat(list(self.truth), dim=1).isnan().numpy(), values[index], np.nan
         )
         return values
 
@@ -135,13 +135,13 @@ def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
     kept, truth = [], []
     for blocks, y in zip(data, of_view, strict=True):
         drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE
-        own, hidden = list(blocks), torch.zeros_like(drawn)
+        remaining, hidden = list(blocks), torch.zeros_like(drawn)
         for b, block in enumerate(blocks):
             may = drawn[:, block.columns] & _able(block, ~y[:, block.columns].isnan())
             hidden[:, block.columns] = may
-            own[b] = _without(block, some, may, n_rows)
+            remaining[b] = _without(block, some, may, n_rows)
         enough = int(hidden.sum()) >= _LEAST
-        kept.append(tuple(own) if enough else blocks)
+        kept.append(tuple(remaining) if enough else blocks)
         truth.append(torch.where(hidden & enough, y, torch.nan))
     if all(bool(y.isnan().all()) for y in truth):
         return nothing

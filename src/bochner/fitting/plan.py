@@ -96,8 +96,8 @@ class Plan:
     ) -> Draws:
         """Return the base noise of one evaluation of the bound, keyed by purpose and step."""
         spec = self.spec
-        own = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
-        return draw(model, *own, self.processes.start)
+        key = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
+        return draw(model, *key, self.processes.start)
 
     def digest(self, data: Data, *beside: Tensor, checksum: int | None = None) -> str:
         """Return the fingerprint of this fit, of data and what stands beside them; with a checksum
@@ -207,7 +207,7 @@ def evaluate(
     with torch.no_grad():
         draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))
         among = plan.processes
-        bounds = (elbo(model, data, own, processes=among, n_sweeps=SWEEPS) for own in draws)
+        bounds = (elbo(model, data, noise, processes=among, n_sweeps=SWEEPS) for noise in draws)
         values = torch.stack([bound.with_gap if weighted else bound.unweighted for bound in bounds])
     return float(values.mean()), float(values.std() / n_draws**0.5)
 

@@ -70,9 +70,9 @@ class ConjugateLandmarks(_Landmarks):
         posterior = condition(model, landmarks.narrow(chosen), self.plan)
         whole = landmarks.as_if_whole(posterior, chosen)
         among, n_rows = self.every.processes, self.data.n_rows
-        own = (among.own(self.index, n_rows), n_rows, self.data.covariates)
+        here = (among.local(self.index, n_rows), n_rows, self.data.covariates)
         kept = among.here(self.index, n_rows)
-        return landmarks.spread(model, whole, landmarks.narrow(every), *own, kept)
+        return landmarks.spread(model, whole, landmarks.narrow(every), *here, kept)
 
     def _jointly_trained(
         self, placed: LatentVariableModel, every: Data

@@ -182,8 +182,8 @@ class StackedRun:
         for s, trainer in enumerate(self.trainers):
             trainer.module.load_state_dict({name: p[s] for name, p in parameters.items()})
             trainer.optimiser.load_state_dict({"state": self._moments(s)})
-            own = State(**{**vars(state), "history": history[s] if history else []})
-            trainer.resume(own)
+            single = State(**{**vars(state), "history": history[s] if history else []})
+            trainer.resume(single)
 
     def _moments(self, s: int) -> Moments:
         """Return the moments of one trainer."""

@@ -261,8 +261,8 @@ def model_from(
         source = random.generator(seed, f"kernel/{view.name}")
         kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
         likelihood, sites = _start(view.likelihood, blocks, device)
-        own = (likelihood, sites, dims, view.weight, covariates.groups)
-        views.append(View(view.name, kernel, *own))
+        settings = (likelihood, sites, dims, view.weight, covariates.groups)
+        views.append(View(view.name, kernel, *settings))
     return LatentVariableModel(posterior, views).to(device)
 
 

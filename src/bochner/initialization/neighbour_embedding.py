@@ -122,7 +122,7 @@ class Forces:
         one, square = torch.ones_like(y[:1]), y.square().sum(0, keepdim=True)
         left, right = torch.cat([-2.0 * y, 1.0 + square, one]), torch.cat([y, one, square])
         charges = torch.cat([y, one])
-        sums, found = torch.zeros_like(charges), 0.0
+        sums, normaliser = torch.zeros_like(charges), 0.0
         for number, joint in enumerate(self._joint):
             begin = number * _BLOCK
             end = begin + joint.shape[0]
@@ -130,13 +130,13 @@ class Forces:
             kernel = self._memory[0, : joint.numel()].view_as(joint)
             torch.mm(left[:, begin:end].T, right[:, begin:], out=kernel).reciprocal_()
             later = kernel[:, end - begin :]
-            found += float(kernel.sum()) + float(later.sum())
+            normaliser += float(kernel.sum()) + float(later.sum())
             # q (q - exaggeration p total): what pushes rows apart, less what pulls them together
             push = self._memory[1, : joint.numel()].view_as(joint)
             torch.add(kernel, joint, alpha=-exaggeration * total, out=push).mul_(kernel)
             sums[:, begin:].addmm_(charges[:, begin:end], push)
             sums[:, begin:end].addmm_(charges[:, end:], push[:, end - begin :].T)
-        return (sums[:-1] - y * sums[-1]) / total, found - self.n_rows
+        return (sums[:-1] - y * sums[-1]) / total, normaliser - self.n_rows
 
 
 def embed(values: FloatArray, first: FloatArray, perplexity: float) -> FloatArray:

@@ -43,10 +43,12 @@ def split_start(name: str, views: Sequence[FloatArray], layout: Layout, seed: in
     """
     shared = start(name, np.hstack(common_parts(views, seed)), layout.shared, seed)
     pairs = zip(views, layout.private, strict=True)
-    return np.hstack([shared, *(_own_start(name, view, shared, n, seed) for view, n in pairs if n)])
+    return np.hstack(
+        [shared, *(_private_start(name, view, shared, n, seed) for view, n in pairs if n)]
+    )
 
 
-def _own_start(
+def _private_start(
     name: str, view: FloatArray, shared: FloatArray, n_private: int, seed: int
 ) -> FloatArray:
     """Return a start of a view's private latents, (N, d_v).

@@ -196,14 +196,16 @@ class SimpleModels:
         w = self._frequencies(v, points, x)
         total = torch.zeros_like(log_noise)
         for block in complete_blocks(self.data[v]):
-            own = block.rows.take(x[:, dims], dim=2)
-            features = _features(w, own)
+            latents = block.rows.take(x[:, dims], dim=2)
+            features = _features(w, latents)
             result = batched_evidence(features, amplitude, noise, block)
             total += result.value
             d_phase = _d_phase(features, result.d_features).mul_(weight)
-            d_own = block.rows.scatter((w.mT @ d_phase).movedim(2, 0), d_x.movedim(2, 0)[..., dims])
-            d_x[:, dims] += d_own.movedim(0, 2)
-            d_w = d_phase @ own.mT
+            d_latents = block.rows.scatter(
+                (w.mT @ d_phase).movedim(2, 0), d_x.movedim(2, 0)[..., dims]
+            )
+            d_x[:, dims] += d_latents.movedim(0, 2)
+            d_w = d_phase @ latents.mT
             d_scales[0, :, v] -= (d_w * w).sum((1, 2), dtype=torch.float64)
             on_variance = 0.5 * result.d_log_amplitude + floor * result.d_noise
             d_scales[1, :, v] += weight * on_variance
@@ -228,8 +230,8 @@ class SimpleModels:
         """
         optimisers = [_Adam(self.latents), _Adam(self.scales)]
         for step in range(n_steps):
-            own = factors(step / n_steps)
-            g = self.gradient(own, seed, "simple", step, _FREQUENCIES, shared=False)
+            weights = factors(step / n_steps)
+            g = self.gradient(weights, seed, "simple", step, _FREQUENCIES, shared=False)
             mean, log_std = self.latents
             # less the gradient of the divergence from the prior
             g.latents[0] -= mean

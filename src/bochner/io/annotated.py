@@ -120,9 +120,9 @@ def from_mudata(
         for name in names
     }
     _check_shared(tables, place)
-    seen = {row for table in tables.values() for row in table.row_names or ()}
+    named = {row for table in tables.values() for row in table.row_names or ()}
     return join(
-        tables, f"modality of {place}", [str(row) for row in mdata.obs_names if str(row) in seen]
+        tables, f"modality of {place}", [str(row) for row in mdata.obs_names if str(row) in named]
     )
 
 
@@ -164,9 +164,9 @@ def _check_expanded(path: Path, memory: Memory) -> None:
     h5py = require("h5py", "reads h5ad and h5mu files")
     sizes = []
 
-    def add(_: str, own: Any) -> None:
-        if isinstance(own, h5py.Dataset):
-            sizes.append(own.size * own.dtype.itemsize)
+    def add(_: str, node: Any) -> None:
+        if isinstance(node, h5py.Dataset):
+            sizes.append(node.size * node.dtype.itemsize)
 
     with h5py.File(path, "r") as file:
         file.visititems(add)
@@ -230,7 +230,7 @@ def _by_modality(value: object, names: list[str], option: str) -> dict[str, Any]
 def _check_shared(tables: Mapping[str, Table], place: str) -> None:
     """Without a row that two modalities share, nothing ties one view to another."""
     rows = [set(table.row_names or ()) for table in tables.values()]
-    if len(rows) > 1 and len(set().union(*rows)) == sum(len(own) for own in rows):
+    if len(rows) > 1 and len(set().union(*rows)) == sum(len(names) for names in rows):
         first = [f"{name!r} has {(table.row_names or [''])[0]!r}" for name, table in tables.items()]
         do = "give the same sample the same name in each obs_names"
         raise InputError(

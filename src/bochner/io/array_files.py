@@ -48,10 +48,10 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
         name: as_matrix(a, f"array {name!r} of {path}") for name, a in arrays.items() if a.ndim >= 2
     }
     if not data:
-        found = ", ".join(f"{name!r} {a.shape}" for name, a in arrays.items()) or "no array"
+        stored = ", ".join(f"{name!r} {a.shape}" for name, a in arrays.items()) or "no array"
         raise InputError(
             message(
-                f"a two-dimensional array in {path}", found, "save X with shape (rows, columns)"
+                f"a two-dimensional array in {path}", stored, "save X with shape (rows, columns)"
             )
         )
     counts = {name: X.shape[0] for name, X in data.items()}
@@ -85,9 +85,11 @@ def consecutive(widths: dict[str, int]) -> dict[str, slice]:
 
 
 def _names(arrays: dict[str, NDArray[np.generic]], key: str, count: int) -> list[str] | None:
-    found = arrays.get(key)
+    stored = arrays.get(key)
     return (
-        None if found is None or found.shape != (count,) else [str(name) for name in found.tolist()]
+        None
+        if stored is None or stored.shape != (count,)
+        else [str(name) for name in stored.tolist()]
     )
 
 

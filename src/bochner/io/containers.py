@@ -53,14 +53,16 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
     """
     if hasattr(views, "mod") and not isinstance(views, Mapping):
         table = from_mudata(views)
-        types = [getattr(own.X, "dtype", np.dtype(np.float64)) for own in views.mod.values()]
+        types = [
+            getattr(modality.X, "dtype", np.dtype(np.float64)) for modality in views.mod.values()
+        ]
         return _out(table, types), dict(table.views or {})
     if not isinstance(views, Mapping) or not views:
         got = f"{type(views).__name__}" if not isinstance(views, Mapping) else "an empty dict"
         raise InputError(
             message('a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views")
         )
-    halves = [pair for own, value in views.items() for pair in _split(str(own), value).items()]
+    halves = [pair for view, value in views.items() for pair in _split(str(view), value).items()]
     check_unique([name for name, _ in halves], "view", "the views")
     parts = dict(halves)
     table = join({name: _table(name, part) for name, part in parts.items()}, "view")
@@ -83,13 +85,16 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:
     -------
     dict of str to DataFrame or ndarray, shape (n, M_v)
     """
-    if not isinstance(views, Mapping) or not all(isinstance(own, slice) for own in views.values()):
+    if not isinstance(views, Mapping) or not all(
+        isinstance(place, slice) for place in views.values()
+    ):
         got = f"{type(views).__name__}: {views!r:.60}"
         raise InputError(message("the slices that stack returned", got, "pass its second value"))
     if not hasattr(X, "iloc") and np.ndim(X := as_array("X", X)) != 2:
         raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
     parts = {
-        name: X.iloc[:, own] if hasattr(X, "iloc") else X[:, own] for name, own in views.items()
+        name: X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
+        for name, place in views.items()
     }
     out: dict[str, Any] = {}
     for name, part in parts.items():
@@ -121,9 +126,9 @@ def _split(name: str, value: Any) -> dict[str, object]:
         return {name + REAL: value.real, name + IMAG: value.imag}
     halves = {}
     for suffix, half in ((REAL, np.real), (IMAG, np.imag)):
-        own = value.apply(half)
-        own.columns = [f"{column}{suffix}" for column in value.columns]
-        halves[name + suffix] = own
+        part = value.apply(half)
+        part.columns = [f"{column}{suffix}" for column in value.columns]
+        halves[name + suffix] = part
     return halves
 
 
@@ -162,26 +167,26 @@ def _numeric(array: NDArray[Any], place: str) -> NDArray[np.float64]:
 def _dtype(value: Any) -> np.dtype[np.generic]:
     if hasattr(value, "obs_names"):
         value = value.X
-    found = {
+    kinds = {
         getattr(d, "name", "") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
     }
-    return np.dtype(np.float32) if found == {"float32"} else np.dtype(np.float64)
+    return np.dtype(np.float32) if kinds == {"float32"} else np.dtype(np.float64)
 
 
 def _labels(parts: Mapping[str, object]) -> dict[str, object]:
     """Return row labels by their text: numbers stay numbers in the index of the result."""
-    found: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
     for part in parts.values():
         index: Any = part.obs_names if hasattr(part, "obs_names") else getattr(part, "index", ())
         if not callable(index):  # lists have a method of this name
-            found = {**{str(label): label for label in index}, **found}
-    return found
+            labels = {**{str(label): label for label in index}, **labels}
+    return labels
 
 
 def _out(
     table: Table, types: list[np.dtype[np.generic]], labels: Mapping[str, object] | None = None
 ) -> Any:
-    X = table.X.astype(np.float32) if all(own == np.float32 for own in types) else table.X
+    X = table.X.astype(np.float32) if all(dtype == np.float32 for dtype in types) else table.X
     if table.row_names is None:
         return X
     pandas = require("pandas", "joins rows by name")

@@ -114,12 +114,12 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
             text, stated = metadata[_KEY], metadata[_CHECKSUM]
             # copied, because products of memory that is not aligned may round another way
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
-        found = checksum(tensors, text)
+        actual = checksum(tensors, text)
         header = json.loads(text)
     except (SafetensorError, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
         got = f"{path.name}, which is not one or is cut short ({error})"
         raise ModelFileError(message(f"a bochner {kind} file", got, "save it again")) from error
-    if found != stated:
+    if actual != stated:
         got = f"{path.name}, whose checksum differs from its content: it is damaged"
         do = "copy it again from where it was whole, or save it again"
         raise ModelFileError(message(f"a bochner {kind} file", got, do))
@@ -128,12 +128,12 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
 
 
 def _check_kind(path: Path, header: object, kind: str, schema: int) -> None:
-    own = header if isinstance(header, dict) else {}
-    if own.get("kind") != kind:
+    fields = header if isinstance(header, dict) else {}
+    if fields.get("kind") != kind:
         raise ModelFileError(
-            message(f"a bochner {kind} file", f"a {own.get('kind')} file", "pass the other file")
+            message(f"a bochner {kind} file", f"a {fields.get('kind')} file", "pass the other file")
         )
-    if own.get("schema") != schema:
-        got = f"schema {own.get('schema')!r} in {path.name}"
+    if fields.get("schema") != schema:
+        got = f"schema {fields.get('schema')!r} in {path.name}"
         do = "upgrade bochner to read it, or save it again with this release"
         raise ModelFileError(message(f"schema {schema}", got, do))

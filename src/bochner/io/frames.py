@@ -162,12 +162,12 @@ def parquet_parts(path: Path) -> list[Path]:
     """
     if path.suffix.lower() == ".parquet":
         return parts_of(path)
-    visible = [own for own in path.iterdir() if _is_shown(own)] if path.is_dir() else []
-    if not visible or not all(_PART.fullmatch(own.name.lower()) for own in visible):
+    visible = [child for child in path.iterdir() if _is_shown(child)] if path.is_dir() else []
+    if not visible or not all(_PART.fullmatch(child.name.lower()) for child in visible):
         return []
-    found = parts_of(path)
-    alike = all(schema_of(own).names == schema_of(found[0]).names for own in found[1:])
-    return found if alike else []
+    parts = parts_of(path)
+    alike = all(schema_of(part).names == schema_of(parts[0]).names for part in parts[1:])
+    return parts if alike else []
 
 
 _PART = re.compile(r"(part|chunk|shard|block|rows|data|file|batch)?[-_.]?\d[-_.0-9a-z]*\.parquet")

@@ -62,7 +62,10 @@ def check_shared_rows(table: Table) -> None:
     """
     if table.views is None or table.row_names is None or len(table.views) < 2:
         return
-    present = {view: ~np.isnan(table.X[:, own]).all(axis=1) for view, own in table.views.items()}
+    present = {
+        view: ~np.isnan(table.X[:, positions]).all(axis=1)
+        for view, positions in table.views.items()
+    }
     for view, rows in present.items():
         others = [name for name in present if name != view]
         if any((rows & present[name]).any() for name in others):
@@ -125,12 +128,12 @@ def _column_names(tables: Mapping[str, Table]) -> list[str] | None:
     names = {
         v: t.column_names or [f"{v}_{j}" for j in range(t.X.shape[1])] for v, t in tables.items()
     }
-    flat = [name for own in names.values() for name in own]
+    flat = [name for columns in names.values() for name in columns]
     # Names that occur in two views are told apart by the view: X has one name per column.
     return (
         flat
         if len(set(flat)) == len(flat)
-        else [f"{view}:{name}" for view, own in names.items() for name in own]
+        else [f"{view}:{name}" for view, columns in names.items() for name in columns]
     )
 
 

@@ -148,9 +148,9 @@ def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
         return None  # refused by who reads it whole
     names = _names(parquet, files, index) if index is not None else None
     if index is None and len(schema.names) > 1 and _may_name(schema.field(0)):
-        found = _names(parquet, files, schema.names[0])
-        if str(schema.field(0).type) in _TEXT or distinct_whole(found):
-            index, names = schema.names[0], found
+        row_names = _names(parquet, files, schema.names[0])
+        if str(schema.field(0).type) in _TEXT or distinct_whole(row_names):
+            index, names = schema.names[0], row_names
     if names is not None:
         check_unique(names, "row", str(files[0]))
     columns = [name for name in schema.names if name != index]
@@ -170,8 +170,8 @@ def _may_name(field: Any) -> bool:
 
 def _stored_index(schema: Any) -> str | None:
     """Return the column in which pandas keeps the names of the rows."""
-    found = (schema.pandas_metadata or {}).get("index_columns", [])
-    return str(found[0]) if len(found) == 1 and isinstance(found[0], str) else None
+    columns = (schema.pandas_metadata or {}).get("index_columns", [])
+    return str(columns[0]) if len(columns) == 1 and isinstance(columns[0], str) else None
 
 
 def _names(parquet: Any, files: Sequence[Path], column: str) -> list[str]:

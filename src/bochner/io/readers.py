@@ -179,7 +179,8 @@ def _read_folder(folder: Path, request: Request) -> Table:
 def _for_file(request: Request, view: str, extension: str) -> Request:
     """Return what is asked of one file of a folder."""
     layer, mask_var = (
-        own.get(view) if isinstance(own, dict) else own for own in (request.layer, request.mask_var)
+        choice.get(view) if isinstance(choice, dict) else choice
+        for choice in (request.layer, request.mask_var)
     )
     named = extension in NAMED
     return replace(
@@ -196,8 +197,8 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
     if len(tables) < 2 or any(table.row_names is not None for table in tables.values()):
         return
     first = [table.X[:, 0] for table in tables.values()]
-    texts = [[f"{value:.0f}" for value in own] for own in first]
-    whole = all(np.array_equal(own, np.rint(own)) for own in first)
+    texts = [[f"{value:.0f}" for value in keys] for keys in first]
+    whole = all(np.array_equal(keys, np.rint(keys)) for keys in first)
     if not (whole and all(map(distinct_whole, texts))):
         return
     names = {None if t.column_names is None else t.column_names[0] for t in tables.values()}
@@ -208,8 +209,8 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
             f"add --index {name} to join rows by it, or rename it in one of the files if it is data"
         )
         raise InputError(message(f"files of {folder} without a column of row names", got, do))
-    same = len({frozenset(own) for own in texts}) == 1
-    if same and any(own != texts[0] for own in texts[1:]):
+    same = len({frozenset(keys) for keys in texts}) == 1
+    if same and any(keys != texts[0] for keys in texts[1:]):
         got = "the same whole numbers in another order in their first columns"
         do = "write a header in each and name the column of row names: --index NAME"
         raise InputError(message(f"rows in one order in the files of {folder}", got, do))

@@ -82,8 +82,8 @@ def parse(kind: type[T], value: object, place: str) -> T:
     MismatchError
         A key is unknown or missing, or its value of another kind or not finite.
     """
-    found: T = _parsed(kind, value, place)
-    return found
+    parsed: T = _parsed(kind, value, place)
+    return parsed
 
 
 def _parsed(kind: object, value: object, place: str) -> Any:
@@ -95,12 +95,12 @@ def _parsed(kind: object, value: object, place: str) -> Any:
     if origin in (list, tuple):
         if not isinstance(value, list):
             raise _wrong(place, "a list", value)
-        items = [_parsed(parts[0], own, f"{place}[{i}]") for i, own in enumerate(value)]
+        items = [_parsed(parts[0], item, f"{place}[{i}]") for i, item in enumerate(value)]
         return items if origin is list else tuple(items)
     if origin is dict:
         if not isinstance(value, dict):
             raise _wrong(place, "an object", value)
-        return {key: _parsed(parts[1], own, f"{place}[{key!r}]") for key, own in value.items()}
+        return {key: _parsed(parts[1], item, f"{place}[{key!r}]") for key, item in value.items()}
     return _plain(kind, value, place)
 
 
@@ -108,7 +108,7 @@ def _record(kind: Any, value: Any, place: str) -> Any:
     if not isinstance(value, dict):
         raise _wrong(place, "an object", value)
     kinds = get_type_hints(kind)
-    names = [own.name for own in dataclasses.fields(kind)]
+    names = [field.name for field in dataclasses.fields(kind)]
     for key in value:
         if key not in names:
             raise MismatchError(f"{place} has the unknown key {key!r}")
@@ -143,11 +143,11 @@ def _finite(value: object, place: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise _wrong(place, "a finite number", value)
     if isinstance(value, dict):
-        for own in value.values():
-            _finite(own, place)
+        for item in value.values():
+            _finite(item, place)
     if isinstance(value, list):
-        for own in value:
-            _finite(own, place)
+        for item in value:
+            _finite(item, place)
     return value
 
 
@@ -167,7 +167,7 @@ class Tensors:
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self._left = dict(tensors)
-        self.n_entries = sum(own.numel() for own in tensors.values())
+        self.n_entries = sum(tensor.numel() for tensor in tensors.values())
 
     def __contains__(self, name: str) -> bool:
         """Tell whether a tensor of this name is left."""
@@ -191,13 +191,13 @@ class Tensors:
         """
         if name not in self._left:
             raise MismatchError(f"the tensor {name!r} is missing")
-        own = self._left.pop(name)
-        sizes = tuple(own.shape)
+        tensor = self._left.pop(name)
+        sizes = tuple(tensor.shape)
         fits = len(sizes) == len(shape)
         if not (fits and all(s is None or s == o for s, o in zip(shape, sizes, strict=True))):
             expected = tuple("any" if s is None else s for s in shape)
             raise MismatchError(f"the tensor {name!r} has the shape {sizes} in place of {expected}")
-        return _checked(name, own, kind)
+        return _checked(name, tensor, kind)
 
     def take_if_there(self, name: str, *shape: int | None) -> Tensor | None:
         """Return a tensor of fractions, None where it is missing."""
@@ -208,8 +208,8 @@ class Tensors:
         names = [name for name in self._left if name.startswith(prefix)]
         taken = {name: self._left.pop(name) for name in names}
         return {
-            name[len(prefix) :]: _checked(name, own, "f" if own.is_floating_point() else "i")
-            for name, own in taken.items()
+            name[len(prefix) :]: _checked(name, tensor, "f" if tensor.is_floating_point() else "i")
+            for name, tensor in taken.items()
         }
 
     def finish(self) -> None:
@@ -218,27 +218,27 @@ class Tensors:
             raise MismatchError(f"the tensor {min(self._left)!r} is unknown")
 
 
-def _checked(name: str, own: Tensor, kind: str) -> Tensor:
-    if own.dtype not in _TYPES[kind]:
-        raise MismatchError(f"the tensor {name!r} is of the type {own.dtype}")
-    if kind != "i" and not bool(own.isfinite().all()):
+def _checked(name: str, tensor: Tensor, kind: str) -> Tensor:
+    if tensor.dtype not in _TYPES[kind]:
+        raise MismatchError(f"the tensor {name!r} is of the type {tensor.dtype}")
+    if kind != "i" and not bool(tensor.isfinite().all()):
         raise MismatchError(f"the tensor {name!r} is not finite")
-    return own
+    return tensor
 
 
 def check_sizes(value: object, most: int, place: str) -> None:
     """Refuse whole numbers that ask for more entries than the file has: they are sizes."""
     if isinstance(value, dict):
-        for key, own in value.items():
-            check_sizes(own, most, f"{place}.{key}")
+        for key, item in value.items():
+            check_sizes(item, most, f"{place}.{key}")
     elif isinstance(value, list):
-        for own in value:
-            check_sizes(own, most, place)
+        for item in value:
+            check_sizes(item, most, place)
     elif isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= most:
         raise _wrong(place, f"a whole number up to {most:,}", value)
 
 
-def same_keys(place: str, found: Any, expected: Sequence[str]) -> None:
+def same_keys(place: str, keys: Any, expected: Sequence[str]) -> None:
     """Refuse an object whose keys are not those of the views, in their order."""
-    if list(found) != list(expected):
-        raise MismatchError(f"{place} is about {list(found)} in place of {list(expected)}")
+    if list(keys) != list(expected):
+        raise MismatchError(f"{place} is about {list(keys)} in place of {list(expected)}")

@@ -49,27 +49,27 @@ def open_rows(
     """
     many = [path] if isinstance(path, str | os.PathLike) else path
     if not isinstance(many, Sequence) or not all(
-        isinstance(own, str | os.PathLike) for own in many
+        isinstance(file, str | os.PathLike) for file in many
     ):
         do = 'write open_rows("table.parquet")'
         raise InputError(message("a path, or a sequence of paths", f"{path!r:.60}", do))
-    paths = [Path(own) for own in many]
+    paths = [Path(file) for file in many]
     if not paths:
         raise InputError(message("a path, or a sequence of paths", "none", "name a file"))
-    for own in paths:
-        if not exists(own):
-            raise InputError(message("a file", f"{own}, which does not exist", "check the path"))
+    for file in paths:
+        if not exists(file):
+            raise InputError(message("a file", f"{file}, which does not exist", "check the path"))
     if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr"):
         if columns is not None:
             do = "leave columns out, or choose columns of the array"
             raise InputError(message("columns only for parquet files", f"{paths[0]}", do))
         return _array(paths[0])
-    found = [part for own in paths for part in parts_of(own)]
-    if not found or any(own.suffix.lower() != ".parquet" for own in found):
+    parts = [part for file in paths for part in parts_of(file)]
+    if not parts or any(file.suffix.lower() != ".parquet" for file in parts):
         got = f"{paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         do = "convert it, or read it whole: bochner.io.readers.read"
         raise InputError(message(f"rows in {', '.join(STORED)}", got, do))
-    return ParquetSource(found, columns)
+    return ParquetSource(parts, columns)
 
 
 def parquet_columns(path: Path) -> list[str]:

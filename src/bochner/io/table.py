@@ -114,6 +114,6 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
         )
     out = np.empty(X.shape, dtype=dtype)
     rows = X.tocsr()
-    for own in chunks(X.shape[0], DENSE_ROWS):
-        out[own] = rows[own].toarray()
+    for cut in chunks(X.shape[0], DENSE_ROWS):
+        out[cut] = rows[cut].toarray()
     return out

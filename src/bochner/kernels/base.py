@@ -340,7 +340,7 @@ class SpectralKernel(Kernel, ABC):
         return False
 
     @property
-    def has_own_points(self) -> bool:
+    def has_distinct_points(self) -> bool:
         """Whether a model's points are told apart, so that each of its steps needs all of them."""
         return False
 

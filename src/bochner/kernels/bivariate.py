@@ -62,11 +62,10 @@ class BivariateSpectralMixture(Kernel):
         }
         given = {"means1": first, "means2": as_tensor(means2), "correlations": rho, **logs}
         for name, values in given.items():
-            own = shape[:1] if name in ("weights", "correlations") else shape
-            if tuple(values.shape) != own or len(shape) != 2:
-                raise InputError(
-                    f"{name} must have shape {own} (mixtures first), got {tuple(values.shape)}."
-                )
+            expected = shape[:1] if name in ("weights", "correlations") else shape
+            if tuple(values.shape) != expected or len(shape) != 2:
+                got = tuple(values.shape)
+                raise InputError(f"{name} must have shape {expected} (mixtures first), got {got}.")
             if not bool(torch.isfinite(values).all()):
                 raise InputError(f"{name} must be finite.")
         outside = (rho <= 0) | (rho >= 1)

@@ -136,7 +136,7 @@ class DirichletProcessMixture(SpectralKernel):
         """Return parameters, proportions and the expected concentration, largest component
         first.
         """
-        own = {
+        values = {
             name: value
             for name, value in super().values().items()
             if name in ("variance", "means", "scales")
@@ -146,10 +146,10 @@ class DirichletProcessMixture(SpectralKernel):
         shape, rate = self.get_buffer("concentration")
         parts = {
             "proportions": share[rank],
-            "means": own["means"][rank],
-            "scales": own["scales"][rank],
+            "means": values["means"][rank],
+            "scales": values["scales"][rank],
         }
-        return {**parts, "variance": own["variance"], "concentration": shape / rate}
+        return {**parts, "variance": values["variance"], "concentration": shape / rate}
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
@@ -226,7 +226,7 @@ class DirichletProcessMixture(SpectralKernel):
         return True
 
     @property
-    def has_own_points(self) -> bool:
+    def has_distinct_points(self) -> bool:
         """Whether each point has a q(z) of its own; given proportions of one row are those of all
         points.
         """

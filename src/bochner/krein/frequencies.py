@@ -131,13 +131,13 @@ def fit_gradient(
     best = problem.refine(best)
     history[chosen] = problem.record(best)
     unit = problem.unit
-    found = GaussianFrequencies(
+    frequencies = GaussianFrequencies(
         best.log_weight.exp() * sketch.scale,
         start.sign,
         best.mean / unit,
         best.variance.sqrt() / unit,
     )
-    return KreinFit(found, best.mixtures, best.noise * sketch.scale**2, history, made)
+    return KreinFit(frequencies, best.mixtures, best.noise * sketch.scale**2, history, made)
 
 
 class _Problem:
@@ -242,9 +242,11 @@ class _Problem:
         # one matrix: LU factors are safe
         mean = torch.linalg.solve(self.whiten, state.mean, left=False)  # noqa: TID251
         free = torch.cat([mean.flatten(), level])
-        found = _lbfgs(objective, free, max_iter)
+        optimum = _lbfgs(objective, free, max_iter)
         return replace(
-            state, mean=found[:size].view(state.mean.shape) @ self.whiten, log_weight=found[size:]
+            state,
+            mean=optimum[:size].view(state.mean.shape) @ self.whiten,
+            log_weight=optimum[size:],
         )
 
     def close(self, state: _State) -> _State:
@@ -275,8 +277,8 @@ class _Problem:
                 error + 0.5 * (prior * variance).sum() - gaussian_entropy(variance)
             ) / variance.numel()
 
-        found = _lbfgs(_by_autograd(objective), state.variance.log().flatten(), max_iter)
-        variance = found.view(state.mean.shape).exp()
+        optimum = _lbfgs(_by_autograd(objective), state.variance.log().flatten(), max_iter)
+        variance = optimum.view(state.mean.shape).exp()
         return replace(
             state, variance=variance, noise=max(float(self.expected_error(state, variance)), _FLOOR)
         )
@@ -347,5 +349,5 @@ def _lbfgs(
     search: Any = (
         minimize  # its stubs do not know that jac=True takes value and gradient from one call
     )
-    found = search(evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", options=options)
-    return torch.from_numpy(np.asarray(found.x)).to(start.device)
+    result = search(evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", options=options)
+    return torch.from_numpy(np.asarray(result.x)).to(start.device)

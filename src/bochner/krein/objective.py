@@ -86,9 +86,9 @@ def squared_error(
         residual = torch.addmm(
             target[start:stop, start:], weighted[start:stop], features[start:].T, beta=-1.0
         )
-        own, others = residual[:, : stop - start], residual[:, stop - start :]
-        own.fill_diagonal_(0.0)
-        total += 2.0 * _square(residual) - _square(own)
+        diagonal, others = residual[:, : stop - start], residual[:, stop - start :]
+        diagonal.fill_diagonal_(0.0)
+        total += 2.0 * _square(residual) - _square(diagonal)
         pull[start:stop].addmm_(residual, features[start:])
         pull[stop:].addmm_(others.T, features[start:stop])
     (cosine, sine), (in_cosine, in_sine) = features.chunk(2, 1), pull.chunk(2, 1)

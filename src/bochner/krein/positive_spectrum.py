@@ -59,8 +59,8 @@ def positive_spectrum(
     # to the end: the error is the square of a small number
     exact = {"maxiter": 200, "ftol": 1e-15, "gtol": 1e-10}
     ended = minimize(loss, start, method="L-BFGS-B", jac=True, options=exact)  # type: ignore[call-overload]
-    found = torch.from_numpy(ended.x)
-    return radii, _cut(found[:n_gaussians], found[n_gaussians:], radii, dim) * scale
+    optimum = torch.from_numpy(ended.x)
+    return radii, _cut(optimum[:n_gaussians], optimum[n_gaussians:], radii, dim) * scale
 
 
 def _cut(coefficient: Tensor, log_scale: Tensor, radii: Tensor, dim: int) -> Tensor:

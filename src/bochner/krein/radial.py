@@ -107,8 +107,12 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
             )
         )
         sign.append(torch.full((count,), s, dtype=torch.float64))
-    found = (torch.cat(weight).to(device), torch.cat(sign).to(device), torch.cat(radius).to(device))
-    return RadialFrequencies(*found, dim)
+    points = (
+        torch.cat(weight).to(device),
+        torch.cat(sign).to(device),
+        torch.cat(radius).to(device),
+    )
+    return RadialFrequencies(*points, dim)
 
 
 def cosine_series(tau: float, dim: int, n_frequencies: int) -> GaussianFrequencies:

@@ -53,7 +53,7 @@ class Starts:
     hessian : Tensor of shape (n, R, D, D)
     promised : Tensor of shape (n, R)
         How far a climb from the candidate may come, over the best of the candidates.
-    found : Tensor of shape (n, R), bool
+    settled : Tensor of shape (n, R), bool
         Whether the cubic's mode is so near its candidate that the bound has one there as well.
     """
 
@@ -61,7 +61,7 @@ class Starts:
     value: Tensor
     hessian: Tensor
     promised: Tensor
-    found: Tensor
+    settled: Tensor
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ class CandidateTable:
         for view, terms in zip(views, target.terms, strict=True):
             share = view.weight / len(view.draws)
             at = [share * _derivatives(candidates, draw.frequencies) for draw in view.draws]
-            for own, term in zip(at, terms, strict=True):
+            for by_form, term in zip(at, terms, strict=True):
                 if isinstance(term, Term) and isinstance(term.quadratic, Shared):
                     # the share stands twice in the product
-                    common += _of_form(own, term.quadratic.matrix, candidates.shape[1]) / share
-            narrow = view.n_columns <= sum(own.shape[2] for own in at)
+                    common += _of_form(by_form, term.quadratic.matrix, candidates.shape[1]) / share
+            narrow = view.n_columns <= sum(by_form.shape[2] for by_form in at)
             if narrow:
                 means = [d @ draw.mean for d, draw in zip(at, view.draws, strict=True)]
                 at = [torch.stack(means).sum(0) / view.noise_variance]
@@ -120,11 +120,11 @@ class CandidateTable:
         target.
         """
         out = []
-        for y, own, by_data in zip(rows, target.terms, self.by_data, strict=True):
+        for y, terms, by_data in zip(rows, target.terms, self.by_data, strict=True):
             if by_data:
                 out.append(torch.nan_to_num(y).float())
             else:
-                linear = [term.linear for term in own if isinstance(term, Term)]
+                linear = [term.linear for term in terms if isinstance(term, Term)]
                 out.append(torch.cat(linear, dim=1).float())
         return out
 
@@ -177,8 +177,8 @@ class CandidateTable:
         for r in range(1, count):
             again[:, r] = (chosen[:, :r] == chosen[:, r : r + 1]).any(1)
         terms = self.common[flat]
-        for part, own in zip(self.parts, multipliers, strict=True):
-            every = own.repeat_interleave(count, dim=0)[:, :, None]
+        for part, of_candidates in zip(self.parts, multipliers, strict=True):
+            every = of_candidates.repeat_interleave(count, dim=0)[:, :, None]
             terms = terms + (part.index_select(0, flat) @ every)[:, :, 0]
         cubic = _Cubic.of(terms, dim)
         away = torch.zeros(n * count, dim)
@@ -194,14 +194,14 @@ class CandidateTable:
             away = away * (_FAR / length.clamp(min=_FAR))
             value, gradient, hessian = cubic.at(away)
         peak = torch.linalg.cholesky_ex(-hessian)[1] == 0
-        found = peak & (away.norm(dim=1) < _NEAR) & (step.norm(dim=1) < _SETTLED)
+        settled = peak & (away.norm(dim=1) < _NEAR) & (step.norm(dim=1) < _SETTLED)
         shape = (n, count)
         return Starts(
             (self.points[flat] + away).reshape(*shape, dim),
             value.reshape(shape).masked_fill(again, -torch.inf),
             hessian.reshape(*shape, dim, dim),
             promised.reshape(shape).masked_fill(again, -torch.inf),
-            found.reshape(shape) | again,
+            settled.reshape(shape) | again,
         )
 
 
@@ -274,8 +274,8 @@ def _of_form(at: Tensor, matrix: Tensor, dim: int) -> Tensor:
     for index in indices:
         total = torch.zeros_like(at[:, 0, 0])
         for chosen in itertools.product((False, True), repeat=len(index)):
-            left = tuple(d for d, own in zip(index, chosen, strict=True) if own)
-            right = tuple(d for d, own in zip(index, chosen, strict=True) if not own)
+            left = tuple(d for d, is_left in zip(index, chosen, strict=True) if is_left)
+            right = tuple(d for d, is_left in zip(index, chosen, strict=True) if not is_left)
             if len(right) == _ORDER:  # Q is symmetric
                 left, right = right, left
             total += torch.linalg.vecdot(at[:, place[left]], pushed[:, place[right]])

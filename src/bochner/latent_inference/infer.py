@@ -131,7 +131,7 @@ class Placer:
         # Matrices of many dimensions are expensive: single precision, which is good to three
         # digits, has to do.
         single = self._conjugate and dim > MANY_DIMENSIONS
-        seen_by = [_single(view) for view in views] if single else views
+        of_target = [_single(view) for view in views] if single else views
         tabulated = self._tabulates and not beside.shape[1]
         for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
             part = [y[index] for y in rows]
@@ -139,9 +139,9 @@ class Placer:
             kept = known
             if single:
                 part, kept = [y.float() for y in part], known.float()
-            target = target_for(seen_by, part, dim, shared, of_part, kept)
+            target = target_for(of_target, part, dim, shared, of_part, kept)
             if shared and tabulated:
-                found = located(target, self._begin(part, target, n_modes), polish)
+                solution = located(target, self._begin(part, target, n_modes), polish)
             else:
                 if shared and self._conjugate:
                     # single precision: it only says where to start
@@ -149,18 +149,18 @@ class Placer:
                 else:
                     scores = self._scores([y[index] for y in rows], of_part, known)
                 chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
-                found = solved(target, self._candidates[chosen], polish and not single)
-            out.modes[index], out.covariances[index] = found.modes, found.covariances
-            out.weights[index] = found.weights
+                solution = solved(target, self._candidates[chosen], polish and not single)
+            out.modes[index], out.covariances[index] = solution.modes, solution.covariances
+            out.weights[index] = solution.weights
         return out
 
     def _begin(self, part: Sequence[Tensor], target: Target, n_modes: int) -> Starts:
         """Return the starts of rows that observe the same columns; the table of the last such
         columns is still there.
         """
-        seen = [~y[:1].isnan() for y in part]
-        if self._table is None or not all(map(torch.equal, seen, self._table[0])):
-            self._table = seen, CandidateTable.of(self._views, target, self._candidates)
+        observed = [~y[:1].isnan() for y in part]
+        if self._table is None or not all(map(torch.equal, observed, self._table[0])):
+            self._table = observed, CandidateTable.of(self._views, target, self._candidates)
         table = self._table[1]
         multipliers = table.multipliers(part, target)
         scores = table.scores(multipliers)
@@ -173,11 +173,11 @@ class Placer:
         """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
         candidates = self._candidates
         scores = torch.empty(len(part[0]), candidates.shape[0], dtype=torch.float64)
-        for own, known in alike(beside):
-            some = [y[own] for y in part]
+        for index, known in alike(beside):
+            some = [y[index] for y in part]
             pairs = zip(self._views, self._book, strict=True)
             at = [shifted(view, pair, known) for view, pair in pairs]
-            scores[own] = candidate_scores(at, self._views, some, offsets_of(offsets, own))
+            scores[index] = candidate_scores(at, self._views, some, offsets_of(offsets, index))
         return scores - 0.5 * candidates.square().sum(1)
 
 

@@ -76,8 +76,8 @@ def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield torch.arange(len(covariates)), covariates[:1]
         return
     distinct, which = torch.unique(covariates, dim=0, return_inverse=True)
-    for number, own in enumerate(distinct):
-        yield (which == number).nonzero()[:, 0], own[None]
+    for number, values in enumerate(distinct):
+        yield (which == number).nonzero()[:, 0], values[None]
 
 
 MAX_STEPS = 100
@@ -158,14 +158,14 @@ def located(target: Target, starts: Starts, polish: bool) -> Placement:
     hessian = starts.hessian.reshape(-1, dim, dim).double()
     hopeful = (starts.promised + HOPELESS > 0.0).flatten()
     value[~hopeful] = -torch.inf
-    lost = (hopeful & ~starts.found.flatten()).nonzero()[:, 0]
+    lost = (hopeful & ~starts.settled.flatten()).nonzero()[:, 0]
     if lost.numel():
         single = target.to(torch.float32)
         constant = target.constant()  # which values of tables lack
-        found = value.masked_fill(~starts.found.flatten(), -torch.inf).reshape(n, n_modes).amax(1)
-        reached = (found + constant).float()
-        own = (single, x[lost].float(), rows[lost], _ROUGH)
-        rough = climb(*own, hopeless=_WEIGHTLESS, reached=reached)
+        best = value.masked_fill(~starts.settled.flatten(), -torch.inf).reshape(n, n_modes).amax(1)
+        reached = (best + constant).float()
+        climbing = (single, x[lost].float(), rows[lost], _ROUGH)
+        rough = climb(*climbing, hopeless=_WEIGHTLESS, reached=reached)
         x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
         value[lost] -= constant[rows[lost]]
     ends = _Modes(x, value, hessian)
@@ -181,7 +181,7 @@ def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
     # steps, and only of modes that will weigh anything.
     single = target.to(torch.float32)
     rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
-    ends = _Modes(*(found.double() for found in rough))
+    ends = _Modes(*(part.double() for part in rough))
     ends = ends.polished(target, n, _polished) if polish else ends
     return _weighed(ends, target.covariates)
 
@@ -246,12 +246,12 @@ def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
     n, n_modes, _ = x.shape
     twin = torch.arange(n * n_modes).reshape(n, n_modes)
     best = value.argmax(1)
-    own = torch.arange(n)
-    away = x - x[own, best][:, None]
-    squared = -((away @ hessian[own, best]) * away).sum(-1)
+    rows = torch.arange(n)
+    away = x - x[rows, best][:, None]
+    squared = -((away @ hessian[rows, best]) * away).sum(-1)
     # a form that is not positive tells nothing
     same = (squared >= 0.0) & (squared < _SAME) & (away.norm(dim=-1) < 10.0 * _ROUGH)
-    return torch.where(same, twin[own, best][:, None], twin).flatten()
+    return torch.where(same, twin[rows, best][:, None], twin).flatten()
 
 
 def _refined(

@@ -85,9 +85,9 @@ class Modes:
         """
         out, shares = self.std_about(centre), self.log_weights.softmax(1)
         index = (shares.amax(1) < _ALONE).nonzero()[:, 0]
-        own = Modes(self.means[index], self.covariances[index], shares[index])
+        modes = Modes(self.means[index], self.covariances[index], shares[index])
         log_std = [
-            (own._half_width(centre[index], out[index], level) / z).log() for level, z in _LEVELS
+            (modes._half_width(centre[index], out[index], level) / z).log() for level, z in _LEVELS
         ]
         out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
         return out
@@ -240,16 +240,16 @@ def _finite(points: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
     return kept, torch.where(fine[:, None, None], covariance, eye)
 
 
-def _distinct(found: Modes) -> Modes:
+def _distinct(modes: Modes) -> Modes:
     """Give a mode that was reached twice no second weight."""
-    log_weights = found.log_weights.clone()
-    precision = cholesky(found.covariances).inverse()
+    log_weights = modes.log_weights.clone()
+    precision = cholesky(modes.covariances).inverse()
     for r in range(1, log_weights.shape[1]):
-        away = found.means[:, :r] - found.means[:, r : r + 1]
+        away = modes.means[:, :r] - modes.means[:, r : r + 1]
         squared = torch.einsum("nrd,nrde,nre->nr", away, precision[:, :r], away)
         again = ((squared < _SAME) & log_weights[:, :r].isfinite()).any(1)
         log_weights[again, r] = -torch.inf
-    return Modes(found.means, found.covariances, log_weights)
+    return Modes(modes.means, modes.covariances, log_weights)
 
 
 def joined(parts: Sequence[Modes]) -> Modes:
@@ -341,15 +341,15 @@ def _table(
     likelihood: Likelihood, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:
     """Return log predictive densities under a likelihood, up to a constant of the row."""
-    seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    observed, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
     entries, parts = entries_of(likelihood), []
     shift = of_each_row(offset, y.shape[0], y)
     for part in chunks(y.shape[0], max(1, CACHED_NUMBERS // mean.numel())):
         psi = mean + shift[part, None, None]
         shape = psi.shape
-        own = filled[part, None].expand(shape).flatten(0, 1)
-        values = entries.slopes(own, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
-        parts.append((values.reshape(shape) * seen[part, None]).sum(2))
+        repeated = filled[part, None].expand(shape).flatten(0, 1)
+        values = entries.slopes(repeated, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
+        parts.append((values.reshape(shape) * observed[part, None]).sum(2))
     return torch.cat(parts)
 
 
@@ -361,7 +361,7 @@ def _(
     mean: Tensor,
     variance: Tensor,
 ) -> Tensor:
-    seen, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    observed, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
     v = variance + likelihood.noise_variance.detach()
     squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
-    return -0.5 * (squared + seen @ (mean.square() / v + v.log()).T)
+    return -0.5 * (squared + observed @ (mean.square() / v + v.log()).T)

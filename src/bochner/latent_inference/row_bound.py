@@ -43,7 +43,7 @@ _CHUNK = 1024
 _NUMBERS = 2**21
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
 # smaller chunks; less small ones where the forms stay factored.
-_OWN_CHUNK, _FACTORED_CHUNK = 64, 256
+_SINGLE_CHUNK, _FACTORED_CHUNK = 64, 256
 
 
 class Quadratic(Protocol):
@@ -76,7 +76,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Own:
+class PerRow:
     """A matrix for every row, (n, K, K)."""
 
     matrices: Tensor
@@ -85,19 +85,21 @@ class Own:
         """Return j Q of each point's row: the points of one row share its matrix, which is large,
         in one product.
         """
-        own, inverse, counts = torch.unique_consecutive(
+        present, inverse, counts = torch.unique_consecutive(
             rows, return_inverse=True, return_counts=True
         )
         slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
-        padded = j.new_zeros(own.shape[0], int(counts.max()), *j.shape[1:])
+        padded = j.new_zeros(present.shape[0], int(counts.max()), *j.shape[1:])
         padded[inverse, slot] = j
-        every = torch.equal(own, torch.arange(self.matrices.shape[0]))  # indexing would copy them
-        matrices = self.matrices if every else self.matrices[own]
+        every = torch.equal(
+            present, torch.arange(self.matrices.shape[0])
+        )  # indexing would copy them
+        matrices = self.matrices if every else self.matrices[present]
         return (padded.flatten(1, 2) @ matrices).reshape(padded.shape)[inverse, slot]
 
-    def to(self, dtype: torch.dtype) -> Own:
+    def to(self, dtype: torch.dtype) -> PerRow:
         """Return the same in another precision."""
-        return Own(self.matrices.to(dtype))
+        return PerRow(self.matrices.to(dtype))
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Factored:
 
 
 def quadratic_of(
-    view: ViewPosterior, s: int, s2: Tensor, seen: Tensor, dim: int, shared: bool
+    view: ViewPosterior, s: int, s2: Tensor, observed: Tensor, dim: int, shared: bool
 ) -> Quadratic:
     """Build the quadratic form of some rows under one draw.
 
@@ -144,14 +146,14 @@ def quadratic_of(
     s : int
         Number of the draw.
     s2 : Tensor, scalar or of shape (M,)
-    seen : Tensor of shape (n, M), bool
+    observed : Tensor of shape (n, M), bool
     dim : int
         D.
     shared : bool
         Whether all these rows observe the same columns.
     """
     draw = view.draws[s]
-    weights = (seen[:1] if shared else seen).to(draw.mean.dtype)
+    weights = (observed[:1] if shared else observed).to(draw.mean.dtype)
     if not shared and view.stays_factored(dim):
         counts = weights.new_zeros(weights.shape[0], draw.covariance.shape[0])
         counts.index_add_(1, view.group_of, weights)
@@ -159,19 +161,19 @@ def quadratic_of(
     outer = (
         (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T
         if shared
-        else _outer(draw.mean, s2, seen)
+        else _outer(draw.mean, s2, observed)
     )
     quadratic = outer.add_(draw.summed(weights, view.group_of))
-    return Shared(quadratic[0]) if shared else Own(quadratic)
+    return Shared(quadratic[0]) if shared else PerRow(quadratic)
 
 
-def _outer(mean: Tensor, s2: Tensor, seen: Tensor) -> Tensor:
+def _outer(mean: Tensor, s2: Tensor, observed: Tensor) -> Tensor:
     """Sum m m^T / s^2 over each row's observed columns, (K, M), (n, M) -> (n, K, K); through the
     holes if rarer.
     """
     scaled = mean / s2.sqrt()
-    flip = seen.sum(1) > seen.shape[1] // 2
-    chosen = seen ^ flip[:, None]
+    flip = observed.sum(1) > observed.shape[1] // 2
+    chosen = observed ^ flip[:, None]
     count = max(1, int(chosen.sum(1).max()))
     index = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]
     part = scaled.T[index] * chosen.gather(1, index)[..., None]
@@ -251,11 +253,11 @@ class Term:
         With phi = [w, 0] + [0, c] = w + c, p^T phi - phi^T Q phi / 2 = (p - Q c)^T w - w^T Q w / 2
         + (p - Q c / 2)^T c.
         """
-        own = self.frequencies.linear
+        linear = self.frequencies.linear
         if not covariates.shape[1] or not isinstance(self.quadratic, Shared):
             return self
         padded = torch.zeros_like(self.linear)
-        padded[:, -own.shape[0] :] = covariates * own
+        padded[:, -linear.shape[0] :] = covariates * linear
         pushed = padded @ self.quadratic.matrix
         constant = self.constant + ((self.linear - 0.5 * pushed) * padded).sum(1)
         return replace(self, constant=constant, linear=self.linear - pushed)
@@ -302,9 +304,9 @@ class Target:
         for term, share in self._shares():
             if isinstance(term, Term):
                 phi, form = term.factors(x)
-                own = term.beside(self.covariates)
-                of_points, of_rows = of_points + share * form, of_rows + share * own.constant
-                linear.append(own.linear)
+                moved = term.beside(self.covariates)
+                of_points, of_rows = of_points + share * form, of_rows + share * moved.constant
+                linear.append(moved.linear)
                 features.append(phi.mul_(share))
         # one product over all terms: tables are large, passes over them slow
         return torch.addmm(of_points, torch.cat(linear, dim=1), torch.cat(features)).add_(
@@ -319,8 +321,8 @@ class Target:
         total = (*self._prior(x), prior)
         at = with_covariates(x, self.covariates[rows])
         for term, share in self._shares():
-            for own, more in zip(total, term.evaluate(at, rows), strict=True):
-                own.add_(more, alpha=share)
+            for sums, more in zip(total, term.evaluate(at, rows), strict=True):
+                sums.add_(more, alpha=share)
         return total
 
     def constant(self) -> Tensor:
@@ -395,9 +397,9 @@ def _(
     dim: int,  # noqa: ARG001 - entries are treated one by one
     shared: bool,  # noqa: ARG001
 ) -> tuple[NonConjugateTerm, ...]:
-    seen = (~y.isnan()).to(y.dtype)
-    total = shifted(view.intercept.expand_as(seen), offset)
-    entries = (view.bound, torch.nan_to_num(y), seen, total)
+    observed = (~y.isnan()).to(y.dtype)
+    total = shifted(view.intercept.expand_as(observed), offset)
+    entries = (view.bound, torch.nan_to_num(y), observed, total)
     return tuple(
         NonConjugateTerm(d.frequencies, *entries, d.mean, d.covariance, view.group_of)
         for d in view.draws
@@ -412,18 +414,20 @@ def _(
     dim: int,
     shared: bool,
 ) -> tuple[Term, ...]:
-    seen = ~y.isnan()
-    filled = torch.where(seen, y, torch.zeros_like(y))
+    observed = ~y.isnan()
+    filled = torch.where(observed, y, torch.zeros_like(y))
     s2 = torch.as_tensor(view.noise_variance, dtype=filled.dtype)
     scaled = filled / s2
-    constant = -0.5 * (seen.to(filled.dtype) @ (2.0 * math.pi * s2).log().expand(filled.shape[1]))
+    constant = -0.5 * (
+        observed.to(filled.dtype) @ (2.0 * math.pi * s2).log().expand(filled.shape[1])
+    )
     constant -= 0.5 * torch.linalg.vecdot(scaled, filled)
     return tuple(
         Term(
             draw.frequencies,
             constant,
             scaled @ draw.mean.T,
-            quadratic_of(view, s, s2, seen, dim, shared),
+            quadratic_of(view, s, s2, observed, dim, shared),
         )
         for s, draw in enumerate(view.draws)
     )
@@ -442,21 +446,23 @@ def groups_of_rows(
     if all(bool(mask.all()) for mask in masks):
         yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most))
         return
-    seen = torch.cat([view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1)
-    patterns, inverse, counts = torch.unique(seen, dim=0, return_inverse=True, return_counts=True)
-    own: list[Tensor] = []
+    observed = torch.cat([view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1)
+    patterns, inverse, counts = torch.unique(
+        observed, dim=0, return_inverse=True, return_counts=True
+    )
+    single: list[Tensor] = []
     for p in range(patterns.shape[0]):
         if not bool(patterns[p].any()):
             continue
         index = (inverse == p).nonzero()[:, 0]
-        if int(counts[p]) < _OWN_CHUNK and patterns.shape[0] > _OWN_CHUNK:
-            own.append(index)
+        if int(counts[p]) < _SINGLE_CHUNK and patterns.shape[0] > _SINGLE_CHUNK:
+            single.append(index)
         else:
             yield from ((chunk, True) for chunk in torch.split(index, most))
-    if own:
+    if single:
         factored = all(view.stays_factored(dim) for view in views)
-        size = _FACTORED_CHUNK if factored else _OWN_CHUNK
+        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
         yield from (
             (chunk, False)
-            for chunk in torch.split(torch.cat(own), min(size, max(most, _OWN_CHUNK)))
+            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
         )

@@ -75,18 +75,18 @@ class LaplaceEntries:
 
     def slopes(self, y: Tensor, mean: Tensor, variance: Tensor) -> Slopes:
         """Return the approximation and its slopes."""
-        found = laplace(self.likelihood.density(y), mean, variance)
-        shrink = 1.0 / (1.0 - variance * found.second)
-        bend = 0.5 * variance * found.third * shrink.square()
-        on_variance = 0.5 * found.first.square() + 0.5 * found.second * shrink
-        return Slopes(found.value, found.first + bend, on_variance + bend * found.first)
+        series = laplace(self.likelihood.density(y), mean, variance)
+        shrink = 1.0 / (1.0 - variance * series.second)
+        bend = 0.5 * variance * series.third * shrink.square()
+        on_variance = 0.5 * series.first.square() + 0.5 * series.second * shrink
+        return Slopes(series.value, series.first + bend, on_variance + bend * series.first)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives."""
-        found = laplace(self.likelihood.density(y), mean, variance)
-        on_mean = found.second / (1.0 - variance * found.second)
-        mixed = on_mean * found.first
-        return Curvatures(on_mean, mixed, mixed * found.first)
+        series = laplace(self.likelihood.density(y), mean, variance)
+        on_mean = series.second / (1.0 - variance * series.second)
+        mixed = on_mean * series.first
+        return Curvatures(on_mean, mixed, mixed * series.first)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class NonConjugateTerm:
     frequencies: Frequencies
     likelihood: EntryTerms
     y: Tensor
-    seen: Tensor
+    observed: Tensor
     total: Tensor
     mean: Tensor
     covariance: Tensor
@@ -164,7 +164,7 @@ class NonConjugateTerm:
             self,
             frequencies=self.frequencies.to(dtype),
             y=self.y.to(dtype),
-            seen=self.seen.to(dtype),
+            observed=self.observed.to(dtype),
             total=self.total.to(dtype),
             mean=self.mean.to(dtype),
             covariance=self.covariance.to(dtype),
@@ -172,7 +172,7 @@ class NonConjugateTerm:
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bound with gradient and Hessian: (n,), (n, D), (n, D, D)."""
-        j, y, seen = jet(x, self.frequencies), self.y[rows], self.seen[rows]
+        j, y, observed = jet(x, self.frequencies), self.y[rows], self.observed[rows]
         psi, variance, pushed = self._moments(j.value, rows)
         with torch.no_grad():
             bend = self.likelihood.curvatures(y, psi, variance)
@@ -181,7 +181,11 @@ class NonConjugateTerm:
         # (n, G, D): slope of phi^T S_g phi
         d_spread = 2.0 * torch.einsum("ndk,gnk->ngd", j.jacobian, pushed)
         second = self._bend(
-            d_psi, d_spread, seen * bend.mean, seen * bend.mixed, self._gather(seen * bend.variance)
+            d_psi,
+            d_spread,
+            observed * bend.mean,
+            observed * bend.mixed,
+            self._gather(observed * bend.variance),
         )
         return value, j.slope(on_features), second + self._slant(j, on_features, on_spread)
 
@@ -197,14 +201,14 @@ class NonConjugateTerm:
         """Return the value (n,) with its gradients in the features (n, K) and in the spread of
         every group (n, G).
         """
-        seen = self.seen[rows]
+        observed = self.observed[rows]
         with torch.no_grad():
             slopes = self.likelihood.slopes(self.y[rows], psi, variance)
-        on_spread = self._gather(seen * slopes.d_variance)
-        on_features = (seen * slopes.d_mean) @ self.mean.T + 2.0 * torch.einsum(
+        on_spread = self._gather(observed * slopes.d_variance)
+        on_features = (observed * slopes.d_mean) @ self.mean.T + 2.0 * torch.einsum(
             "ng,gnk->nk", on_spread, pushed
         )
-        return (seen * slopes.value).sum(1), on_features, on_spread
+        return (observed * slopes.value).sum(1), on_features, on_spread
 
     def _gather(self, by_column: Tensor) -> Tensor:
         out = by_column.new_zeros(by_column.shape[0], self.covariance.shape[0])

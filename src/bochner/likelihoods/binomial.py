@@ -103,8 +103,8 @@ class _Trials(NonConjugateLikelihood):
         for counts.
         """
         b = self._b(y, columns).expand(y.shape[1])
-        seen = (~y.isnan()).sum(0)
-        return torch.logit((y.nansum(0) + 0.5) / (b * seen + 1.0))
+        counts = (~y.isnan()).sum(0)
+        return torch.logit((y.nansum(0) + 0.5) / (b * counts + 1.0))
 
     def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
         """Return the share of successes."""

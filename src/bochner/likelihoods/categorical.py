@@ -39,13 +39,15 @@ class Categorical(NonConjugateLikelihood):
 
     def __init__(self, categories: Sequence[Sequence[float]] | None = None) -> None:
         super().__init__(categories=categories)
-        if categories is not None and any(len(set(own)) < max(len(own), 1) for own in categories):
-            got = f"{[list(own) for own in categories]!r}"
+        if categories is not None and any(
+            len(set(values)) < max(len(values), 1) for values in categories
+        ):
+            got = f"{[list(values) for values in categories]!r}"
             raise InputError(
                 message("distinct categories for every column", got, "list each category once")
             )
         self.categories = (
-            None if categories is None else [[float(c) for c in own] for own in categories]
+            None if categories is None else [[float(c) for c in values] for values in categories]
         )
 
     @property
@@ -59,7 +61,7 @@ class Categorical(NonConjugateLikelihood):
     @property
     def group_sizes(self) -> tuple[int, ...]:
         """Sticks per column: C - 1, and one for a column that has a single category."""
-        return tuple(max(len(own) - 1, 1) for own in self._known)
+        return tuple(max(len(values) - 1, 1) for values in self._known)
 
     def n_data_columns(self, n_columns: int) -> int:  # noqa: ARG002 - the categories say so
         """Return the number of columns with categories."""
@@ -75,10 +77,10 @@ class Categorical(NonConjugateLikelihood):
         """Take the categories from the data."""
         if self._params["categories"] is not None:
             return type(self)(**self._params)
-        found: list[list[float]] = [
+        categories: list[list[float]] = [
             torch.unique(column[~column.isnan()]).tolist() for column in Y.T
         ]
-        return type(self)(found)
+        return type(self)(categories)
 
     def codes(self, Y: Tensor) -> Tensor:
         """Return the position of each value among its column's categories; -1 if unknown, NaN if
@@ -93,8 +95,8 @@ class Categorical(NonConjugateLikelihood):
         Tensor of shape (n, M)
         """
         out = torch.full_like(Y, -1.0)
-        for j, own in enumerate(self._known):
-            for k, value in enumerate(own):
+        for j, values in enumerate(self._known):
+            for k, value in enumerate(values):
                 out[:, j] = torch.where(
                     Y[:, j] == value, torch.full_like(Y[:, j], float(k)), out[:, j]
                 )
@@ -103,12 +105,13 @@ class Categorical(NonConjugateLikelihood):
     def encode(self, Y: Tensor) -> Tensor:
         """Return the sticks' outcomes: 1 taken, 0 passed by, NaN never reached."""
         columns = []
-        for code, own in zip(self.codes(Y).T, self._known, strict=True):
+        for code, values in zip(self.codes(Y).T, self._known, strict=True):
             never = torch.full_like(code, torch.nan)
-            if len(own) == 1:  # nothing is left to chance
+            if len(values) == 1:  # nothing is left to chance
                 columns.append(never)
             columns += [
-                torch.where(code >= k, (code == k).to(Y.dtype), never) for k in range(len(own) - 1)
+                torch.where(code >= k, (code == k).to(Y.dtype), never)
+                for k in range(len(values) - 1)
             ]
         return torch.stack(columns, dim=1)
 
@@ -135,12 +138,12 @@ class Categorical(NonConjugateLikelihood):
         """
         taken = normal_mean(torch.sigmoid, mean, variance)
         out = []
-        for part, own in zip(
+        for part, values in zip(
             torch.split(taken, list(self.group_sizes), dim=1), self._known, strict=True
         ):
             rest = torch.cat([torch.ones_like(part[:, :1]), (1.0 - part).cumprod(1)], dim=1)
             sticks = torch.cat([part, torch.ones_like(part[:, :1])], dim=1) * rest
-            out.append(sticks if len(own) > 1 else torch.ones_like(part))
+            out.append(sticks if len(values) > 1 else torch.ones_like(part))
         return out
 
     def mean(self, psi: Tensor) -> Tensor:
@@ -154,18 +157,20 @@ class Categorical(NonConjugateLikelihood):
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return the most probable category and the probability of any other, (n, M)."""
         values, doubts = [], []
-        for p, own in zip(self.probabilities(mean, variance), self._known, strict=True):
+        for p, known in zip(self.probabilities(mean, variance), self._known, strict=True):
             best, index = p.max(dim=1)
-            values.append(torch.tensor(own, dtype=mean.dtype)[index])
+            values.append(torch.tensor(known, dtype=mean.dtype)[index])
             doubts.append(1.0 - best)
         return torch.stack(values, dim=1), torch.stack(doubts, dim=1).clamp(min=0.0)
 
     def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
         """Draw categories, (n, sticks) -> (n, M)."""
         columns = []
-        for p, own in zip(self.probabilities(psi, torch.zeros_like(psi)), self._known, strict=True):
+        for p, values in zip(
+            self.probabilities(psi, torch.zeros_like(psi)), self._known, strict=True
+        ):
             index = torch.multinomial(p, 1, generator=source)[:, 0]
-            columns.append(torch.tensor(own, dtype=psi.dtype)[index])
+            columns.append(torch.tensor(values, dtype=psi.dtype)[index])
         return torch.stack(columns, dim=1)
 
     def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
@@ -174,7 +179,7 @@ class Categorical(NonConjugateLikelihood):
 
     def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG002
         """Return one column of zeros and ones per category."""
-        pairs = [(j, value) for j, own in enumerate(self._known) for value in own]
+        pairs = [(j, value) for j, values in enumerate(self._known) for value in values]
         columns = [
             torch.where(Y[:, j].isnan(), Y[:, j], (Y[:, j] == value).to(Y.dtype))
             for j, value in pairs

@@ -96,9 +96,9 @@ def moment_dispersion(
     Tensor, scalar or of shape (M,)
     """
     dims = (0, 1) if shared else (0,)
-    seen = ~Y.isnan()
+    observed = ~Y.isnan()
     mean = mean.clamp(min=1e-12)
-    square, counts = torch.nan_to_num_((Y - mean).square_()), seen.sum(dims)
+    square, counts = torch.nan_to_num_((Y - mean).square_()), observed.sum(dims)
     low = torch.full_like(mean.sum(dims), math.log(smallest))
     high = torch.full_like(low, math.log(largest))
     squared, memory = mean.square(), torch.empty_like(mean)  # memory: of whole tables, many times

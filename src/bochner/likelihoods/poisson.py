@@ -102,14 +102,14 @@ class Poisson(NonConjugateLikelihood):
         Far below there is no curvature to say how far to go: by a factor of e^2 in the mean. Far
         above an entry would outweigh all others: its site is laid nearer to its count.
         """
-        own = (y + 0.5).log()
+        peak = (y + 0.5).log()
         point, exponent = (
-            torch.minimum(mean, own + _ABOVE),
-            torch.minimum(mean + 0.5 * variance, own + _ABOVE),
+            torch.minimum(mean, peak + _ABOVE),
+            torch.minimum(mean + 0.5 * variance, peak + _ABOVE),
         )
         rate = exponent.exp()
         precision = torch.where(
-            exponent < own - _BELOW, torch.maximum(rate, (y - rate).abs() / REACH), rate
+            exponent < peak - _BELOW, torch.maximum(rate, (y - rate).abs() / REACH), rate
         )
         return precision, y - rate + precision * (point - mean)
 

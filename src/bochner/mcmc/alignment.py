@@ -23,8 +23,8 @@ def rotation(x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int
     blocks.
     """
     out = np.zeros((x.shape[1], x.shape[1]))
-    for own in blocks:
-        index = list(own)
+    for block in blocks:
+        index = list(block)
         out[np.ix_(index, index)] = align(x[:, index], reference[:, index])
     return out
 
@@ -32,12 +32,12 @@ def rotation(x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int
 def rotated(model: Model, state: State, turn: FloatArray) -> State:
     """Return a state in other coordinates."""
     views = []
-    for view, own in zip(model.views, state.views, strict=True):
+    for view, of_view in zip(model.views, state.views, strict=True):
         part = turn[np.ix_(list(view.dims), list(view.dims))]
         components = Components(
-            own.components.means @ part, part.T @ own.components.covariances @ part
+            of_view.components.means @ part, part.T @ of_view.components.covariances @ part
         )
-        views.append(replace(own, points=own.points @ part, components=components))
+        views.append(replace(of_view, points=of_view.points @ part, components=components))
     return replace(state, x=state.x @ turn, views=tuple(views))
 
 

@@ -72,9 +72,9 @@ def view_of(v: int, data: FitData, plan: Plan, priors: Priors) -> ViewModel:
     """Build the model of one view."""
     likelihood = plan.spec.likelihoods[v]
     dims = plan.spec.layout.dims(v)
-    seen = tuple(range(plan.spec.n_components)) if dims is None else dims
+    dims_of_view = tuple(range(plan.spec.n_components)) if dims is None else dims
     values = dense(data.blocks[v], data.n_rows)
-    common = (plan.spec.names[v], values, seen, plan.spec.n_frequencies, priors)
+    common = (plan.spec.names[v], values, dims_of_view, plan.spec.n_frequencies, priors)
     for kind, make in _MAKERS.items():
         if isinstance(likelihood, kind):
             return make(likelihood, common)
@@ -158,10 +158,10 @@ def _start(model: Model, warm: Fit, latents: FloatArray, seed: int, chain: int) 
     x = latents + _SPREAD * rng.standard_normal(latents.shape)
     views = []
     for v, view in enumerate(model.views):
-        own = source(seed, "start of a view", chain, v)
-        state = _view_start(view, warm.posterior[v], warm.kernels[v], chain, own)
+        random_start = source(seed, "start of a view", chain, v)
+        state = _view_start(view, warm.posterior[v], warm.kernels[v], chain, random_start)
         for _ in range(_FIRST_WEIGHTS):
-            state = view.update_weights(state, x, own)
+            state = view.update_weights(state, x, random_start)
         views.append(state)
     return State(x, tuple(views))
 

@@ -132,14 +132,14 @@ def record(model: Model, state: State) -> dict[str, FloatArray]:
         "accept.latents": np.array(state.acceptance.get("latents", np.nan)),
         "accept.frequencies": np.array(state.acceptance.get("frequencies", np.nan)),
     }
-    for view, own in zip(model.views, state.views, strict=True):
-        missing = view.psi(own, state.x)[~view.data.seen]
+    for view, of_view in zip(model.views, state.views, strict=True):
+        missing = view.psi(of_view, state.x)[~view.data.observed]
         values: dict[str, object] = {
-            "points": own.points,
-            "n_components": float(own.labels.max() + 1),
-            "concentration": own.concentration,
-            "variance": own.variance,
-            "parameter": own.parameter,
+            "points": of_view.points,
+            "n_components": float(of_view.labels.max() + 1),
+            "concentration": of_view.concentration,
+            "variance": of_view.variance,
+            "parameter": of_view.parameter,
             "missing": missing,
         }
         out |= {f"{view.name}.{key}": np.asarray(value) for key, value in values.items()}
@@ -148,13 +148,13 @@ def record(model: Model, state: State) -> dict[str, FloatArray]:
 
 def _stacked(records: list[dict[str, FloatArray]]) -> dict[str, FloatArray]:
     names = records[0] if records else ()
-    return {name: np.stack([own[name] for own in records]) for name in names}
+    return {name: np.stack([recorded[name] for recorded in records]) for name in names}
 
 
 def _joined(traces: dict[str, FloatArray], later: dict[str, FloatArray]) -> dict[str, FloatArray]:
     if not traces or not later:
         return traces or later
-    return {name: np.concatenate([traces[name], own]) for name, own in later.items()}
+    return {name: np.concatenate([traces[name], values]) for name, values in later.items()}
 
 
 # -- files
@@ -168,13 +168,13 @@ def state_to_tensors(state: State, prefix: str) -> dict[str, Tensor]:
     """Return a state as tensors with names."""
     out = {f"{prefix}x": torch.from_numpy(state.x)}
     out[f"{prefix}step"] = torch.tensor(state.step, dtype=torch.float64)
-    for v, own in enumerate(state.views):
+    for v, of_view in enumerate(state.views):
         at = f"{prefix}{v}."
-        out |= {f"{at}{name}": torch.from_numpy(getattr(own, name)) for name in _ARRAYS}
-        numbers = [getattr(own, name) for name in _NUMBERS]
+        out |= {f"{at}{name}": torch.from_numpy(getattr(of_view, name)) for name in _ARRAYS}
+        numbers = [getattr(of_view, name) for name in _NUMBERS]
         out[f"{at}numbers"] = torch.tensor(numbers, dtype=torch.float64)
-        out[f"{at}means"] = torch.from_numpy(own.components.means)
-        out[f"{at}covariances"] = torch.from_numpy(own.components.covariances)
+        out[f"{at}means"] = torch.from_numpy(of_view.components.means)
+        out[f"{at}covariances"] = torch.from_numpy(of_view.components.covariances)
     return out
 
 
@@ -187,7 +187,8 @@ def state_from_tensors(tensors: Tensors, prefix: str, like: State) -> State:
         A tensor is missing, of another shape, or holds what no state does.
     """
     views = tuple(
-        _view_from_tensors(tensors, f"{prefix}{v}.", own) for v, own in enumerate(like.views)
+        _view_from_tensors(tensors, f"{prefix}{v}.", of_view)
+        for v, of_view in enumerate(like.views)
     )
     x = tensors.take(f"{prefix}x", *like.x.shape).numpy()
     step = float(tensors.take(f"{prefix}step"))
@@ -197,18 +198,20 @@ def state_from_tensors(tensors: Tensors, prefix: str, like: State) -> State:
 
 def _view_from_tensors(tensors: Tensors, at: str, like: ViewState) -> ViewState:
     kinds = {name: "i" if name == "labels" else "d" for name in _ARRAYS}
-    own = {
+    arrays = {
         name: tensors.take(f"{at}{name}", *getattr(like, name).shape, kind=kind).numpy()
         for name, kind in kinds.items()
     }
     dim = like.points.shape[1]
     means = tensors.take(f"{at}means", None, dim).numpy()
     components = Components(means, tensors.take(f"{at}covariances", len(means), dim, dim).numpy())
-    _require(np.array_equal(np.unique(own["labels"]), np.arange(len(means))), f"{at}labels")
+    _require(np.array_equal(np.unique(arrays["labels"]), np.arange(len(means))), f"{at}labels")
     _require(bool(np.isfinite(components.roots).all()), f"{at}covariances")
     concentration, variance = tensors.take(f"{at}numbers", len(_NUMBERS)).tolist()
     _require(concentration > 0.0 and variance > 0.0, f"{at}numbers")
-    return ViewState(components=components, concentration=concentration, variance=variance, **own)
+    return ViewState(
+        components=components, concentration=concentration, variance=variance, **arrays
+    )
 
 
 def _require(holds: bool, name: str) -> None:
@@ -221,7 +224,7 @@ def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]
     tensors = state_to_tensors(chain.state, "state.")
     for s, (_, state) in enumerate(chain.snapshots):
         tensors |= state_to_tensors(state, f"snapshot{s}.")
-    traces = {f"trace.{name}": _to_tensor(name, own) for name, own in chain.traces.items()}
+    traces = {f"trace.{name}": _to_tensor(name, values) for name, values in chain.traces.items()}
     header = {
         "number": chain.number,
         "index": chain.index,
@@ -282,8 +285,8 @@ def chain_from_tensors(
     if "trace.log_joint" in tensors:
         n_draws = len(given["trace.log_joint"])
         traces = {
-            name: _from_tensor(name, tensors.take(f"trace.{name}", n_draws, *own.shape))
-            for name, own in record(model, start).items()
+            name: _from_tensor(name, tensors.take(f"trace.{name}", n_draws, *values.shape))
+            for name, values in record(model, start).items()
         }
     _check_header(header, len(traces["log_joint"]) if traces else 0)
     snapshots = tuple(
@@ -302,11 +305,11 @@ def _check_header(header: Header, n_draws: int) -> None:
         raise MismatchError(f"index is {header.index} with {n_draws} draws")
 
 
-def _to_tensor(name: str, own: FloatArray) -> Tensor:
+def _to_tensor(name: str, trace: FloatArray) -> Tensor:
     """Return a trace for a file, which holds finite numbers alone: rates not known become -1."""
-    return torch.from_numpy(np.nan_to_num(own, nan=-1.0) if name in _RATES else own)
+    return torch.from_numpy(np.nan_to_num(trace, nan=-1.0) if name in _RATES else trace)
 
 
-def _from_tensor(name: str, own: Tensor) -> FloatArray:
-    values: FloatArray = own.numpy()
+def _from_tensor(name: str, stored: Tensor) -> FloatArray:
+    values: FloatArray = stored.numpy()
     return np.where(values < 0.0, np.nan, values) if name in _RATES else values

@@ -50,10 +50,10 @@ def stacked(model: Model, chains: Sequence[Chain]) -> Draws:
         statistics "log_joint", "accept.latents" and "accept.frequencies".
     """
     length = min(chain.n_draws for chain in chains)
-    own = [f"{view.name}.{name}" for view in model.views for name in QUANTITIES]
+    of_views = [f"{view.name}.{name}" for view in model.views for name in QUANTITIES]
     return {
         name: np.stack([chain.traces[name][:length] for chain in chains])
-        for name in ["latents", *own, *STATISTICS]
+        for name in ["latents", *of_views, *STATISTICS]
         if chains[0].traces[name].size
     }
 
@@ -73,7 +73,7 @@ def inference_data(draws: Draws) -> Any:
     """
     arviz = require("arviz", "draws as InferenceData")
     stats = {"lp": draws["log_joint"], "acceptance_rate": draws["accept.latents"]}
-    posterior = {name: own for name, own in draws.items() if name not in STATISTICS}
+    posterior = {name: values for name, values in draws.items() if name not in STATISTICS}
     return arviz.from_dict(posterior=posterior, sample_stats=stats)
 
 
@@ -83,15 +83,15 @@ def summary(draws: Draws) -> dict[str, dict[str, float]]:
     Frequencies have no identity from draw to draw and are left out; constants have neither.
     """
     arviz = require("arviz", "R-hat and effective sample sizes")
-    found = {}
+    figures = {}
     for name, values in draws.items():
         if name.endswith(".points") or name.startswith("accept.") or values.shape[1] < _LEAST:
             continue
-        own = arviz.convert_to_dataset({"q": values})
+        dataset = arviz.convert_to_dataset({"q": values})
         with np.errstate(all="ignore"):
-            rhat, ess = arviz.rhat(own)["q"].values, arviz.ess(own)["q"].values
-        found[name] = {"r_hat": _worst(rhat, np.max), "ess": _worst(ess, np.min)}
-    return found
+            rhat, ess = arviz.rhat(dataset)["q"].values, arviz.ess(dataset)["q"].values
+        figures[name] = {"r_hat": _worst(rhat, np.max), "ess": _worst(ess, np.min)}
+    return figures
 
 
 def _worst(values: FloatArray, worst: Callable[[FloatArray], np.float64]) -> float:
@@ -100,9 +100,9 @@ def _worst(values: FloatArray, worst: Callable[[FloatArray], np.float64]) -> flo
     return float(worst(known)) if known.size else float("nan")
 
 
-def converged(found: dict[str, dict[str, float]], draws: Draws) -> bool:
+def converged(figures: dict[str, dict[str, float]], draws: Draws) -> bool:
     """Return whether chains are long enough for R-hat and every R-hat is at most 1.1."""
-    known = [own["r_hat"] for own in found.values() if np.isfinite(own["r_hat"])]
+    known = [of_name["r_hat"] for of_name in figures.values() if np.isfinite(of_name["r_hat"])]
     return not _too_short(draws) and bool(known) and max(known) <= POOR
 
 
@@ -111,12 +111,12 @@ def _too_short(draws: Draws) -> bool:
     return bool(n_chains < 2 or length < _FEW_DRAWS)
 
 
-def advice(found: dict[str, dict[str, float]], draws: Draws, sampled: bool) -> list[str]:
+def advice(figures: dict[str, dict[str, float]], draws: Draws, sampled: bool) -> list[str]:
     """Say in words what is wrong with chains; nothing when nothing is.
 
     Parameters
     ----------
-    found : dict
+    figures : dict
         Of `summary`.
     draws : dict of str to ndarray
         Of `stacked`.
@@ -135,9 +135,15 @@ def advice(found: dict[str, dict[str, float]], draws: Draws, sampled: bool) -> l
             f"Chains: {n_chains}, draws of each: {length}. That is too few for R-hat, which needs "
             f"two chains and some {_FEW_DRAWS} draws. Raise n_chains or n_draws."
         )
-    apart = [(own["r_hat"], name) for name, own in found.items() if own["r_hat"] > POOR]
+    apart = [
+        (of_name["r_hat"], name) for name, of_name in figures.items() if of_name["r_hat"] > POOR
+    ]
     out += [_disagreement(name, r_hat) for r_hat, name in sorted(apart, reverse=True)[:1]]
-    few = [(own["ess"], name) for name, own in found.items() if own["ess"] < _FEW_EFFECTIVE]
+    few = [
+        (of_name["ess"], name)
+        for name, of_name in figures.items()
+        if of_name["ess"] < _FEW_EFFECTIVE
+    ]
     out += [_few_effective(name, least) for least, name in sorted(few)[:1]]
     rates = draws["accept.latents"].mean(axis=1)
     stuck = np.flatnonzero(rates < _STUCK) if sampled else ()

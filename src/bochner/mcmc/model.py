@@ -92,8 +92,8 @@ class Model:
     def log_joint(self, state: State) -> float:
         """Return the log density of data and state, up to a constant."""
         x = state.x
-        own = [view.log_joint(s, x) for view, s in zip(self.views, state.views, strict=True)]
-        return float(sum(own) - 0.5 * np.square(x).sum())
+        of_views = [view.log_joint(s, x) for view, s in zip(self.views, state.views, strict=True)]
+        return float(sum(of_views) - 0.5 * np.square(x).sum())
 
     # -- blocks
 
@@ -115,8 +115,8 @@ class Model:
         kernel, accepted = KERNELS[self.frequency_kernel], []
         for v, view in enumerate(self.views):
             rng = keys("frequencies", v)
-            own, moved = view.update_frequencies(state.views[v], state.x, kernel, rng)
-            state = state.with_view(v, own)
+            updated, moved = view.update_frequencies(state.views[v], state.x, kernel, rng)
+            state = state.with_view(v, updated)
             accepted.append(moved)
         return _noted(state, "frequencies", accepted)
 
@@ -141,20 +141,20 @@ class Model:
 
         def rows(x: FloatArray, index: IntArray) -> FloatArray:
             pairs = zip(self.views, state.views, strict=True)
-            own = [view.row_log_likelihood(s, x, index) for view, s in pairs]
-            return np.asarray(np.sum(own, axis=0))
+            of_views = [view.row_log_likelihood(s, x, index) for view, s in pairs]
+            return np.asarray(np.sum(of_views, axis=0))
 
         def objective(x: FloatArray) -> tuple[float, FloatArray]:
             pairs = zip(self.views, state.views, strict=True)
-            own = [view.latent_objective(s, x) for view, s in pairs]
-            return sum(v for v, _ in own), np.sum([slope for _, slope in own], axis=0)
+            of_views = [view.latent_objective(s, x) for view, s in pairs]
+            return sum(v for v, _ in of_views), np.sum([slope for _, slope in of_views], axis=0)
 
         if self.latent_kernel == "map":
             return self._with_weights(replace(state, x=latents.mode(state.x, objective)), keys)
         x, accepted = latents.sample_rows(state.x, rows, rng, self.row_steps), []
         for _ in range(self.trajectories):
-            x, own = latents.hamiltonian(x, objective, state.step, rng)
-            accepted.append(own)
+            x, accepts = latents.hamiltonian(x, objective, state.step, rng)
+            accepted.append(accepts)
         return self._with_weights(_noted(replace(state, x=x), "latents", accepted), keys)
 
     def _with_weights(self, state: State, keys: Keys) -> State:

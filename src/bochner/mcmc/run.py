@@ -52,9 +52,9 @@ class ChainFiles:
     def write(self, chain: Chain) -> None:
         """Write a chain, whole or not at all."""
         tensors, header = chain_to_tensors(chain)
-        own = {"kind": "chain", "schema": SCHEMA, "fingerprint": self.fingerprint}
+        kind = {"kind": "chain", "schema": SCHEMA, "fingerprint": self.fingerprint}
         try:
-            files.write(self._of(chain.number), tensors, {**header, **own})
+            files.write(self._of(chain.number), tensors, {**header, **kind})
         except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
             warn_user(f"No checkpoint: {error} Sampling goes on.", StorageWarning)
 
@@ -77,16 +77,16 @@ class ChainFiles:
             do = "delete it or name another checkpoint"
             raise InputError(message("the checkpoint of this very model", got, do))
         with whole(path.name, "chain"):
-            own = parse(Header, header, "the file")
-            if own.number != number:
-                raise MismatchError(f"number is {own.number} in place of {number}")
-            return chain_from_tensors(tensors, own, model, start)
+            of_chain = parse(Header, header, "the file")
+            if of_chain.number != number:
+                raise MismatchError(f"number is {of_chain.number} in place of {number}")
+            return chain_from_tensors(tensors, of_chain, model, start)
 
 
 def remove(path: Path) -> None:
     """Remove the checkpoints of chains beside a path."""
-    for own in path.parent.glob(f"{path.name}.chain*"):
-        own.unlink()
+    for file in path.parent.glob(f"{path.name}.chain*"):
+        file.unlink()
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,10 @@ def _advance(
         return tuple(chain.advance(model, schedule, seed, _ROUND) for chain in chains)
     # what was drawn before stays here: only states travel
     bare = [Chain(c.number, c.index, c.state, {}, ()) for c in chains]
-    found = Parallel(n_jobs=n_jobs)(
+    advanced = Parallel(n_jobs=n_jobs)(
         delayed(Chain.advance)(chain, model, schedule, seed, _ROUND) for chain in bare
     )
-    return tuple(old.joined(new) for old, new in zip(chains, found, strict=True))
+    return tuple(old.joined(new) for old, new in zip(chains, advanced, strict=True))
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def sample(warm: Fit, data: FitData, plan: Plan, options: Options) -> Sampled:
     model = build.model_of(data, plan, options.priors, **settings)
     begin = build.starts(model, warm, plan.seed, options.n_chains)
     files = None if plan.checkpoint is None else chain_files(data.blocks, plan, options)
-    found = run(
+    result = run(
         model,
         begin,
         options.schedule,
@@ -111,11 +111,11 @@ def sample(warm: Fit, data: FitData, plan: Plan, options: Options) -> Sampled:
         shown=plan.shown,
         checkpoint=files,
     )
-    if not all(chain.n_draws for chain in found.chains):
+    if not all(chain.n_draws for chain in result.chains):
         raise KeyboardInterrupt
-    chains = aligned(model, found.chains)
+    chains = aligned(model, result.chains)
     fit = fit_of(model, chains, warm, plan)
-    return Sampled(fit, stacked(model, chains), found.interrupted)
+    return Sampled(fit, stacked(model, chains), result.interrupted)
 
 
 def chain_files(data: Data, plan: Plan, options: Options) -> ChainFiles:
@@ -184,7 +184,8 @@ def _view_posterior(
     ]
     group_of, moments = grouped(moments)
     draws = tuple(
-        _draw(model, view, state, v, own, unit) for state, own in zip(states, moments, strict=True)
+        _draw(model, view, state, v, moment, unit)
+        for state, moment in zip(states, moments, strict=True)
     )
     # intercepts are among the weights
     groups = torch.from_numpy(group_of)
@@ -227,9 +228,9 @@ def grouped(moments: list[WeightMoments]) -> tuple[IntArray, list[WeightMoments]
     index = np.arange(len(first.covariances)) * most // len(first.covariances)
     group_of = index[first.group_of]
     out = []
-    for own in moments:
-        means = [own.covariances[index == g].mean(0) for g in range(most)]
-        out.append(WeightMoments(own.mean, np.stack(means), group_of))
+    for of_draw in moments:
+        means = [of_draw.covariances[index == g].mean(0) for g in range(most)]
+        out.append(WeightMoments(of_draw.mean, np.stack(means), group_of))
     return group_of, out
 
 
@@ -261,16 +262,16 @@ def _(likelihood: NegativeBinomial, parameters: FloatArray) -> Likelihood:
 
 def _kernel(model: Model, v: int, state: State) -> DirichletProcessMixture:
     """Return the mixture of one draw; of covariances the axes' standard deviations."""
-    own, view = state.views[v], model.views[v]
-    counts: Tensor = torch.bincount(torch.from_numpy(own.labels)).double()
-    scales = np.sqrt(np.diagonal(own.components.covariances, axis1=1, axis2=2))
+    of_view, view = state.views[v], model.views[v]
+    counts: Tensor = torch.bincount(torch.from_numpy(of_view.labels)).double()
+    scales = np.sqrt(np.diagonal(of_view.components.covariances, axis1=1, axis2=2))
     kernel = DirichletProcessMixture(
         counts / counts.sum(),
-        own.components.means,
+        of_view.components.means,
         scales,
-        own.variance,
+        of_view.variance,
         view.priors.concentration,
     )
     shape = 1.0 + len(counts)
-    kernel.get_buffer("concentration").copy_(torch.tensor([shape, shape / own.concentration]))
+    kernel.get_buffer("concentration").copy_(torch.tensor([shape, shape / of_view.concentration]))
     return kernel.requires_grad_(False)

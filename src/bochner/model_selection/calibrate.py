@@ -98,10 +98,10 @@ def calibration(
     beside = model._covariate_coding.encode(covariates, len(values), index_of(X))
     pit, density, sums = _compared(model, values, hidden, n_draws, size_factors, seed, beside)
     views, counts = {}, {}
-    for v, (view, own) in enumerate(model.views_.items()):
-        rows, columns = np.nonzero(hidden[:, own])
+    for v, (view, positions) in enumerate(model.views_.items()):
+        rows, columns = np.nonzero(hidden[:, positions])
         if rows.size:
-            entries = pit[:, own][rows, columns], density[:, own][rows, columns]
+            entries = pit[:, positions][rows, columns], density[:, positions][rows, columns]
             joint = beyond_draws(sums[v], rows.size)
             views[view] = assess(view, *entries, rows, columns, joint, model.likelihood_[view])
             counts[view] = views[view].n_rows
@@ -147,9 +147,9 @@ def _compared(
     for part in np.array_split(index, -(-len(index) // size)):
         rows = torch.from_numpy(part)
         truth = np.where(hidden[part], values[part], np.nan)
-        own, beside = offsets_of(offsets, rows), rows_of(covariates, rows)
+        row_offsets, beside = offsets_of(offsets, rows), rows_of(covariates, rows)
         pit[part], density[part], sums[..., part] = _compare_rows(
-            model, shown[part], truth, n_draws, own, seed + int(part[0]), beside
+            model, shown[part], truth, n_draws, row_offsets, seed + int(part[0]), beside
         )
     return pit, density - np.log(model._scaling.scale), sums
 
@@ -174,9 +174,11 @@ def _compare_rows(
     density = entry_log_density(views, latents, answers, offsets)
     sums, start = [], 0
     for answer in answers:
-        own = np.zeros_like(known)
-        own[:, start : start + answer.shape[1]] = known[:, start : start + answer.shape[1]]
+        asked = np.zeros_like(known)
+        asked[:, start : start + answer.shape[1]] = known[:, start : start + answer.shape[1]]
         start += answer.shape[1]
-        sums.append(sums_of_rows(pit[own], drawn[:, own], np.nonzero(own)[0], len(own), seed))
+        sums.append(
+            sums_of_rows(pit[asked], drawn[:, asked], np.nonzero(asked)[0], len(asked), seed)
+        )
     back = np.argsort(np.concatenate(list(model.views_.values())))
     return pit[:, back], density.numpy()[:, back], np.stack(sums)

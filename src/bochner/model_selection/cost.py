@@ -116,7 +116,7 @@ def operations(
     layout = options.layout(estimator.latent, estimator.n_components, list(columns))
     gaussian = estimator.likelihood == "gaussian"
     K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, gaussian, layout.n_components)
-    widths = (min(own.size, _TRUNCATED_COLUMNS) for own in columns.values())
+    widths = (min(positions.size, _TRUNCATED_COLUMNS) for positions in columns.values())
     return float(sum(4 * n_rows * K * (K + width) for width in widths))
 
 
@@ -129,9 +129,9 @@ def _rows(X: Any) -> NDArray[np.intp]:
     empty = np.isnan(X[kept]).all(axis=0)
     for rows in passes(X.shape) if empty.any() else ():
         shown = ~np.isnan(X[rows][:, empty])
-        found = shown.any(axis=0)
-        kept = np.union1d(kept, rows.start + shown.argmax(axis=0)[found])
-        empty[np.flatnonzero(empty)[found]] = False
+        shows = shown.any(axis=0)
+        kept = np.union1d(kept, rows.start + shown.argmax(axis=0)[shows])
+        empty[np.flatnonzero(empty)[shows]] = False
         if not empty.any():
             break
     return kept

@@ -90,13 +90,15 @@ def _views(
     hide: str,
     source: np.random.Generator,
 ) -> BoolArray:
-    present = np.column_stack([observed[:, own].any(axis=1) for own in columns.values()])
+    present = np.column_stack(
+        [observed[:, positions].any(axis=1) for positions in columns.values()]
+    )
     allowed = present & (present.sum(axis=1, keepdims=True) > 1)
     if hide != "view":
         allowed &= np.array([view == hide for view in columns])
     choice = np.where(allowed, source.random(allowed.shape), -1.0).argmax(axis=1)
     hidden = np.zeros_like(observed)
-    for v, own in enumerate(columns.values()):
+    for v, positions in enumerate(columns.values()):
         rows = np.flatnonzero(allowed[:, v] & (choice == v))
-        hidden[np.ix_(rows, own)] = observed[np.ix_(rows, own)]
+        hidden[np.ix_(rows, positions)] = observed[np.ix_(rows, positions)]
     return hidden

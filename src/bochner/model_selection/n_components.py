@@ -112,10 +112,9 @@ class ComponentSelection:
         for d, mean, error, behind, behind_error, agreement in zip(
             self.candidates, *columns, strict=True
         ):
-            own = f"{mean:.4f} ± {error:.4f}".ljust(33)
-            lines.append(
-                f"{d:<12}  {own}  {f'{behind:.4f} ± {behind_error:.4f}'.ljust(15)}  {agreement:.3f}"
-            )
+            score = f"{mean:.4f} ± {error:.4f}".ljust(33)
+            loss = f"{behind:.4f} ± {behind_error:.4f}".ljust(15)
+            lines.append(f"{d:<12}  {score}  {loss}  {agreement:.3f}")
         return "\n".join([*lines, f"Use n_components={self.best}."])
 
 
@@ -210,8 +209,8 @@ def select_n_components(
     >>> import bochner as bo
     >>> X = bo.datasets.load_digits_halves().data[:100]
     >>> model = bo.NGMVLVM(n_frequencies=10, n_init=1, max_iter=20, tol=1.0)
-    >>> found = bo.select_n_components(model, X, candidates=[1, 2], n_repeats=1, random_state=0)
-    >>> found.candidates
+    >>> selected = bo.select_n_components(model, X, candidates=[1, 2], n_repeats=1, random_state=0)
+    >>> selected.candidates
     (1, 2)
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -279,9 +278,9 @@ def _held_out(
     values = dense(model._validate(_safe_indexing(X, test), reset=False), "X")
     source = np.random.default_rng(seed)
     hidden = hide_some(values, model.views_, hide, fraction, source, n_patterns=_PATTERNS)
-    own = known.of(test)
-    beside = model._covariate_coding.encode(own.covariates, len(values))
-    _, density = compare(model, values, hidden, _DRAWS, own.size_factors, seed, beside)
+    beside_test = known.of(test)
+    beside = model._covariate_coding.encode(beside_test.covariates, len(values))
+    _, density = compare(model, values, hidden, _DRAWS, beside_test.size_factors, seed, beside)
     embedding = np.asarray(model.transform(X, **vars(known)), dtype=np.float64)
     return density[hidden], test[np.nonzero(hidden)[0]], embedding
 

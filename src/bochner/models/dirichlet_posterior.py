@@ -58,10 +58,10 @@ def update_sticks(kernel: DirichletProcessMixture) -> None:
         sticks = sticks_of(kernel).update_sticks(counts[order])
         cost = float(sticks.kl() - sticks.assignment_bound(kernel.phi[:, order]))
         if cost < best:
-            best, chosen, found = cost, order, sticks
+            best, chosen, fitted = cost, order, sticks
     kernel.get_buffer("order").copy_(chosen.clone())
-    kernel.get_buffer("stick_a").copy_(found.a)
-    kernel.get_buffer("stick_b").copy_(found.b)
+    kernel.get_buffer("stick_a").copy_(fitted.a)
+    kernel.get_buffer("stick_b").copy_(fitted.b)
 
 
 @torch.no_grad()

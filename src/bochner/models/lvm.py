@@ -50,18 +50,18 @@ class Layout:
         """Return which dimensions a layout of fewer keeps: the first shared ones, and the first of
         every view's private ones.
         """
-        private = [self.own(v)[:n] for v, n in enumerate(narrow.private)]
+        private = [self.private_dims(v)[:n] for v, n in enumerate(narrow.private)]
         return [*range(narrow.shared), *(d for dims in private for d in dims)]
 
-    def own(self, view: int) -> tuple[int, ...]:
+    def private_dims(self, view: int) -> tuple[int, ...]:
         """Return the private dimensions of the view with this number."""
         starts = list(accumulate(self.private, initial=self.shared))
         return tuple(range(starts[view], starts[view + 1]))
 
     def dims(self, view: int) -> tuple[int, ...] | None:
         """Return the dimensions that a view sees, ascending; None when it sees all of them."""
-        seen = (*range(self.shared), *self.own(view))
-        return None if len(seen) == self.n_components else seen
+        dims = (*range(self.shared), *self.private_dims(view))
+        return None if len(dims) == self.n_components else dims
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class ModelSpec:
         Non-conjugate views, and kernels that are made for one number of points, have all of them
         throughout.
         """
-        fixed = any(view.kernel.has_own_points for view in self.views)
+        fixed = any(view.kernel.has_distinct_points for view in self.views)
         if fixed or not self.conjugate:
             return self
         return replace(self, n_frequencies=self.n_early)
@@ -298,7 +298,7 @@ class View(nn.Module):
         """L."""
         return len(self.groups)
 
-    def seen_dims(self, n_components: int) -> tuple[int, ...]:
+    def latent_dims(self, n_components: int) -> tuple[int, ...]:
         """Return which of D latent dimensions the view sees, ascending."""
         return tuple(range(n_components)) if self.dims is None else self.dims
 

@@ -112,8 +112,8 @@ class Sites(nn.Module):
         centre = torch.empty(y.shape[1], dtype=y.dtype, device=y.device)
         for part in chunks(y.shape[1], _COLUMNS):
             columns = torch.arange(part.start, part.stop, device=y.device)
-            own = mask.columns(part)
-            laid = _lay(likelihood, y.index_select(1, columns), own, offset, columns)
+            part_mask = mask.columns(part)
+            laid = _lay(likelihood, y.index_select(1, columns), part_mask, offset, columns)
             precision[:, part], shift[:, part], centre[part] = laid
         self.n_groups = n_groups
         self.register_buffer("precision", precision)

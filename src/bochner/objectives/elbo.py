@@ -137,7 +137,7 @@ def draw(
     spectra = tuple(
         view.kernel.noise(
             n_frequencies,
-            len(view.seen_dims(model.n_components)),
+            len(view.latent_dims(model.n_components)),
             random.generator(seed, f"{purpose}/spectrum/{view.name}", step, device=mean.device),
             sampling,
         )
@@ -282,9 +282,9 @@ def elbo(
     starts = draws.starts or (None,) * len(model.views)
     parts = zip(model.views, draws.spectra, data, chosen, starts, strict=True)
     for view, noise, blocks, columns, start in parts:
-        f, seen = view.frequencies(noise), view.see(x)
+        f, latents = view.frequencies(noise), view.see(x)
         settings = _Settings(columns, start, chunk_rows, processes, n_sweeps, scratch)
-        terms.append(_term(view.sites, view, seen, f, blocks, settings))
+        terms.append(_term(view.sites, view, latents, f, blocks, settings))
     kl = _of_all(model, kl, processes)
     weighted = -kl
     control: Tensor | float = 0.0
@@ -302,16 +302,16 @@ def elbo(
     )
 
 
-def _of_all(model: LatentVariableModel, own: Tensor, processes: Processes) -> Tensor:
+def _of_all(model: LatentVariableModel, local: Tensor, processes: Processes) -> Tensor:
     """Return the divergence of all rows from that of the rows here, and those of kernels' own
     posteriors; its gradient in the latents is that of the rows here.
     """
-    kl = own
+    kl = local
     if processes.size > 1:
-        kl = kl + (processes.sum(own.detach()) - own.detach())
+        kl = kl + (processes.sum(local.detach()) - local.detach())
     for view in model.views:
         if view.kernel.has_posterior:
-            kl = kl + kernel_kl(view.kernel).to(own.device)
+            kl = kl + kernel_kl(view.kernel).to(local.device)
     return kl
 
 

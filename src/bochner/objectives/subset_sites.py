@@ -55,7 +55,7 @@ class Anchors:
 
 
 def anchored_entries(
-    own: Tensor,
+    anchor_features: Tensor,
     features: Tensor,
     view: View,
     anchors: EncodedBlock,
@@ -67,7 +67,7 @@ def anchored_entries(
 
     Parameters
     ----------
-    own : Tensor of shape (K, l)
+    anchor_features : Tensor of shape (K, l)
         Features of the anchors.
     features : Tensor of shape (K, n)
         Of all rows that have data in the view.
@@ -85,8 +85,8 @@ def anchored_entries(
     likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
     entries = Entries.of(sites, anchors, columns)
     for _ in range(n_sweeps):
-        found = entry_pass(own, likelihood, entries, _TOLERANCE)
-        precision, shift = found.sites(entries, likelihood)
+        at_anchors = entry_pass(anchor_features, likelihood, entries, _TOLERANCE)
+        precision, shift = at_anchors.sites(entries, likelihood)
         entries = replace(entries, precision=precision, shift=shift)
     total = sites.intercept[entries.columns] + block.offset[:, None]
     every = replace(
@@ -96,9 +96,9 @@ def anchored_entries(
         total=total,
         scale=1.0,
     )
-    precision, shift = entry_pass(features, likelihood, every, _TOLERANCE, found.weights).sites(
-        every, likelihood
-    )
+    precision, shift = entry_pass(
+        features, likelihood, every, _TOLERANCE, at_anchors.weights
+    ).sites(every, likelihood)
     return replace(every, precision=precision, shift=shift)
 
 
@@ -120,8 +120,10 @@ def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draw
     for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):
         if view.kernel.has_posterior:
             total = total - kernel_kl(view.kernel).to(x.device)
-        own = (anchors.index, anchors.data[v])
-        total = total + _value(view.sites, view, view.see(x), view.frequencies(noise), data[v], own)
+        anchored = (anchors.index, anchors.data[v])
+        total = total + _value(
+            view.sites, view, view.see(x), view.frequencies(noise), data[v], anchored
+        )
     return total
 
 
@@ -149,24 +151,26 @@ def _(
 ) -> Tensor:
     likelihood = cast(NonConjugateLikelihood, view.likelihood)
     f = f.to(x.dtype)
-    block, own = encoded_block(blocks), encoded_block(anchors[1])
+    block, anchor_block = encoded_block(blocks), encoded_block(anchors[1])
     features = features_of(x, f, block)
-    of_own = features_of(x[anchors[0]], f, own)
+    anchor_features = features_of(x[anchors[0]], f, anchor_block)
     value = sites.log_prior(torch.arange(sites.n_columns, device=x.device)).sum()
     for columns in sites.column_chunks(block.Y.shape[0]):
-        entries = anchored_entries(of_own, features, view, own, block, columns, n_sweeps=2)
-        found = entry_pass(features, likelihood, entries, _TOLERANCE)
+        entries = anchored_entries(
+            anchor_features, features, view, anchor_block, block, columns, n_sweeps=2
+        )
+        solution = entry_pass(features, likelihood, entries, _TOLERANCE)
         value = (
             value
-            + entries.mask.apply(found.slopes.value).sum(dtype=torch.float64)
-            - found.weights.kl().sum()
+            + entries.mask.apply(solution.slopes.value).sum(dtype=torch.float64)
+            - solution.weights.kl().sum()
         )
-        value = value + gap_of(likelihood, found, entries, None).sum()
+        value = value + gap_of(likelihood, solution, entries, None).sum()
     return value
 
 
 def features_of(x: Tensor, f: Frequencies, block: Block) -> Tensor:
     """Return the features of the rows of a block, (K, n), in chunks: phases are twice as large."""
-    seen = block.rows.take(x)
-    parts = [evaluate(seen[rows], f).features for rows in chunks(seen.shape[0], 8192)]
+    latents = block.rows.take(x)
+    parts = [evaluate(latents[rows], f).features for rows in chunks(latents.shape[0], 8192)]
     return torch.cat(parts, dim=1)

@@ -33,8 +33,8 @@ def bound_trace(model: LatentVariableEstimator) -> Chart:
     history = np.asarray(model.elbo_history_, dtype=np.float64)
     kept = _evenly(len(history), _TRACE)
     # of a fit that was interrupted before its first step the final bound is all there is
-    seen = history if history.size else np.full(1, model.elbo_)
-    low, high = float(np.quantile(seen, 0.02)), float(seen.max())
+    bounds = history if history.size else np.full(1, model.elbo_)
+    low, high = float(np.quantile(bounds, 0.02)), float(bounds.max())
     reach = max(high - low, 1.0)
     near = low - reach < model.elbo_ < high + reach
     lines = [_line(kept + 1, history[kept], "one draw per step")]
@@ -107,12 +107,12 @@ def spectrum(model: LatentVariableEstimator, view: str) -> Chart | None:
     }
 
 
-def calibration(found: CalibrationReport) -> list[Chart]:
+def calibration(report: CalibrationReport) -> list[Chart]:
     """Return the coverage of intervals beside their level, and the histogram of the probability
     integral transform.
     """
     coverage, histogram, highest = [], [], 0.0
-    for view in found.views.values():
+    for view in report.views.values():
         pit = np.asarray(view.pit)
         half = len(pit) // 2
         held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])

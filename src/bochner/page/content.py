@@ -122,11 +122,11 @@ def _views(
 ) -> list[_Parts]:
     parts, start = [], 0
     for view in views:
-        own = slice(start, start + len(view.columns))
-        start = own.stop
+        place = slice(start, start + len(view.columns))
+        start = place.stop
         data = None if rows.X is None else rows.X[:, view.columns]
         made = [
-            (mean[:, own], std[:, own])
+            (mean[:, place], std[:, place])
             for mean, std in [*grids, *([] if decoded is None else [decoded])]
         ]
         limits = view.limits(model, data, [mean for mean, _ in made])
@@ -155,8 +155,8 @@ def _largest(stds: list[FloatArray], view: KeptView) -> FloatArray:
 def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str, object]:
     used = sum(mean.size + std.size for part in parts for mean, std in part.planes)
     every, data = _data(parts, room - used)
-    used += sum(own.size for own in data if own is not None)
-    sizes = [sum(own.size for own in part.decoded or ()) for part in parts]
+    used += sum(packed.size for packed in data if packed is not None)
+    sizes = [sum(packed.size for packed in part.decoded or ()) for part in parts]
     keep = used + sum(sizes) <= room
     return {
         "every": every,
@@ -178,13 +178,13 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str,
                 "shape": part.view.shape,
                 "low": finite(part.limits[0][:1] if part.view.shape else part.limits[0]),
                 "high": finite(part.limits[1][:1] if part.view.shape else part.limits[1]),
-                "data": own and own.to_json(),
+                "data": packed and packed.to_json(),
                 "decoded": [array.to_json() for array in part.decoded]
                 if keep and part.decoded
                 else None,
                 "planes": [[mean.to_json(), std.to_json()] for mean, std in part.planes],
             }
-            for part, own in zip(parts, data, strict=True)
+            for part, packed in zip(parts, data, strict=True)
         ],
     }
 
@@ -194,7 +194,7 @@ def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
     every = 1
     while True:
         packed = [None if p.data is None else p.view.pack(p.data[::every], p.limits) for p in parts]
-        size = sum(own.size for own in packed if own is not None)
+        size = sum(array.size for array in packed if array is not None)
         if size <= room or every > 100:
             return every, packed
         every = max(int(np.ceil(every * size / max(room, 1))), every + 1)

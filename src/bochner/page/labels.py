@@ -146,14 +146,14 @@ def read_labels(
         )
     kind = path.suffix.lower()
     if kind in (".npy", ".npz"):
-        found = _arrays(path)
+        labels = _arrays(path)
     elif kind in (".csv", ".txt", ".tsv"):
-        found = _text(path, row_names, n_rows)
+        labels = _text(path, row_names, n_rows)
     else:
         raise InputError(
             message("labels in a .csv, .npy or .npz file", str(path), "convert the file")
         )
-    for values in found.values():
+    for values in labels.values():
         if values.shape != (n_rows,):
             got = (
                 f"{len(values)} in {path}"
@@ -165,7 +165,7 @@ def read_labels(
                     f"one label for each of the {n_rows} rows", got, "give one per row, in order"
                 )
             )
-    return found
+    return labels
 
 
 def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:

@@ -115,6 +115,6 @@ def decode(
     mean, std = np.empty((2, len(Z), len(columns)), dtype=np.float32)
     for start in range(0, len(Z), size):
         rows = slice(start, start + size)
-        own_mean, own_std = model.inverse_transform(Z[rows], return_std=True)
-        mean[rows], std[rows] = own_mean[:, columns], own_std[:, columns]
+        row_mean, row_std = model.inverse_transform(Z[rows], return_std=True)
+        mean[rows], std[rows] = row_mean[:, columns], row_std[:, columns]
     return mean, std

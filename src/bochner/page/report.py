@@ -130,7 +130,7 @@ def report(
     if X is not None and len(X.shape) != 2:
         raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
     names = row_names if row_names is not None else _index(X)
-    X = model._own_columns(dense(X, "X") if issparse(X) else X)
+    X = model._columns_of_fit(dense(X, "X") if issparse(X) else X)
     Z, std = _place(model, X, covariates)
     if names is not None and len(names) != len(Z):
         got = f"{len(names)}"

@@ -32,16 +32,16 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
     """
     shapes: dict[str, Shape] = {}
     for spec in specs:
-        found = re.fullmatch(r"(.+)=(\d{1,9})[x×](\d{1,9})", spec)
-        if found is None:
+        parts = re.fullmatch(r"(.+)=(\d{1,9})[x×](\d{1,9})", spec)
+        if parts is None:
             raise InputError(
                 message("--shape VIEW=HEIGHTxWIDTH", f"{spec!r:.60}", "write --shape left=28x28")
             )
-        if found[1] in shapes:
+        if parts[1] in shapes:
             raise InputError(
-                message("every view once", f"--shape {found[1]}=... twice", "drop one")
+                message("every view once", f"--shape {parts[1]}=... twice", "drop one")
             )
-        shapes[found[1]] = (int(found[2]), int(found[3]))
+        shapes[parts[1]] = (int(parts[2]), int(parts[3]))
     return shapes
 
 

@@ -92,22 +92,24 @@ def choose_views(
     shapes : mapping of view to (height, width)
         Views of images; square images without column names are found where the data leave no doubt.
     """
-    widths = {view: int(own.size) for view, own in model.views_.items()}
+    widths = {view: int(positions.size) for view, positions in model.views_.items()}
     given = check_shapes(shapes, widths)
     rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _SAMPLE)).round().astype(int))
     decoded, _ = decode(model, Z[rows], np.arange(model.n_features_in_))
     names = getattr(model, "feature_names_in_", None)
     kept = []
-    for view, own in model.views_.items():
-        sample = decoded[:, own] if X is None else X[rows][:, own]
+    for view, positions in model.views_.items():
+        sample = decoded[:, positions] if X is None else X[rows][:, positions]
         guessed = (
             None if names is not None or widths[view] > _LARGEST_IMAGE else guess_shape(sample)
         )
         shape = given.get(view, guessed)
         columns = (
-            own
+            positions
             if shape
-            else own[np.argsort(-decoded[:, own].var(axis=0), kind="stable")[:MOST_COLUMNS]]
+            else positions[
+                np.argsort(-decoded[:, positions].var(axis=0), kind="stable")[:MOST_COLUMNS]
+            ]
         )
         called = [] if shape else [str(j) if names is None else str(names[j]) for j in columns]
         kept.append(KeptView(view, model.likelihood_[view], widths[view], columns, called, shape))

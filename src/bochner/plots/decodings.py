@@ -55,7 +55,8 @@ def starts(
         )
     steps = [f", {start['steps']} steps" if start["steps"] else "" for start in raced]
     ax.set_yticks(
-        range(len(raced)), [f"{own['init']}{text}" for own, text in zip(raced, steps, strict=True)]
+        range(len(raced)),
+        [f"{of_start['init']}{text}" for of_start, text in zip(raced, steps, strict=True)],
     )
     ax.set_ylim(-0.6, len(raced) - 0.4)
     ax.locator_params(axis="x", nbins=5)
@@ -109,16 +110,16 @@ def decoded_grid(
         ``dims`` are not two of the latent dimensions, or shape or column are not of the view.
     """
     check_is_fitted(model)
-    name, own = _columns(model, view)
+    name, positions = _columns(model, view)
     dims = pair("dims", dims)
     if shape is not None:
-        shape = _check_shape(shape, own, name)
+        shape = _check_shape(shape, positions, name)
     size = 8 * (n if shape else 4 * n) ** 2 * model.n_features_in_
     Memory().check(size, f"a grid of {n:,} places along each dimension", "lower n")
     ax = ax or axes(6.4, 6.0)[0]
     places, ends = _plane(model, dims, n if shape else 4 * n)
     if shape is None:
-        j = _column(model, name, own, column, places)
+        j = _column(model, name, positions, column, places)
         mean, std = (
             values[:, j].reshape(4 * n, 4 * n)
             for values in model.inverse_transform(places, return_std=True)
@@ -138,9 +139,9 @@ def decoded_grid(
         figure(ax).colorbar(image, ax=ax, label=f"decoded {label}")
         said = f"{label} of view {name!r}; lines: standard deviation of a new observation"
     else:
-        images = model.inverse_transform(places)[:, own].reshape(n, n, *shape)[::-1]
+        images = model.inverse_transform(places)[:, positions].reshape(n, n, *shape)[::-1]
         mosaic = images.transpose(0, 2, 1, 3).reshape(n * shape[0], n * shape[1])
-        low, high = grey_levels(model, own, mosaic)
+        low, high = grey_levels(model, positions, mosaic)
         ax.imshow(
             mosaic,
             cmap=cmap or "gray_r",
@@ -195,25 +196,28 @@ def reconstructions(
     Axes
     """
     check_is_fitted(model)
-    name, own = _columns(model, view)
+    name, positions = _columns(model, view)
     values = numbers("X", model._coding.encode(X))
     if shape is None:
         ax = ax or axes(5.2, 5.0)[0]
-        decoded = model.inverse_transform(model.transform(X))[:, own]
-        _scatter_entries(ax, values[:, own], np.asarray(decoded, dtype=float), name, s)
+        decoded = model.inverse_transform(model.transform(X))[:, positions]
+        _scatter_entries(ax, values[:, positions], np.asarray(decoded, dtype=float), name, s)
         if title:
             ax.set_title(title, loc="left")
         return ax
-    shape = _check_shape(shape, own, name)
+    shape = _check_shape(shape, positions, name)
     rows = np.unique(np.linspace(0, len(values) - 1, min(n, len(values))).round().astype(int))
     some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
-    decoded = model.inverse_transform(model.transform(some))[:, own]
+    decoded = model.inverse_transform(model.transform(some))[:, positions]
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
     gap = np.full((len(rows), 2, *shape), np.nan)
-    gap[:, 0], gap[:, 1] = values[rows][:, own].reshape(-1, *shape), decoded.reshape(-1, *shape)
+    gap[:, 0], gap[:, 1] = (
+        values[rows][:, positions].reshape(-1, *shape),
+        decoded.reshape(-1, *shape),
+    )
     padded = np.pad(gap, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     picture = padded.transpose(1, 2, 0, 3).reshape(2 * (shape[0] + 1), -1)
-    low, high = np.nanmin(values[:, own]), np.nanmax(values[:, own])
+    low, high = np.nanmin(values[:, positions]), np.nanmax(values[:, positions])
     ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.set_yticks([shape[0] / 2, 1.5 * shape[0] + 1], ["data", "decoded"])
     ax.set_xticks([])
@@ -249,32 +253,32 @@ def _called(model: LatentVariableEstimator, j: int) -> str:
 def _column(
     model: LatentVariableEstimator,
     view: str,
-    own: NDArray[np.intp],
+    positions: NDArray[np.intp],
     column: int | str | None,
     places: FloatArray,
 ) -> int:
     if column is None:
-        return int(own[np.argmax(model.inverse_transform(places)[:, own].var(axis=0))])
-    names = [_called(model, int(j)) for j in own]
+        return int(positions[np.argmax(model.inverse_transform(places)[:, positions].var(axis=0))])
+    names = [_called(model, int(j)) for j in positions]
     if isinstance(column, str) and column in names:
-        return int(own[names.index(column)])
-    if isinstance(column, str) or not 0 <= column < len(own):
+        return int(positions[names.index(column)])
+    if isinstance(column, str) or not 0 <= column < len(positions):
         do = (
             "name one of its columns"
             if hasattr(model, "feature_names_in_")
             else "number it within the view"
         )
         raise InputError(
-            message(f"a column of view {view!r}, which has {len(own)}", repr(column), do)
+            message(f"a column of view {view!r}, which has {len(positions)}", repr(column), do)
         )
-    return int(own[column])
+    return int(positions[column])
 
 
-def _check_shape(shape: tuple[int, int], own: NDArray[np.intp], view: str) -> tuple[int, int]:
+def _check_shape(shape: tuple[int, int], positions: NDArray[np.intp], view: str) -> tuple[int, int]:
     shape = pair("shape", shape)
-    if shape[0] * shape[1] != own.size:
+    if shape[0] * shape[1] != positions.size:
         got = f"{shape[0]} x {shape[1]} = {shape[0] * shape[1]}"
-        want = f"a shape of {own.size} pixels for view {view!r}"
+        want = f"a shape of {positions.size} pixels for view {view!r}"
         raise InputError(message(want, got, "give height and width of one image"))
     return shape
 
@@ -302,8 +306,8 @@ def _plane(
 def _scatter_entries(
     ax: Axes, data: FloatArray, decoded: FloatArray, view: str, size: float
 ) -> None:
-    seen = ~np.isnan(data)
-    observed, made = data[seen], decoded[seen]
+    present = ~np.isnan(data)
+    observed, made = data[present], decoded[present]
     if not observed.size:
         do = "pass rows that are seen in part"
         raise InputError(message(f"observed entries of view {view!r}", "none", do))

@@ -232,17 +232,17 @@ def spectrum(
         _density(ax, share, means[:, 0], scales[:, 0])
         finish(ax, title or said, unit.format(0), "spectral density, share per frequency")
         return ax
-    own = (
+    shown = (
         sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
         if dims is None
         else list(dims)
     )
-    if len(own) != 2 or not all(0 <= d < n_dims for d in own):
+    if len(shown) != 2 or not all(0 <= d < n_dims for d in shown):
         raise InputError(
             message(f"two dimensions from 0 to {n_dims - 1}", f"dims={dims}", "correct them")
         )
-    _component_ellipses(ax, share, means[:, own], scales[:, own])
-    finish(ax, title or said, unit.format(own[0]), unit.format(own[1]))
+    _component_ellipses(ax, share, means[:, shown], scales[:, shown])
+    finish(ax, title or said, unit.format(shown[0]), unit.format(shown[1]))
     ax.set_aspect("equal", adjustable="datalim")
     return ax
 

@@ -222,13 +222,17 @@ def completions(
     -------
     Axes
     """
-    T, C, seen = (
+    T, C, mask_of_known = (
         np.asarray(true, dtype=float),
         np.asarray(completed, dtype=float),
         np.asarray(observed, dtype=bool),
     )
-    if not T.shape == C.shape == seen.shape or T.ndim != 2 or T.shape[1] != shape[0] * shape[1]:
-        got = f"{T.shape}, {C.shape}, {seen.shape}"
+    if (
+        not T.shape == C.shape == mask_of_known.shape
+        or T.ndim != 2
+        or T.shape[1] != shape[0] * shape[1]
+    ):
+        got = f"{T.shape}, {C.shape}, {mask_of_known.shape}"
         raise InputError(
             message(
                 f"three arrays of shape (rows, {shape[0] * shape[1]})", got, "flatten the images"
@@ -237,12 +241,15 @@ def completions(
     rows = np.unique(np.linspace(0, len(T) - 1, min(n, len(T))).round().astype(int))
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 3.0)[0]
     picture = np.vstack(
-        [_strip(images[rows], shape) for images in (T, np.where(seen, T, np.nan), C)]
+        [_strip(images[rows], shape) for images in (T, np.where(mask_of_known, T, np.nan), C)]
     )
     # Between images there is nothing, what the model was not shown is blue: neither is a pixel
     # value.
     hidden = np.vstack(
-        [_strip(mask[rows], shape) for mask in (0.0 * T, np.where(seen, 0.0, 1.0), 0.0 * T)]
+        [
+            _strip(mask[rows], shape)
+            for mask in (0.0 * T, np.where(mask_of_known, 0.0, 1.0), 0.0 * T)
+        ]
     )
     ax.imshow(picture, cmap=cmap, vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest")
     ax.imshow(
@@ -269,12 +276,16 @@ def _coordinates(
             np.column_stack([0 * rows, std[:, 0]]),
             ("row", "latent dimension 0"),
         )
-    own = list(pair("dims", dims))
-    if not all(0 <= d < Z.shape[1] for d in own):
+    chosen = list(pair("dims", dims))
+    if not all(0 <= d < Z.shape[1] for d in chosen):
         raise InputError(
             message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
         )
-    return Z[:, own], std[:, own], (f"latent dimension {own[0]}", f"latent dimension {own[1]}")
+    return (
+        Z[:, chosen],
+        std[:, chosen],
+        (f"latent dimension {chosen[0]}", f"latent dimension {chosen[1]}"),
+    )
 
 
 def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
@@ -326,11 +337,11 @@ def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[np.generic], size: floa
 
     classes = np.unique(y)
     for i, name in enumerate(classes):
-        own = Z[y == name]
+        members = Z[y == name]
         colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
         ax.scatter(
-            own[:, 0],
-            own[:, 1],
+            members[:, 0],
+            members[:, 1],
             s=size,
             color=colour,
             marker=marker,
@@ -340,7 +351,7 @@ def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[np.generic], size: floa
         )
         if len(classes) <= len(COLOURS):
             outline = [withStroke(linewidth=4, foreground="white")]
-            place = np.median(own, axis=0)
+            place = np.median(members, axis=0)
             ax.annotate(
                 str(name),
                 place,

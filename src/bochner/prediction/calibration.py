@@ -111,56 +111,56 @@ class ViewCalibration:
             return []
         off = {level: self._excess(level) for level in self.coverage}
         worst = max(off, key=lambda level: abs(off[level]))
-        found = []
+        texts = []
         differ = self.columns_p < _COLUMN_ALARM and self.columns_off > 0
         if not differ and self._tails_beyond_scale() < 0:
             both = f"{self._holds(min(off))}, {self._holds(max(off))}"
-            found.append(f"{both}: the noise has heavier tails than the likelihood.")
+            texts.append(f"{both}: the noise has heavier tails than the likelihood.")
         elif not differ and self._outliers() > 0:
-            found.append(
+            texts.append(
                 f"{100 * self.far:.1f} ± {100 * self.far_se:.1f} % of the entries lie outside 98 % "
                 "intervals: outliers."
             )
         elif off[worst]:
-            found.append(f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}.")
+            texts.append(f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}.")
             if off[worst] < 0 and self.likelihood in _ONE_PARAMETER:
-                found.append(
+                texts.append(
                     f"Counts vary more than {self.likelihood} ones do: another likelihood, such as "
                     "'negative_binomial'."
                 )
-        found += self._shape()
+        texts += self._shape()
         lean = _beyond(self.pit_mean - 0.5, self.pit_mean_se)
         if lean:
             mean = f"{100 * self.pit_mean:.0f} ± {100 * self.pit_mean_se:.0f} %"
             side = "low" if lean > 0 else "high"
-            found.append(
+            texts.append(
                 f"The truth lies at {mean} of its predictive distribution on average: predictions "
                 f"too {side}."
             )
         if differ:
             low, high = self.column_range
-            found.append(
+            texts.append(
                 f"80 % intervals hold {100 * low:.0f} to {100 * high:.0f} % in single columns "
                 f"({self.columns_off} of {self.columns_seen} are off what the view holds): the "
                 "columns differ in their noise."
             )
-        return [f"view {self.view!r}: {text}" for text in found]
+        return [f"view {self.view!r}: {text}" for text in texts]
 
     def _shape(self) -> list[str]:
         """Say whether errors are skewed, or go together within rows."""
-        found = []
+        texts = []
         if abs(self.skewness) - 3.0 * self.skewness_se > _SKEWED:
-            found.append(
+            texts.append(
                 f"Errors are skewed ({self.skewness:.2f} ± {self.skewness_se:.2f}) where "
                 "predictions are not: another likelihood, or a transformation, such as a logarithm."
             )
         if abs(self.dependence) - 3.0 * self.dependence_se > _DEPENDENT:
-            found.append(
+            texts.append(
                 f"Errors of a row's entries correlate by {self.dependence:.2f} ± "
                 f"{self.dependence_se:.2f} more than predicted: they share what the latents do not "
                 "have, or have too much of."
             )
-        return found
+        return texts
 
     def _excess(self, level: float) -> float:
         return _beyond(self.coverage[level] - level, self.coverage_se[level])
@@ -288,8 +288,8 @@ class CalibrationReport:
     def to_json(self) -> dict[str, object]:
         """Return the report as plain numbers and text."""
         views = {name: view.to_json() for name, view in self.views.items()}
-        own = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": self.calibrated}
-        return {**own, "problems": self.problems(), "views": views}
+        head = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": self.calibrated}
+        return {**head, "problems": self.problems(), "views": views}
 
 
 def assess(
@@ -330,7 +330,7 @@ def assess(
     shares = np.array([mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)])
     lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
     far = mean_of_rows((centred > _FAR / 2).astype(np.float64), rows)
-    off, seen, p, shares_of_columns = by_column(
+    off, counted, p, shares_of_columns = by_column(
         (centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns
     )
     return ViewCalibration(
@@ -345,7 +345,7 @@ def assess(
         *density,
         *far,
         off,
-        seen,
+        counted,
         p,
         shares_of_columns,
         *joint,

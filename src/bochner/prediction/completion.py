@@ -52,8 +52,8 @@ class Mixture:
         complete.
         """
         lacks = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
-        own = [self.temperatures.get(view.name) for view in views]
-        tau = torch.tensor([math.nan if t is None else t for t in own], dtype=torch.float64)
+        by_view = [self.temperatures.get(view.name) for view in views]
+        tau = torch.tensor([math.nan if t is None else t for t in by_view], dtype=torch.float64)
         exponent = torch.where(lacks, tau, torch.zeros_like(tau)).sum(1) / lacks.sum(1)
         return torch.where(lacks.all(dim=1), torch.full_like(exponent, math.nan), exponent)
 
@@ -93,14 +93,14 @@ def complete(
     mean = torch.cat([torch.nan_to_num(y) for y in rows], dim=1)
     variance = torch.zeros_like(mean)
     if bool(by_modes.any()):
-        own = offsets_of(offsets, by_modes)
+        row_offsets = offsets_of(offsets, by_modes)
         shown = [y[by_modes] for y in rows]
         if placed is None:
             beside = rows_of(covariates, by_modes)
-            known = place(views, mixture.candidates, shown, own, covariates=beside)
+            known = place(views, mixture.candidates, shown, row_offsets, covariates=beside)
         else:
             known = placed.of(by_modes)
-        mean[by_modes], variance[by_modes] = complete_by_modes(views, known, own)
+        mean[by_modes], variance[by_modes] = complete_by_modes(views, known, row_offsets)
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():
@@ -176,7 +176,7 @@ def draw_latents(
     n_rows = rows[0].shape[0]
     beside = columns_beside(covariates, n_rows)
     width = mixture.candidates.shape[1] + beside.shape[1]
-    own = torch.zeros(n_rows, n_draws, width, dtype=torch.float64)
+    by_mode = torch.zeros(n_rows, n_draws, width, dtype=torch.float64)
     if bool(by_modes.any()):
         placed = place(
             views,
@@ -185,8 +185,8 @@ def draw_latents(
             offsets_of(offsets, by_modes),
             covariates=beside[by_modes],
         )
-        own[by_modes] = latents_by_modes(placed, n_draws, seed)
-    mixed, source = own.clone(), random.generator(seed, "complete/mixture")
+        by_mode[by_modes] = latents_by_modes(placed, n_draws, seed)
+    mixed, source = by_mode.clone(), random.generator(seed, "complete/mixture")
     for part, weights in _weights(
         views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets
     ):
@@ -194,7 +194,7 @@ def draw_latents(
             torch.multinomial(weights, n_draws, replacement=True, generator=source)
         ]
     lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
-    return [torch.where(without, mixed, own) for without in lacks]
+    return [torch.where(without, mixed, by_mode) for without in lacks]
 
 
 def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:

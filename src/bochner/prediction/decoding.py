@@ -56,9 +56,10 @@ def decode(
     means, variances = [], []
     for part in chunks(x.shape[0], _CHUNK):
         spread = rows_of(covariance, part)
-        own = offsets_of(offsets or [None] * len(views), part)
+        row_offsets = offsets_of(offsets or [None] * len(views), part)
         of_views = [
-            _decode_view(view, x[part], spread, o) for view, o in zip(views, own, strict=True)
+            _decode_view(view, x[part], spread, o)
+            for view, o in zip(views, row_offsets, strict=True)
         ]
         means.append(torch.cat([mean for mean, _ in of_views], dim=1))
         variances.append(torch.cat([variance for _, variance in of_views], dim=1))
@@ -108,9 +109,10 @@ def complete(
         view.n_columns + view.draws[0].frequencies.n_features for view in views
     )
     for part in chunks(placement.modes.shape[0], max(1, min(_CHUNK, _SLOPES // slopes))):
-        own = offsets_of(offsets or [None] * len(views), part)
+        row_offsets = offsets_of(offsets or [None] * len(views), part)
         modes = [
-            _decode_mode(views, placement, part, r, own) for r in range(placement.modes.shape[1])
+            _decode_mode(views, placement, part, r, row_offsets)
+            for r in range(placement.modes.shape[1])
         ]
         weights = placement.weights[part, :, None].unbind(1)
         mean = torch.stack([w * m for w, (m, _) in zip(weights, modes, strict=True)]).sum(0)
@@ -140,15 +142,17 @@ def _decode_mode(
         )
         return nothing, nothing
     x, covariance = placement.modes[part, r][index], placement.covariances[part, r][index]
-    found = decode(
+    decoded = decode(
         views,
         with_covariates(x, placement.covariates[part][index]),
         covariance,
         offsets_of(offsets, index),
     )
     mean, variance = (
-        own.new_zeros(part.stop - part.start, own.shape[1]).index_copy(0, index, own)
-        for own in found
+        part_of_view.new_zeros(part.stop - part.start, part_of_view.shape[1]).index_copy(
+            0, index, part_of_view
+        )
+        for part_of_view in decoded
     )
     return mean, variance
 

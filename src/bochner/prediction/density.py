@@ -40,10 +40,10 @@ def entry_log_density(
         Nats; NaN where the truth is.
     """
     offsets = offsets or [None] * len(views)
-    found = [
+    by_view = [
         _of_view(v, x, y, o) for v, x, y, o in zip(views, latents, truth, offsets, strict=True)
     ]
-    return torch.cat(found, dim=1)
+    return torch.cat(by_view, dim=1)
 
 
 def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | None) -> Tensor:
@@ -55,13 +55,13 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
             n_draws
         )
         encoded = view.encode(y[part]).repeat_interleave(n_draws, dim=0)
-        seen, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
+        observed, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
         entries = []
         for draw in view.draws:
             of_psi = view.predictive.log_predictive(
                 filled, *view.psi(draw, draw.features(x), shift)
             )
-            of_data = view.likelihood.by_data_column(of_psi * seen)
+            of_data = view.likelihood.by_data_column(of_psi * observed)
             entries.append(of_data.reshape(-1, n_draws, y.shape[1]))
         log_mean = torch.cat(entries, dim=1).logsumexp(1) - math.log(n_draws * len(view.draws))
         parts.append(torch.where(y[part].isnan(), y[part], log_mean))

@@ -225,7 +225,7 @@ def moment_dispersions(
         As many numbers as were learned; a little too large, since the fitted means have seen the
         counts.
     """
-    found = {}
+    dispersions = {}
     for view, y, offset in zip(views, rows, offsets, strict=True):
         if isinstance(view.likelihood, NegativeBinomial):
             draw = view.draws[0]
@@ -234,8 +234,8 @@ def moment_dispersions(
             moment = moment_dispersion(
                 y, psi.exp(), shared=shared, smallest=SMALLEST, largest=LARGEST
             )
-            found[view.name] = moment.numpy()
-    return found
+            dispersions[view.name] = moment.numpy()
+    return dispersions
 
 
 def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
@@ -301,16 +301,16 @@ def variance_explained(
         truth = view.explained(y, fitted)
         centre = torch.nan_to_num(truth.nanmean(0))
         away = (truth - centre).square()
-        total = torch.stack([own.nansum() for own in torch.split(away, _CHUNK)]).sum()
+        total = torch.stack([some.nansum() for some in torch.split(away, _CHUNK)]).sum()
         for d in view.dims or range(n_dims):
             without = torch.cat([predicted(view, part, d) for part in parts])
             more = (truth - without).square() - (truth - fitted).square()
-            out[v, d] = torch.stack([own.nansum() for own in torch.split(more, _CHUNK)]).sum()
+            out[v, d] = torch.stack([some.nansum() for some in torch.split(more, _CHUNK)]).sum()
         # rows that are alike, to rounding, have no variance to explain
         rounding = 64.0 * torch.finfo(y.dtype).eps * (1.0 + float(centre.abs().max()))
         out[v] = out[v] / total if float(total) > y.numel() * rounding**2 else 0.0
-    found: FloatArray = out.numpy()
-    return found
+    shares: FloatArray = out.numpy()
+    return shares
 
 
 def linear_latent_variances(

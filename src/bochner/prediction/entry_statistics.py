@@ -45,17 +45,17 @@ def sums_of_rows(pit: Array, drawn: Array, rows: NDArray[np.intp], n: int, seed:
     ranks = np.empty(drawn.shape)
     np.put_along_axis(ranks, order, np.arange(len(drawn))[:, None] + 0.5, axis=0)
     edge = 0.5 / len(drawn)
-    own = _sums(norm.ppf(pit.clip(edge, 1.0 - edge))[None], rows, n)
+    of_truth = _sums(norm.ppf(pit.clip(edge, 1.0 - edge))[None], rows, n)
     others = _sums(norm.ppf(ranks / len(drawn)), rows, n)
-    return np.stack([0.5 * count * (count - 1.0), own[0], own[1], others[1]])
+    return np.stack([0.5 * count * (count - 1.0), of_truth[0], of_truth[1], others[1]])
 
 
 def _sums(z: Array, rows: NDArray[np.intp], n: int) -> Array:
     """Return squares and products of pairs, mean over draws (S, E) -> (2, n)."""
     squares = np.bincount(rows, np.square(z).mean(axis=0), minlength=n)
     totals = np.zeros((len(z), n))
-    for s, own in enumerate(z):
-        totals[s] = np.bincount(rows, own, minlength=n)
+    for s, scores in enumerate(z):
+        totals[s] = np.bincount(rows, scores, minlength=n)
     pairs = 0.5 * (np.square(totals).mean(axis=0) - squares)
     return np.stack([squares, pairs])
 
@@ -116,10 +116,10 @@ def by_column(
     if not kept.any():
         return 0, 0, 1.0, (float("nan"), float("nan"))
     sums, counts = np.bincount(columns, inside)[kept], counts[kept]
-    shares, seen = sums / counts, int(kept.sum())
+    shares, counted = sums / counts, int(kept.sum())
     # a little of every kind, so that columns that hold all or nothing have an error
     mean = (sums.sum() + 1.0) / (counts.sum() + 2.0)
     squares = np.square(shares - mean) / (mean * (1.0 - mean) / counts + _TOLERANCE**2)
-    p = float(chi2.sf(squares.sum(), seen - 1)) if seen > 1 else 1.0
-    off = int((squares > chi2.isf(0.05 / seen, 1)).sum())
-    return off, seen, p, (float(shares.min()), float(shares.max()))
+    p = float(chi2.sf(squares.sum(), counted - 1)) if counted > 1 else 1.0
+    off = int((squares > chi2.isf(0.05 / counted, 1)).sum())
+    return off, counted, p, (float(shares.min()), float(shares.max()))

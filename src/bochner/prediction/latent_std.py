@@ -101,16 +101,16 @@ def latent_std(
     slopes = width * (1 + out.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
     index = observed.any(1).nonzero()[:, 0]
     for part in chunks(len(index), max(1, _NUMBERS // slopes)):
-        own = index[part]
-        of_rows = ([y[own] for y in encoded], offsets_of(offsets, own))
-        modes = _modes(views, candidates, placement.of(own), *of_rows)
-        out[own] = modes.normal_std_about(placement.mean[own])
+        chosen = index[part]
+        of_rows = ([y[chosen] for y in encoded], offsets_of(offsets, chosen))
+        modes = _modes(views, candidates, placement.of(chosen), *of_rows)
+        out[chosen] = modes.normal_std_about(placement.mean[chosen])
     # dimensions that no observed view sees keep their prior, whatever climbs left of them
-    told = (observed.double() @ _seen_by(views, out.shape[1])) > 0
+    told = (observed.double() @ _dims_of_views(views, out.shape[1])) > 0
     return torch.where(told, out, 1.0)
 
 
-def _seen_by(views: Sequence[ViewPosterior], dim: int) -> Tensor:
+def _dims_of_views(views: Sequence[ViewPosterior], dim: int) -> Tensor:
     """Return which dimensions every view sees, (V, D), float64: 1 or 0."""
     return torch.stack([view.sees(dim) for view in views])
 
@@ -267,7 +267,7 @@ def _solved(errors: Tensor, std: Tensor) -> float:
     """Return the excess with which intervals hold what they should, and squared errors are as large
     as they should be on average.
     """
-    found, least = 0.0, torch.inf
+    best, least = 0.0, torch.inf
     for tried in _EXCESSES.tolist():
         away = errors.abs() / widened(std, tried)
         root = away.square().clamp(max=_OUTLIER).mean().sqrt()
@@ -276,5 +276,5 @@ def _solved(errors: Tensor, std: Tensor) -> float:
             more = float((away < reach).double().mean()) - share
             off += (more / (beyond if more > 0.0 else lacking)) ** 2
         if off < least:
-            found, least = tried, off
-    return found
+            best, least = tried, off
+    return best

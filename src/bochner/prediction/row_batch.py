@@ -84,9 +84,9 @@ class Batch:
         """Return some of the rows."""
         keys = [self.keys[i] for i in index.tolist()]
         rows = [y[index] for y in self.rows]
-        own = offsets_of(self.offsets, index)
+        row_offsets = offsets_of(self.offsets, index)
         beside = self.covariates[index]
-        return replace(self, rows=rows, offsets=own, keys=keys, covariates=beside)
+        return replace(self, rows=rows, offsets=row_offsets, keys=keys, covariates=beside)
 
     def rounds(self, dim: int) -> tuple[int, ...]:
         """Return how many samples each round has."""
@@ -192,10 +192,10 @@ def log_likelihood(
     """
     total = torch.zeros(x.shape[0], dtype=torch.float64)
     for view, y, offset in zip(views, rows, offsets, strict=True):
-        seen, filled = ~y.isnan(), torch.nan_to_num(y)
+        observed, filled = ~y.isnan(), torch.nan_to_num(y)
         by_draw = []
         for draw in view.draws:
             moments = view.psi(draw, draw.features(x), offset)
-            by_draw.append((view.predictive.log_predictive(filled, *moments) * seen).sum(1))
+            by_draw.append((view.predictive.log_predictive(filled, *moments) * observed).sum(1))
         total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
     return total

@@ -87,14 +87,15 @@ def learn(
         for v, view in enumerate(views)
         if not isinstance(view.likelihood, Categorical) and offsets[v] is None
     ]
-    found: dict[int, list[tuple[Tensor, Tensor]]] = {v: [] for v in able}
+    completed: dict[int, list[tuple[Tensor, Tensor]]] = {v: [] for v in able}
     for part in _parts(rows, able, candidates.shape[0], seed):
         fold = _Fold.of(views, candidates, latent_draws, rows, part, offsets)
         for v in able:
             if bool(informative(fold.rows, v).any()):
-                found[v].append(fold.completed(v))
+                completed[v].append(fold.completed(v))
     return {
-        view.name: _choice(found[v]) if v in able else Choice(None) for v, view in enumerate(views)
+        view.name: _choice(completed[v]) if v in able else Choice(None)
+        for v, view in enumerate(views)
     }
 
 
@@ -162,13 +163,13 @@ class _Fold:
         Only so many of the rows are placed; the others have NaN.
         """
         index = informative(self.rows, v).nonzero()[:, 0]
-        data, own = [y[index] for y in self.rows], offsets_of(self.offsets, index)
+        data, row_offsets = [y[index] for y in self.rows], offsets_of(self.offsets, index)
         truth, shown = data[v], hidden(data, v)
         encoded = [view.encode(y) for view, y in zip(self.views, shown, strict=True)]
-        scores = candidate_scores(self.book, self.views, encoded, own)
+        scores = candidate_scores(self.book, self.views, encoded, row_offsets)
         values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))
         few = slice(_PLACED_ROWS // _FOLDS)
-        some = offsets_of(own, few)
+        some = offsets_of(row_offsets, few)
         placed = place(self.views, self.candidates, [y[few] for y in shown], some)
         mean, variance = complete_by_modes(self.views, placed, some)
         columns, by_modes = (

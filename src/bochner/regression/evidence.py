@@ -244,8 +244,8 @@ class Gradient:
         """Return zeros in the shapes of what the value depends on."""
         points = f.each(torch.zeros_like)
         noise = torch.zeros(s2.shape, dtype=torch.float64, device=x.device)
-        own = (points.first, points.second, points.amplitude, points.linear)
-        return cls(torch.zeros_like(x), *own, noise)
+        zeros = (points.first, points.second, points.amplitude, points.linear)
+        return cls(torch.zeros_like(x), *zeros, noise)
 
     def parts(self) -> tuple[Tensor | None, ...]:
         """Return the gradients in latents, spectral points, amplitude, covariates' factors and
@@ -257,10 +257,16 @@ class Gradient:
         """Add what the rows of other processes say of the frequencies. Latents are this process's
         own, and the noise's gradient comes from sums over all processes already.
         """
-        own = [self.first, self.amplitude, *([] if self.second is None else [self.second])]
-        wire = processes.sum(torch.cat([part.reshape(-1) for part in own]))
+        of_frequencies = [
+            self.first,
+            self.amplitude,
+            *([] if self.second is None else [self.second]),
+        ]
+        wire = processes.sum(torch.cat([part.reshape(-1) for part in of_frequencies]))
         for part, summed in zip(
-            own, torch.split(wire, [part.numel() for part in own]), strict=True
+            of_frequencies,
+            torch.split(wire, [part.numel() for part in of_frequencies]),
+            strict=True,
         ):
             part.copy_(summed.reshape(part.shape))
 
@@ -383,7 +389,7 @@ def view_evidence(
     Tensor, scalar float64
         In nats. Memory grows with chunk_rows K + K^2 + K M, not with N K.
     """
-    f, own = frequencies.to(x.dtype), scratch or Scratch(x)
+    f, memory = frequencies.to(x.dtype), scratch or Scratch(x)
 
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         into = Gradient.zeros(x, f, noise_variance) if wanted else None
@@ -391,9 +397,9 @@ def view_evidence(
         for block in blocks:
             s2 = _own_noise(noise_variance, block)
             if f.n_features > block.n_rows and processes.size == 1:
-                value += _dense(x, f, s2, block, into, own)
+                value += _dense(x, f, s2, block, into, memory)
             else:
-                value += _two_passes(x, f, s2, block, chunk_rows, processes, into, own)
+                value += _two_passes(x, f, s2, block, chunk_rows, processes, into, memory)
         if into is not None and processes.size > 1:
             into.over(processes)
         return value, () if into is None else into.parts()

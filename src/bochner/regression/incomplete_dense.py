@@ -64,16 +64,16 @@ def masked_dense_evidence(
     logdet = m * factor.logdet()
     d_gram = -float(m) * inverse  # twice the gradient in Phi^T Phi
     for holes in _holes(block):
-        own = solved[:, holes.columns]
+        of_holes = solved[:, holes.columns]
         at_holes = inverse[holes.rows] * holes.real[..., None]  # P_H: by column, (b, h, n)
         within = at_holes.gather(2, holes.rows[:, None, :].expand(-1, holes.rows.shape[1], -1))
         within = within * holes.real[:, None, :] + torch.diag_embed(1.0 - holes.real)
         inner: Cholesky = cholesky(within)
         logdet = logdet + inner.logdet().sum()
         whitened = torch.linalg.solve_triangular(inner.factor, at_holes, upper=False)
-        there = own.T.gather(1, holes.rows) * holes.real  # (b, h)
+        there = of_holes.T.gather(1, holes.rows) * holes.real  # (b, h)
         half = torch.linalg.solve_triangular(inner.factor, there[..., None], upper=False)
-        solved[:, holes.columns] = own - (whitened.transpose(1, 2) @ half)[..., 0].T
+        solved[:, holes.columns] = of_holes - (whitened.transpose(1, 2) @ half)[..., 0].T
         flat = whitened.flatten(0, 1)
         d_gram.addmm_(flat.T, flat)
     value = -0.5 * (block.n_entries * math.log(2.0 * math.pi) + logdet + (Y * solved).sum())

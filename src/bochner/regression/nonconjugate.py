@@ -106,7 +106,7 @@ def nonconjugate_evidence(
         )
         whole = functools.partial(whole, sample=sample)
         cuts = sites.column_chunks(block.Y.shape[0])  # for memory
-        return _joined([whole(columns=own) for own in cuts])
+        return _joined([whole(columns=cut) for cut in cuts])
     f = frequencies.to(x.dtype)
     entries = Entries.of(sites, block, columns)
     parameters = [p for p in likelihood.parameters() if p.requires_grad]
@@ -118,20 +118,20 @@ def nonconjugate_evidence(
         features = joined_features(traces)
         current = entries
         for _ in range(n_sweeps):
-            found = entry_pass(features, likelihood, current, tol)
-            precision, shift = found.sites(current, likelihood)
+            solution = entry_pass(features, likelihood, current, tol)
+            precision, shift = solution.sites(current, likelihood)
             current = replace(current, precision=precision, shift=shift)
-        mask, slopes, scale = current.mask, found.slopes, current.scale
-        bound = mask.apply(slopes.value).sum(0, dtype=torch.float64) - found.weights.kl()
-        gap = gap_of(likelihood, found, current, sample)
+        mask, slopes, scale = current.mask, solution.slopes, current.scale
+        bound = mask.apply(slopes.value).sum(0, dtype=torch.float64) - solution.weights.kl()
+        gap = gap_of(likelihood, solution, current, sample)
         slope = mask.apply(slopes.d_mean).sum(0)
         holder.append(_Touch(precision, shift, slope, bound, gap))
         if not wanted:
             return scale * bound.sum(), ()
-        own = _parameter_gradients(likelihood, found, current, parameters, sample)
-        upstream = scale * _feature_gradient(features, found, current)
+        of_parameters = _parameter_gradients(likelihood, solution, current, parameters, sample)
+        upstream = scale * _feature_gradient(features, solution, current)
         carried = carried_back(x, block.rows, traces, f, upstream)
-        return scale * bound.sum(), (*carried, *(scale * gradient for gradient in own))
+        return scale * bound.sum(), (*carried, *(scale * gradient for gradient in of_parameters))
 
     value = closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, *parameters)
     prior = entries.scale * sites.log_prior(entries.columns).sum()
@@ -195,19 +195,19 @@ def joined_features(traces: list[Trace]) -> Tensor:
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
-def _feature_gradient(features: Tensor, found: Pass, entries: Entries) -> Tensor:
+def _feature_gradient(features: Tensor, solution: Pass, entries: Entries) -> Tensor:
     """Return sum_m m_m g_nm + 2 sum_g (sum_{m in g} g'_nm) S_g phi_n with g, g' the slopes in mean
     and variance.
     """
-    weights = found.weights
-    on_variance = 2.0 * weights.gather(entries.mask.apply(found.slopes.d_variance))
+    weights = solution.weights
+    on_variance = 2.0 * weights.gather(entries.mask.apply(solution.slopes.d_variance))
     through = weighted_products(features, weights.covariance, on_variance)
-    return torch.addmm(through, weights.mean, entries.mask.apply(found.slopes.d_mean).T)
+    return torch.addmm(through, weights.mean, entries.mask.apply(solution.slopes.d_mean).T)
 
 
 def _parameter_gradients(
     likelihood: NonConjugateLikelihood,
-    found: Pass,
+    solution: Pass,
     entries: Entries,
     parameters: Sequence[Tensor],
     sample: RowSample | None,
@@ -216,9 +216,9 @@ def _parameter_gradients(
         return []
     rows, k = _rows(entries, sample)
     with torch.enable_grad():
-        mean = (entries.total + found.latent)[rows]
+        mean = (entries.total + solution.latent)[rows]
         value = likelihood.parameter_value(
-            entries.y[rows], mean, found.variance[rows], entries.columns
+            entries.y[rows], mean, solution.variance[rows], entries.columns
         )
         total = entries.mask.rows(rows).apply(value).sum() * k
         return list(torch.autograd.grad(total, parameters))
@@ -226,12 +226,12 @@ def _parameter_gradients(
 
 @torch.no_grad()
 def gap_of(
-    likelihood: NonConjugateLikelihood, found: Pass, entries: Entries, sample: RowSample | None
+    likelihood: NonConjugateLikelihood, solution: Pass, entries: Entries, sample: RowSample | None
 ) -> Tensor:
     """Return the gap of every column's bound, estimated from some rows, (m,) float64."""
     rows, k = _rows(entries, sample)
-    mean = (entries.total + found.latent)[rows]
-    gap = likelihood.gap(entries.y[rows], mean, found.variance[rows], entries.columns)
+    mean = (entries.total + solution.latent)[rows]
+    gap = likelihood.gap(entries.y[rows], mean, solution.variance[rows], entries.columns)
     if gap is None:
         return mean.new_zeros(mean.shape[1], dtype=torch.float64)
     return entries.mask.rows(rows).apply(gap).sum(0, dtype=torch.float64) * k

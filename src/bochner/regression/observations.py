@@ -221,7 +221,7 @@ class Block:
         position, rows = self.rows.among(index)
         return self.take(position.to(self.Y.device), rows)
 
-    def seen(self, chosen: Tensor) -> Tensor:
+    def observes(self, chosen: Tensor) -> Tensor:
         """Return which columns have an entry among the chosen rows, (N,), bool -> (m,), bool."""
         return self.rows.take(chosen).any().expand(self.n_columns)
 
@@ -360,7 +360,7 @@ class IncompleteBlock(Block):
         Y, observed = entries_of(self.values().masked_fill(gone, torch.nan))
         return replace(self, Y=Y, observed=observed)
 
-    def seen(self, chosen: Tensor) -> Tensor:
+    def observes(self, chosen: Tensor) -> Tensor:
         """Return which columns have an entry among the chosen rows, (m,), bool."""
         return (self.observed.cpu()[chosen[self.rows.numbers(len(chosen))]] > 0).any(dim=0)
 

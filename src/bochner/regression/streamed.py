@@ -66,7 +66,7 @@ class StreamedBlock(Block):
         Y, observed = entries_of(self.Y[index])
         return IncompleteBlock(Y, rows, self.columns, observed, self.sizes)
 
-    def seen(self, chosen: Tensor) -> Tensor:
+    def observes(self, chosen: Tensor) -> Tensor:
         """Return which columns have an entry among the chosen rows, (m,), bool."""
         places = chosen[self.rows.numbers(len(chosen))].nonzero()[:, 0]
         return (~self.Y[places].isnan()).any(dim=0)
@@ -84,7 +84,7 @@ class StreamedBlock(Block):
         return found
 
 
-Holed = IncompleteBlock | StreamedBlock
+WithHoles = IncompleteBlock | StreamedBlock
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Passes:
         Sums are those of all.
     """
 
-    block: Holed
+    block: WithHoles
     latents: Sequence[Tensor]
     f: Frequencies
     dtype: torch.dtype
@@ -163,7 +163,7 @@ def streamed_evidence(
     x: Tensor,
     frequencies: Frequencies,
     noise_variance: Tensor,
-    block: Holed,
+    block: WithHoles,
     *,
     sample: Sample | None = None,
     chunk_rows: int = CHUNK_ROWS,
@@ -359,6 +359,6 @@ def condition_streamed(
     return mean.cpu(), torch.stack([own.mean(0) for own in inverse]).cpu()
 
 
-def holed_blocks(blocks: Iterable[Block]) -> tuple[Holed, ...]:
+def blocks_with_holes(blocks: Iterable[Block]) -> tuple[WithHoles, ...]:
     """Return the blocks of a view whose columns have holes of their own."""
     return tuple(block for block in blocks if isinstance(block, IncompleteBlock | StreamedBlock))

@@ -41,11 +41,11 @@ class _Parts:
         """Yield (rows, matrices, features (K, r), memory of shape (s, K, r))."""
         for part in chunks(self.features.shape[1], self.rows):
             phi = self.features[:, part]
-            for own in chunks(self.n_matrices, self.some):
-                shape = (own.stop - own.start, *phi.shape)
+            for some in chunks(self.n_matrices, self.some):
+                shape = (some.stop - some.start, *phi.shape)
                 yield (
                     part,
-                    own,
+                    some,
                     phi,
                     self.scratch.take("part", shape[0] * shape[1], shape[2]).view(shape),
                 )
@@ -74,16 +74,18 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
         weights.T.contiguous(),
         features.new_zeros(weights.shape[1], k, k, dtype=torch.float64),
     )
-    for part, own, phi, memory in _Parts(features, weights.shape[1]):
-        out[own] += (torch.mul(phi, by_matrix[own, None, part], out=memory) @ phi.T).double()
+    for part, some, phi, memory in _Parts(features, weights.shape[1]):
+        out[some] += (torch.mul(phi, by_matrix[some, None, part], out=memory) @ phi.T).double()
     return out
 
 
 def quadratic_forms(features: Tensor, matrices: Tensor) -> Tensor:
     """Return phi_n^T S_m phi_n, (K, n) and (m, K, K) -> (n, m)."""
     out = features.new_empty(matrices.shape[0], features.shape[1])
-    for part, own, phi, memory in _Parts(features, matrices.shape[0]):
-        torch.sum(torch.matmul(matrices[own], phi, out=memory).mul_(phi), dim=1, out=out[own, part])
+    for part, some, phi, memory in _Parts(features, matrices.shape[0]):
+        torch.sum(
+            torch.matmul(matrices[some], phi, out=memory).mul_(phi), dim=1, out=out[some, part]
+        )
     return out.T.contiguous()
 
 
@@ -102,7 +104,7 @@ def weighted_products(features: Tensor, matrices: Tensor, weights: Tensor) -> Te
     Tensor of shape (K, n)
     """
     by_matrix, out = weights.T.contiguous(), torch.zeros_like(features)
-    for part, own, phi, memory in _Parts(features, matrices.shape[0]):
-        scaled = torch.mul(phi, by_matrix[own, None, part], out=memory)
-        out[:, part].addmm_(matrices[own].transpose(0, 1).flatten(1), scaled.flatten(0, 1))
+    for part, some, phi, memory in _Parts(features, matrices.shape[0]):
+        scaled = torch.mul(phi, by_matrix[some, None, part], out=memory)
+        out[:, part].addmm_(matrices[some].transpose(0, 1).flatten(1), scaled.flatten(0, 1))
     return out

@@ -108,9 +108,9 @@ def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
         raise MismatchError("fit.stopped or fit.dropped is none that a fit has")
     posterior, kernels = [], []
     for v, view in enumerate(header.views):
-        own = _view(v, view, tensors, latents.shape[1])
-        posterior.append(own)
-        kernels.append(_kernel(v, view, tensors, own.see(latents[:2])))
+        of_view = _view(v, view, tensors, latents.shape[1])
+        posterior.append(of_view)
+        kernels.append(_kernel(v, view, tensors, of_view.see(latents[:2])))
     return Fit(
         posterior=tuple(posterior),
         latents=latents,
@@ -160,7 +160,7 @@ def _likelihood(v: int, view: ViewHeader, tensors: Tensors, width: int) -> Likel
     return likelihood.requires_grad_(False)
 
 
-def _kernel(v: int, view: ViewHeader, tensors: Tensors, seen: Tensor) -> SpectralKernel:
+def _kernel(v: int, view: ViewHeader, tensors: Tensors, latents: Tensor) -> SpectralKernel:
     """Rebuild a view's kernel, and ask it about some latents: shapes that do not fit show."""
     check_sizes(view.kernel_params, tensors.n_entries, f"the parameters of {view.kernel}")
     kernel = kernel_from_json(view.kernel, view.kernel_params)
@@ -170,7 +170,7 @@ def _kernel(v: int, view: ViewHeader, tensors: Tensors, seen: Tensor) -> Spectra
             check_sizes(value.tolist(), value.numel() - 1, f"the tensor '{v}.kernel.{name}'")
     kernel.load_state_dict(state)
     with torch.no_grad():
-        if not bool(kernel.double()(seen).isfinite().all()):
+        if not bool(kernel.double()(latents).isfinite().all()):
             raise MismatchError(f"the kernel of the view {view.name!r} is not finite")
     return kernel
 

@@ -181,18 +181,18 @@ def noise_has_the_promised_shape(kernel: SpectralKernel, d: int) -> None:
         f"{where}: noise must have shape (n_mixtures, n_frequencies, columns) = "
         f"({kernel.n_mixtures}, 6, ...), got {tuple(noise.shape)}.",
     )
-    found, n = kernel.frequencies(noise), 6 * kernel.n_mixtures
-    shapes = (tuple(found.first.shape), tuple(found.amplitude.shape))
+    frequencies, n = kernel.frequencies(noise), 6 * kernel.n_mixtures
+    shapes = (tuple(frequencies.first.shape), tuple(frequencies.amplitude.shape))
     holds(
         shapes == ((n, d), (n,)),
         f"{where}: frequencies must be of shape {(n, d)} with amplitudes {(n,)}, got {shapes}.",
     )
     holds(
-        found.stationary is kernel.stationary,
+        frequencies.stationary is kernel.stationary,
         f"{where}: a stationary kernel has no second frequencies, any other has.",
     )
     again = kernel.frequencies(kernel.noise(6, d, random.generator(0, "n"), "iid"))
-    same = torch.equal(found.first, again.first)
+    same = torch.equal(frequencies.first, again.first)
     holds(same, f"{where}: the same generator must give the same frequencies.")
 
 

@@ -174,12 +174,12 @@ def draws_follow_the_density(case: Case) -> None:
     for share in (0.25, 0.5, 0.75):
         at = min(int((mass < share).sum()), len(mass) - 1)
         expected = float(mass[at] - half * (mass[at] - mass[at - 1]))
-        found = float((y <= case.values[at]).double().mean())
+        below = float((y <= case.values[at]).double().mean())
         error = 5.0 * (expected * (1.0 - expected) / _N_DRAWS) ** 0.5 + 1e-3
         holds(
-            abs(found - expected) <= error,
+            abs(below - expected) <= error,
             f"{case.where}: at psi = 0.6, {expected:.4f} of the draws must be at most "
-            f"{float(case.values[at]):.4g}, got {found:.4f}.",
+            f"{float(case.values[at]):.4g}, got {below:.4f}.",
         )
 
 
@@ -247,18 +247,18 @@ def slopes_and_curvatures_are_derivatives(case: Case) -> None:
     for y, grid, spread in case.grids():
         mean = grid.clone().requires_grad_()
         variance = (spread + 0.05).requires_grad_()
-        found = likelihood.slopes(y, mean, variance)
-        expected = torch.autograd.grad(found.value.sum(), (mean, variance), create_graph=True)
+        slopes = likelihood.slopes(y, mean, variance)
+        expected = torch.autograd.grad(slopes.value.sum(), (mean, variance), create_graph=True)
         for name, slope, other in zip(
-            ("d_mean", "d_variance"), (found.d_mean, found.d_variance), expected, strict=True
+            ("d_mean", "d_variance"), (slopes.d_mean, slopes.d_variance), expected, strict=True
         ):
             text = f"{where}: {name} must be the derivative of value, y = {float(y[0])}"
             close(slope.expand_as(other), other, text, rtol=1e-6, atol=1e-7)
         bend = likelihood.curvatures(y, grid, spread + 0.05)
         pairs = (
-            ("mean", bend.mean, found.d_mean, mean),
-            ("mixed", bend.mixed, found.d_mean, variance),
-            ("variance", bend.variance, found.d_variance, variance),
+            ("mean", bend.mean, slopes.d_mean, mean),
+            ("mixed", bend.mixed, slopes.d_mean, variance),
+            ("variance", bend.variance, slopes.d_variance, variance),
         )
         for name, curvature, slope, argument in pairs:
             # Slopes that depend on nothing have no history: they are given one.
@@ -280,8 +280,8 @@ def products_rank_as_the_bound(case: Case) -> None:
     for i, value in enumerate(case.entries):
         bound = likelihood.slopes(y[i].expand_as(mean), mean, variance).value[:, 0].detach()
         expected = (bound[:, None] - bound[None, :])[upper].sign()
-        found = (scores[i][:, None] - scores[i][None, :])[upper].detach().sign()
-        agree = float((expected == found).double().mean())
+        ranked = (scores[i][:, None] - scores[i][None, :])[upper].detach().sign()
+        agree = float((expected == ranked).double().mean())
         holds(
             agree >= _RANKED,
             f"{case.where}: products must rank latents as the bound does: of the entry "

@@ -140,9 +140,9 @@ class Checkpoint:
     def _write(
         self, tensors: dict[str, Tensor], state: dict[str, Any] | None, extra: dict[str, object]
     ) -> None:
-        own = {"kind": "checkpoint", "schema": SCHEMA, "fingerprint": self.fingerprint}
+        kind = {"kind": "checkpoint", "schema": SCHEMA, "fingerprint": self.fingerprint}
         try:
-            files.write(self.path, tensors, {**own, "state": state, "extra": extra})
+            files.write(self.path, tensors, {**kind, "state": state, "extra": extra})
         except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
             self._warn(error)
         self._last = time.monotonic()
@@ -183,28 +183,28 @@ class SharedCheckpoint:
 
     Parameters
     ----------
-    own : Checkpoint or NoCheckpoint
+    local : Checkpoint or NoCheckpoint
         NoCheckpoint in all processes but the first.
     processes : Processes
     """
 
-    def __init__(self, own: Checkpoint | NoCheckpoint, processes: Processes) -> None:
-        self._own, self._processes = own, processes
+    def __init__(self, local: Checkpoint | NoCheckpoint, processes: Processes) -> None:
+        self._local, self._processes = local, processes
 
     @contextmanager
     def begun(self) -> Iterator[Earlier | None]:
         """Yield what the first process reads; what it refuses all refuse."""
         with ExitStack() as kept:
-            earlier = self._processes.together(lambda: kept.enter_context(self._own.begun()))
+            earlier = self._processes.together(lambda: kept.enter_context(self._local.begun()))
             yield self._processes.first(earlier)
 
     def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write now and then."""
-        self._own.maybe(trainer, extra)
+        self._local.maybe(trainer, extra)
 
     def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write now."""
-        self._own.write(trainer, extra)
+        self._local.write(trainer, extra)
 
 
 AnyCheckpoint = Checkpoint | NoCheckpoint | SharedCheckpoint

@@ -113,10 +113,10 @@ class Adam:
         """
         moments = state["state"]
         for i, parameter in enumerate(self.parameters):
-            own = moments.get(i)
-            self._counts[i] = 0 if own is None else int(own["step"])
-            self._first[i] = None if own is None else own["exp_avg"].to(parameter)
-            self._second[i] = None if own is None else own["exp_avg_sq"].to(parameter)
+            moment = moments.get(i)
+            self._counts[i] = 0 if moment is None else int(moment["step"])
+            self._first[i] = None if moment is None else moment["exp_avg"].to(parameter)
+            self._second[i] = None if moment is None else moment["exp_avg_sq"].to(parameter)
 
 
 def _there(moments: list[Tensor | None], i: int, like: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from bochner.regression.observations import (
 )
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.statistics import Statistics, statistics
-from bochner.regression.streamed import Holed, Passes, StreamedBlock, condition_streamed
+from bochner.regression.streamed import Passes, StreamedBlock, WithHoles, condition_streamed
 from bochner.regression.weighted_grams import weighted_grams
 
 
@@ -65,10 +65,10 @@ def expected_statistics(
     sums: Statistics | None = None
     working = f.to(latents[0].dtype)
     for x in latents:
-        seen = block.rows.take(x)
-        for rows in chunks(seen.shape[0], CHUNK_ROWS) if len(seen) else [slice(0, 0)]:
+        at_rows = block.rows.take(x)
+        for rows in chunks(at_rows.shape[0], CHUNK_ROWS) if len(at_rows) else [slice(0, 0)]:
             part = statistics(
-                evaluate(seen[rows], working).features, block.Y[rows], 0.0, products=products
+                evaluate(at_rows[rows], working).features, block.Y[rows], 0.0, products=products
             )
             sums = part if sums is None else sums + part
     if sums is None:
@@ -96,8 +96,8 @@ def precision(
     processes : Processes
     """
 
-    def matrix(own: Statistics) -> Tensor:
-        return plus_diagonal(own.gram / len(latents), noise_variance)
+    def matrix(sums: Statistics) -> Tensor:
+        return plus_diagonal(sums.gram / len(latents), noise_variance)
 
     def exact() -> Tensor:
         return matrix(expected_statistics(f, block, latents, torch.float64, processes))
@@ -107,7 +107,7 @@ def precision(
 
 # Numbers in the covariances of a draw up to which every column has its own; columns averaged by a
 # group otherwise.
-_OWN_NUMBERS = 2**18
+_UNGROUPED_NUMBERS = 2**18
 _AVERAGED = 32
 # Numbers in the entries that are held at a time, and columns factored at a time.
 _ENTRIES = 2**24
@@ -126,16 +126,16 @@ def groups_of(block: Block, n_features: int) -> Tensor:  # noqa: ARG001 - all sh
 
 @groups_of.register(IncompleteBlock)
 @groups_of.register(StreamedBlock)
-def _(block: Holed, n_features: int) -> Tensor:
+def _(block: WithHoles, n_features: int) -> Tensor:
     m = block.n_columns
-    if m * n_features**2 <= _OWN_NUMBERS:
+    if m * n_features**2 <= _UNGROUPED_NUMBERS:
         return torch.arange(m)
     return torch.repeat_interleave(torch.arange(len(block.sizes)), torch.tensor(block.sizes))
 
 
-def condition_holed(
+def condition_with_holes(
     f: Frequencies,
-    block: Holed,
+    block: WithHoles,
     latents: list[Tensor],
     noise_variance: float,
     processes: Processes = ALONE,
@@ -169,8 +169,8 @@ def condition_incomplete(
     covariance : Tensor of shape (groups, K, K), float64
         B^-1 = cov A / sigma^2, in the order of `groups_of`.
     """
-    seen = [block.rows.take(x) for x in latents]
-    features = evaluate(torch.cat(seen), f.to(latents[0].dtype)).features
+    at_rows = [block.rows.take(x) for x in latents]
+    features = evaluate(torch.cat(at_rows), f.to(latents[0].dtype)).features
     mean = _means(features.double(), block, len(latents), noise_variance)
     return mean.cpu(), _covariances(features, block, len(latents), noise_variance).cpu()
 
@@ -181,12 +181,12 @@ def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float) -> T
     share, ends = 1.0 / (times * s2), torch.tensor(block.sizes).cumsum(0).tolist()
     for end, size in zip(ends, block.sizes, strict=True):
         for part in chunks(size, max(1, _ENTRIES // features.shape[1])):
-            own = slice(end - size + part.start, end - size + part.stop)
-            values = block.values()[:, own].double()
+            place = slice(end - size + part.start, end - size + part.stop)
+            values = block.values()[:, place].double()
             precision = (~values.isnan()).double().mul_(share).repeat(times, 1)
             tol = values.new_full((values.shape[1],), _TOLERANCE)
             shift = torch.nan_to_num(values).mul_(share).repeat(times, 1)
-            out[:, own] = weights_from(
+            out[:, place] = weights_from(
                 features, precision, shift, (part.stop - part.start,), tol
             ).mean
     return out
@@ -239,7 +239,7 @@ def condition(
     sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
     working = f.to(latents[0].dtype)
     every = [features_of(x, working, block) for x in latents]
-    own = (
+    at_anchors = (
         []
         if anchors is None
         else [features_of(x[anchors[0]], working, anchors[1]) for x in latents]
@@ -253,15 +253,15 @@ def condition(
             entries = Entries.of(sites, block, columns)
         else:
             entries = anchored_entries(
-                own[0], every[0], view, anchors[1], block, columns, n_sweeps=2
+                at_anchors[0], every[0], view, anchors[1], block, columns, n_sweeps=2
             )
         entries = _repeated(entries, len(latents))
         for _ in range(_SWEEPS if anchors is None else _FEWER_SWEEPS):
-            found = entry_pass(features, likelihood, entries, _SITE_TOLERANCE)
-            precision, shift = found.sites(entries, likelihood)
+            solution = entry_pass(features, likelihood, entries, _SITE_TOLERANCE)
+            precision, shift = solution.sites(entries, likelihood)
             entries = replace(entries, precision=precision, shift=shift)
-        mean[:, entries.columns.cpu()] = found.weights.mean.double().cpu()
-        covariance[g] = found.weights.covariance[0].double().cpu()
+        mean[:, entries.columns.cpu()] = solution.weights.mean.double().cpu()
+        covariance[g] = solution.weights.covariance[0].double().cpu()
     return mean, covariance
 
 

@@ -79,9 +79,11 @@ def _(view: GaussianPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPoster
         for group in range(draw.covariance.shape[0]):
             columns = (view.group_of == group).nonzero()[:, 0]
             values = y[:, columns]
-            seen = (~values.isnan().all(dim=1)).nonzero()[:, 0]
-            if seen.numel():
-                _group_without(kept, view.noise_variance, group, columns, phi[seen], values[seen])
+            present = (~values.isnan().all(dim=1)).nonzero()[:, 0]
+            if present.numel():
+                _group_without(
+                    kept, view.noise_variance, group, columns, phi[present], values[present]
+                )
         draws.append(kept)
     return replace(view, draws=tuple(draws))
 

@@ -55,7 +55,7 @@ class Draw(ABC):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all but the frequencies by name."""
-        return {own.name: getattr(self, own.name) for own in fields(self)[1:]}
+        return {field.name: getattr(self, field.name) for field in fields(self)[1:]}
 
     def features(self, x: Tensor) -> Tensor:
         """Return phi(x) row-major, (n, D) or (n, D + L) with covariates -> (n, K)."""
@@ -138,16 +138,18 @@ class SpectralDraw(Draw):
         """Return phi^T B_m^-1 phi for every column."""
         out = phi.new_empty(phi.shape[0], group_of.shape[0])
         for g, vectors in enumerate(self.covariance):
-            own = group_of == g
-            out[:, own] = (phi @ vectors).square() @ self.scales[own].T
+            members = group_of == g
+            out[:, members] = (phi @ vectors).square() @ self.scales[members].T
         return out
 
     def summed(self, weights: Tensor, group_of: Tensor) -> Tensor:
         """Return sum_m weights_nm B_m^-1."""
         total = weights.new_zeros(weights.shape[0], *self.covariance.shape[1:])
         for g, vectors in enumerate(self.covariance):
-            own = group_of == g
-            total += (vectors * (weights[:, own] @ self.scales[own])[:, None, :]) @ vectors.T
+            members = group_of == g
+            total += (
+                vectors * (weights[:, members] @ self.scales[members])[:, None, :]
+            ) @ vectors.T
         return total
 
     def averaged(self, group_of: Tensor) -> tuple[Draw, Tensor]:

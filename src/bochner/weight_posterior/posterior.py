@@ -237,11 +237,13 @@ class GaussianPosterior(ViewPosterior):
 
     def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:  # noqa: ARG002 - Gaussian rows have none
         """Return -1/2 sum_m [(y_m - mean_m)^2 / sigma^2 + spread_m] over observed entries."""
-        seen, filled = (~y.isnan()).double(), torch.nan_to_num(y)
-        scaled, known = filled / self.noise_variance, seen / self.noise_variance
+        observed, filled = (~y.isnan()).double(), torch.nan_to_num(y)
+        scaled, known = filled / self.noise_variance, observed / self.noise_variance
         squared = (filled * scaled).sum(1, keepdim=True)
         squared = squared - 2.0 * scaled @ mean.T + known @ mean.square().T
-        wide = seen @ spread.T if spread.shape[1] > 1 else seen.sum(1, keepdim=True) * spread.T
+        wide = (
+            observed @ spread.T if spread.shape[1] > 1 else observed.sum(1, keepdim=True) * spread.T
+        )
         return -0.5 * self.weight * (squared + wide)
 
 
@@ -305,11 +307,11 @@ class NonConjugatePosterior(ViewPosterior):
         """Return the bound of every row as it would be with the typical size factor: good enough
         to start from.
         """
-        seen, filled = (~y.isnan()).double(), torch.nan_to_num(y)
+        observed, filled = (~y.isnan()).double(), torch.nan_to_num(y)
         total = torch.zeros(len(y), len(mean), dtype=torch.float64)
         typical = per_size(filled, offset)
         for of_row, of_candidate in self.bound.products(typical, mean, spread):
-            total += self.weight * ((seen * of_row) @ of_candidate.T)
+            total += self.weight * ((observed * of_row) @ of_candidate.T)
         return total
 
 
@@ -386,12 +388,12 @@ def _view_posterior(
     draws: list[Draw] = []
     n_components = latents[0].shape[1] - view.n_covariates
     latents = [view.see(x) for x in latents]
-    n_seen = latents[0].shape[1] - view.n_covariates
+    n_dims = latents[0].shape[1] - view.n_covariates
     for s in range(n_draws):
         source = random.generator(
             seed, f"posterior/spectrum/{view.name}", s, device=latents[0].device
         )
-        noise = view.kernel.noise(n_frequencies, n_seen, source, sampling)
+        noise = view.kernel.noise(n_frequencies, n_dims, source, sampling)
         draw = kind.draw(view.frequencies(noise).detach(), latents)
         draws.append(replace(draw, frequencies=draw.frequencies.widened(view.dims, n_components)))
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:

@@ -21,11 +21,11 @@ from bochner.regression.observations import (
     complete_blocks,
     encoded_block,
 )
-from bochner.regression.streamed import holed_blocks
+from bochner.regression.streamed import blocks_with_holes
 from bochner.weight_posterior.conditioning import (
     column_groups,
     condition,
-    condition_holed,
+    condition_with_holes,
     expected_statistics,
     groups_of,
     precision,
@@ -114,8 +114,8 @@ def _(
     anchors: tuple[Tensor, tuple[Block, ...]] | None,
     processes: Processes,  # noqa: ARG001 - one has all rows
 ) -> Conditioning:
-    own = None if anchors is None else (anchors[0], encoded_block(anchors[1]))
-    return _OnSites(view, sites, encoded_block(blocks), own)
+    anchored = None if anchors is None else (anchors[0], encoded_block(anchors[1]))
+    return _OnSites(view, sites, encoded_block(blocks), anchored)
 
 
 def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
@@ -123,10 +123,10 @@ def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
     holes.
     """
     out, n_groups = torch.zeros(sum(block.n_columns for block in blocks), dtype=torch.int64), 0
-    for block in (*complete_blocks(blocks), *holed_blocks(blocks)):
-        own = groups_of(block, f.n_features)
-        out[block.columns] = own + n_groups
-        n_groups += int(own.max()) + 1
+    for block in (*complete_blocks(blocks), *blocks_with_holes(blocks)):
+        groups = groups_of(block, f.n_features)
+        out[block.columns] = groups + n_groups
+        n_groups += int(groups.max()) + 1
     return out
 
 
@@ -160,10 +160,10 @@ def _draw(
         factor = precision(f, block, latents, stats, noise_variance.double(), processes)
         mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
         covariances.append(factor.inverse()[None].cpu())
-    for holed in holed_blocks(blocks):
-        found = condition_holed(f, holed, latents, float(noise_variance), processes)
-        mean[:, holed.columns], own = found
-        covariances.append(own)
+    for incomplete in blocks_with_holes(blocks):
+        conditioned = condition_with_holes(f, incomplete, latents, float(noise_variance), processes)
+        mean[:, incomplete.columns], covariance = conditioned
+        covariances.append(covariance)
     # row by row, as a file would hold them: products of another layout differ in the last bit
     return Draw.of(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
 

@@ -51,7 +51,7 @@ def world():
 
 def _methods():
     """Calls of methods: (name, function, arguments that make sense, its signature)."""
-    own = world()
+    given_world = world()
     of = {
         "model": ("transform", "impute", "score", "score_samples", "inverse_transform", "sample",
                   "kernel_matrix", "slopes", "loadings", "save"),
@@ -59,19 +59,19 @@ def _methods():
     }  # fmt: skip
     for owner, names in of.items():
         for name in names:
-            method = getattr(own[owner], name)
+            method = getattr(given_world[owner], name)
             known = inspect.signature(method).parameters
-            given = {key: own[key] for key in ("X", "Z") if key in known}
+            given = {key: given_world[key] for key in ("X", "Z") if key in known}
             given |= {"random_state": 0} if name == "sample" else {}
             given |= {"path": "m.bochner"} if name == "save" else {}
             yield f"{owner}.{name}", method, given
     for name in ("fit", "fit_transform"):
-        yield f"model.{name}", getattr(bo.NGMVLVM(**SMALL), name), {"X": own["X"]}
+        yield f"model.{name}", getattr(bo.NGMVLVM(**SMALL), name), {"X": given_world["X"]}
 
 
 def _functions():
-    own = world()
-    X, Z, model = own["X"], own["Z"], own["model"]
+    given_world = world()
+    X, Z, model = given_world["X"], given_world["Z"], given_world["model"]
     true, small = np.eye(len(X)), bo.NGMVLVM(**SMALL)
     quick = {"candidates": [1], "n_repeats": 1, "random_state": 0}
     mean, std = np.zeros(5), np.ones(5)
@@ -137,18 +137,26 @@ def _fitted(kind, X):
 @functools.cache
 def calls():
     """Return every (name, function, arguments, the argument to replace)."""
-    found = []
+    result = []
     for name, function, given in (*_methods(), *_functions()):
         parameters = inspect.signature(function).parameters
-        found += [(name, function, given, own) for own in parameters if own not in THEIRS]
+        result += [
+            (name, function, given, parameter)
+            for parameter in parameters
+            if parameter not in THEIRS
+        ]
     for name, function, given, parameters in _estimators():
-        found += [(name, function, given, own) for own in parameters if own not in THEIRS]
-    return found
+        result += [
+            (name, function, given, parameter)
+            for parameter in parameters
+            if parameter not in THEIRS
+        ]
+    return result
 
 
 def judge(number, which):
     """Make one call with one argument replaced."""
-    name, function, given, own = calls()[number]
+    name, function, given, parameter = calls()[number]
     value = VALUES[which]
     before, faults, kind = process_state(), [], "refused"
     model = _public(world()["model"])
@@ -156,7 +164,7 @@ def judge(number, which):
         warnings.simplefilter("ignore")
         inside = process_state()
         try:
-            result = function(**{**given, own: value})
+            result = function(**{**given, parameter: value})
             faults += [] if name in ("stack", "unstack") else not_finite("result", result)
             kind = "taken"
         except Exception as error:
@@ -165,23 +173,27 @@ def judge(number, which):
                 faults.append(place_of(error))
         faults += changes(inside, process_state())
     faults += changes(before, process_state())
-    if own == "random_state" and value is None:  # draws from numpy's generator, as everywhere
+    if parameter == "random_state" and value is None:  # draws from numpy's generator, as everywhere
         faults = [fault for fault in faults if fault != "changed numpy.random"]
     if any(_public(world()["model"]).get(key) is not kept for key, kept in model.items()):
         faults.append("the model is changed")
-    return {"kind": f"argument {kind}", "faults": faults, "name": f"{name}({own}={value!r:.40})"}
+    return {
+        "kind": f"argument {kind}",
+        "faults": faults,
+        "name": f"{name}({parameter}={value!r:.40})",
+    }
 
 
 def _public(model):
-    return {name: own for name, own in vars(model).items() if not name.startswith("_")}
+    return {name: value for name, value in vars(model).items() if not name.startswith("_")}
 
 
 def drawn(source):
     """Draw a call and a value: (number, which)."""
-    own = calls()
+    every = calls()
     while True:
-        number, which = int(source.integers(len(own))), int(source.integers(len(VALUES)))
-        if makes_a_trial(own[number][3], VALUES[which]):
+        number, which = int(source.integers(len(every))), int(source.integers(len(VALUES)))
+        if makes_a_trial(every[number][3], VALUES[which]):
             return number, which
 
 

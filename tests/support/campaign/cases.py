@@ -59,9 +59,9 @@ def _strided(values):
 
 
 def _readonly(values):
-    own = values.copy()
-    own.flags.writeable = False
-    return own
+    copied = values.copy()
+    copied.flags.writeable = False
+    return copied
 
 
 def _frame(values):
@@ -150,8 +150,8 @@ def _holes(source, values, views):
     elif kind == "empty rows" and source.random() < 0.3:
         values[source.random(n) < 0.1] = np.nan
     elif kind == "views" and views:
-        for own in views.values():
-            values[np.ix_(source.random(n) < 0.3, np.arange(m)[own])] = np.nan
+        for columns in views.values():
+            values[np.ix_(source.random(n) < 0.3, np.arange(m)[columns])] = np.nan
     elif kind == "pattern":
         values[: n // 2, : m // 3] = np.nan
     if kind != "empty rows":  # which are refused
@@ -171,11 +171,11 @@ def case_of(seed):
     widths = [int(source.integers(1, 6)) for _ in range(n_views)]
     edges = np.cumsum([0, *widths])
     names = ["a", "b", "c"][:n_views]
-    views = {own: slice(int(edges[v]), int(edges[v + 1])) for v, own in enumerate(names)}
+    views = {view: slice(int(edges[v]), int(edges[v + 1])) for v, view in enumerate(names)}
     likelihoods, parts, words = {}, [], {}
-    for own, width in zip(names, widths, strict=True):
-        likelihoods[own] = _one(source, LIKELIHOODS, [0.72, 0.08, 0.08, 0.05, 0.035, 0.035])
-        part, words[own] = _of_likelihood(source, likelihoods[own], n, width)
+    for view, width in zip(names, widths, strict=True):
+        likelihoods[view] = _one(source, LIKELIHOODS, [0.72, 0.08, 0.08, 0.05, 0.035, 0.035])
+        part, words[view] = _of_likelihood(source, likelihoods[view], n, width)
         parts.append(part)
     values = np.hstack(parts)
     words["holes"] = _holes(source, values, views if n_views > 1 else None)
@@ -196,7 +196,9 @@ def case_of(seed):
 def _container(source, values):
     if source.random() < 0.35:
         return "float64"
-    known = [own for own in (*ANY, "nullable frame", "masked") if own in CONTAINERS]
+    known = [
+        container for container in (*ANY, "nullable frame", "masked") if container in CONTAINERS
+    ]
     if np.isfinite(values).all():
         known += ["csr", "csc", "coo", "torch"]
         if (values == np.round(values)).all() and np.abs(values).max(initial=0) < 2**53:

@@ -87,7 +87,7 @@ def _warm():
     """Import here what every child would import for itself, at ten times the cost of its trial."""
     import bochner
 
-    names = [own.name for own in pkgutil.walk_packages(bochner.__path__, "bochner.")]
+    names = [module.name for module in pkgutil.walk_packages(bochner.__path__, "bochner.")]
     others = ("anndata", "mudata", "pandas", "pyarrow.parquet", "matplotlib.figure", "rich.console")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -79,7 +79,7 @@ class Part:
         run.faults += bool(trial.faults)
         run.seconds += trial.seconds
         self.kinds[trial.kind] += 1
-        self.found += [f"seed {seed} at {commit}: {_shown(own)}" for own in trial.faults[:1]]
+        self.found += [f"seed {seed} at {commit}: {_shown(fault)}" for fault in trial.faults[:1]]
 
     def total(self, name):
         """Return the sum of a number over the runs."""
@@ -116,14 +116,16 @@ def read(path):
         return {}
     parts = json.loads(path.read_text())["parts"]
     return {
-        name: Part([Run(**run) for run in own["runs"]], Counter(own["kinds"]), own["found"])
-        for name, own in parts.items()
+        name: Part(
+            [Run(**run) for run in stored["runs"]], Counter(stored["kinds"]), stored["found"]
+        )
+        for name, stored in parts.items()
     }
 
 
 def write(path, parts):
     """Write the counts."""
-    own = {
+    plain = {
         "version": bochner.__version__,
         "parts": {
             name: {**asdict(part), "kinds": dict(sorted(part.kinds.items()))}
@@ -131,7 +133,7 @@ def write(path, parts):
         },
     }
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(own, indent=1) + "\n")
+    part.write_text(json.dumps(plain, indent=1) + "\n")
     part.replace(path)
 
 
@@ -178,7 +180,7 @@ def page(parts, meanings):
             lines += ["", f"`PYTHONPATH=tests/support python -m campaign {name}`"]
         if part.found:
             lines += ["", "Found:", ""]
-            lines += [f"* `{own}`" for own in part.found]
+            lines += [f"* `{fault}`" for fault in part.found]
     return "\n".join(lines) + "\n"
 
 
@@ -188,9 +190,9 @@ def _rows(name, part):
     for run in part.runs:
         of.setdefault(run.commit, Part()).runs.append(run)
     rows = []
-    for commit, own in of.items():
-        seeds = ", ".join(f"{run.first} to {run.last}" for run in own.runs)
-        rows.append(f"| {name} | {commit} | {seeds} | {_sums(own)} |")
+    for commit, of_commit in of.items():
+        seeds = ", ".join(f"{run.first} to {run.last}" for run in of_commit.runs)
+        rows.append(f"| {name} | {commit} | {seeds} | {_sums(of_commit)} |")
     if len(of) == 1:
         return rows
     return [*rows, f"| **{name}** | {'all' if of else 'not run'} | | {_sums(part)} |"]

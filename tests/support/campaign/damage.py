@@ -235,7 +235,7 @@ def _edit(source, path, kind):
         text = json.dumps(header)
     from safetensors.torch import save
 
-    tensors = {name: own.contiguous().clone() for name, own in tensors.items()}
+    tensors = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     path.write_bytes(save(tensors, {"bochner": text, "blake2b": files.checksum(tensors, text)}))
 
 
@@ -243,7 +243,7 @@ def _edit_tensor(source, tensors):
     if not tensors:
         return
     name = sorted(tensors)[source.integers(len(tensors))]
-    own = tensors[name]
+    tensor = tensors[name]
     how = source.choice(["gone", "renamed", "nan", "huge", "flat", "empty", "integers", "twice",
                          "strange", "transposed"])  # fmt: skip
     if how == "gone":
@@ -251,25 +251,25 @@ def _edit_tensor(source, tensors):
     elif how == "renamed":
         tensors[name + "x"] = tensors.pop(name)
     elif how in ("nan", "huge"):
-        changed = own.clone()
-        if own.is_floating_point() and own.numel():
+        changed = tensor.clone()
+        if tensor.is_floating_point() and tensor.numel():
             changed.view(-1)[0] = float("nan") if how == "nan" else 1e30
-        elif own.numel():
+        elif tensor.numel():
             changed.view(-1)[0] = 99
         tensors[name] = changed
     elif how == "flat":
-        tensors[name] = own.reshape(-1)
+        tensors[name] = tensor.reshape(-1)
     elif how == "empty":
-        tensors[name] = own.reshape(-1)[:0]
+        tensors[name] = tensor.reshape(-1)[:0]
     elif how == "integers":
-        tensors[name] = own.to(torch.int32)
+        tensors[name] = tensor.to(torch.int32)
     elif how == "twice":
-        tensors[name] = torch.stack([own, own])
+        tensors[name] = torch.stack([tensor, tensor])
     elif how == "strange":
         tensors["0.likelihood.__class__"] = torch.ones(2)
         tensors["9.likelihood.transform"] = torch.ones(2)
-    elif own.dim() > 1:
-        tensors[name] = own.transpose(0, 1)
+    elif tensor.dim() > 1:
+        tensors[name] = tensor.transpose(0, 1)
 
 
 STRANGE = (None, -1, 0, 1.5, 10**20, "x", "__class__", "../../etc/passwd", [], {}, [[1]], {"a": []},

@@ -60,7 +60,7 @@ def _same(a, b):
         a, b = np.where(a.mask, 1, a.data), np.where(b.mask, 1, b.data)
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype == object:
-        return [repr(own) for own in a.flat] == [repr(own) for own in b.flat]
+        return [repr(value) for value in a.flat] == [repr(value) for value in b.flat]
     return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=True)
 
 
@@ -153,5 +153,5 @@ def _check_refused_refit(model, X, faults):
     else:
         faults.append("a start of another shape was taken")
     model.set_params(init=before["init"])
-    if any(vars(model).get(name) is not own for name, own in before.items()):
+    if any(vars(model).get(name) is not value for name, value in before.items()):
         faults.append("a failed refit changed its estimator")

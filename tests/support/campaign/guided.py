@@ -35,7 +35,7 @@ def trial(seed):
     faults = re.findall(r"FAULT (.*)", done.stderr)[:1]
     if not faults and f"Done {RUNS}" not in done.stderr:
         faults = [f"exit code {done.returncode}: {' '.join(done.stderr[-300:].split())}"]
-    return Trial(f"{kind}, {RUNS} files", [f"{own} ({kind})" for own in faults], seconds)
+    return Trial(f"{kind}, {RUNS} files", [f"{fault} ({kind})" for fault in faults], seconds)
 
 
 def grow(kind, seed, folder):
@@ -49,9 +49,9 @@ def grow(kind, seed, folder):
 
     corpus = folder / "corpus"
     corpus.mkdir()
-    own = whole() / ("stopped" if kind.endswith(".ckpt") else ".") / kind
-    read = _reader(kind, own)
-    (corpus / "whole").write_bytes(read.start(own))
+    whole_file = whole() / ("stopped" if kind.endswith(".ckpt") else ".") / kind
+    read = _reader(kind, whole_file)
+    (corpus / "whole").write_bytes(read.start(whole_file))
     path = folder / f"own{kind[kind.index('.') :]}"
 
     def judge(content):
@@ -74,8 +74,8 @@ def grow(kind, seed, folder):
 class _Data:
     """Tables: the file is what is grown."""
 
-    def start(self, own):
-        return own.read_bytes()
+    def start(self, path):
+        return path.read_bytes()
 
     def packed(self, content):
         return content
@@ -103,14 +103,14 @@ class _Layout(_Data):
 class _Checked:
     """Files with a checksum: the header is what is grown, and the checksum is right."""
 
-    def __init__(self, kind, own):
+    def __init__(self, kind, path):
         from bochner.io import files
 
         self.kind = kind
-        self.tensors, self.header = files.read(own, kind, 1)
+        self.tensors, self.header = files.read(path, kind, 1)
         self.tensors = {name: part.contiguous().clone() for name, part in self.tensors.items()}
 
-    def start(self, own):
+    def start(self, path):
         return json.dumps(self.header).encode()
 
     def packed(self, content):
@@ -131,9 +131,9 @@ class _Checked:
             files.read(path, self.kind, 1)
 
 
-def _reader(kind, own):
+def _reader(kind, path):
     if kind in ("model.bochner", "checkpoint.ckpt"):
-        return _Checked("model" if kind == "model.bochner" else "checkpoint", own)
+        return _Checked("model" if kind == "model.bochner" else "checkpoint", path)
     return {"labels.csv": _Labels, "layout.csv": _Layout}.get(kind, _Data)()
 
 

@@ -44,8 +44,8 @@ def trial(seed):
 def _argument_trial(source):
     number, which = arguments.drawn(source)
     ended = _in_a_folder(arguments.judge, number, which)
-    name, _, _, own = arguments.calls()[number]
-    words = f"{name}({own}={arguments.VALUES[which]!r:.40})"
+    name, _, _, parameter = arguments.calls()[number]
+    words = f"{name}({parameter}={arguments.VALUES[which]!r:.40})"
     if ended.value is None:
         how = "hang" if ended.hung else f"crash {ended.code}"
         return Trial("argument: fault", [f"{how}: {words}: {ended.err[-300:]}"], ended.seconds)
@@ -93,10 +93,10 @@ def _options(command):
 
     from bochner.cli.main import app
 
-    own = typer.main.get_command(app).commands[command]
+    command_of = typer.main.get_command(app).commands[command]
     return [
         (param.opts[0], not getattr(param, "is_flag", False))
-        for param in own.params
+        for param in command_of.params
         if param.opts[0].startswith("--")
     ]
 

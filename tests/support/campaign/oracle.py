@@ -82,9 +82,11 @@ def not_finite(name, value):
     if value is None or isinstance(value, str | bytes | bool | np.bool_):
         return []
     if isinstance(value, dict):
-        return [found for key, own in value.items() for found in not_finite(f"{name}[{key}]", own)]
+        return [
+            result for key, item in value.items() for result in not_finite(f"{name}[{key}]", item)
+        ]
     if isinstance(value, list | tuple):
-        return [found for own in value for found in not_finite(name, own)][:1]
+        return [result for item in value for result in not_finite(name, item)][:1]
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, Number):
@@ -104,12 +106,14 @@ def bad_warnings(caught, caller):
         The file that called.
     """
     faults = []
-    for own in caught:
-        ours = issubclass(own.category, DataWarning | NumericalWarning | StorageWarning)
-        ours = ours or own.category.__module__.startswith("bochner")
-        if ours and own.filename != caller:
-            faults.append(f"warning at {own.filename}:{own.lineno}: {str(own.message)[:60]}")
-        if not ours and own.filename.startswith(PACKAGE):
-            where = f"{own.filename.removeprefix(PACKAGE)}:{own.lineno}"
-            faults.append(f"{own.category.__name__} from {where}: {str(own.message)[:60]}")
+    for warning in caught:
+        ours = issubclass(warning.category, DataWarning | NumericalWarning | StorageWarning)
+        ours = ours or warning.category.__module__.startswith("bochner")
+        if ours and warning.filename != caller:
+            faults.append(
+                f"warning at {warning.filename}:{warning.lineno}: {str(warning.message)[:60]}"
+            )
+        if not ours and warning.filename.startswith(PACKAGE):
+            where = f"{warning.filename.removeprefix(PACKAGE)}:{warning.lineno}"
+            faults.append(f"{warning.category.__name__} from {where}: {str(warning.message)[:60]}")
     return sorted(set(faults))

@@ -79,19 +79,19 @@ def _memory():
 
 def in_threads():
     """Return faults of fits in four threads at once."""
-    found = [None] * 4
+    result = [None] * 4
 
     def work(i):
-        found[i] = np.asarray(bo.NGMVLVM(**SMALL).fit(data()).transform(data())).tolist()
+        result[i] = np.asarray(bo.NGMVLVM(**SMALL).fit(data()).transform(data())).tolist()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for own in workers:
-            own.start()
-        for own in workers:
-            own.join()
-    return _others(found)
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    return _others(result)
 
 
 def in_joblib(backend):
@@ -117,8 +117,8 @@ def in_a_loop():
     return _others(asyncio.run(work()))
 
 
-def _others(found):
-    bad = [i for i, own in enumerate(found) if own != expected()]
+def _others(result):
+    bad = [i for i, answer in enumerate(result) if answer != expected()]
     return [f"worker {i} gave other bits" for i in bad]
 
 
@@ -231,7 +231,7 @@ def trial(number):
         expected()
         ended = children.run(*WITHIN[name], seconds=900.0)
         faults = ended.value if ended.value is not None else [_last(ended)]
-        return Trial(name, [f"{own} ({name})" for own in faults], ended.seconds)
+        return Trial(name, [f"{fault} ({name})" for fault in faults], ended.seconds)
     return _of_command(name)
 
 
@@ -246,10 +246,10 @@ def _of_command(name):
         ended = children.run(command, folder, line, environment, before)
         faults = judge(ended, codes)
         folder.chmod(0o755)
-        own = folder / ("Z.csv" if line is PLACE else "run/embedding.csv")
+        outcome = folder / ("Z.csv" if line is PLACE else "run/embedding.csv")
         other = whole() / ("Z.csv" if line is PLACE else "embedding.csv")
-        if same and not (own.exists() and own.read_bytes() == other.read_bytes()):
-            faults.append(f"{own.name} is missing or another one: {_last(ended)}")
+        if same and not (outcome.exists() and outcome.read_bytes() == other.read_bytes()):
+            faults.append(f"{outcome.name} is missing or another one: {_last(ended)}")
     return Trial(name, [f"{fault} ({name})" for fault in faults], ended.seconds)
 
 

@@ -41,8 +41,8 @@ DISK = 2**22
 
 def fit(folder, *more):
     """The command line of a fit into a folder."""
-    own = [word for setting in SETTINGS for word in ("--set", setting)]
-    return ["fit", folder.parent / "X.npy", *own, "--seed", "1", "--out", folder / "run", *more]
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
+    return ["fit", folder.parent / "X.npy", *words, "--seed", "1", "--out", folder / "run", *more]
 
 
 def apply(name, out, *more):
@@ -94,7 +94,7 @@ def _strike(command, point, fault):
         faults = judge(ended, CODES[fault]) + _whole_or_interrupted(folder, ended)
         faults += _again(command, folder)
     words = f"{fault} at write {point} of {command}, exit code {ended.code}"
-    return Trial(f"{fault} in {command}", [f"{own} ({words})" for own in faults], ended.seconds)
+    return Trial(f"{fault} in {command}", [f"{text} ({words})" for text in faults], ended.seconds)
 
 
 @functools.cache
@@ -259,14 +259,14 @@ def _again(name, folder):
     ended = children.run(children.command, line)
     faults = judge(ended, (0,))
     for path in (reference() / "whole").rglob("*"):
-        own = folder / path.relative_to(reference() / "whole")
-        if own.exists() and path.name in SAME and own.read_bytes() != path.read_bytes():
+        copy = folder / path.relative_to(reference() / "whole")
+        if copy.exists() and path.name in SAME and copy.read_bytes() != path.read_bytes():
             faults.append(f"run again, {path.name} differs")
     written = {path.name for path in folder.rglob("*")}
     expected = {str(Path(str(word)).name) for word in line if str(word).startswith(str(folder))}
     if not expected <= written:
         faults.append(f"run again, {sorted(expected - written)} are missing: a lost run")
-    faults += [f"{own} is left behind" for own in written if own.endswith((".part", ".ckpt"))]
+    faults += [f"{left} is left behind" for left in written if left.endswith((".part", ".ckpt"))]
     return faults
 
 
@@ -283,7 +283,7 @@ def interrupt(seed):
         faults += _whole_or_interrupted(folder, ended) + _again("fit", folder)
     words = f"{number.name} after {when:.2f} s, exit code {ended.code}"
     kind = f"{number.name}, exit code {ended.code}"
-    return Trial(kind, [f"{own} ({words})" for own in faults], ended.seconds)
+    return Trial(kind, [f"{fault} ({words})" for fault in faults], ended.seconds)
 
 
 @functools.cache
@@ -306,4 +306,4 @@ def _whole_or_interrupted(folder, ended):
     """Files of an interrupted run hold its best state; those of others are the reference's."""
     if ended.code != 130:
         return _broken(folder)
-    return [own for own in _broken(folder) if "is another one" not in own]
+    return [fault for fault in _broken(folder) if "is another one" not in fault]

@@ -35,7 +35,7 @@ def write(path, columns, rows, matrix, key="cell"):
         writer = csv.writer(file)
         writer.writerow([key, *columns])
         writer.writerows(
-            [row, *("" if np.isnan(v) else v for v in own)]
-            for row, own in zip(rows, matrix, strict=True)
+            [row, *("" if np.isnan(v) else v for v in values)]
+            for row, values in zip(rows, matrix, strict=True)
         )
     return path

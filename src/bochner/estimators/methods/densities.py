@@ -96,8 +96,8 @@ class DensitiesMixin(LoadingsMixin):
         beside = self._beside(X, values, covariates)
         model = (self._fit.posterior, self._candidates)
         parts = [
-            log_density(*model, rows, self.seed_, own, known)
-            for rows, own, known in self._dense_parts(values, offsets, beside)
+            log_density(*model, rows, self.seed_, row_offsets, known)
+            for rows, row_offsets, known in self._dense_parts(values, offsets, beside)
         ]
         density: NDArray[np.float64] = torch.cat([part for part, _ in parts]).numpy()
         density = density + self._log_jacobian(values)
@@ -166,12 +166,12 @@ class DensitiesMixin(LoadingsMixin):
         latents, dtype = self._validate_latents(Z)
         index = self._view_index(view)
         scale = list(self._scales.values())[index]
-        own = self._fit.posterior[index]
+        posterior = self._fit.posterior[index]
         with torch.no_grad():
             kernel = (
-                self._fit.kernels[index](own.see(latents))
+                self._fit.kernels[index](posterior.see(latents))
                 if exact
-                else decoding.kernel(own, latents)
+                else decoding.kernel(posterior, latents)
             )
         matrix: FloatArray = (scale**2 * kernel).numpy()
         largest = float(np.abs(matrix).max(initial=0.0))

@@ -37,8 +37,8 @@ class LoadingsMixin(PlacingMixin):
         for view in self._fit.posterior:
             linear = view.draws[0].frequencies.linear
             if len(linear):
-                own = self._scales[view.name] * linear
-                out[view.name] = self._covariate_coding.standard_deviations(own)
+                effects = self._scales[view.name] * linear
+                out[view.name] = self._covariate_coding.standard_deviations(effects)
         return out
 
     @isolated

@@ -147,8 +147,8 @@ class PlacingMixin(RowsMixin):
         options.of_empty(values)
         if self._placer is None:
             self._placer = Placer(self._fit.posterior, self._candidates)
-        for rows, own, beside in self._dense_parts(values, offsets, covariates):
-            yield self._placer.place(rows, own, covariates=beside), rows, own
+        for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates):
+            yield self._placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
 
     def _latents(
         self,
@@ -163,11 +163,11 @@ class PlacingMixin(RowsMixin):
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
         std = np.zeros(mean.shape, values.dtype if checked else np.float64)
         start = 0
-        for part, rows, own in self._placements(values, offsets, covariates):
+        for part, rows, row_offsets in self._placements(values, offsets, covariates):
             stop = start + len(part.mean)
             mean[start:stop] = part.mean
             if with_std:
-                std[start:stop] = of_part(part, rows, own)
+                std[start:stop] = of_part(part, rows, row_offsets)
             start = stop
         return mean, std
 
@@ -212,9 +212,9 @@ class PlacingMixin(RowsMixin):
     ) -> NDArray[np.float64]:
         """Return standard deviations of all placed rows, unchecked, (n, D)."""
         parts, start = [], 0
-        for rows, own, _ in self._dense_parts(values, offsets, placement.covariates):
+        for rows, row_offsets, _ in self._dense_parts(values, offsets, placement.covariates):
             stop = start + len(rows[0])
-            parts.append(self._raw_std(placement.of(torch.arange(start, stop)), rows, own))
+            parts.append(self._raw_std(placement.of(torch.arange(start, stop)), rows, row_offsets))
             start = stop
         stds: NDArray[np.float64] = torch.cat(parts).numpy()
         return stds

@@ -203,7 +203,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         if isinstance(values, RowSource):
             values = self._validate_whole(values.whole(), reset=False)
         options.of_empty(values)
-        X = self._own_columns(X)
+        X = self._columns_of_fit(X)
         rows, missing, offsets = (
             self._split(values),
             np.isnan(values),

@@ -130,7 +130,7 @@ class RowsMixin:
             want = f"the columns of training, {known[j]!r} as column {j}"
             raise InputError(message(want, repr(names[j]), "put the columns in that order"))
 
-    def _own_columns(self, X: Any) -> Any:
+    def _columns_of_fit(self, X: Any) -> Any:
         """Return the columns of a DataFrame that views name; new rows that lack one are left to the
         checks that name it.
         """
@@ -140,7 +140,7 @@ class RowsMixin:
 
     def _validate_whole(self, X: object, *, reset: bool) -> FloatArray:
         X = as_rows(_from_torch(X))
-        X = of_views(X, self.views) if reset else self._own_columns(X)
+        X = of_views(X, self.views) if reset else self._columns_of_fit(X)
         if reset:
             self._coding = coding_of(X, self.likelihood, self.views)
         X = self._coding.encode(X)
@@ -164,8 +164,8 @@ class RowsMixin:
         """Refuse rows that a fitted model cannot place."""
         names = getattr(self, "feature_names_in_", None)
         check_finite(values, self.views_, names)
-        own = {view.name: view.likelihood for view in self._fit.posterior}
-        likelihoods.check(values, own, self.views_, names)
+        chosen = {view.name: view.likelihood for view in self._fit.posterior}
+        likelihoods.check(values, chosen, self.views_, names)
         real = {
             view.name: self.views_[view.name]
             for view in self._fit.posterior
@@ -189,21 +189,23 @@ class RowsMixin:
     @property
     def _scales(self) -> dict[str, float]:
         """Original units per scaled unit, by view; 1 where every column has units of its own."""
-        scales = {view: self._scaling.scale[own] for view, own in self.views_.items()}
-        return {view: float(own[0]) if np.ptp(own) == 0.0 else 1.0 for view, own in scales.items()}
+        scales = {view: self._scaling.scale[positions] for view, positions in self.views_.items()}
+        return {
+            view: float(scale[0]) if np.ptp(scale) == 0.0 else 1.0 for view, scale in scales.items()
+        }
 
     def _noise_in_units(self, view: str, variance: float | Tensor) -> float | NDArray[np.float64]:
         """Return a noise variance in original units squared: per column where units are."""
-        own = self._scaling.scale[self.views_[view]]
-        if np.ptp(own) == 0.0:
-            return likelihoods.plain_noise(variance, float(own[0]))
-        return np.asarray(likelihoods.plain_noise(variance)) * own**2
+        scale = self._scaling.scale[self.views_[view]]
+        if np.ptp(scale) == 0.0:
+            return likelihoods.plain_noise(variance, float(scale[0]))
+        return np.asarray(likelihoods.plain_noise(variance)) * scale**2
 
     def _split(self, values: FloatArray) -> list[Tensor]:
         scaled = self._scaling.apply(values.astype(np.float64, copy=False))
         return [
-            torch.from_numpy(np.ascontiguousarray(columns_of(scaled, own)))
-            for own in self.views_.values()
+            torch.from_numpy(np.ascontiguousarray(columns_of(scaled, positions)))
+            for positions in self.views_.values()
         ]
 
     def _some(
@@ -229,8 +231,8 @@ class RowsMixin:
 
     def _offsets(self, values: FloatArray, size_factors: object) -> list[Tensor | None]:
         """Return the logarithms of the rows' size factors, by view."""
-        own = {view.name: view.likelihood for view in self._fit.posterior}
-        return list(self._size_factors.offsets(values, size_factors, own, self.views_).values())
+        chosen = {view.name: view.likelihood for view in self._fit.posterior}
+        return list(self._size_factors.offsets(values, size_factors, chosen, self.views_).values())
 
     def _log_jacobian(self, values: FloatArray) -> NDArray[np.float64]:
         """What turns log densities of rows as scaled into those in original units, (n,)."""

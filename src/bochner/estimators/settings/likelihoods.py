@@ -68,25 +68,26 @@ def choose(likelihood: object, data: Views, verbose: bool) -> dict[str, Likeliho
         chosen = {view: likelihood.get(view, "gaussian") for view in data.names}
     else:
         chosen = dict.fromkeys(data.names, likelihood)
-    return {view: _one(own, view, data, verbose) for view, own in chosen.items()}
+    return {view: _one(asked, view, data, verbose) for view, asked in chosen.items()}
 
 
-def _one(own: object, view: str, data: Views, verbose: bool) -> Likelihood:
-    if isinstance(own, Likelihood):
-        return own
-    if isinstance(own, str) and own == "auto":
-        own, reason = guess(data.X[:, data.columns[view]])
-        announce([f"view {view!r}: likelihood {own!r}, because {reason}"], verbose)
-    check_likelihood_name(own, view)
-    return NAMES[str(own)]()
+def _one(given: object, view: str, data: Views, verbose: bool) -> Likelihood:
+    if isinstance(given, Likelihood):
+        return given
+    if isinstance(given, str) and given == "auto":
+        given, reason = guess(data.X[:, data.columns[view]])
+        announce([f"view {view!r}: likelihood {given!r}, because {reason}"], verbose)
+    check_likelihood_name(given, view)
+    return NAMES[str(given)]()
 
 
 def all_gaussian(likelihood: object) -> bool:
     """Return whether what is asked for is Gaussian in every view."""
     asked = likelihood.values() if isinstance(likelihood, Mapping) else [likelihood]
     return all(
-        isinstance(own, Gaussian) or (isinstance(own, str) and own == Gaussian.name)
-        for own in asked
+        isinstance(likelihood_of_view, Gaussian)
+        or (isinstance(likelihood_of_view, str) and likelihood_of_view == Gaussian.name)
+        for likelihood_of_view in asked
     )
 
 
@@ -97,8 +98,8 @@ def per_column(
     costs.
     """
     out = dict(chosen)
-    for view, own in chosen.items():
-        if isinstance(own, Gaussian):
+    for view, likelihood in chosen.items():
+        if isinstance(likelihood, Gaussian):
             out[view] = Gaussian([_START_NOISE] * len(columns[view]))
             text = (
                 f"view {view!r}: noise per column, so that training sees all columns and "
@@ -252,20 +253,23 @@ class SizeFactors:
         """Return plain numbers."""
         return {
             "typical": self.typical,
-            "shares": {view: own.tolist() for view, own in self.shares.items()},
+            "shares": {view: share.tolist() for view, share in self.shares.items()},
         }
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> SizeFactors:
         """Rebuild what `to_json` wrote."""
         return cls(
-            dict(plain["typical"]), {view: np.array(own) for view, own in plain["shares"].items()}
+            dict(plain["typical"]),
+            {view: np.array(share) for view, share in plain["shares"].items()},
         )
 
 
 def _given(given: object, likelihoods: Mapping[str, Likelihood]) -> dict[str, object]:
     """Size factors by view: an array goes to every view of counts."""
-    counts = [view for view, own in likelihoods.items() if hasattr(own, "size_factors")]
+    counts = [
+        view for view, likelihood in likelihoods.items() if hasattr(likelihood, "size_factors")
+    ]
     if given is None:
         return {}
     if not isinstance(given, Mapping):

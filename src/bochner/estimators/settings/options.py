@@ -78,13 +78,13 @@ def _private(private: Any, names: Sequence[str]) -> dict[str, int]:
                 message(f"private latents for views {list(names)}", repr(view), "correct the name")
             )
         _check_count(f"latent['private'][{view!r}]", count, 0)
-    found = {view: int(count) for view, count in private.items()}
-    if len(names) == 1 and any(found.values()):
+    counts = {view: int(count) for view, count in private.items()}
+    if len(names) == 1 and any(counts.values()):
         hint = "add the dimensions to 'shared', or pass views="
         raise InputError(
             message("several views for private latents", f"one view, {names[0]!r}", hint)
         )
-    return found
+    return counts
 
 
 def _check_count(name: str, count: object, least: int) -> None:
@@ -160,13 +160,13 @@ def with_fixed_noise(
         if view not in likelihoods:
             expected = f"noise_variance for views {list(likelihoods)}"
             raise InputError(message(expected, repr(view), "correct the name"))
-        own = likelihoods[view]
-        if not isinstance(own, Gaussian):
+        likelihood = likelihoods[view]
+        if not isinstance(likelihood, Gaussian):
             if fixes_all:
                 continue
-            expected = f"noise_variance for Gaussian views, and {view!r} is {own.name}"
+            expected = f"noise_variance for Gaussian views, and {view!r} is {likelihood.name}"
             raise InputError(message(expected, repr(variance), f"leave {view!r} out of it"))
-        if own.per_column:
+        if likelihood.per_column:
             got = f"noise_variance={variance!r} with a noise variance per column"
             hint = "leave noise_variance out, or noise='column'"
             raise InputError(message(f"one noise variance for view {view!r}", got, hint))
@@ -205,7 +205,7 @@ def of_starts(starts: Iterable[str | NDArray[np.float64]]) -> None:
     spreads = [
         float(start.std(axis=0).max(initial=0.0)) for start in starts if not isinstance(start, str)
     ]
-    for spread in (own for own in spreads if own > _FAR):
+    for spread in (far for far in spreads if far > _FAR):
         warn_user(
             f"init has a standard deviation of {spread:.3g}, where latents have about 1 under "
             "their prior: "
@@ -288,9 +288,9 @@ def _described(value: object) -> object:
     if isinstance(value, np.ndarray | torch.Tensor):
         return fingerprint([np.asarray(value)], {})
     if isinstance(value, dict):
-        return [[str(key), _described(own)] for key, own in value.items()]
+        return [[str(key), _described(item)] for key, item in value.items()]
     if isinstance(value, list | tuple):
-        return [_described(own) for own in value]
+        return [_described(item) for item in value]
     if isinstance(value, slice | Path | np.generic):
         return str(value)
     return _of_object(value)

@@ -227,7 +227,11 @@ def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> tor
     """Return the precision of products: counts so large weigh entries by more than single precision
     holds apart.
     """
-    counted = [data.columns[view] for view, own in likelihoods.items() if not own.scales_with_data]
+    counted = [
+        data.columns[view]
+        for view, likelihood in likelihoods.items()
+        if not likelihood.scales_with_data
+    ]
     if name == "float64" or not counted:
         return torch.float64 if name == "float64" else torch.float32
     X: Any = data.X

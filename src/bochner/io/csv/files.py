@@ -124,11 +124,11 @@ def _row_names(path: Path, lines: Lines | PlainLines, cells: list[str], skip: in
 
 
 def _refuse_repeats(path: Path, what: str, names: list[str]) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in known:
             got = f"{name!r} twice in {path}"
             raise InputError(
                 message(f"{what} names that differ", got, f"rename or drop one of the {what}s")
             )
-        seen.add(name)
+        known.add(name)

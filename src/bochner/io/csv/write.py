@@ -104,5 +104,5 @@ def _whole(matrix: FloatArray, missing: BoolArray) -> BoolArray:
     """
     minus_zero = (matrix == 0) & np.signbit(matrix)
     exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
-    found: BoolArray = (exact | missing).all(axis=0) & ~missing.all(axis=0)
-    return found
+    whole: BoolArray = (exact | missing).all(axis=0) & ~missing.all(axis=0)
+    return whole

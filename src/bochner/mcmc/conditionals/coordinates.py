@@ -47,7 +47,7 @@ def translated(
     """
     step = rng.standard_normal(x.shape[1]) / np.sqrt(len(x)) - x.mean(0)
     pairs = zip(models, states, strict=True)
-    return x + step, tuple(_rotated(view, own, step) for view, own in pairs)
+    return x + step, tuple(_rotated(view, of_view, step) for view, of_view in pairs)
 
 
 def _rotated(view: ViewModel, state: ViewState, step: FloatArray) -> ViewState:
@@ -77,9 +77,9 @@ class _Stretch:
         forward = expm(u * self.direction)
         back = np.linalg.inv(forward)
         moved = []
-        for points, own in zip(self.points, self.columns, strict=True):
+        for points, columns in zip(self.points, self.columns, strict=True):
             out = points.copy()
-            out[:, own] = points[:, own] @ back.T
+            out[:, columns] = points[:, columns] @ back.T
             moved.append(out)
         return self.x @ forward, moved
 
@@ -127,8 +127,8 @@ def stretched(
         stretch = _Stretch(x[:, index], points, direction, densities, columns)
         u = slice_sample(np.zeros(1), stretch.log_density, rng, width)
         x[:, index], points = stretch.at(float(u[0]))
-        for v, own in zip(seeing, points, strict=True):
-            moved[v] = replace(moved[v], points=own)
+        for v, of_view in zip(seeing, points, strict=True):
+            moved[v] = replace(moved[v], points=of_view)
     for v in seeing:
         moved[v] = models[v].update_components(moved[v], rng)
     return x, tuple(moved)

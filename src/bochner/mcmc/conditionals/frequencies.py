@@ -96,7 +96,7 @@ class Regression(Protocol[Value]):
     def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], Value]:
         """Leave frequency h out, and return the likelihood of what may stand there."""
 
-    def put(self, h: int, found: Value) -> None:
+    def put(self, h: int, value: Value) -> None:
         """Put a frequency there, by its likelihood."""
 
 
@@ -129,8 +129,8 @@ def update_frequencies(
     for h, k in enumerate(labels):
         likelihood = regression.without(h, points[h])
         mean, root = components.means[k], components.roots[k]
-        points[h], found, moved = kernel(points[h], mean, root, likelihood, rng)
-        regression.put(h, found)
+        points[h], value, moved = kernel(points[h], mean, root, likelihood, rng)
+        regression.put(h, value)
         moves += moved
     return points, moves / len(labels)
 
@@ -175,11 +175,11 @@ class GivenOtherWeights:
 
         return likelihood
 
-    def put(self, h: int, found: Pair) -> None:
+    def put(self, h: int, value: Pair) -> None:
         """Draw the pair of weights and put it into psi."""
-        drawn = found.draw(self.rng)
+        drawn = value.draw(self.rng)
         self.weights[self._pair(h)] = drawn
-        self.score -= self.precision * (found.phi.T @ drawn)
+        self.score -= self.precision * (value.phi.T @ drawn)
 
     def _pair(self, h: int) -> list[int]:
         return [h, len(self.amplitude) + h]
@@ -241,13 +241,13 @@ class _OneRegression:
         value = 0.5 * (square - self.Y.shape[1] * logdet)
         return _Proposal(float(value), phi, solved, inverse, left)
 
-    def put(self, pair: list[int], found: _Proposal) -> None:
+    def put(self, pair: list[int], value: _Proposal) -> None:
         """Put two features in."""
-        side = found.solved.copy()
+        side = value.solved.copy()
         side[pair] = -np.eye(2)
-        self.phi[:, pair] = found.phi
-        self.inverse += side @ found.inverse @ side.T
-        self.mean -= side @ (found.inverse @ found.left)
+        self.phi[:, pair] = value.phi
+        self.inverse += side @ value.inverse @ side.T
+        self.mean -= side @ (value.inverse @ value.left)
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class _Joint:
 
     @property
     def log_marginal(self) -> float:
-        return sum(own.log_marginal for own in self.parts)
+        return sum(part.log_marginal for part in self.parts)
 
 
 class WeightsIntegrated:
@@ -307,19 +307,19 @@ class WeightsIntegrated:
 
     def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], _Joint]:  # noqa: ARG002
         """Leave a frequency out of every regression."""
-        for _, own in self.parts:
-            own.without(self._pair(h))
+        for _, regression in self.parts:
+            regression.without(self._pair(h))
 
         def likelihood(proposed: FloatArray) -> _Joint:
             phi = features(self.x, proposed[None], self.amplitude[h : h + 1])
-            return _Joint([own.propose(phi[rows]) for rows, own in self.parts])
+            return _Joint([regression.propose(phi[rows]) for rows, regression in self.parts])
 
         return likelihood
 
-    def put(self, h: int, found: _Joint) -> None:
+    def put(self, h: int, value: _Joint) -> None:
         """Put a frequency into every regression."""
-        for (_, own), proposal in zip(self.parts, found.parts, strict=True):
-            own.put(self._pair(h), proposal)
+        for (_, regression), proposal in zip(self.parts, value.parts, strict=True):
+            regression.put(self._pair(h), proposal)
 
     def _pair(self, h: int) -> list[int]:
         return [h, len(self.amplitude) + h]

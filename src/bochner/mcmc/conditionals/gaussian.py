@@ -68,15 +68,15 @@ class GaussianView(ViewModel):
         """Return log N(y; psi, noise variance), 0 where missing."""
         noise = self._variance(parameter)
         square = np.square(self.data.values[rows] - psi) / noise
-        return np.asarray(-0.5 * self.data.seen[rows] * (np.log(2.0 * np.pi * noise) + square))
+        return np.asarray(-0.5 * self.data.observed[rows] * (np.log(2.0 * np.pi * noise) + square))
 
     def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
         """Return (y - psi) / noise variance."""
-        return np.asarray(self.data.seen * (self.data.values - psi) / self._variance(parameter))
+        return np.asarray(self.data.observed * (self.data.values - psi) / self._variance(parameter))
 
     def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:  # noqa: ARG002
         """Return y / noise variance and 1 / noise variance: nothing is drawn."""
-        precision = self.data.seen / self._variance(parameter)
+        precision = self.data.observed / self._variance(parameter)
         return GaussianForm(precision * self.data.values, precision)
 
     def draw_parameter(self, rng: Generator) -> FloatArray:
@@ -105,7 +105,7 @@ class GaussianView(ViewModel):
 
     @functools.cached_property
     def _patterns(self) -> list[Block]:
-        return blocks(self.data.seen)
+        return blocks(self.data.observed)
 
     def _spectra(self, state: ViewState, x: FloatArray) -> list[_Spectral]:
         phi = self.phi(replace(state, variance=1.0), x)
@@ -138,10 +138,10 @@ class GaussianView(ViewModel):
     ) -> FloatArray:
         # columns without any entry keep their prior
         weights = rng.standard_normal(shape)
-        for own in spectra:
-            root = np.sqrt(own.shrunk(ratio))[:, None]
-            noise = own.vectors @ (root * weights[:, own.columns])
-            weights[:, own.columns] = own.mean(ratio, variance) + noise
+        for spectrum in spectra:
+            root = np.sqrt(spectrum.shrunk(ratio))[:, None]
+            noise = spectrum.vectors @ (root * weights[:, spectrum.columns])
+            weights[:, spectrum.columns] = spectrum.mean(ratio, variance) + noise
         return weights
 
     def update_frequencies(
@@ -186,10 +186,10 @@ class GaussianView(ViewModel):
         mean = np.zeros((size, n_columns))
         group_of = np.full(n_columns, len(spectra))
         covariances = []
-        for g, own in enumerate(spectra):
-            mean[:, own.columns] = own.mean(ratio, state.variance)
-            group_of[own.columns] = g
-            covariances.append((own.vectors * own.shrunk(ratio)) @ own.vectors.T)
+        for g, spectrum in enumerate(spectra):
+            mean[:, spectrum.columns] = spectrum.mean(ratio, state.variance)
+            group_of[spectrum.columns] = g
+            covariances.append((spectrum.vectors * spectrum.shrunk(ratio)) @ spectrum.vectors.T)
         if (group_of == len(spectra)).any():
             covariances.append(np.eye(size))
         return WeightMoments(mean, np.stack(covariances), group_of)
@@ -211,8 +211,8 @@ class GaussianView(ViewModel):
         value, upstream = 0.0, np.zeros_like(phi)
         for rows, columns in self._patterns:
             part, Y = phi[rows], self.data.values[np.ix_(rows, columns)]
-            own, slope = _marginal(part, Y, noise)
-            value += own
+            of_part, slope = _marginal(part, Y, noise)
+            value += of_part
             upstream[rows] += slope
         return value, self.widen(pull_back(phi, points, upstream), x.shape[1])
 
@@ -223,21 +223,24 @@ class _RatioDensity:
     def __init__(self, view: GaussianView, spectra: Sequence[_Spectral]) -> None:
         self.spectra, self.prior = spectra, view.priors.ratio
         shape, self._rate = view.priors.noise
-        self.shape = shape + 0.5 * float(view.data.seen.sum())
+        self.shape = shape + 0.5 * float(view.data.observed.sum())
         self._square = float(np.square(view.data.values).sum())
 
     def rate(self, ratio: float) -> float:
         """Return the rate of the noise variance's inverse gamma distribution."""
         explained = 0.0
-        for own in self.spectra:
-            energy = np.square(own.projected).sum(1)
-            explained += ratio * float(energy @ own.shrunk(ratio))
+        for spectrum in self.spectra:
+            energy = np.square(spectrum.projected).sum(1)
+            explained += ratio * float(energy @ spectrum.shrunk(ratio))
         return self._rate + 0.5 * (self._square - explained)
 
     def __call__(self, logs: FloatArray) -> FloatArray:
         ratio = float(np.exp(logs[0]))
         mean, deviation = self.prior
-        logdet = -sum(len(own.columns) * np.log1p(ratio * own.values).sum() for own in self.spectra)
+        logdet = -sum(
+            len(spectrum.columns) * np.log1p(ratio * spectrum.values).sum()
+            for spectrum in self.spectra
+        )
         prior = ((logs[0] - mean) / deviation) ** 2
         return np.array([0.5 * logdet - self.shape * np.log(self.rate(ratio)) - 0.5 * prior])
 

@@ -93,8 +93,8 @@ def mode(x: FloatArray, objective: Objective) -> FloatArray:
         value, slope = _with_prior(objective, flat.reshape(x.shape))
         return -value, -slope.ravel()
 
-    found, _, _ = fmin_l_bfgs_b(negative, x.ravel(), maxiter=_MODE_STEPS)
-    return np.asarray(found).reshape(x.shape)
+    optimum, _, _ = fmin_l_bfgs_b(negative, x.ravel(), maxiter=_MODE_STEPS)
+    return np.asarray(optimum).reshape(x.shape)
 
 
 def _with_prior(objective: Objective, x: FloatArray) -> tuple[float, FloatArray]:

@@ -45,21 +45,21 @@ class LogisticView(ViewModel):
         """Return log p of the entries of some rows, 0 where missing."""
         a, b = self.exponents(parameter)
         value = a[rows] * psi - b[rows] * softplus(psi) + self.log_constant(parameter, rows)
-        return np.asarray(self.data.seen[rows] * value)
+        return np.asarray(self.data.observed[rows] * value)
 
     def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
         """Return a - b logistic(psi)."""
         a, b = self.exponents(parameter)
-        return np.asarray(self.data.seen * (a - b * expit(psi)))
+        return np.asarray(self.data.observed * (a - b * expit(psi)))
 
     def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:
         """Draw the Polya-gamma variables: precision omega, linear a - b / 2."""
         a, b = self.exponents(parameter)
-        seen = self.data.seen
+        observed = self.data.observed
         precision = np.zeros(psi.shape)
         draw = require("polyagamma", "non-conjugate views").random_polyagamma
-        precision[seen] = draw(b[seen], psi[seen], random_state=rng)
-        return GaussianForm(seen * (a - 0.5 * b), precision)
+        precision[observed] = draw(b[observed], psi[observed], random_state=rng)
+        return GaussianForm(observed * (a - 0.5 * b), precision)
 
     def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:  # noqa: ARG002
         """Draw the variance of the kernel."""
@@ -90,8 +90,8 @@ class LogisticView(ViewModel):
     def _scale_variance(self, state: ViewState, rng: Generator) -> ViewState:
         """Draw the variance with variance times squared weights fixed."""
         rows = self.kernel_rows()
-        own = state.weights[rows]
-        square, count = state.variance * np.square(own).sum(), own.size
+        drawn = state.weights[rows]
+        square, count = state.variance * np.square(drawn).sum(), drawn.size
         mean, deviation = self.priors.ratio
 
         def log_density(logs: FloatArray) -> FloatArray:
@@ -230,8 +230,8 @@ class NegativeBinomialView(LogisticView):
     def log_prior(self, state: ViewState) -> float:
         """Return the log density of log variance and log dispersion, up to constants."""
         shape, rate = self.priors.dispersion
-        own = shape * np.log(state.parameter) - rate * state.parameter
-        return super().log_prior(state) + float(own.sum())
+        of_parameter = shape * np.log(state.parameter) - rate * state.parameter
+        return super().log_prior(state) + float(of_parameter.sum())
 
     def update_parameter(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
         """Draw the dispersion twice: with psi fixed, by numbers of tables, and with the means
@@ -240,7 +240,7 @@ class NegativeBinomialView(LogisticView):
         psi = self.psi(state, x)
         shape, rate = self.priors.dispersion
         tables = self._by_parameter(draw_tables(self.data, state.parameter, rng))
-        failures = self._by_parameter((self.data.seen * softplus(psi)).sum(0))
+        failures = self._by_parameter((self.data.observed * softplus(psi)).sum(0))
         r = rng.gamma(shape + tables) / (rate + failures)
         return self._shift(replace(state, parameter=r), psi, rng)
 
@@ -276,10 +276,10 @@ def draw_tables(data: ViewData, r: FloatArray, rng: Generator) -> FloatArray:
     -----
     Zhou and Carin (2015).
     """
-    counts = np.where(data.seen, data.values, 0.0).astype(np.int64)
+    counts = np.where(data.observed, data.values, 0.0).astype(np.int64)
     totals = np.zeros(counts.shape[1])
-    for m, own in enumerate(counts.T):
-        at_least = np.bincount(own)[::-1].cumsum()[::-1][1:]
+    for m, column in enumerate(counts.T):
+        at_least = np.bincount(column)[::-1].cumsum()[::-1][1:]
         probability = r[m % len(r)] / (r[m % len(r)] + np.arange(len(at_least)))
         totals[m] = rng.binomial(at_least, probability).sum()
     return totals

@@ -154,9 +154,9 @@ class _Clusters:
             return
         self.total[k] -= self.points[h]
         self.squares[k] -= self.outer[h]
-        own = slice(k, k + 1)
-        self.value[own] = self.prior.log_marginal(
-            self.count[own], self.total[own], self.squares[own]
+        cluster = slice(k, k + 1)
+        self.value[cluster] = self.prior.log_marginal(
+            self.count[cluster], self.total[cluster], self.squares[cluster]
         )
 
     def place(self, h: int, concentration: float, rng: Generator) -> None:

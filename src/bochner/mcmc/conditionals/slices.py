@@ -118,7 +118,7 @@ def elliptical(
     low = angle - 2.0 * np.pi
     high = angle.copy()
     out = x.copy()
-    found = value.copy()
+    values = value.copy()
     pending = every
     for _ in range(_MOST_SHRINKS):
         turn = angle[pending, None]
@@ -127,7 +127,7 @@ def elliptical(
         inside = at >= level[pending]
         accepted = pending[inside]
         out[accepted] = proposal[inside]
-        found[accepted] = at[inside]
+        values[accepted] = at[inside]
         pending = pending[~inside]
         if not pending.size:
             break
@@ -136,4 +136,4 @@ def elliptical(
         high[pending] = np.where(below, high[pending], angle[pending])
         spread = high[pending] - low[pending]
         angle[pending] = low[pending] + spread * rng.random(pending.size)
-    return out, found
+    return out, values

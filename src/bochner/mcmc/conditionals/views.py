@@ -61,20 +61,20 @@ class ViewData:
     ----------
     values : ndarray of shape (N, M)
         0 where missing.
-    seen : ndarray of bool, shape (N, M)
+    observed : ndarray of bool, shape (N, M)
     offset : ndarray of shape (N,)
         Added to psi: logarithms of size factors.
     """
 
     values: FloatArray
-    seen: NDArray[np.bool_]
+    observed: NDArray[np.bool_]
     offset: FloatArray
 
     @classmethod
     def of(cls, Y: FloatArray, offset: FloatArray | float = 0.0) -> Self:
         """Take data of shape (N, M), NaN = missing."""
-        seen = ~np.isnan(Y)
-        return cls(np.where(seen, Y, 0.0), seen, np.zeros(Y.shape[0]) + offset)
+        observed = ~np.isnan(Y)
+        return cls(np.where(observed, Y, 0.0), observed, np.zeros(Y.shape[0]) + offset)
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,8 @@ class ViewModel(ABC):
     def kernel_rows(self) -> IntArray:
         """Return the rows of the weights that are not those of the intercept, shape (2 H,)."""
         size = self.n_points + self.has_intercept
-        own = np.arange(self.n_points)
-        return np.concatenate([own, size + own])
+        cosines = np.arange(self.n_points)
+        return np.concatenate([cosines, size + cosines])
 
     # -- likelihood
 
@@ -291,5 +291,5 @@ class ViewModel(ABC):
         weights = -0.5 * np.square(state.weights).sum()
         partition = mixture.log_partition(state.labels, state.concentration)
         points = mixture.log_points(state.points, state.labels, self.component_prior)
-        own = self.log_prior(state)
-        return float(likelihood + weights + partition + points + concentration + own)
+        parameters = self.log_prior(state)
+        return float(likelihood + weights + partition + points + concentration + parameters)

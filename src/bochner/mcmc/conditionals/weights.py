@@ -46,8 +46,8 @@ class WeightPosterior:
         """Draw the weights, shape (K, M)."""
         noise = rng.standard_normal(self.mean.T.shape)
         steps = [
-            solve_triangular(root, own, lower=True, trans="T", check_finite=False)
-            for root, own in zip(self.root, noise, strict=True)
+            solve_triangular(root, normal, lower=True, trans="T", check_finite=False)
+            for root, normal in zip(self.root, noise, strict=True)
         ]
         return np.asarray(self.mean + np.stack(steps, axis=1))
 
@@ -72,10 +72,10 @@ def weight_posterior(phi: FloatArray, form: GaussianForm) -> WeightPosterior:
     """
     eye = np.eye(phi.shape[1])
     # column by column: (M, N, K) at once would be large
-    gram = [phi.T @ (own[:, None] * phi) + eye for own in form.precision.T]
+    gram = [phi.T @ (precision[:, None] * phi) + eye for precision in form.precision.T]
     root = np.linalg.cholesky(np.stack(gram))
     linear = phi.T @ form.linear
-    mean = [_solve(factor, own) for factor, own in zip(root, linear.T, strict=True)]
+    mean = [_solve(factor, shift) for factor, shift in zip(root, linear.T, strict=True)]
     return WeightPosterior(np.stack(mean, axis=1), root)
 
 
