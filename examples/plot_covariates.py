@@ -70,7 +70,7 @@ shifted = X[first] - means[0] + means[1]
 print(f"of shifting them by the plates' means: {np.sqrt(np.mean((shifted - answer) ** 2)):.2f}")
 
 # %%
-# New rows are placed with their own plate, or, where it is not known, with the average of both.
+# New rows are placed with their members plate, or, where it is not known, with the average of both.
 
 new = model.transform(X[:5], covariates={"plate": plates["plate"][:5]})
 unknown = model.transform(X[:5], covariates={"plate": [None] * 5})
@@ -79,8 +79,8 @@ print(np.abs(new - model.embedding_[:5]).max(), np.abs(unknown - new).max())
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.3))
 for ax, (name, Z) in zip(axes, shown.items(), strict=True):
     for p, marker in enumerate("ox"):
-        own = plate == p
-        ax.scatter(*Z[own].T, c=angle[own], marker=marker, s=14, vmin=0.0, vmax=1.5 * np.pi)
+        members = plate == p
+        ax.scatter(*Z[members].T, c=angle[members], marker=marker, s=14, vmin=0.0, vmax=1.5 * np.pi)
     ax.set_title(f"{name}\n$R^2$ {explained(Z):.2f}", fontsize=9)
     ax.set_xticks([])
     ax.set_yticks([])

@@ -26,17 +26,17 @@ X, y = load_breast_cancer(return_X_y=True)
 X, y = StandardScaler().fit_transform(X[:N_ROWS]), y[:N_ROWS]
 views = {"mean": slice(0, 10), "error": slice(10, 20), "worst": slice(20, 30)}
 lacking = np.arange(len(X)) % 3 == 0
-seen = X.copy()
-seen[lacking, views["worst"]] = np.nan
+X_shown = X.copy()
+X_shown[lacking, views["worst"]] = np.nan
 
 # %%
 # No row is dropped and nothing is filled in beforehand.
 
 model = bo.NGMVLVM(n_components=5, views=views, init="pca", max_iter=STEPS, random_state=0).fit(
-    seen
+    X_shown
 )
-full, std = model.impute(seen, return_std=True)
-hidden = np.isnan(seen)
+full, std = model.impute(X_shown, return_std=True)
+hidden = np.isnan(X_shown)
 error, by_means = bo.metrics.rmse(X, full, hidden), bo.metrics.rmse(X, 0 * X, hidden)
 inside = bo.metrics.coverage(X[hidden], full[hidden], std[hidden], level=0.9)
 print(f"error of the hidden values: {error:.2f} standard deviations (column means: {by_means:.2f})")

@@ -49,9 +49,9 @@ print(completed.head())
 # their columns, beside ten nearest neighbours on standardised numbers.
 
 for name in ("cultivar", "hue", "proline"):
-    own = shown[name].isna()
-    right = (completed[name][own] == wines[name][own]).mean()
-    by_mode = (shown[name].mode()[0] == wines[name][own]).mean()
+    hidden = shown[name].isna()
+    right = (completed[name][hidden] == wines[name][hidden]).mean()
+    by_mode = (shown[name].mode()[0] == wines[name][hidden]).mean()
     print(f"{name}: {100 * right:.0f} % restored (the most frequent: {100 * by_mode:.0f} %)")
 
 numbers = [name for name in wines if wines[name].dtype.kind == "f"]

@@ -33,7 +33,7 @@ model = bo.NGMVLVM(6, views=digits.views, init="pca", max_iter=STEPS, random_sta
 half = new.copy()
 half[:, digits.views["lower"]] = np.nan
 whole, std = model.transform(new, return_std=True)
-seen, wider = model.transform(half, return_std=True)
+placed, wider = model.transform(half, return_std=True)
 print("mean standard deviation of a place, whole and half rows:", std.mean(), wider.mean())
 
 
@@ -47,26 +47,26 @@ upper, lower = digits.views["upper"], digits.views["lower"]
 ridge = RidgeCV(np.logspace(-2, 4, 13)).fit(train[:, upper], train[:, lower])
 filled = half.copy()
 filled[:, lower] = ridge.predict(new[:, upper])
-found = {
+shares = {
     "NG-MVLVM, whole rows": accuracy(model.embedding_, whole),
-    "NG-MVLVM, upper halves": accuracy(model.embedding_, seen),
+    "NG-MVLVM, upper halves": accuracy(model.embedding_, placed),
     "PCA, whole rows": accuracy(pca.transform(train), pca.transform(new)),
     "PCA, upper halves filled by ridge": accuracy(pca.transform(train), pca.transform(filled)),
 }
-for name, share in found.items():
+for name, share in shares.items():
     print(f"{name}: {share:.3f}")
 
 # %%
 # And the halves that nobody showed: restored from the place, beside the regression.
 
 completed = model.impute(half)
-for name, own in (("NG-MVLVM", completed), ("ridge regression", filled)):
-    error = np.sqrt(np.mean((own - new)[:, lower] ** 2))
+for name, values in (("NG-MVLVM", completed), ("ridge regression", filled)):
+    error = np.sqrt(np.mean((values - new)[:, lower] ** 2))
     print(f"{name}: root mean square error of the lower halves {error:.2f}")
 print(f"held-out log density of a new row: {model.score(new[:50]):.1f} nats")
 
 fig, ax = plt.subplots(figsize=(6, 3))
-ax.barh(list(found), list(found.values()), color="#1764a5")
+ax.barh(list(shares), list(shares.values()), color="#1764a5")
 ax.set_xlim(0.0, 1.0)
 ax.set_xlabel("accuracy of ten nearest neighbours")
 ax.invert_yaxis()

@@ -18,7 +18,7 @@ from campaign.cases import ANY, CONTAINERS
 from campaign.oracle import changes, is_named, not_finite, process_state
 
 QUICK = {"n_frequencies": 2, "n_mixtures": 1, "max_iter": 3, "init": "pca"}
-FOUND = settings(
+EXAMPLES = settings(
     max_examples=15,
     phases=[Phase.explicit, Phase.generate],  # Phase.shrink looks for a smaller example
     derandomize=True,
@@ -86,7 +86,7 @@ def judged(estimator, values, pack):
 
 
 @pytest.mark.parametrize("name", ["NGMVLVM", "AdvisedRFLVM", "RandomFeatureLVM", "SRFLVM"])
-@settings(FOUND, max_examples=4)
+@settings(EXAMPLES, max_examples=4)
 @given(st.data())
 def test_any_table_is_fitted_or_refused(name, data):
     values, pack = data.draw(tables())
@@ -99,7 +99,7 @@ def test_any_table_is_fitted_or_refused(name, data):
 
 
 @pytest.mark.parametrize("likelihood", COUNTS)
-@settings(FOUND, max_examples=2)
+@settings(EXAMPLES, max_examples=2)
 @given(st.data())
 def test_any_counts_are_fitted_or_refused(likelihood, data):
     values, pack = data.draw(tables(likelihood))
@@ -110,7 +110,7 @@ def test_any_counts_are_fitted_or_refused(likelihood, data):
 @pytest.mark.parametrize(
     "name", ["FourierFeatures", "KreinFeatures", "RandomMaclaurin", "SphericalFeatures"]
 )
-@FOUND
+@EXAMPLES
 @given(st.data())
 def test_any_rows_have_features_or_are_refused(name, data):
     values, pack = data.draw(tables(least=1))

@@ -89,11 +89,11 @@ def small(code: str) -> str:
 
 CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
 # A page whose blocks make claims that need their full size has a test of its own.
-OWN_TEST = {page for page in PAGES if (ROOT / "tests" / f"test_docs_{page}.py").exists()}
+TESTED_APART = {page for page in PAGES if (ROOT / "tests" / f"test_docs_{page}.py").exists()}
 
 
 @pytest.mark.parametrize(
-    "page", [name for name, text in CODE.items() if BLOCK.search(text) and name not in OWN_TEST]
+    "page", [name for name, text in CODE.items() if BLOCK.search(text) and name not in TESTED_APART]
 )
 def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -118,16 +118,18 @@ def test_private_dimensions_of_views_without_data_cost_nothing_and_stay_at_the_p
     """The bound of a model whose second view is empty is that of the model without the private
     dimension.
     """
-    with_own, without = _model(Layout(shared, (0, 1))), _model(Layout(shared, (0, 0)))
+    with_private, without = _model(Layout(shared, (0, 1))), _model(Layout(shared, (0, 0)))
     with torch.no_grad():
-        without.latents.mean.copy_(with_own.latents.mean[:, :shared])
-        with_own.latents.mean[:, shared:], with_own.latents.log_std[:, shared:] = 0.0, 0.0
-        without.views[0].kernel.load_state_dict(with_own.views[0].kernel.state_dict())
+        without.latents.mean.copy_(with_private.latents.mean[:, :shared])
+        with_private.latents.mean[:, shared:], with_private.latents.log_std[:, shared:] = 0.0, 0.0
+        without.views[0].kernel.load_state_dict(with_private.views[0].kernel.state_dict())
     data = (_blocks()[0], ())
-    noise = draw(with_own, 3, "iid", 0, "train", 0)
+    noise = draw(with_private, 3, "iid", 0, "train", 0)
     draws = draw(without, 3, "iid", 0, "train", 0)
     draws = type(draws)(noise.latents[:, :shared], (noise.spectra[0], draws.spectra[1]))
-    torch.testing.assert_close(elbo(with_own, data, noise).total, elbo(without, data, draws).total)
+    torch.testing.assert_close(
+        elbo(with_private, data, noise).total, elbo(without, data, draws).total
+    )
 
 
 @pytest.mark.parametrize("shared", [1, 2, 3])

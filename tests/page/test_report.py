@@ -65,11 +65,11 @@ class Elements(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.seen, self.scripts, self.open = [], {}, None
+        self.tags, self.scripts, self.open = [], {}, None
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
         self.open = dict(attrs).get("id", "code") if tag == "script" else None
 
     def handle_data(self, data):
@@ -104,7 +104,7 @@ def page(model, frame, tmp_path_factory):
 
 def test_the_page_needs_nothing_but_itself(page):
     elements, _, _ = page
-    for tag, attributes in elements.seen:
+    for tag, attributes in elements.tags:
         for name in ("src", "href", "data", "srcset", "action"):
             assert not attributes.get(name) or attributes[name].startswith("data:"), (
                 tag,
@@ -114,7 +114,7 @@ def test_the_page_needs_nothing_but_itself(page):
             tag not in ("link", "iframe", "object", "embed") or attributes.get("href") == "data:,"
         )
     (policy,) = [
-        a["content"] for tag, a in elements.seen if a.get("http-equiv") == "Content-Security-Policy"
+        a["content"] for tag, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
@@ -125,9 +125,9 @@ def test_the_page_needs_nothing_but_itself(page):
 
 def test_the_page_is_one_whole_document(page):
     elements, content, _ = page
-    tags = [tag for tag, _ in elements.seen]
+    tags = [tag for tag, _ in elements.tags]
     assert [tags.count(tag) for tag in ("html", "head", "body", "main", "h1", "title")] == [1] * 6
-    ids = [a["id"] for _, a in elements.seen if "id" in a]
+    ids = [a["id"] for _, a in elements.tags if "id" in a]
     assert len(ids) == len(set(ids))
     script = elements.scripts["code"]
     for markup in (
@@ -143,7 +143,7 @@ def test_the_page_is_one_whole_document(page):
         re.findall(r'read\("(\w+)"\)', script)
     )
     assert asked <= set(ids), asked - set(ids)
-    described = next(a for _, a in elements.seen if a.get("id") == "map")
+    described = next(a for _, a in elements.tags if a.get("id") == "map")
     assert described["tabindex"] == "0"
     assert described["aria-describedby"] in ids
     assert content["rows"] == N
@@ -151,8 +151,8 @@ def test_the_page_is_one_whole_document(page):
 
 def test_text_of_the_data_cannot_leave_its_place(page):
     elements, content, about = page
-    assert not any("alert(1)" in str(attributes) for _, attributes in elements.seen)
-    assert sum(tag == "script" for tag, _ in elements.seen) == 4  # three of data and the page's own
+    assert not any("alert(1)" in str(attributes) for _, attributes in elements.tags)
+    assert sum(tag == "script" for tag, _ in elements.tags) == 4  # three of data and the page's own
     assert content["labels"][0]["classes"] == sorted(["x", EVIL, "z"])
     assert EVIL in content["views"][0]["columns"]
     assert set(about["views"]) == {"left", "right"}
