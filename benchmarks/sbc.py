@@ -15,9 +15,11 @@ finds none there would be worth nothing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from harness import Job, Protocol, Value, aligned, arguments, table
@@ -27,24 +29,17 @@ from scipy.stats import chisquare
 
 from bochner.mcmc.conditionals.gaussian import GaussianView
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
-from bochner.mcmc.conditionals.views import ViewData, ViewModel, ViewState
+from bochner.mcmc.conditionals.views import ViewModel, ViewState
 from bochner.mcmc.draws import source
 from bochner.mcmc.model import Model, State
-from bochner.mcmc.priors import Priors
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+from helpers.sampler import PRIORS, zeros
 
 Array = NDArray[np.float64]
 
 ROWS, COLUMNS, POINTS = 6, 2, 3
 WARMUP, DRAWS, THIN = 50, 12, 4
-PRIORS = Priors(
-    concentration=(2.0, 2.0),
-    extra_degrees=8.0,
-    scale=4.0,
-    ratio=(0.0, 0.7),
-    noise=(4.0, 2.0),
-    intercept=0.5,
-    dispersion=(6.0, 2.0),
-)
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
 KINDS = ("gaussian", "negative binomial", "bernoulli")
 QUANTITIES = ("inner", "distance", "variance", "parameter", "missing", "components", "log_joint")
@@ -66,10 +61,7 @@ class FaultyView(GaussianView):
 
 def build(kind: str, method: str, dim: int) -> Model:
     """Return the model; its data are still zeros."""
-    observed = np.ones((ROWS, COLUMNS), dtype=bool)
-    observed[0, 0] = False
-    data = ViewData(np.zeros((ROWS, COLUMNS)), observed, np.zeros(ROWS))
-    common = ("y", data, tuple(range(dim)), POINTS, PRIORS)
+    common = ("y", zeros(ROWS, COLUMNS), tuple(range(dim)), POINTS, PRIORS)
     view: ViewModel
     if kind == "gaussian":
         view = GaussianView(*common) if method == RIGHT else FaultyView(*common)

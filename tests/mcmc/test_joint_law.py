@@ -18,31 +18,17 @@ from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialVie
 from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.draws import source
 from bochner.mcmc.model import BLOCKS, Model
-from bochner.mcmc.priors import Priors
+from helpers.sampler import PRIORS, zeros
 
-# Proper priors with light tails: moments exist, and counts stay small.
-PRIORS = Priors(
-    concentration=(2.0, 2.0),
-    kappa=1.0,
-    extra_degrees=8.0,
-    scale=4.0,
-    ratio=(0.0, 0.7),
-    noise=(4.0, 2.0),
-    intercept=0.5,
-    dispersion=(6.0, 2.0),
-)
 N, M, H = 4, 2, 3
 KINDS = ["gaussian", "binomial", "counts", "counts by column"]
 
 
 def make(kind, n_components, **settings):
-    observed = np.ones((N, M), dtype=bool)
-    observed[0, 0] = False
-    data = ViewData(np.zeros((N, M)), observed, np.linspace(-0.3, 0.3, N))
+    data = replace(zeros(N, M), offset=np.linspace(-0.3, 0.3, N))
     dims = tuple(range(n_components))
     if kind == "gaussian":
-        data = replace(data, offset=np.zeros(N))
-        view = GaussianView("a", data, dims, H, PRIORS)
+        view = GaussianView("a", zeros(N, M), dims, H, PRIORS)
     elif kind == "binomial":
         view = BinomialView("a", data, dims, H, PRIORS, np.array([1.0, 3.0]))
     else:

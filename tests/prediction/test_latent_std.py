@@ -5,17 +5,9 @@ import torch
 
 from bochner.latent_inference.infer import place
 from bochner.likelihoods.poisson import Poisson
-from bochner.prediction.decoding import sample_at
 from bochner.prediction.latent_std import excess, latent_std, widened
 from bochner.prediction.row_batch import log_likelihood
-from bochner.random import generator
-from helpers.posteriors import count_view, gaussian_view
-
-
-def _drawn(view, dim, n, seed=3):
-    source = generator(seed, "rows")
-    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
-    return x, sample_at([view], x, source)
+from helpers.posteriors import count_view, drawn_rows, gaussian_view
 
 
 def _exact(view, y, centre, n_nodes):
@@ -48,7 +40,7 @@ def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes, off):
     view, x = gaussian_view(dim, key="std")
     if kind == "counts":
         view, x = count_view(Poisson(), 10, 1.0, 1.0, key="std counts")
-    _, y = _drawn(view, dim, 40)
+    _, y = drawn_rows(view, dim, 40)
     y[::4, :6] = torch.nan
     placement = place([view], x, [y])
     exact = _exact(view, y, placement.mean, n_nodes)
@@ -62,7 +54,7 @@ def test_standard_deviations_are_those_of_the_posterior(kind, n_nodes, off):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
     view, candidates = gaussian_view(dim, key="std")
-    x, y = _drawn(view, dim, 600)
+    x, y = drawn_rows(view, dim, 600)
     placement = place([view], candidates, [y])
     observed = [torch.ones(4, 12, dtype=torch.bool)]
     widening = excess([view], candidates, observed, seed=5)
@@ -75,7 +67,7 @@ def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
 
 def test_excess_widens_where_the_data_decide():
     view, candidates = gaussian_view(2, key="std")
-    _, y = _drawn(view, 2, 50)
+    _, y = drawn_rows(view, 2, 50)
     placement = place([view], candidates, [y])
     plain = latent_std([view], candidates, placement, [y], [None])
     wider = widened(plain, 0.5)
@@ -86,7 +78,7 @@ def test_excess_widens_where_the_data_decide():
 def test_a_row_without_entries_has_the_prior_whatever_lacks_elsewhere():
     view, candidates = gaussian_view(2, key="std")
     y = torch.full((2, 12), torch.nan, dtype=torch.float64)
-    y[1] = _drawn(view, 2, 1)[1]
+    y[1] = drawn_rows(view, 2, 1)[1]
     placement = place([view], candidates, [y])
     std = widened(latent_std([view], candidates, placement, [y], [None]), 3.0)
     assert std[0].tolist() == [1.0, 1.0]
@@ -95,7 +87,7 @@ def test_a_row_without_entries_has_the_prior_whatever_lacks_elsewhere():
 
 def test_rows_do_not_depend_on_their_batch_to_three_digits():
     view, candidates = gaussian_view(2, key="std")
-    _, y = _drawn(view, 2, 60)
+    _, y = drawn_rows(view, 2, 60)
     y[::3, :5] = torch.nan
     placement = place([view], candidates, [y])
     together = latent_std([view], candidates, placement, [y], [None])
@@ -108,7 +100,7 @@ def test_rows_do_not_depend_on_their_batch_to_three_digits():
 
 def test_in_many_dimensions_the_curvature_at_the_place_counts():
     view, candidates = gaussian_view(16, m=60, n=200, key="std")
-    x, y = _drawn(view, 16, 60)
+    x, y = drawn_rows(view, 16, 60)
     placement = place([view], candidates, [y])
     std = latent_std([view], candidates, placement, [y], [None])
     near = (x - placement.mean).abs().amax(1) < 1.0  # rows that were not lost

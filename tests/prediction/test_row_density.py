@@ -12,7 +12,7 @@ from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_batch import log_likelihood, row_keys
 from bochner.prediction.row_density import log_density
 from bochner.random import generator
-from helpers.posteriors import count_view, gaussian_view
+from helpers.posteriors import count_view, drawn_rows, gaussian_view
 
 
 def _integral(view, rows, dim, n_nodes):
@@ -29,8 +29,7 @@ def _integral(view, rows, dim, n_nodes):
 
 def _rows(view, dim, n, seed=3):
     """Rows drawn from the model, the second without an entry."""
-    source = generator(seed, "rows")
-    y = sample_at([view], torch.randn(n, dim, generator=source, dtype=torch.float64), source)
+    _, y = drawn_rows(view, dim, n, seed)
     y[1, 1] = torch.nan
     return y
 

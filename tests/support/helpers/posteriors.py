@@ -7,6 +7,7 @@ import torch
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.prediction.decoding import sample_at
 from bochner.random import generator
 from bochner.weight_posterior.draws import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -28,6 +29,13 @@ def gaussian_view(dim, m=12, n=100, s2=0.05, seed=0, key="density"):
         draws.append(SharedDraw(f, inverse @ phi @ Y, inverse[None]))
     groups = torch.zeros(m, dtype=torch.int64)
     return ViewPosterior.of("a", tuple(draws), groups, Gaussian(s2).requires_grad_(False)), x
+
+
+def drawn_rows(view, dim, n, seed=3):
+    """Latents from the prior and rows drawn from the model there."""
+    source = generator(seed, "rows")
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    return x, sample_at([view], x, source)
 
 
 def count_view(likelihood, m, intercept, size, seed=0, key="counts"):
