@@ -221,7 +221,7 @@ class Race:
         def objective(step: int) -> Tensor:
             nonlocal updates
             stage = plan.early if trainer.state.decay_from is None else plan
-            draws = stage.draws(model, "train", step, plan.column_budget)
+            draws = stage.step_draws(model, step, plan.column_budget)
             bound = elbo(model, self.data.blocks, draws, n_sweeps=SWEEPS, scratch=scratch)
             updates = bound.updates
             return bound.comparable
@@ -334,7 +334,7 @@ class Race:
         plans = [replace(plan, seed=plan.seed + one.index) for one in raced]
 
         def draws(i: int, step: int) -> Draws:
-            return plans[i].draws(models[i], "train", step)
+            return plans[i].step_draws(models[i], step)
 
         together = StackedRun(trainers, draws, blocks)
         shared = [plan.draws(models[0], "race", i) for i in range(_RACE_DRAWS)]

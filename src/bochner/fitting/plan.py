@@ -14,7 +14,7 @@ from bochner.initialization.build import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Likelihood
 from bochner.models.lvm import LatentVariableModel, ModelSpec
-from bochner.objectives.elbo import Draws, draw, elbo
+from bochner.objectives.elbo import Draws, draw, elbo, latent_noise
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Data, has_holes
@@ -98,6 +98,21 @@ class Plan:
         spec = self.spec
         key = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
         return draw(model, *key, self.processes.start)
+
+    def step_draws(
+        self, model: LatentVariableModel, step: int, budget: float | None = None
+    ) -> Draws:
+        """Return the base noise of a step of training.
+
+        Latents of odd steps are those of the step before on the other side of their means: over the
+        steps that Adam averages, what is linear in the noise cancels (antithetic variates,
+        Hammersley and Morton 1956).
+        """
+        draws = self.draws(model, "train", step, budget)
+        if step % 2 == 0:
+            return draws
+        before = latent_noise(model, self.seed, "train", step - 1, self.processes.start)
+        return replace(draws, latents=-before)
 
     def digest(self, data: Data, *beside: Tensor, checksum: int | None = None) -> str:
         """Return the fingerprint of this fit, of data and what stands beside them; with a checksum

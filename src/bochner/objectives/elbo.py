@@ -123,22 +123,12 @@ def draw(
     matter. With a budget, multiplications of one product of features and columns, views that are
     not Gaussian draw columns as well. ``start`` is the global number of the model's first row.
     """
-    mean = model.latents.mean
-    latents = random.row_noise(
-        mean.shape[0],
-        mean.shape[1],
-        seed,
-        f"{purpose}/latents",
-        step,
-        start=start,
-        dtype=mean.dtype,
-        device=mean.device,
-    )
+    latents = latent_noise(model, seed, purpose, step, start)
     spectra = tuple(
         view.kernel.noise(
             n_frequencies,
             len(view.latent_dims(model.n_components)),
-            random.generator(seed, f"{purpose}/spectrum/{view.name}", step, device=mean.device),
+            random.generator(seed, f"{purpose}/spectrum/{view.name}", step, device=latents.device),
             sampling,
         )
         for view in model.views
@@ -158,6 +148,23 @@ def draw(
         for view in model.views
     )
     return Draws(latents, spectra, columns, starts)
+
+
+def latent_noise(
+    model: LatentVariableModel, seed: int, purpose: str, step: int, start: int = 0
+) -> Tensor:
+    """Return the base noise of the latents at a key, (N, D)."""
+    mean = model.latents.mean
+    return random.row_noise(
+        mean.shape[0],
+        mean.shape[1],
+        seed,
+        f"{purpose}/latents",
+        step,
+        start=start,
+        dtype=mean.dtype,
+        device=mean.device,
+    )
 
 
 def _columns(
