@@ -41,7 +41,8 @@ FLOORS: dict[str, str] = {
     "F6 regression, objectives": """
         regression.observations regression.statistics regression.heteroscedastic
         regression.evidence regression.batched_evidence regression.weighted_grams
-        regression.conjugate_gradients regression.site_entries regression.nonconjugate
+        regression.conjugate_gradients regression.site_entries regression.site_passes
+        regression.nonconjugate
         regression.incomplete_dense regression.incomplete regression.streamed regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
@@ -75,7 +76,8 @@ FLOORS: dict[str, str] = {
         estimators.settings.parameters estimators.settings.options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.training_data
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
-        estimators.methods.prediction estimators.saving estimators.shards estimators.methods
+        estimators.methods.prediction estimators.saving estimators.shards estimators.candidates
+        estimators.methods
         estimators.base estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
         estimators.loading estimators model_selection.cost model_selection.hiding
         model_selection.calibrate model_selection.n_components model_selection datasets.load

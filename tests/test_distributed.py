@@ -42,7 +42,19 @@ def launch(case, count, folder):
 
 @pytest.mark.parametrize(
     ("case", "count"),
-    [("one", 2), ("two", 3), ("columns", 2), ("stored", 3), ("holes", 2), ("absent", 3)],
+    [
+        ("one", 2),
+        ("two", 3),
+        ("columns", 2),
+        ("stored", 3),
+        ("holes", 2),
+        ("absent", 3),
+        ("poisson", 2),
+        ("negative_binomial", 3),
+        ("beside", 2),
+        ("bernoulli", 2),
+        ("dirichlet", 2),
+    ],
 )
 def test_processes_give_the_fit_of_one(case, count, tmp_path):
     X = fit_in_processes.with_holes(fit_in_processes.data(), case)

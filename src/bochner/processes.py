@@ -12,7 +12,7 @@ import contextvars
 import functools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -83,9 +83,17 @@ class Processes(ABC):
     def here(self, index: Tensor, n_rows: int) -> Tensor:
         """Return which of the given global rows are among the n here, (l,), bool."""
 
+    @abstractmethod
     def first(self, value: T) -> T:
         """Return what the first process has."""
-        return self.gathered(value)[0]
+
+    def sums(self, values: Sequence[Tensor]) -> list[Tensor]:
+        """Add several tensors of all processes in one message."""
+        if self.size == 1:
+            return list(values)
+        wire = self.sum(torch.cat([part.detach().double().reshape(-1) for part in values]))
+        parts = torch.split(wire, [part.numel() for part in values])
+        return [part.reshape(one.shape).to(one) for part, one in zip(parts, values, strict=True)]
 
     def agreed(self, cause: str | None) -> str | None:
         """Return the cause of the first process that has one."""
@@ -152,6 +160,10 @@ class Alone(Processes):
     def gathered(self, value: T) -> list[T]:
         """Return the object."""
         return [value]
+
+    def first(self, value: T) -> T:
+        """Return the object."""
+        return value
 
     def together(self, work: Callable[[], T]) -> T:
         """Do it."""
@@ -229,6 +241,13 @@ class Joined(Processes):
         out: list[Any] = [None] * self.size
         self._dist.all_gather_object(out, value, group=self._group)
         return out
+
+    def first(self, value: T) -> T:
+        """Send it to all others."""
+        sent: list[Any] = [value if self.rank == 0 else None]
+        source = self._dist.get_global_rank(self._group, 0)
+        self._dist.broadcast_object_list(sent, source, group=self._group)
+        return cast(T, sent[0])
 
 
 ALONE = Alone()

@@ -22,7 +22,7 @@ def data():
 
 def with_holes(X, case):
     """Hide entries: single ones, or whole views, of which the first process has none or all."""
-    X = X.copy()
+    X = counted(X, case) if case in COUNTS else X.copy()
     if case == "holes":
         X[np.random.default_rng(1).random(X.shape) < 0.15] = np.nan
         X[np.isnan(X).all(axis=1), 0] = 4.0
@@ -32,8 +32,30 @@ def with_holes(X, case):
     return X
 
 
+COUNTS = {
+    "poisson": {"likelihood": bo.likelihoods.Poisson(size_factors="total")},
+    "negative_binomial": {"likelihood": "negative_binomial"},
+    "bernoulli": {"likelihood": "bernoulli"},
+    "beside": {**TWO, "likelihood": {"left": "poisson"}},
+}
+
+
+def counted(X, case):
+    """Turn numbers about 4 into counts, or into zeros and ones, of some columns or all."""
+    if case == "bernoulli":
+        return (X > 4.0).astype(float)
+    rate = np.exp(0.5 * (X - 4.0)) * np.random.default_rng(2).gamma(5.0, 0.4, size=(len(X), 1))
+    counts = np.random.default_rng(3).poisson(rate).astype(float)
+    return np.hstack([counts[:, :3], X[:, 3:]]) if case == "beside" else counts
+
+
 def fitted(case, X):
     """Fit a model of a case."""
+    if case in COUNTS:
+        model = bo.SRFLVM if case == "bernoulli" else bo.NGMVLVM
+        return model(**COUNTS[case], **SETTINGS).fit(X)
+    if case == "dirichlet":
+        return bo.SRFLVM(**SETTINGS).fit(X)
     if case == "columns":
         return bo.AdvisedRFLVM(noise="column", **SETTINGS).fit(X)
     return bo.NGMVLVM(**({} if case == "one" else TWO), **SETTINGS).fit(X)

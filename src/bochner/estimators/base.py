@@ -27,18 +27,18 @@ from bochner.data.row_sources import RowSource
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import saving, shards, training_data
+from bochner.estimators.candidates import Candidates
 from bochner.estimators.covariates import CovariateCoding, index_of
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
 from bochner.estimators.settings import constraints, likelihoods, options, plans
-from bochner.estimators.training_data import Candidates
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.likelihood import rows_of
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
@@ -119,6 +119,7 @@ class AttributesMixin(PredictionMixin):
             else:
                 placed = self._latents(values, offsets, covariates, checked=False)
                 self._embedded = Unchecked(*placed)
+            offsets = offsets_of(some.offsets, kept)
             values = dense_rows(some.values, kept.numpy())
             beside = covariates[kept]
             kept = torch.arange(len(kept))
@@ -283,9 +284,9 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if processes.size > 1:
             processes = shards.joined(self, values, covariates)
         began = values.checksum() if isinstance(values, RowSource) else 0
-        given = covariates, values.shape[0], index_of(X)
-        self._covariate_coding = CovariateCoding.fit(*given)
-        beside = self._covariate_coding.of_fit(*given)
+        known = covariates, values.shape[0], index_of(X)
+        self._covariate_coding = CovariateCoding.fit(*known)
+        beside = self._covariate_coding.of_fit(*known)
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
         plans.check_size(shape, self)
@@ -295,7 +296,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         n_components = options.layout(self.latent, self.n_components, data.names).n_components
         options.of_rank(shape, n_components)
         kernels = {view: self._kernel_for(view) for view in data.names}
-        data, chosen, offsets = self._set_likelihoods(values, data, size_factors, kernels)
+        given = values, data, size_factors, kernels, processes
+        data, chosen, offsets = self._set_likelihoods(*given)
         plan = plans.make(self, data, seed, kernels, chosen, beside.groups, processes)
         if processes.size > 1:
             shards.check_plan(plan)
@@ -306,9 +308,9 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         self._set_attributes(values, plan)
         kept = torch.from_numpy(training_data.subset(shape[0], CANDIDATES, self.seed_))
         logs = list(offsets.values())
-        some = Candidates.of(self._fit, values, fit_data, kept, plan)
+        some = Candidates.of(self._fit, values, logs, fit_data, kept, plan)
         self._candidates = some.latents
-        rows = functools.partial(self._some, some.values, logs)
+        rows = functools.partial(self._some, some.values, some.offsets)
         draws = some.fit.latent_draws
         # fits of one view need no choice, and with covariates it is modes: a mixture's places know
         # the covariates of other rows
@@ -335,7 +337,12 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         """Take back what `_extra_state` returned."""
 
     def _set_likelihoods(
-        self, values: FloatArray, data: Views, given: object, kernels: Mapping[str, SpectralKernel]
+        self,
+        values: Any,
+        data: Views,
+        given: object,
+        kernels: Mapping[str, SpectralKernel],
+        processes: Processes,
     ) -> tuple[Views, dict[str, Likelihood], dict[str, Tensor | None]]:
         """Choose and check the likelihoods, leave data that do not scale in the caller's units and
         find the size factors.
@@ -345,20 +352,21 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         chosen = likelihoods.choose(asked, data, bool(self.verbose))
         if self._coding.noise(self.noise, plans.takes_column_noise(kernels)) == "column":
             chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
-        likelihoods.check(values, chosen, data.columns, getattr(self, "feature_names_in_", None))
+        names = getattr(self, "feature_names_in_", None)
+        processes.together(lambda: likelihoods.check(values, chosen, data.columns, names))
         data = data.unscaled(
             [view for view, likelihood in chosen.items() if not likelihood.scales_with_data]
         )
         self._scaling = data.scaling
-        self._size_factors = likelihoods.SizeFactors.fit(values, given, chosen, data.columns)
-        offsets = self._size_factors.offsets(values, given, chosen, data.columns)
+        rows = values, given, chosen, data.columns
+        self._size_factors = likelihoods.SizeFactors.fit(*rows, processes)
+        offsets = self._size_factors.offsets(*rows)
         for view, likelihood in chosen.items():
             if isinstance(likelihood, NonConjugateLikelihood):
-                rows = training_data.informative_rows(values, data.columns[view])
-                some = dense_rows(values, rows)[:, data.columns[view]].astype(np.float64)
-                part = torch.from_numpy(data.scaling_of(view).apply(some))
-                index = None if rows is None else torch.from_numpy(rows)
-                chosen[view] = likelihood.initial(part, rows_of(offsets[view], index))
+                known = training_data.informative_data(
+                    data, view, likelihood, offsets[view], processes
+                )
+                chosen[view] = likelihood.initial(*known)
         return data, chosen, offsets
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:

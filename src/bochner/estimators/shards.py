@@ -37,7 +37,7 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
     if reason := next(
         filter(None, processes.gathered(_held_back(estimator, values, covariates))), None
     ):
-        want = "Gaussian rows of numbers in several processes"
+        want = "Gaussian, Bernoulli or count rows in several processes"
         raise InputError(message(want, reason, "fit them in one process"))
     facts = processes.gathered(_facts(estimator, values))
     for rank, of_process in enumerate(facts):
@@ -69,16 +69,17 @@ def _held_back(estimator: Any, values: Any, covariates: object) -> str | None:
         return "a mixed table"
     if not estimator._trains_on_blocks:
         return f"the sampler of {type(estimator).__name__}"
-    if not likelihoods.all_gaussian(estimator.likelihood):
+    if not likelihoods.known_by_rows(estimator.likelihood):
         return f"likelihood={estimator.likelihood!r}"
     return _held_back_by_holes(estimator, values)
 
 
 def _held_back_by_holes(estimator: Any, values: Any) -> str | None:
-    if estimator.noise != "column":
+    reasons = likelihoods.not_with_holes(estimator.likelihood, estimator.noise)
+    if reasons is None:
         return None
     has_holes = any(bool(np.isnan(values[rows]).any()) for rows in passes(values.shape))
-    return "missing entries and a noise variance per column" if has_holes else None
+    return f"missing entries and {reasons}" if has_holes else None
 
 
 def _facts(estimator: Any, values: Any) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray, IntArray
-from bochner.data.columns import columns_of
+from bochner.data.columns import columns_of, dense_rows
 from bochner.data.covariates import Covariates
 from bochner.data.missing import observed_in, split, split_rows
 from bochner.data.row_sources import RowSource, additive_checksum
@@ -24,12 +24,12 @@ from bochner.data.views import Scaling, Views
 from bochner.data.views import blocks as by_pattern
 from bochner.estimators.settings import options
 from bochner.fitting.data import FitData
-from bochner.fitting.plan import Fit, Plan
+from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.likelihood import Likelihood, of_each_row, rows_of
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.lvm import ViewSpec
-from bochner.processes import ALONE
+from bochner.processes import Processes
 from bochner.regression.observations import (
     Block,
     CompleteBlock,
@@ -187,8 +187,8 @@ class _DenseViews:
         """Columns are centred and views scaled, as Gaussian data are."""
         out = dict(self.scaled)
         for spec in self.plan.spec:
-            offset = self.offsets.get(spec.name)
-            out[spec.name] = _surrogate(spec.likelihood, self.scaled[spec.name], offset)
+            given = (self.scaled[spec.name], self.offsets.get(spec.name), self.plan.processes)
+            out[spec.name] = _surrogate(spec.likelihood, *given)
         return out
 
     def _view(self, spec: ViewSpec) -> tuple[Block, ...]:
@@ -285,18 +285,30 @@ def _surrogate(
     likelihood: Likelihood,  # noqa: ARG001 - Gaussian data are their own
     values: FloatArray,
     offset: Tensor | None,  # noqa: ARG001
+    processes: Processes,  # noqa: ARG001
 ) -> FloatArray:
     """Return what starts see of a dense view: centred and scaled as Gaussian data are."""
     return values
 
 
 @_surrogate.register
-def _(likelihood: NonConjugateLikelihood, values: FloatArray, offset: Tensor | None) -> FloatArray:
-    raw = likelihood.surrogate(torch.tensor(values, dtype=torch.float64), offset).numpy()
-    centred = raw - np.nan_to_num(np.nanmean(raw, axis=0))
-    scale = float(np.sqrt(np.nanmean(np.square(centred))))
-    out: FloatArray = centred / (scale if scale > 0 else 1.0)
+def _(
+    likelihood: NonConjugateLikelihood,
+    values: FloatArray,
+    offset: Tensor | None,
+    processes: Processes,
+) -> FloatArray:
+    raw = likelihood.surrogate(torch.tensor(values, dtype=torch.float64), offset)
+    centred = raw - torch.nan_to_num(_mean(raw, processes))
+    scale = float(_mean(centred.reshape(-1).square(), processes).sqrt())
+    out: FloatArray = (centred / (scale if scale > 0 else 1.0)).numpy()
     return out
+
+
+def _mean(values: Tensor, processes: Processes) -> Tensor:
+    """Return the mean of what is observed in every column over the rows of all processes."""
+    total, count = processes.sums([values.nansum(0), (~values.isnan()).double().sum(0)])
+    return total / count
 
 
 @functools.singledispatch
@@ -404,14 +416,18 @@ def fitting(n_rows: int, n_columns: int) -> int:
     return max(1, min(n_rows, DENSE_NUMBERS // n_columns))
 
 
-def informative_rows(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | None:
-    """Return the rows of a sparse X whose data likelihoods start from, the one with the largest
-    value among them.
-
-    None: all, because X is dense.
+def informative_rows(
+    X: Any, columns: NDArray[np.intp], likelihood: Likelihood, processes: Processes
+) -> NDArray[np.int64]:
+    """Return the numbers of the rows whose data a likelihood starts from, among those of all
+    processes: all rows of a dense X where it has to know them, the one with the largest value
+    among them where X is sparse.
     """
+    n_rows = processes.total(X.shape[0])
+    if likelihood.knows_by_rows:
+        return subset(n_rows, fitting(_SAMPLED_ROWS, columns.size), 0)
     if isinstance(X, np.ndarray):
-        return None
+        return np.arange(n_rows)
     part = sp.csr_array(X[:, columns])
     rows = set(subset(X.shape[0], fitting(_SAMPLED_ROWS, columns.size), 0).tolist())
     if part.nnz:
@@ -419,47 +435,23 @@ def informative_rows(X: Any, columns: NDArray[np.intp]) -> NDArray[np.int64] | N
     return np.array(sorted(rows), dtype=np.int64)
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Training rows that all processes know: from where rows are placed, and what reports look at.
-
-    Attributes
-    ----------
-    latents : Tensor of shape (C, D)
-    values : ndarray, sparse matrix or RowSource
-        Rows among which the candidates are: all rows of one process, or the candidates.
-    index : Tensor of shape (C,), int64
-        Which of these rows they are.
-    fit, data, plan
-        Of these rows.
+def informative_data(
+    data: Views,
+    view: str,
+    likelihood: Likelihood,
+    offset: Tensor | None,
+    processes: Processes,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the data that a likelihood starts from, (n, M_v), with their offsets, (n,): the same
+    in every process.
     """
-
-    latents: Tensor
-    values: Any
-    index: Tensor
-    fit: Fit
-    data: FitData
-    plan: Plan
-
-    @classmethod
-    def of(cls, fit: Fit, values: Any, data: FitData, kept: Tensor, plan: Plan) -> Candidates:
-        """Take rows by their global numbers, (C,)."""
-        processes, n_rows = plan.processes, values.shape[0]
-        if processes.size == 1:
-            return cls(fit.latents[kept], values, kept, fit, data, plan)
-        here_kept = processes.local(kept, n_rows)
-        latents = processes.joined(fit.latents[here_kept], kept, n_rows)
-        raw: object = (
-            values.take(here_kept.numpy())
-            if isinstance(values, RowSource)
-            else values[here_kept.numpy()]
-        )
-        rows = processes.joined(torch.from_numpy(raw), kept, n_rows).numpy()
-        draws = fit.latent_draws
-        if draws is not None:
-            here = draws[:, here_kept].transpose(0, 1)
-            draws = processes.joined(here, kept, n_rows).transpose(0, 1)
-        every = torch.arange(len(kept))
-        known = replace(fit, latents=latents, latent_draws=draws)
-        alone = replace(plan, processes=ALONE)
-        return cls(latents, rows, every, known, data.take(kept, processes), alone)
+    columns = data.columns[view]
+    n_rows = data.X.shape[0]
+    rows = torch.from_numpy(informative_rows(data.X, columns, likelihood, processes))
+    here = processes.local(rows, n_rows)
+    some = dense_rows(data.X, here.numpy())[:, columns].astype(np.float64)
+    part = torch.from_numpy(data.scaling_of(view).apply(some))
+    values = processes.joined(part, rows, n_rows)
+    if offset is None:
+        return values, None
+    return values, processes.joined(offset[here], rows, n_rows)

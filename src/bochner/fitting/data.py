@@ -77,23 +77,28 @@ class FitData:
         )
 
     def _joined(self, index: Tensor, processes: Processes) -> FitData:
-        """Return rows of all processes, of Gaussian views."""
+        """Return rows of all processes."""
         local = processes.local(index, self.n_rows)
 
         def known(block: Block) -> Block:
             plain = replace(block, columns=torch.arange(block.Y.shape[1]))
             (rows,) = landmarks.rows_of(((plain,),), local)
             some = block.subset(local[:0])  # of a kind that is in memory
-            return some.holding(processes.joined(rows, index, self.n_rows).to(block.Y.dtype))
+            values = processes.joined(rows, index, self.n_rows).to(block.Y.dtype)
+            offset = processes.joined(block.offsets(self.n_rows)[local], index, self.n_rows)
+            return some.holding(values, offset.to(values))
 
-        blocks = tuple(tuple(map(known, view)) for view in self.blocks)
+        def of_all(data: Data) -> Data:
+            return tuple(tuple(map(known, view)) for view in data)
+
         here = torch.from_numpy(self.stacked(local.numpy()))
         values = processes.joined(here, index, self.n_rows).numpy()
         return FitData(
-            blocks,
+            of_all(self.blocks),
             len(index),
             lambda chosen: values if chosen is None else values[chosen],
             Covariates.none(len(index)),
+            self.surrogates and of_all(self.surrogates),
         )
 
 

@@ -201,7 +201,8 @@ def evaluate_anchored(
     """
     with torch.no_grad():
         draws = (plan.draws(model, "final", i) for i in range(_DRAWS))
-        values = torch.stack([anchored_elbo(model, data, anchors, draw) for draw in draws])
+        among = plan.processes
+        values = torch.stack([anchored_elbo(model, data, anchors, draw, among) for draw in draws])
     return float(values.mean()), float(values.std() / _DRAWS**0.5)
 
 

@@ -15,6 +15,7 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE
 from bochner.regression.observations import Data
+from bochner.weight_posterior.posterior import ViewPosterior
 
 _JOINT_DRAWS = 4
 
@@ -40,6 +41,20 @@ class _Landmarks:
         self.plan = replace(plan, starts=starts, processes=ALONE)
         self.every = plan
 
+    def _agree(self, model: LatentVariableModel) -> None:
+        """Give all processes the model of the first one: machines of different kinds round in
+        different ways.
+        """
+        model.load_state_dict(self.every.processes.first(model.state_dict()))
+
+    def _spread(
+        self, model: LatentVariableModel, posterior: tuple[ViewPosterior, ...], every: Data
+    ) -> LatentVariableModel:
+        """Return the model of the rows here."""
+        among, n_rows = self.every.processes, self.data.n_rows
+        local = (among.local(self.index, n_rows), n_rows, self.data.covariates)
+        return landmarks.spread(model, posterior, every, *local, among.here(self.index, n_rows))
+
 
 class ConjugateLandmarks(_Landmarks):
     """The other rows are placed, then all rows take a few steps together."""
@@ -48,8 +63,7 @@ class ConjugateLandmarks(_Landmarks):
         self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
     ) -> Finished:
         """Return the better of the models before and after the joint steps, by its bound."""
-        # machines of different kinds round in different ways: the first one's model it is
-        model.load_state_dict(self.every.processes.first(model.state_dict()))
+        self._agree(model)
         every = self.every.processes.first(training.rotation).apply(self.data.blocks)
         placed = self._placed(model, every, training.blocks)
         before, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
@@ -69,10 +83,7 @@ class ConjugateLandmarks(_Landmarks):
         """Return the model of all rows; the columns are the rotated ones of training."""
         posterior = condition(model, landmarks.narrow(chosen), self.plan)
         whole = landmarks.as_if_whole(posterior, chosen)
-        among, n_rows = self.every.processes, self.data.n_rows
-        here = (among.local(self.index, n_rows), n_rows, self.data.covariates)
-        kept = among.here(self.index, n_rows)
-        return landmarks.spread(model, whole, landmarks.narrow(every), *here, kept)
+        return self._spread(model, whole, landmarks.narrow(every))
 
     def _jointly_trained(
         self, placed: LatentVariableModel, every: Data
@@ -100,11 +111,11 @@ class SiteLandmarks(_Landmarks):
         interrupted: bool,  # noqa: ARG002
     ) -> Finished:
         """Return the model of all rows."""
+        self._agree(model)
         anchors = Anchors(self.index.to(self.plan.device), self.rows.blocks)
         posterior = condition(model, self.rows.blocks, self.plan)
         blocks = self.data.blocks
-        rows = (self.index, self.data.n_rows, self.data.covariates)
-        placed = landmarks.spread(model, posterior, blocks, *rows)
-        value, error = landmarks.evaluate_anchored(placed, blocks, anchors, self.plan)
+        placed = self._spread(model, posterior, blocks)
+        value, error = landmarks.evaluate_anchored(placed, blocks, anchors, self.every)
         report = {"n": self.index.shape[0], "elbo_placed": value, "elbo_joint": value}
         return Finished(placed, value, error, report, anchors)

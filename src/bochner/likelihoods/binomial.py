@@ -174,6 +174,7 @@ class Bernoulli(_Trials):
     """
 
     name: ClassVar[str] = "bernoulli"
+    knows_by_rows: ClassVar[bool] = True
     support: ClassVar[str] = "binary"
 
     def __init__(self, bound: BoundName = "polya-gamma") -> None:

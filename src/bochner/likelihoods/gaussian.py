@@ -31,6 +31,7 @@ class Gaussian(Likelihood):
     """
 
     name: ClassVar[str] = "gaussian"
+    knows_by_rows: ClassVar[bool] = True
     scales_with_data: ClassVar[bool] = True
 
     def __init__(self, noise_variance: float | Sequence[float] = 0.1) -> None:

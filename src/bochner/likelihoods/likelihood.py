@@ -69,12 +69,16 @@ class Likelihood(nn.Module, ABC):
         of real numbers, such as the normal and Student's t. A view of one is fitted in units of
         the root mean square of its centred entries and reported in those of the data; any other
         is fitted as it is.
+    knows_by_rows : bool
+        Whether some rows say where its parameters start and how entries are encoded: rows may then
+        be divided among processes, or read block by block.
     support : {"real", "positive", "binary", "trials", "counts", "categories"}
         What an entry can be; anything else is refused with view, row, column and value.
     """
 
     name: ClassVar[str]
     scales_with_data: ClassVar[bool] = False
+    knows_by_rows: ClassVar[bool] = False
     support: ClassVar[str] = "real"
 
     def __init__(self, **params: Any) -> None:

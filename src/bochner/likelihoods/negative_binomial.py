@@ -74,6 +74,7 @@ class NegativeBinomial(NonConjugateLikelihood):
     """
 
     name: ClassVar[str] = "negative_binomial"
+    knows_by_rows: ClassVar[bool] = True
     support: ClassVar[str] = "counts"
 
     def __init__(

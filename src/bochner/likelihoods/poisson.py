@@ -41,6 +41,7 @@ class Poisson(NonConjugateLikelihood):
     """
 
     name: ClassVar[str] = "poisson"
+    knows_by_rows: ClassVar[bool] = True
     support: ClassVar[str] = "counts"
     extra_sweeps: ClassVar[int] = (
         1  # e^psi punishes what fresh spectra put too high; the other bounds are about linear

@@ -1,16 +1,15 @@
-"""Non-conjugate views and hold sites for some rows only: the bound of all rows, a few
-columns at a time.
+"""Non-conjugate views that hold sites for some rows only: the bound of all rows, in passes over
+them.
 
 Sites live at every entry, so that training keeps two numbers for each. Rows that were placed under
-a trained model need none of their own: given latents and spectrum, columns are independent, so that
-the sites of all rows can be laid at the q(A) of the anchors, used and dropped, column chunk by
-column chunk.
+a trained model need none of their own: the sites of all rows are laid at the q(A) of the anchors,
+used and dropped, part by part, in whichever process has the rows.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -23,17 +22,12 @@ from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.models.sites import NoSites, Sites
-from bochner.objectives.elbo import Draws
-from bochner.regression.evidence import view_evidence
-from bochner.regression.nonconjugate import gap_of
-from bochner.regression.observations import (
-    Block,
-    Data,
-    EncodedBlock,
-    complete_blocks,
-    encoded_block,
-)
-from bochner.regression.site_entries import Entries, entry_pass
+from bochner.objectives.elbo import Draws, gaussian_evidence
+from bochner.processes import ALONE, Processes
+from bochner.regression.conjugate_gradients import Weights, weights_from
+from bochner.regression.incomplete import N_DETERMINANTS
+from bochner.regression.observations import Block, Data, EncodedBlock, Sample, encoded_block
+from bochner.regression.site_passes import SitePasses
 
 _TOLERANCE = 1e-3
 
@@ -45,85 +39,78 @@ class Anchors:
     Attributes
     ----------
     index : Tensor of shape (L,), int64
-        Among all rows, ascending.
+        Among all rows of all processes, ascending.
     data : tuple over views of tuples of Block
-        Of these rows, numbered from 0.
+        Of these rows, numbered from 0, in every process.
     """
 
     index: Tensor
     data: Data
 
+    def take(self, x: Tensor, processes: Processes) -> Tensor:
+        """Return the latents of these rows, (L, D), from those of the rows here."""
+        local = processes.local(self.index, len(x))
+        return processes.joined(x[local], self.index, len(x))
 
-def anchored_entries(
-    anchor_features: Tensor,
-    features: Tensor,
-    view: View,
-    anchors: EncodedBlock,
-    block: EncodedBlock,
-    columns: Tensor,
-    n_sweeps: int,
-) -> Entries:
-    """Return entries of all rows, their sites laid at the q(A) that the anchors' sites lead to.
+
+def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock) -> Weights:
+    """Return the q(A) that the sites of anchors lead to when they follow a draw of latents.
 
     Parameters
     ----------
-    anchor_features : Tensor of shape (K, l)
-        Features of the anchors.
-    features : Tensor of shape (K, n)
-        Of all rows that have data in the view.
     view : View
-    anchors, block : EncodedBlock
-        Encoded data of the anchors and of all rows.
-    columns : Tensor of shape (m,), int64
-    n_sweeps : int
-        Times that q(A) and the anchors' sites are brought up to date.
+    x : Tensor of shape (L, D)
+        Of the anchors.
+    f : Frequencies
+    block : EncodedBlock
+        The anchors' data.
 
     Returns
     -------
-    Entries
+    Weights
+        Columns group after group.
     """
     likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
-    entries = Entries.of(sites, anchors, columns)
-    for _ in range(n_sweeps):
-        at_anchors = entry_pass(anchor_features, likelihood, entries, _TOLERANCE)
-        precision, shift = at_anchors.sites(entries, likelihood)
-        entries = replace(entries, precision=precision, shift=shift)
-    total = sites.intercept[entries.columns] + block.offset[:, None]
-    every = replace(
-        entries,
-        y=block.Y.index_select(1, entries.columns),
-        mask=block.mask.columns(entries.columns),
-        total=total,
-        scale=1.0,
-    )
-    precision, shift = entry_pass(
-        features, likelihood, every, _TOLERANCE, at_anchors.weights
-    ).sites(every, likelihood)
-    return replace(every, precision=precision, shift=shift)
+    features = features_of(x, f.to(x.dtype), block)
+    parts = []
+    for group in torch.unique(sites.group_of):  # one at a time: memory is that of its entries
+        columns = (sites.group_of == group).nonzero()[:, 0]
+        given = sites.precision[:, columns], sites.shift[:, columns]
+        parts.append(weights_from(features, *given, (len(columns),), _TOLERANCE))
+    return SitePasses(block, [x], f, likelihood, sites).stepped(Weights.joined(parts), _TOLERANCE)
 
 
-def anchored_elbo(model: LatentVariableModel, data: Data, anchors: Anchors, draws: Draws) -> Tensor:
+def anchored_elbo(
+    model: LatentVariableModel,
+    data: Data,
+    anchors: Anchors,
+    draws: Draws,
+    processes: Processes = ALONE,
+) -> Tensor:
     """Return the bound of all rows at one draw of (X, W), without gradients, scalar float64 in
     nats.
 
     Parameters
     ----------
     model : LatentVariableModel
-        Latents of all rows, sites of the anchors.
+        Latents of the rows here, sites of the anchors.
     data : tuple over views of tuples of Block
-        All rows.
+        The rows here.
     anchors : Anchors
     draws : Draws
+    processes : Processes
+        Among which the rows are divided: the bound is that of all.
     """
     x = model.latents.sample(draws.latents)
-    total = -model.latents.kl()
+    total = -processes.sum(model.latents.kl())
+    known = anchors.take(x, processes)
     for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):
         if view.kernel.has_posterior:
             total = total - kernel_kl(view.kernel).to(x.device)
-        anchored = (anchors.index, anchors.data[v])
-        total = total + _value(
-            view.sites, view, view.see(x), view.frequencies(noise), data[v], anchored
-        )
+        of_view = (view.see(known), anchors.data[v])
+        f, start = view.frequencies(noise), None if draws.starts is None else draws.starts[v]
+        given = (view, view.see(x), f, data[v], of_view, start, processes)
+        total = total + _value(view.sites, *given)
     return total
 
 
@@ -135,9 +122,13 @@ def _value(
     f: Frequencies,
     blocks: tuple[Block, ...],
     anchors: tuple[Tensor, tuple[Block, ...]],  # noqa: ARG001
+    start: float | None,
+    processes: Processes,
 ) -> Tensor:
-    """Return what a view adds to the bound, given the anchors and their data."""
-    return view_evidence(x, f, view.noise_variance, complete_blocks(blocks))
+    """Return what a view adds to the bound, given the anchors' latents and their data."""
+    sample = None if start is None else Sample(N_DETERMINANTS, start)
+    noise = view.noise_variance
+    return gaussian_evidence(x, f, noise, blocks, sample=sample, processes=processes)
 
 
 @_value.register
@@ -148,25 +139,13 @@ def _(
     f: Frequencies,
     blocks: tuple[Block, ...],
     anchors: tuple[Tensor, tuple[Block, ...]],
+    start: float | None,  # noqa: ARG001
+    processes: Processes,
 ) -> Tensor:
     likelihood = cast(NonConjugateLikelihood, view.likelihood)
-    f = f.to(x.dtype)
-    block, anchor_block = encoded_block(blocks), encoded_block(anchors[1])
-    features = features_of(x, f, block)
-    anchor_features = features_of(x[anchors[0]], f, anchor_block)
-    value = sites.log_prior(torch.arange(sites.n_columns, device=x.device)).sum()
-    for columns in sites.column_chunks(block.Y.shape[0]):
-        entries = anchored_entries(
-            anchor_features, features, view, anchor_block, block, columns, n_sweeps=2
-        )
-        solution = entry_pass(features, likelihood, entries, _TOLERANCE)
-        value = (
-            value
-            + entries.mask.apply(solution.slopes.value).sum(dtype=torch.float64)
-            - solution.weights.kl().sum()
-        )
-        value = value + gap_of(likelihood, solution, entries, None).sum()
-    return value
+    known = anchored_weights(view, anchors[0], f, encoded_block(anchors[1]))
+    passes = SitePasses(encoded_block(blocks), [x], f, likelihood, sites, processes)
+    return passes.value(passes.stepped(known, _TOLERANCE))
 
 
 def features_of(x: Tensor, f: Frequencies, block: Block) -> Tensor:

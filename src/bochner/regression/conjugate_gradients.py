@@ -10,7 +10,7 @@ that both are matters of speed, never of correctness.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -49,6 +49,17 @@ class Weights:
     logdet: Tensor
     trace: Tensor
     sizes: tuple[int, ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Weights]) -> Weights:
+        """Put groups of columns behind each other."""
+        return cls(
+            torch.cat([part.mean for part in parts], dim=1),
+            torch.cat([part.covariance for part in parts]),
+            torch.cat([part.logdet for part in parts]),
+            torch.cat([part.trace for part in parts]),
+            tuple(size for part in parts for size in part.sizes),
+        )
 
     def kl(self) -> Tensor:
         """Return KL(q(A_m) || N(0, I)) of every column, (m,), float64."""
@@ -137,7 +148,7 @@ def weights_from(
         # a column's error in the metric of q, r^T S r, against that of its shift
         goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
         spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
-        mean = refined(apply, right, mean, covariance, sizes, goal, spare, max_iter)
+        mean = refined(apply, mean, right - apply(mean), covariance, sizes, goal, spare, max_iter)
     return Weights(mean, covariance, logdet, traces(inverse), sizes)
 
 
@@ -156,8 +167,8 @@ def precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> T
 
 def refined(
     apply: Callable[[Tensor], Tensor],
-    right: Tensor,
     mean: Tensor,
+    residual: Tensor,
     covariance: Tensor,
     sizes: tuple[int, ...],
     goal: Tensor,
@@ -170,8 +181,8 @@ def refined(
     ----------
     apply : callable
         Multiplies every column, (K, m), by its I + Phi Omega_m Phi^T.
-    right, mean : Tensor of shape (K, m)
-        What the product has to be, and a first guess.
+    mean, residual : Tensor of shape (K, m)
+        A first guess, and what its product lacks.
     covariance : Tensor of shape (G, K, K)
         Preconditioner of every group; the solution where every column has its own.
     sizes : tuple of int
@@ -182,7 +193,6 @@ def refined(
         Twice those that it may lose by all together.
     max_iter : int
     """
-    residual = right - apply(mean)
     z = precondition(covariance, residual, sizes)
     direction, inner = z, (residual * z).sum(0)
     best, worse = math.inf, 0

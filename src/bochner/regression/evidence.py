@@ -257,18 +257,10 @@ class Gradient:
         """Add what the rows of other processes say of the frequencies. Latents are this process's
         own, and the noise's gradient comes from sums over all processes already.
         """
-        of_frequencies = [
-            self.first,
-            self.amplitude,
-            *([] if self.second is None else [self.second]),
-        ]
-        wire = processes.sum(torch.cat([part.reshape(-1) for part in of_frequencies]))
-        for part, summed in zip(
-            of_frequencies,
-            torch.split(wire, [part.numel() for part in of_frequencies]),
-            strict=True,
-        ):
-            part.copy_(summed.reshape(part.shape))
+        second = [] if self.second is None else [self.second]
+        of_frequencies = [self.first, self.amplitude, *second]
+        for part, summed in zip(of_frequencies, processes.sums(of_frequencies), strict=True):
+            part.copy_(summed)
 
     def add_noise(self, d_noise: Tensor, block: CompleteBlock) -> None:
         """Add the gradient in sigma^2, or in those of a block's columns."""

@@ -212,8 +212,8 @@ class Block:
         """Return rows by their positions in the block, (l,); ``rows`` of the new data set."""
         raise NotImplementedError
 
-    def holding(self, values: Tensor) -> Block:
-        """Return the same columns of other rows, (n, m), NaN where they have no data."""
+    def holding(self, values: Tensor, offset: Tensor) -> Block:
+        """Return the same columns of other rows, (n, m), NaN = missing, with offsets (n,)."""
         raise NotImplementedError
 
     def subset(self, index: Tensor) -> Block:
@@ -284,7 +284,7 @@ class CompleteBlock(Block):
         parts = (self.Y[part].double().square().sum(0) for part in chunks(self.n_rows, _ROWS))
         return functools.reduce(torch.add, parts)
 
-    def holding(self, values: Tensor) -> CompleteBlock:
+    def holding(self, values: Tensor, offset: Tensor) -> CompleteBlock:  # noqa: ARG002
         """Return the same columns of other rows."""
         present = ~values.isnan().all(dim=1)
         return self._with_square(values[present], Rows.where(present), self.columns)
@@ -333,11 +333,11 @@ class IncompleteBlock(Block):
         """Return the block in another precision."""
         return replace(self, Y=self.Y.to(dtype), observed=self.observed.to(dtype))
 
-    def holding(self, values: Tensor) -> IncompleteBlock:
+    def holding(self, values: Tensor, offset: Tensor) -> IncompleteBlock:  # noqa: ARG002
         """Return the same columns of other rows."""
-        rows = (~values.isnan().all(dim=1)).nonzero()[:, 0]
-        some = None if len(rows) == len(values) else rows
-        return self.of(values[rows], some, self.columns, self.sizes)
+        present = ~values.isnan().all(dim=1)
+        made = self.of(values[present], None, self.columns, self.sizes)
+        return replace(made, rows=Rows.where(present))
 
     def take(self, index: Tensor, rows: Rows) -> IncompleteBlock:
         """Return some rows."""
@@ -420,6 +420,12 @@ class EncodedBlock(Block):
         Y, mask = _rows_of(self.Y, index), self.mask.rows(index)
         return replace(self, Y=Y, rows=rows, mask=mask, offset=self.offset[index])
 
+    def holding(self, values: Tensor, offset: Tensor) -> EncodedBlock:
+        """Return the same columns of other rows."""
+        present = ~values.isnan().all(dim=1)
+        made = self.of(values[present], None, offset[present])
+        return replace(made, rows=Rows.where(present))
+
     def offsets(self, n_rows: int) -> Tensor:
         """Return the offsets of all rows of the data set, (N,), float64; 0 without data here."""
         offset = self.offset.double().cpu()
@@ -455,14 +461,8 @@ def _columns(Y: Matrix, columns: Tensor | None) -> Tensor:
     return torch.arange(Y.shape[1]) if columns is None else columns
 
 
-@functools.singledispatch
 def _rows_of(Y: Matrix, index: Tensor) -> Tensor | SparseMatrix:
-    return Y[index]
-
-
-@_rows_of.register
-def _(Y: SparseMatrix, index: Tensor) -> Tensor | SparseMatrix:
-    return Y.rows(index)
+    return Y.rows(index) if isinstance(Y, SparseMatrix) else Y[index]
 
 
 @functools.singledispatch

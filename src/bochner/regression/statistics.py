@@ -51,12 +51,11 @@ class Statistics:
         if processes.size == 1:
             return self
         square = torch.as_tensor(self.square, dtype=torch.float64, device=self.gram.device)
-        parts = [self.gram, self.cross, square, self.gram.new_tensor(float(self.n_rows))]
-        wire = processes.sum(torch.cat([part.reshape(-1) for part in parts]))
-        gram, cross, square, count = torch.split(wire, [part.numel() for part in parts])
+        count = self.gram.new_tensor(float(self.n_rows))
+        gram, cross, square, count = processes.sums([self.gram, self.cross, square, count])
         return Statistics(
-            gram.reshape(self.gram.shape),
-            cross.reshape(self.cross.shape),
+            gram,
+            cross,
             square if isinstance(self.square, Tensor) else float(square),
             int(count),
             self.n_columns,

@@ -142,11 +142,7 @@ class Passes:
         for part in self:
             for total, own in zip(totals, of_part(part), strict=True):
                 total.add_(own)
-        if self.processes.size == 1:
-            return totals
-        wire = self.processes.sum(torch.cat([total.reshape(-1) for total in totals]))
-        parts = torch.split(wire, [total.numel() for total in totals])
-        return [own.reshape(total.shape) for own, total in zip(parts, totals, strict=True)]
+        return self.processes.sums(totals)
 
 
 @dataclass(frozen=True)
@@ -258,7 +254,8 @@ def _solved(passes: Passes, sums: _Sums, s2: float, goal: Tensor) -> Weights:
         return v + passes.summed(of_part, torch.zeros_like(v))[0]
 
     if max(sizes) > 1:
-        mean = refined(apply, sums.right, mean, covariance, sizes, goal, max_iter=MAX_ITER)
+        away = sums.right - apply(mean)
+        mean = refined(apply, mean, away, covariance, sizes, goal, max_iter=MAX_ITER)
     return Weights(mean, covariance, logdet, traces(covariance), sizes)
 
 

@@ -25,7 +25,7 @@ from bochner.linalg import Cholesky, cholesky, plus_diagonal
 from bochner.memory import chunks
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
-from bochner.objectives.subset_sites import anchored_entries, features_of
+from bochner.objectives.subset_sites import anchored_weights, features_of
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.evidence import CHUNK_ROWS
@@ -37,6 +37,7 @@ from bochner.regression.observations import (
     Sample,
 )
 from bochner.regression.site_entries import Entries, entry_pass
+from bochner.regression.site_passes import SitePasses
 from bochner.regression.statistics import Statistics, statistics
 from bochner.regression.streamed import Passes, StreamedBlock, WithHoles, condition_streamed
 from bochner.regression.weighted_grams import weighted_grams
@@ -213,22 +214,17 @@ _SITE_TOLERANCE = 1e-4
 
 
 def condition(
-    view: View,
-    f: Frequencies,
-    block: EncodedBlock,
-    latents: list[Tensor],
-    anchors: tuple[Tensor, EncodedBlock] | None = None,
+    view: View, f: Frequencies, block: EncodedBlock, latents: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Return means and covariances of q(A), averaged over draws of X as the bound is.
 
     Parameters
     ----------
     view : View
+        With sites of all rows.
     f : Frequencies
     block : EncodedBlock
     latents : list of Tensor of shape (N, D)
-    anchors : (Tensor of shape (L,), Block), optional
-        The rows that the view's sites belong to, and their data; None: all.
 
     Returns
     -------
@@ -238,31 +234,57 @@ def condition(
     """
     sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
     working = f.to(latents[0].dtype)
-    every = [features_of(x, working, block) for x in latents]
-    at_anchors = (
-        []
-        if anchors is None
-        else [features_of(x[anchors[0]], working, anchors[1]) for x in latents]
-    )
-    features = torch.cat(every, dim=1)
+    features = torch.cat([features_of(x, working, block) for x in latents], dim=1)
     groups = list(sites.column_chunks(features.shape[1]))
     mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
     covariance = torch.zeros(len(groups), f.n_features, f.n_features, dtype=torch.float64)
     for g, columns in enumerate(groups):  # one at a time: memory is that of a group's entries
-        if anchors is None:
-            entries = Entries.of(sites, block, columns)
-        else:
-            entries = anchored_entries(
-                at_anchors[0], every[0], view, anchors[1], block, columns, n_sweeps=2
-            )
-        entries = _repeated(entries, len(latents))
-        for _ in range(_SWEEPS if anchors is None else _FEWER_SWEEPS):
+        entries = _repeated(Entries.of(sites, block, columns), len(latents))
+        for _ in range(_SWEEPS):
             solution = entry_pass(features, likelihood, entries, _SITE_TOLERANCE)
             precision, shift = solution.sites(entries, likelihood)
             entries = replace(entries, precision=precision, shift=shift)
         mean[:, entries.columns.cpu()] = solution.weights.mean.double().cpu()
         covariance[g] = solution.weights.covariance[0].double().cpu()
     return mean, covariance
+
+
+def condition_anchored(
+    view: View,
+    f: Frequencies,
+    block: EncodedBlock,
+    latents: list[Tensor],
+    anchors: tuple[Tensor, EncodedBlock],
+    processes: Processes = ALONE,
+) -> tuple[Tensor, Tensor]:
+    """Return what `condition` does where the view's sites belong to some rows, in passes over all.
+
+    Parameters
+    ----------
+    view, f
+        As in `condition`.
+    block : EncodedBlock
+        The rows here.
+    latents : list of Tensor of shape (N, D)
+    anchors : (Tensor of shape (L, D), EncodedBlock)
+        Latents of the rows that the sites belong to at the first draw, and their data.
+    processes : Processes
+        Among which the rows are divided.
+
+    Returns
+    -------
+    mean : Tensor of shape (K, columns of psi), float64
+    covariance : Tensor of shape (groups, K, K), float64
+        Of the sites' groups.
+    """
+    sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
+    passes = SitePasses(block, latents, f, likelihood, sites, processes)
+    weights = anchored_weights(view, anchors[0], f, anchors[1])
+    for _ in range(_FEWER_SWEEPS):
+        weights = passes.stepped(weights, _SITE_TOLERANCE)
+    mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
+    mean[:, passes.columns.cpu()] = weights.mean.double().cpu()
+    return mean, weights.covariance.double().cpu()
 
 
 def column_groups(sites: Sites, n_rows: int, n_latents: int) -> Tensor:

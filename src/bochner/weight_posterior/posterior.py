@@ -349,7 +349,7 @@ def weights_posterior(
     anchors : Anchors, optional
         The rows that sites belong to; None: all.
     processes : Processes
-        Among which the rows of Gaussian views are divided.
+        Among which the rows are divided.
 
     Returns
     -------
@@ -357,6 +357,7 @@ def weights_posterior(
     """
     with torch.no_grad():
         latents = model.latents.draws(n_latent_draws, seed, processes.start)
+        known = None if anchors is None else anchors.take(latents[0], processes)
         return tuple(
             _view_posterior(
                 view,
@@ -366,7 +367,7 @@ def weights_posterior(
                 n_draws,
                 sampling,
                 seed,
-                None if anchors is None else (anchors.index, anchors.data[v]),
+                None if anchors is None or known is None else (view.see(known), anchors.data[v]),
                 processes,
             )
             for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))

@@ -25,6 +25,7 @@ from bochner.regression.streamed import blocks_with_holes
 from bochner.weight_posterior.conditioning import (
     column_groups,
     condition,
+    condition_anchored,
     condition_with_holes,
     expected_statistics,
     groups_of,
@@ -78,7 +79,6 @@ class _OnSites:
     view: View
     sites: Sites
     block: EncodedBlock
-    anchors: tuple[Tensor, EncodedBlock] | None
 
     @property
     def intercept(self) -> Tensor:
@@ -87,11 +87,28 @@ class _OnSites:
 
     def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
         """Condition column group by column group."""
-        return SharedDraw(_to_cpu(f), *condition(self.view, f, self.block, latents, self.anchors))
+        return SharedDraw(_to_cpu(f), *condition(self.view, f, self.block, latents))
 
     def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
         """Return the groups of the sites."""
         return column_groups(self.sites, self.block.Y.shape[0], n_latents)
+
+
+@dataclass(frozen=True)
+class _OnAnchors(_OnSites):
+    """Encoded data of which some rows have sites."""
+
+    anchors: tuple[Tensor, EncodedBlock]
+    processes: Processes
+
+    def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
+        """Condition in passes over rows."""
+        given = (self.view, f, self.block, latents, self.anchors, self.processes)
+        return SharedDraw(_to_cpu(f), *condition_anchored(*given))
+
+    def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
+        """Return the groups of the sites."""
+        return self.sites.group_of.cpu()
 
 
 @functools.singledispatch
@@ -102,7 +119,9 @@ def conditioning(
     anchors: tuple[Tensor, tuple[Block, ...]] | None,  # noqa: ARG001
     processes: Processes,
 ) -> Conditioning:
-    """Return how a view is conditioned, given the rows that sites belong to (None: all)."""
+    """Return how a view is conditioned, given the rows that sites belong to (None: all), their
+    latents, (L, D), and their data.
+    """
     return _OnBlocks(view, blocks, processes)
 
 
@@ -112,10 +131,12 @@ def _(
     view: View,
     blocks: tuple[Block, ...],
     anchors: tuple[Tensor, tuple[Block, ...]] | None,
-    processes: Processes,  # noqa: ARG001 - one has all rows
+    processes: Processes,
 ) -> Conditioning:
-    anchored = None if anchors is None else (anchors[0], encoded_block(anchors[1]))
-    return _OnSites(view, sites, encoded_block(blocks), anchored)
+    given = (view, sites, encoded_block(blocks))
+    if anchors is None:
+        return _OnSites(*given)
+    return _OnAnchors(*given, (anchors[0], encoded_block(anchors[1])), processes)
 
 
 def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:

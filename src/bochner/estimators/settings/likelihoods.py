@@ -18,7 +18,6 @@ from torch import Tensor
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import ColumnNames, observed_rows
 from bochner.data.likelihood_names import check_likelihood_name
-from bochner.data.sparse import moments
 from bochner.data.support import Support, guess
 from bochner.data.validation import as_array
 from bochner.data.views import Views
@@ -32,6 +31,8 @@ from bochner.likelihoods import (
     Poisson,
 )
 from bochner.likelihoods.nonconjugate import Likelihood
+from bochner.memory import passes
+from bochner.processes import ALONE, Processes
 
 NAMES: dict[str, type[Likelihood]] = {
     cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
@@ -89,6 +90,22 @@ def all_gaussian(likelihood: object) -> bool:
         or (isinstance(likelihood_of_view, str) and likelihood_of_view == Gaussian.name)
         for likelihood_of_view in asked
     )
+
+
+def known_by_rows(likelihood: object) -> bool:
+    """Return whether rows of what is asked for may be divided, or read block by block, in every
+    view.
+    """
+    asked = likelihood.values() if isinstance(likelihood, Mapping) else [likelihood]
+    kinds = (NAMES.get(one) if isinstance(one, str) else one for one in asked)
+    return all(kind is not None and getattr(kind, "knows_by_rows", False) for kind in kinds)
+
+
+def not_with_holes(likelihood: object, noise: str) -> str | None:
+    """Return what keeps rows with missing entries from being divided."""
+    if not all_gaussian(likelihood):
+        return f"likelihood={likelihood!r}"
+    return "a noise variance per column" if noise == "column" else None
 
 
 def per_column(
@@ -175,25 +192,23 @@ class SizeFactors:
         given: object,
         likelihoods: Mapping[str, Likelihood],
         columns: Mapping[str, NDArray[np.intp]],
+        processes: Processes = ALONE,
     ) -> SizeFactors:
-        """Measure what is typical."""
+        """Measure what is typical, over the rows of all processes."""
         made = cls({}, {})
         for view, likelihood in likelihoods.items():
             if getattr(likelihood, "size_factors", None) == "total":
-                part = values[:, columns[view]]
-                rate = (
-                    moments(part)[0]
-                    if sp.issparse(part)
-                    else np.asarray(np.nanmean(part, axis=0, dtype=np.float64))
-                )
+                rate = _rates(values, columns[view], processes)
                 made.shares[view] = rate / max(float(rate.sum()), 1e-300)
         factors = _given(given, likelihoods)
         for view in factors:
-            _refuse_unknown(factors[view], view, values[:, columns[view]])
+            _refuse_unknown(factors[view], view, values, columns[view])
         for view in {*made.shares, *factors}:
             made.typical[view] = 0.0
         raw = made.offsets(values, given, likelihoods, columns)
-        made.typical = {view: float(part.mean()) for view, part in raw.items() if part is not None}
+        made.typical = {
+            view: float(_mean(part, processes)) for view, part in raw.items() if part is not None
+        }
         return made
 
     def offsets(
@@ -225,7 +240,9 @@ class SizeFactors:
             if view in factors:
                 logs = _checked(factors[view], view, values.shape[0])
             elif view in self.shares:
-                logs = self._totals(values[:, columns[view]], self.shares[view])
+                of_view, shares = columns[view], self.shares[view]
+                parts = (values[rows][:, of_view] for rows in passes(values.shape))
+                logs = np.concatenate([self._totals(part, shares) for part in parts])
             else:
                 continue  # not given for these rows: they are typical
             out[view] = torch.from_numpy(np.where(np.isnan(logs), 0.0, logs - typical))
@@ -265,6 +282,30 @@ class SizeFactors:
         )
 
 
+def _rates(values: Any, columns: NDArray[np.intp], processes: Processes) -> NDArray[np.float64]:
+    """Return the mean of every column over the rows of all processes."""
+    total, count = torch.zeros(2, len(columns), dtype=torch.float64)
+    for rows in passes(values.shape):
+        part = values[rows][:, columns]
+        observed = np.full(len(columns), float(part.shape[0]))
+        if sp.issparse(part):
+            wide: Any = part
+            total += torch.from_numpy(np.asarray(wide.sum(axis=0, dtype=np.float64)).ravel())
+        else:
+            total += torch.from_numpy(np.nansum(part, axis=0, dtype=np.float64))
+            observed = np.count_nonzero(~np.isnan(part), axis=0).astype(np.float64)
+        count += torch.from_numpy(observed)
+    total, count = processes.sums([total, count])
+    rates: NDArray[np.float64] = (total / count).numpy()
+    return rates
+
+
+def _mean(values: Tensor, processes: Processes) -> Tensor:
+    """Return the mean over the rows of all processes."""
+    total = processes.sum(values.sum())
+    return total / processes.total(len(values))
+
+
 def _given(given: object, likelihoods: Mapping[str, Likelihood]) -> dict[str, object]:
     """Size factors by view: an array goes to every view of counts."""
     counts = [
@@ -288,11 +329,12 @@ def _given(given: object, likelihoods: Mapping[str, Likelihood]) -> dict[str, ob
     return dict(given)
 
 
-def _refuse_unknown(given: object, view: str, part: FloatArray) -> None:
+def _refuse_unknown(given: object, view: str, values: Any, columns: NDArray[np.intp]) -> None:
     """Refuse training rows that have counts and no size factor: what is typical could not be
     told.
     """
-    unknown = np.isnan(_checked(given, view, part.shape[0])) & observed_rows(part)
+    unknown = np.isnan(_checked(given, view, values.shape[0]))
+    unknown[unknown] = observed_rows(values[np.flatnonzero(unknown)][:, columns])
     if unknown.any():
         do = "give the row's factor, such as its total count, or drop the row"
         want = f"a size factor for every training row of view {view!r}"

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from bochner._typing import Sampling
+from bochner.data.columns import extremes
 from bochner.data.validation import numbers
 from bochner.data.views import Views
 from bochner.errors import InputError, message
@@ -134,7 +135,7 @@ def make(
         margin=_margin(spec, data) if chosen and estimator.n_init == "auto" else math.inf,
         training=_training(estimator, _rates(spec)),
         seed=seed,
-        dtype=_dtype(estimator.dtype, data, likelihoods or {}),
+        dtype=_dtype(estimator.dtype, data, likelihoods or {}, processes),
         device=_device(estimator.device),
         truncation=_truncation(estimator.truncation, spec.n_components),
         landmarks=some,
@@ -223,7 +224,9 @@ def _training(estimator: Parameters, rates: Options) -> Options:
     )
 
 
-def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> torch.dtype:
+def _dtype(
+    name: str, data: Views, likelihoods: Mapping[str, Likelihood], processes: Processes
+) -> torch.dtype:
     """Return the precision of products: counts so large weigh entries by more than single precision
     holds apart.
     """
@@ -234,9 +237,9 @@ def _dtype(name: str, data: Views, likelihoods: Mapping[str, Likelihood]) -> tor
     ]
     if name == "float64" or not counted:
         return torch.float64 if name == "float64" else torch.float32
-    X: Any = data.X
-    largest = X.max(axis=0).toarray().ravel() if data.sparse else np.nanmax(X, axis=0)
-    return torch.float64 if largest[np.concatenate(counted)].max() > LARGE_COUNTS else torch.float32
+    largest = np.nan_to_num(extremes(data.X)[1][np.concatenate(counted)]).max()
+    most = processes.largest(torch.tensor([float(largest)], dtype=torch.float64))
+    return torch.float64 if float(most) > LARGE_COUNTS else torch.float32
 
 
 def _frequencies(estimator: Parameters, n_rows: int, gaussian: bool, n_components: int) -> int:

@@ -1,0 +1,70 @@
+"""Sites laid in passes over rows, used and dropped: what kept sites lead to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import scipy.sparse as sp
+import torch
+
+from bochner.data.sparse import SparseMatrix
+from bochner.objectives.subset_sites import features_of
+from bochner.regression.conjugate_gradients import weights_from
+from bochner.regression.site_entries import Entries, entry_pass
+from bochner.regression.site_passes import SitePasses
+from helpers.nonconjugate import MAKERS, small_view
+
+TIGHT = 1e-22
+
+
+def with_sites(x, f, likelihood, block, sites, weights):
+    """Lay the sites of all rows at a q(A) and hold them."""
+    entries, features = Entries.of(sites, block, None), features_of(x, f, block)
+    solution = entry_pass(features, likelihood, entries, TIGHT, weights)
+    precision, shift = solution.sites(entries, likelihood)
+    return features, solution, replace(entries, precision=precision, shift=shift)
+
+
+def start(x, f, block, sites):
+    entries = Entries.of(sites, block, None)
+    given = entries.precision, entries.shift, entries.sizes
+    return weights_from(features_of(x, f, block), *given, TIGHT)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", sorted(MAKERS))
+def test_a_step_and_the_bound_are_those_of_sites_that_are_held(name, missing):
+    x, f, likelihood, block, sites = small_view(name, missing=missing, groups=2)
+    weights = start(x, f, block, sites)
+    features, solution, entries = with_sites(x, f, likelihood, block, sites, weights)
+    given = (entries.precision, entries.shift, entries.sizes)
+    expected = weights_from(features, *given, torch.full((len(entries.columns),), TIGHT), 50)
+    passes = SitePasses(block, [x], f, likelihood, sites)
+    torch.testing.assert_close(passes.columns, entries.columns)
+    got = passes.stepped(weights, TIGHT)
+    torch.testing.assert_close(got.mean, expected.mean, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(got.covariance, expected.covariance)
+    torch.testing.assert_close(got.logdet, expected.logdet)
+    bound = entries.mask.apply(solution.slopes.value).sum() - solution.weights.kl().sum()
+    mean = entries.total + solution.latent
+    gap = likelihood.gap(entries.y, mean, solution.variance, entries.columns)
+    gap = 0.0 if gap is None else entries.mask.apply(gap).sum()
+    bound = bound + gap + sites.log_prior(entries.columns).sum()
+    torch.testing.assert_close(passes.value(weights), bound)
+
+
+@torch.no_grad()
+def test_rows_count_once_whatever_the_draws_and_sparse_rows_are_dense_ones():
+    x, f, likelihood, block, sites = small_view("poisson", groups=2)
+    weights = start(x, f, block, sites)
+    once = SitePasses(block, [x], f, likelihood, sites)
+    sparse = SparseMatrix.of(sp.csr_array(block.Y.numpy()), None, torch.float64)
+    for passes in (
+        SitePasses(block, [x, x, x], f, likelihood, sites),
+        SitePasses(replace(block, Y=sparse), [x], f, likelihood, sites),
+    ):
+        got, wanted = passes.stepped(weights, TIGHT), once.stepped(weights, TIGHT)
+        torch.testing.assert_close(got.mean, wanted.mean)
+        torch.testing.assert_close(passes.value(got), once.value(wanted))
