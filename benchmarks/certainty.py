@@ -1,16 +1,17 @@
 """Is a model as sure as it says it is: ``python benchmarks/certainty.py``.
 
 A model of every likelihood is fitted (60 steps from a Laplacian eigenmap, 32 spectral points a
-component) to data drawn from smooth random functions of D latents (100 rows of 10 columns for
-D = 1; 200 of 20 for 2 and 3; 300 of 30 for 5), complete and with 30 % of the entries missing. Then
-200 new rows are drawn from the fitted model, so that the model is right and their latents are
-known. Columns: shares of the latents within the 50 and 95 % intervals of
-``transform(return_std=True)`` and root mean square of (x - z) / std (1 is right); the same shares
-of hidden entries by draws; p of chi-square tests that ranks are uniform; processor time of placing
-with standard deviations over that without, and of their first check over that of the fit; learned
-over true noise variance or dispersion; of 5 rows, ``score_samples`` less a reference by quadrature
-(D = 1) or by importance sampling with 2,000 samples of another seed (D > 1), the mean and the row
-that is furthest away, nats.
+component) to data drawn from smooth random functions of D latents (100 rows of 10 columns for D =
+1; 200 of 20 for 2 and 3; 300 of 30 for 5), complete and with 30 % of the entries missing. Then 200
+new rows are drawn from the fitted model, so that the model is right and their latents are known.
+Columns: shares of the latents within the 50 and 95 % intervals of ``transform(interval=...)``, and
+within those of a normal distribution with the standard deviations of
+``transform(return_std=True)``; root mean square of (x - z) / std (1 is right); shares of hidden
+entries by draws; p of chi-square tests that ranks are uniform; processor time of placing with
+standard deviations over that without, and of their first check over that of the fit; learned over
+true noise variance or dispersion; of 5 rows, ``score_samples`` less a reference by quadrature (D =
+1) or by importance sampling with 2,000 samples of another seed (D > 1), the mean and the row that
+is furthest away, nats.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ N_REFERENCE, N_BINS = 2_000, 10
 COLUMNS = {
     "latents_50": ".3f",
     "latents_95": ".3f",
+    "std_50": ".3f",
+    "std_95": ".3f",
     "latents_rms": ".2f",
     "latents_p": ".3f",
     "std_cost": ".2f",
@@ -124,9 +127,12 @@ def latents(model: Any, x: Array, rows: Array) -> dict[str, Value]:
     cost = _seconds(lambda: model.transform(rows, return_std=True)) / plain
     away = (x - z) / std
     inside = {
-        f"latents_{level}": float((np.abs(away) < norm.ppf(0.5 + level / 200)).mean())
+        f"std_{level}": float((np.abs(away) < norm.ppf(0.5 + level / 200)).mean())
         for level in (50, 95)
     }
+    for level in (50, 95):
+        _, low, high = model.transform(rows, interval=level / 100)
+        inside[f"latents_{level}"] = float(((low < x) & (x < high)).mean())
     one = away[np.arange(len(x)), np.arange(len(x)) % x.shape[1]]
     rms = float(np.sqrt(np.square(away).mean()))
     return {**inside, "latents_rms": rms, "latents_p": uniform_p(norm.cdf(one)), "std_cost": cost}

@@ -2,21 +2,27 @@
 
 A seed is a replication: latents, frequencies and parameters from the prior, data given them, then a
 chain of `RFLVM`'s model on these data that starts at another draw of the prior. The rank of the
-truth among 12 draws (every fourth sweep after a warm-up of 50) is uniform on 0 to 12 where the
-sampler is right (Talts et al. 2018). 6 rows, 2 columns, one entry missing, 3 frequencies, D = 1 and
-2; moderate priors, so that counts stay small. Ranked are what rotations and reflections of the
-latents do not change (the inner product of two rows, the distance of two others), the kernel's
-variance, the parameter of the likelihood (noise variance, dispersion r), the missing entry, the
-number of components, and the log joint density. Ties are broken at random. Printed are mean and
-deviation of the ranks (6.00 and 3.74 are right), how often each rank came, and the p-value of
-chi-square. "weights a fifth too small" is a sampler with a fault, for comparison: a check that
-finds none there would be worth nothing.
+truth among 12 draws (every fifth sweep after a warm-up of 300) is uniform on 0 to 12 where the
+sampler is right (Talts et al. 2018) and has forgotten its start. 6 rows, 2 columns, one entry
+missing, 3 frequencies, D = 1 and 2; moderate priors, so that counts stay small. Ranked are what
+rotations and reflections of the latents do not change (the inner product of two rows, the distance
+of two others), the kernel's variance, the parameter of the likelihood (noise variance, dispersion
+r), the missing entry, the number of components, and the log joint density. Ties are broken at
+random. Printed are mean and deviation of the ranks (6.00 and 3.74 are right), how often each rank
+came, and the p-value of chi-square. "weights a fifth too small" is a sampler with a fault, for
+comparison: a check that finds none there would be worth nothing.
+
+``--stationary`` needs no warm-up: a chain that begins at the truth has the posterior's law from the
+start, so that quantities after 12 sweeps less those of the truth are zero on average (Geweke 2004).
+A seed is a mean over 100 replications; printed are the mean over seeds and how many standard errors
+it is from zero. Variances and parameters are compared by their logarithms.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +45,9 @@ from helpers.sampler import PRIORS, zeros
 Array = NDArray[np.float64]
 
 ROWS, COLUMNS, POINTS = 6, 2, 3
-WARMUP, DRAWS, THIN = 50, 12, 4
+WARMUP, DRAWS, THIN = 300, 12, 5
+SWEEPS, REPLICATIONS = 12, 100
+Run = Callable[[str, str, int, int], dict[str, Value]]
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
 KINDS = ("gaussian", "negative binomial", "bernoulli")
 QUANTITIES = ("inner", "distance", "variance", "parameter", "missing", "components", "log_joint")
@@ -94,13 +102,19 @@ def drawn_entries(model: Model, state: State, rng: Generator) -> Array:
     return view.draw_data(view.psi(of_view, state.x), of_view.parameter, rng)
 
 
-def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
-    """Return the rank of the truth for each quantity."""
-    model, rng = build(kind, method, dim), source(seed, "calibration", dim)
+def replication(kind: str, method: str, dim: int, rng: Generator) -> tuple[Model, State, Array]:
+    """Draw a truth from the prior and data given it; return the model of these data, too."""
+    model = build(kind, method, dim)
     truth = model.prior_state(rng)
     Y, view = drawn_entries(model, truth, rng), model.views[0]
     shown = replace(view.data, values=np.where(view.data.observed, Y, 0.0))
-    model = replace(model, views=(view.with_data(shown),))
+    return replace(model, views=(view.with_data(shown),)), truth, Y
+
+
+def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
+    """Return the rank of the truth for each quantity."""
+    rng = source(seed, "calibration", dim)
+    model, truth, Y = replication(kind, method, dim, rng)
     state, result = model.prior_state(rng), []
     for index in range(WARMUP + DRAWS * THIN):
         state = model.sweep(state, seed, 0, index)
@@ -115,45 +129,81 @@ def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
     return {name: int(r) if k else "" for name, r, k in zip(QUANTITIES, ranks, known, strict=True)}
 
 
-def jobs(seeds: range, quick: bool) -> Iterator[Job]:
+def drift(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
+    """Return mean changes of all quantities by chains that begin at the truth."""
+    changes = []
+    for index in range(REPLICATIONS):
+        rng = source(seed, "stationary", dim, index)
+        model, state, Y = replication(kind, method, dim, rng)
+        before = quantities(model, state, Y[0, 0])
+        for sweep in range(SWEEPS):
+            state = model.sweep(state, seed, index, sweep)
+        after = quantities(model, state, drawn_entries(model, state, rng)[0, 0])
+        for name in ("variance", "parameter"):
+            i = QUANTITIES.index(name)
+            before[i], after[i] = np.log(before[i]), np.log(after[i])
+        changes.append(after - before)
+    means = np.mean(changes, axis=0)
+    return {n: "" if np.isnan(v) else float(v) for n, v in zip(QUANTITIES, means, strict=True)}
+
+
+def jobs(run: Run, seeds: range, quick: bool) -> Iterator[Job]:
     """Yield all replications, one kind of model after the other."""
     for kind in KINDS[:1] if quick else KINDS:
         for dim in (1, 2):
             for seed in seeds:
-                yield Job(
-                    f"{kind}, D = {dim}", RIGHT, seed, partial(measure, kind, RIGHT, dim, seed)
-                )
+                yield Job(f"{kind}, D = {dim}", RIGHT, seed, partial(run, kind, RIGHT, dim, seed))
     for seed in seeds:
-        yield Job("gaussian, D = 1", FAULT, seed, partial(measure, "gaussian", FAULT, 1, seed))
+        yield Job("gaussian, D = 1", FAULT, seed, partial(run, "gaussian", FAULT, 1, seed))
 
 
-def shown(rows: Sequence[dict[str, str]]) -> str:
-    """Print histograms of ranks and p-values."""
-    groups: dict[tuple[str, str], list[dict[str, str]]] = {}
+def grouped(rows: Sequence[dict[str, str]], name: str) -> Iterator[tuple[str, str, Array]]:
+    """Yield data, method and the values of one quantity."""
+    groups: dict[tuple[str, str], list[float]] = {}
     for row in rows:
-        groups.setdefault((row["data"], row["method"]), []).append(row)
+        if row[name]:
+            groups.setdefault((row["data"], row["method"]), []).append(float(row[name]))
+    for (data, method), values in groups.items():
+        yield data, method, np.array(values)
+
+
+def histograms(rows: Sequence[dict[str, str]]) -> str:
+    """Print histograms of ranks and p-values."""
     lines = [["data", "method", "quantity", "n", "ranks 0 to 12", "p"]]
-    for (data, method), group in groups.items():
-        for name in QUANTITIES:
-            ranks = np.array([int(row[name]) for row in group if row[name]])
-            if not ranks.size:
-                continue
-            counts = np.bincount(ranks, minlength=DRAWS + 1)
+    for name in QUANTITIES:
+        for data, method, ranks in grouped(rows, name):
+            counts = np.bincount(ranks.astype(int), minlength=DRAWS + 1)
             p = format(float(chisquare(counts).pvalue), ".2g")
             cells = " ".join(str(count) for count in counts)
             lines.append([data, method, name, str(len(ranks)), cells, p])
-    return aligned(lines)
+    return aligned([lines[0], *sorted(lines[1:], key=lambda line: line[:2])])
 
 
-PROTOCOL = Protocol("sbc", QUANTITIES, jobs)
+def standard_errors(rows: Sequence[dict[str, str]]) -> str:
+    """Print how many standard errors mean changes are from zero."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for name in QUANTITIES:
+        for data, method, values in grouped(rows, name):
+            line = lines.setdefault((data, method), [data, method, *["-"] * len(QUANTITIES)])
+            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+            line[2 + QUANTITIES.index(name)] = f"{values.mean() / error:+.1f}"
+    return aligned([["data", "method", *QUANTITIES], *lines.values()])
+
+
+PROTOCOL = Protocol("sbc", QUANTITIES, partial(jobs, measure))
+PROTOCOL_OF_DRIFT = Protocol("sbc_stationary", QUANTITIES, partial(jobs, drift))
 
 
 def main() -> None:
-    options = arguments(__doc__, seeds=200)
-    store = PROTOCOL.store(options.quick)
-    store.collect(jobs(options.seeds, options.quick))
-    print(table(store.rows(), dict.fromkeys(QUANTITIES, ".2f")))
-    print(shown(store.rows()))
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--stationary", action="store_true", help="chains that begin at the truth")
+    chosen, sys.argv[1:] = parser.parse_known_args()
+    options = arguments(__doc__, seeds=15 if chosen.stationary else 200)
+    protocol = PROTOCOL_OF_DRIFT if chosen.stationary else PROTOCOL
+    store = protocol.store(options.quick)
+    store.collect(protocol.jobs(options.seeds, options.quick))
+    print(table(store.rows(), dict.fromkeys(QUANTITIES, ".3f" if chosen.stationary else ".2f")))
+    print(standard_errors(store.rows()) if chosen.stationary else histograms(store.rows()))
 
 
 if __name__ == "__main__":

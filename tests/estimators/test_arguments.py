@@ -22,6 +22,7 @@ WRONG = {
     ("loadings", "as_frame"): lambda m, v: m.loadings(v),
     ("score_samples", "return_std"): lambda m, v: m.score_samples(X, return_std=v),
     ("transform", "return_std"): lambda m, v: m.transform(X, return_std=v),
+    ("transform", "interval"): lambda m, v: m.transform(X, interval=v),
     ("impute", "n_draws"): lambda m, v: m.impute(X, n_draws=v),
     ("inverse_transform", "interval"): lambda m, v: m.inverse_transform(X[:2, :2], interval=v),
     ("kernel_matrix", "view"): lambda m, v: m.kernel_matrix(X[:2, :2], view=v),

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from bochner.latent_inference.infer import place
+from bochner.latent_inference.predictive_modes import Modes
 from bochner.likelihoods.poisson import Poisson
-from bochner.prediction.latent_std import excess, latent_std, widened
+from bochner.prediction.latent_std import LEVELS, Check, check, latent_interval, latent_std, widened
 from bochner.prediction.row_batch import log_likelihood
 from helpers.posteriors import count_view, drawn_rows, gaussian_view
 
@@ -57,12 +58,57 @@ def test_latents_of_drawn_rows_lie_within_their_intervals(dim):
     x, y = drawn_rows(view, dim, 600)
     placement = place([view], candidates, [y])
     observed = [torch.ones(4, 12, dtype=torch.bool)]
-    widening = excess([view], candidates, observed, seed=5)
+    widening = check([view], candidates, observed, seed=5).excess
     std = widened(latent_std([view], candidates, placement, [y], [None]), widening)
     away = (x - placement.mean) / std
     assert 0.93 < float((away.abs() < 1.96).double().mean()) < 0.97
     assert 0.4 < float((away.abs() < 0.6745).double().mean()) < 0.56
     assert 0.85 < float(away.square().mean().sqrt()) < 1.15
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, "counts"])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_intervals_hold_what_they_say_at_both_levels(kind, level):
+    dim = 1 if kind == "counts" else kind
+    view, candidates = gaussian_view(dim, key="std")
+    if kind == "counts":
+        view, candidates = count_view(Poisson(), 10, 1.0, 1.0, key="std counts")
+    x, y = drawn_rows(view, dim, 1200 // dim)
+    placement = place([view], candidates, [y])
+    observed = [torch.ones(4, y.shape[1], dtype=torch.bool)]
+    share = check([view], candidates, observed, seed=5).share(level)
+    low, high = latent_interval([view], candidates, placement, [y], [None], level, share)
+    assert bool((low < high).all())
+    held = float(((low < x) & (x < high)).double().mean())
+    assert abs(held - level) < (0.05 if level == 0.5 else 0.025)
+
+
+def test_intervals_of_two_far_modes_leave_out_what_lies_between():
+    means = torch.tensor([[[-2.0], [2.0]]]).double()
+    modes = Modes(means, torch.full((1, 2, 1, 1), 0.01).double(), torch.zeros(1, 2).double())
+    torch.testing.assert_close(modes.quantile(0.25), torch.tensor([[-2.0]]).double())
+    torch.testing.assert_close(modes.quantile(0.75), torch.tensor([[2.0]]).double())
+    for share in (0.01, 0.3, 0.9):
+        back = modes.distribution(modes.quantile(share))
+        torch.testing.assert_close(back, torch.full((1, 1), share).double())
+
+
+def test_what_nothing_tells_of_has_the_intervals_of_the_prior():
+    view, candidates = gaussian_view(2, key="std")
+    y = torch.full((2, 12), torch.nan, dtype=torch.float64)
+    y[1] = drawn_rows(view, 2, 1)[1]
+    placement = place([view], candidates, [y])
+    low, high = latent_interval([view], candidates, placement, [y], [None], 0.95, 0.999)
+    expected = torch.full((2,), 1.959964, dtype=torch.float64)
+    torch.testing.assert_close((-low[0], high[0]), (expected, expected), atol=1e-6, rtol=0)
+    assert float((high - low)[1].max()) < 2 * 1.959964
+
+
+def test_levels_between_those_that_were_measured_are_interpolated():
+    kept = Check(0.0, tuple(level**2 for level in LEVELS))
+    assert kept.share(0.5) == pytest.approx(0.25)
+    assert kept.share(0.505) == pytest.approx(0.5 * (0.25 + 0.51**2))
+    assert kept.share(0.995) == pytest.approx(0.5 * (0.99**2 + 1.0))
 
 
 def test_excess_widens_where_the_data_decide():

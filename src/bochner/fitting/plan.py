@@ -183,6 +183,9 @@ class Fit:
     latent_excess : float or None
         By how much variances of latents are too small or large, on rows drawn from the model;
         None where nobody has asked for it yet.
+    latent_shares : list of float
+        Shares of the mixture of modes that hold 0.01 to 0.99 of the latents of those rows; empty
+        until then.
     """
 
     posterior: tuple[ViewPosterior, ...]
@@ -198,6 +201,7 @@ class Fit:
     dropped: list[float] = field(default_factory=list)
     latent_draws: Tensor | None = None
     latent_excess: float | None = None
+    latent_shares: list[float] = field(default_factory=list)
 
 
 def evaluate(

@@ -44,6 +44,8 @@ _NOWHERE = -1e300
 # Share of a mode beside which others do not count; levels of intervals with the half width that
 # holds them of a standard normal distribution, and halvings of a bracket that finds them.
 _ALONE, _HALVINGS = 0.999, 20
+# Halvings of a bracket for a quantile, and how many standard deviations of a mode it reaches.
+_BISECTIONS, _FAR = 30, 9.0
 _LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
 # Squared distance, in posterior standard deviations, of two climbs that found the same mode.
 _SAME = 0.01
@@ -91,6 +93,26 @@ class Modes:
         ]
         out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
         return out
+
+    def distribution(self, x: Tensor) -> Tensor:
+        """Return the mixture's distribution function in every dimension, (n, D) -> (n, D)."""
+        root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
+        below = torch.special.ndtr((x[:, None] - self.means) / root)
+        share: Tensor = (self.log_weights.softmax(1)[..., None] * below).sum(1)
+        return share
+
+    def quantile(self, share: float) -> Tensor:
+        """Return where the mixture has so much below it in every dimension, (n, D)."""
+        root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
+        counts = self.log_weights.isfinite()[..., None]
+        reach = _FAR * root
+        low = torch.where(counts, self.means - reach, torch.inf).amin(1)
+        high = torch.where(counts, self.means + reach, -torch.inf).amax(1)
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            short = self.distribution(middle) < share
+            low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+        return 0.5 * (low + high)
 
     def _half_width(self, centre: Tensor, std: Tensor, level: float) -> Tensor:
         """Return half the width of intervals about a centre that hold so much, (n, D); weights in

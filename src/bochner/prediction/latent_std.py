@@ -3,15 +3,17 @@
 A row's posterior is a mixture over the draws of the spectra; under each of them the row has modes
 of its own, and the predictive density there knows that weights are uncertain. Modes that placement
 did not climb to are looked for among points all around. What Laplace's approximations still lack is
-measured on rows drawn from the fitted model itself, whose latents are known.
+measured on rows drawn from the fitted model itself, whose latents are known. A standard deviation
+does not know the shape of a posterior; intervals are quantiles of the mixture.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,6 +64,8 @@ _OUTLIER = 16.0
 # have beyond that in one measure of how far off they are, with the root mean square of all.
 _INSIDE = ((0.6744897501960817, 0.5, 0.03, 0.03), (1.959963984540054, 0.95, 0.015, 0.02))
 _ROOT_OFF = 0.15
+# At which shares of the mixture are kept.
+LEVELS = tuple(level / 100 for level in range(1, 100))
 # Of variances: what is tried.
 _EXCESSES = torch.cat([torch.linspace(-0.7, 1.0, 35), torch.logspace(0.0, 0.9, 25)[1:]]).double()
 
@@ -94,20 +98,75 @@ def latent_std(
         1 for a row without observed entries, and in dimensions that no observed view sees. Of
         float32 computations: good to three digits.
     """
-    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
-    observed = torch.stack([(~y.isnan()).any(1) for y in encoded], dim=1)
     out = torch.ones_like(placement.mean)
+    for chosen, modes in _mixtures(views, candidates, placement, rows, offsets):
+        out[chosen] = modes.normal_std_about(placement.mean[chosen])
+    return torch.where(_told(views, rows, out.shape[1]), out, 1.0)
+
+
+def latent_interval(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    placement: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    level: float,
+    share: float,
+) -> tuple[Tensor, Tensor]:
+    """Return central intervals of the rows' posteriors, whatever their shape.
+
+    Parameters
+    ----------
+    views, candidates, placement, rows, offsets
+        As in `latent_std`.
+    level : float
+        Of the prior's intervals, where nothing is observed.
+    share : float
+        Of the mixture of modes that holds so much of the posterior; of `Check`.
+
+    Returns
+    -------
+    low, high : Tensor of shape (n, D)
+    """
+    reach = torch.special.ndtri(torch.tensor(0.5 + 0.5 * level, dtype=torch.float64))
+    high = torch.ones_like(placement.mean) * reach
+    low = -high
+    told = _told(views, rows, high.shape[1])
+    for chosen, modes in _mixtures(views, candidates, placement, rows, offsets):
+        limits = [modes.quantile(0.5 + side * 0.5 * share) for side in (-1.0, 1.0)]
+        low[chosen] = torch.where(told[chosen], limits[0], low[chosen])
+        high[chosen] = torch.where(told[chosen], limits[1], high[chosen])
+    return low, high
+
+
+def _mixtures(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    placement: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+) -> Iterator[tuple[Tensor, Modes]]:
+    """Yield the modes of rows with observed entries, and which rows they are."""
+    encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
     width = max(max(view.n_columns, view.draws[0].mean.shape[0]) for view in views)
-    slopes = width * (1 + out.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
-    index = observed.any(1).nonzero()[:, 0]
+    slopes = width * (1 + placement.mean.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
+    index = _observed(rows).any(1).nonzero()[:, 0]
     for part in chunks(len(index), max(1, _NUMBERS // slopes)):
         chosen = index[part]
         of_rows = ([y[chosen] for y in encoded], offsets_of(offsets, chosen))
-        modes = _modes(views, candidates, placement.of(chosen), *of_rows)
-        out[chosen] = modes.normal_std_about(placement.mean[chosen])
-    # dimensions that no observed view sees keep their prior, whatever climbs left of them
-    told = (observed.double() @ _dims_of_views(views, out.shape[1])) > 0
-    return torch.where(told, out, 1.0)
+        yield chosen, _modes(views, candidates, placement.of(chosen), *of_rows)
+
+
+def _observed(rows: Sequence[Tensor]) -> Tensor:
+    """Return in which views rows have entries, (n, V), bool."""
+    return torch.stack([(~y.isnan()).any(1) for y in rows], dim=1)
+
+
+def _told(views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int) -> Tensor:
+    """Return which dimensions the observed views of rows see, (n, D), bool: the others keep their
+    prior, whatever climbs left of them.
+    """
+    return (_observed(rows).double() @ _dims_of_views(views, dim)) > 0
 
 
 def _dims_of_views(views: Sequence[ViewPosterior], dim: int) -> Tensor:
@@ -122,7 +181,7 @@ def widened(std: Tensor, excess: float) -> Tensor:
     ----------
     std : Tensor of shape (n, D)
     excess : float
-        As `excess` measures it.
+        As `check` measures it.
 
     Returns
     -------
@@ -220,14 +279,39 @@ def _scoring(term: object) -> ScoringTerm:
     return ScoringTerm(**parts)
 
 
-def excess(
+@dataclass(frozen=True)
+class Check:
+    """How rows drawn from a model lie in what is said of their latents.
+
+    Attributes
+    ----------
+    excess : float
+        e, more than -1, with which variances v become v (1 + e (1 - v)).
+    shares : tuple of float
+        Of the mixture of modes, in its centre, that hold 0.01, 0.02, ..., 0.99 of the latents.
+    """
+
+    excess: float
+    shares: tuple[float, ...]
+
+    def share(self, level: float) -> float:
+        """Return the share of the mixture whose interval holds so much.
+
+        Notes
+        -----
+        Recalibration of Kuleshov, Fenner and Ermon (2018), by levels.
+        """
+        return float(np.interp(level, (0.0, *LEVELS, 1.0), (0.0, *self.shares, 1.0)))
+
+
+def check(
     views: Sequence[ViewPosterior],
     candidates: Tensor,
     shown: Sequence[Tensor],
     seed: int,
     covariates: Tensor | None = None,
-) -> float:
-    """Measure by how much variances of latents are too small or large, on rows of the model itself.
+) -> Check:
+    """Measure what standard deviations and intervals of latents lack, on rows of the model itself.
 
     Parameters
     ----------
@@ -242,8 +326,7 @@ def excess(
 
     Returns
     -------
-    float
-        e, more than -1, with which variances v become v (1 + e (1 - v)).
+    Check
     """
     dim = candidates.shape[1]
     half = min(_MOST, max(_LEAST, _N_LATENTS // dim))
@@ -259,8 +342,15 @@ def excess(
     rows = torch.split(y, [view.n_data_columns for view in views], dim=1)
     nowhere: list[Tensor | None] = [None] * len(views)
     placement = place(views, candidates, rows, polish=False, covariates=beside)
-    std = latent_std(views, candidates, placement, rows, nowhere)
-    return _solved(x - placement.mean, std)
+    std, central = torch.ones_like(x), (2.0 * torch.special.ndtr(x) - 1.0).abs()
+    for chosen, modes in _mixtures(views, candidates, placement, rows, nowhere):
+        std[chosen] = modes.normal_std_about(placement.mean[chosen])
+        central[chosen] = (2.0 * modes.distribution(x[chosen]) - 1.0).abs()
+    told = _told(views, rows, dim)
+    std = torch.where(told, std, 1.0)
+    levels = torch.tensor(LEVELS, dtype=torch.float64)
+    held = central[told] if bool(told.any()) else levels
+    return Check(_solved(x - placement.mean, std), tuple(held.quantile(levels).tolist()))
 
 
 def _solved(errors: Tensor, std: Tensor) -> float:

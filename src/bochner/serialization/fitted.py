@@ -17,6 +17,7 @@ from bochner.fitting.plan import Fit, StartResult
 from bochner.io.schema import MismatchError, Tensors, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.nonconjugate import Likelihood
+from bochner.prediction.latent_std import LEVELS
 from bochner.weight_posterior.draws import Draw
 from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
@@ -52,6 +53,7 @@ class FitHeader:
     landmarks: dict[str, float] | None
     dropped: list[float]
     latent_excess: float
+    latent_shares: list[float]
 
 
 _PLAIN = tuple(own.name for own in fields(FitHeader) if own.name != "views")
@@ -106,6 +108,9 @@ def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
     latents = tensors.take("latents", None, None)
     if header.stopped not in _STOPPED or len(header.dropped) != len(header.views):
         raise MismatchError("fit.stopped or fit.dropped is none that a fit has")
+    shares = header.latent_shares
+    if len(shares) != len(LEVELS) or not all(0.0 <= share <= 1.0 for share in shares):
+        raise MismatchError("fit.latent_shares are not shares of intervals")
     posterior, kernels = [], []
     for v, view in enumerate(header.views):
         of_view = _view(v, view, tensors, latents.shape[1])

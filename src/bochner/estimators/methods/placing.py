@@ -23,7 +23,7 @@ from bochner.estimators.methods.rows import RowsMixin
 from bochner.estimators.settings import options
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
-from bochner.prediction.latent_std import excess, latent_std, widened
+from bochner.prediction.latent_std import Check, check, latent_interval, latent_std, widened
 from bochner.processes import isolated
 
 Places = tuple[FloatArray, FloatArray]
@@ -128,7 +128,7 @@ class PlacingMixin(RowsMixin):
             self._embedded = isolated(self._latents)(held.source, nowhere, held.covariates)
         elif isinstance(self._embedded, Unchecked):
             mean, raw = self._embedded.mean, torch.from_numpy(self._embedded.std)
-            std = widened(raw, isolated(self._excess)()).numpy()
+            std = widened(raw, isolated(self._check)().excess).numpy()
             self._embedded = (mean, std.astype(mean.dtype))
         return self._embedded
 
@@ -175,7 +175,7 @@ class PlacingMixin(RowsMixin):
         self, placement: Placement, rows: list[Tensor], offsets: list[Tensor | None]
     ) -> Tensor:
         """Return the standard deviations of placed rows, (n, D)."""
-        return widened(self._raw_std(placement, rows, offsets), self._excess())
+        return widened(self._raw_std(placement, rows, offsets), self._check().excess)
 
     def _raw_std(
         self, placement: Placement, rows: list[Tensor], offsets: list[Tensor | None]
@@ -196,16 +196,31 @@ class PlacingMixin(RowsMixin):
         shown = [~y.isnan() for y in self._split(dense_rows(values, some.numpy()))]
         self._patterns = Patterns(shown, covariates[some])
 
-    def _excess(self) -> float:
-        """Return by how much variances of latents are too small: measured when it is first asked
+    def _check(self) -> Check:
+        """Return what standard deviations and intervals lack: measured when it is first asked
         for.
         """
         if self._fit.latent_excess is None:
             model, held = (self._fit.posterior, self._candidates), self._patterns
-            lacking = excess(*model, held.shown, self.seed_, held.covariates)
-            self._fit = replace(self._fit, latent_excess=lacking)
+            checked = check(*model, held.shown, self.seed_, held.covariates)
+            shares = list(checked.shares)
+            self._fit = replace(self._fit, latent_excess=checked.excess, latent_shares=shares)
         assert self._fit.latent_excess is not None
-        return self._fit.latent_excess
+        return Check(self._fit.latent_excess, tuple(self._fit.latent_shares))
+
+    def _intervals(
+        self, values: Any, offsets: list[Tensor | None], covariates: Tensor, level: float
+    ) -> Places:
+        """Return limits of the latents' central intervals, (n, D)."""
+        shape, share = (values.shape[0], self._n_latents), self._check().share(level)
+        low, high, start = np.empty(shape, values.dtype), np.empty(shape, values.dtype), 0
+        for part, rows, row_offsets in self._placements(values, offsets, covariates):
+            stop = start + len(part.mean)
+            model = (self._fit.posterior, self._candidates)
+            limits = latent_interval(*model, part, rows, row_offsets, level, share)
+            low[start:stop], high[start:stop] = limits
+            start = stop
+        return low, high
 
     def _stds(
         self, values: FloatArray, offsets: list[Tensor | None], placement: Placement

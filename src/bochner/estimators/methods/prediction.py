@@ -59,6 +59,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         return_std: bool = False,
         size_factors: object = None,
         covariates: object = None,
+        interval: float | None = None,
     ) -> Any:
         """Place rows in latent space.
 
@@ -73,6 +74,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         covariates : DataFrame, Series, dict of name to values, or array, optional
             What is known of every row, as in ``fit``; None in place of a value, or "average" in
             place of them all, stands for the average of the rows of training.
+        interval : float, optional
+            Probability, such as 0.9, of central intervals of the posterior.
 
         Returns
         -------
@@ -82,13 +85,20 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         std : ndarray of shape (n, D), if ``return_std``
             Root mean square distance of the posterior from Z, weights and spectra as uncertain as
             they are; large where several places are plausible. To three digits.
+        low, high : ndarray of shape (n, D), if ``interval``
+            Quantiles of the posterior, whatever its shape, at levels that hold so much of the
+            latents of rows drawn from the model. Z need not lie between them.
         """
-        check_types("transform", return_std=return_std)
+        check_types("transform", return_std=return_std, interval=interval)
+        _check_interval(interval)
         values = self._validate(X, reset=False)
         beside = self._beside(X, values, covariates)
         offsets = self._offsets(values, size_factors)
         mean, std = self._latents(values, offsets, beside, with_std=return_std)
-        return (mean, std) if return_std else mean
+        out = [mean, std] if return_std else [mean]
+        if interval is not None:
+            out += self._intervals(values, offsets, beside, interval)
+        return tuple(out) if len(out) > 1 else mean
 
     # -- data from latents
     # -------------------------------------------------------------------------------------
@@ -134,12 +144,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             Drawn, so that they carry the sampling error of 400 draws.
         """
         check_types("inverse_transform", return_std=return_std, interval=interval)
-        if interval is not None and not 0.0 < interval < 1.0:
-            raise InputError(
-                message(
-                    "interval between 0 and 1", repr(interval), "give a probability such as 0.9"
-                )
-            )
+        _check_interval(interval)
         latents, dtype = self._validate_latents(Z)
         latents = with_covariates(latents, self._wanted(covariates, len(latents)))
         mean, variance = decoding.decode(self._fit.posterior, latents)
@@ -225,3 +230,10 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         out = self._coding.complete(X, full, missing)
         std = np.where(missing, self._unscale_std(variance), 0.0).astype(values.dtype)
         return (out, std) if return_std else out
+
+
+def _check_interval(interval: float | None) -> None:
+    """Refuse what is no probability of an interval."""
+    if interval is not None and not 0.0 < interval < 1.0:
+        wanted = ("interval between 0 and 1", repr(interval), "give a probability such as 0.9")
+        raise InputError(message(*wanted))

@@ -54,7 +54,7 @@ METHODS: dict[str, dict[str, list[object]]] = {
     "sample": {"n_samples": [Integral], "random_state": ["random_state"]},
     "save": {"path": [str, PathLike]},
     "score_samples": {"return_std": ["boolean"]},
-    "transform": {"return_std": ["boolean"]},
+    "transform": {"return_std": ["boolean"], "interval": [Real, None]},
 }
 
 
