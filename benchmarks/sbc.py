@@ -14,7 +14,7 @@ comparison: a check that finds none there would be worth nothing.
 
 ``--stationary`` needs no warm-up: a chain that begins at the truth has the posterior's law from the
 start, so that quantities after 12 sweeps less those of the truth are zero on average (Geweke 2004).
-A seed is a mean over 100 replications; printed are the mean over seeds and how many standard errors
+A seed is a mean over 20 replications; printed are the mean over seeds and how many standard errors
 it is from zero. Variances and parameters are compared by their logarithms.
 """
 
@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 
 ROWS, COLUMNS, POINTS = 6, 2, 3
 WARMUP, DRAWS, THIN = 300, 12, 5
-SWEEPS, REPLICATIONS = 12, 100
+SWEEPS, REPLICATIONS = 12, 20
 Run = Callable[[str, str, int, int], dict[str, Value]]
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
 KINDS = ("gaussian", "negative binomial", "bernoulli")
