@@ -74,7 +74,8 @@ FLOORS: dict[str, str] = {
         feature_maps.comparators feature_maps estimators.docstrings
         estimators.settings.likelihoods estimators.settings.constraints estimators.covariates
         estimators.settings.parameters estimators.settings.options estimators.settings.plans
-        estimators.settings estimators.tables estimators.methods.rows estimators.training_data
+        estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
+        estimators.training_data
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
         estimators.methods.prediction estimators.saving estimators.shards estimators.candidates
         estimators.methods

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bochner as bo
 from bochner.data.row_sources import ArraySource
@@ -96,6 +97,80 @@ def test_no_more_than_a_block_is_ever_read(X, in_memory):
     np.testing.assert_allclose(model.embedding_, in_memory.embedding_, atol=1e-3)
 
 
+def counts_of(X):
+    rates = np.exp(0.25 * (X - 5.0))
+    return np.random.default_rng(1).poisson(rates).astype(np.float32)
+
+
+def h5ad(X, folder):
+    anndata = pytest.importorskip("anndata")
+    anndata.AnnData(X).write_h5ad(folder / "x.h5ad")
+    return bo.open_rows(folder / "x.h5ad")
+
+
+def sparse_h5ad(X, folder):
+    return h5ad(scipy.sparse.csr_array(X), folder)
+
+
+def sparse_zarr(X, folder):
+    anndata, zarr = pytest.importorskip("anndata"), pytest.importorskip("zarr")
+    group = zarr.open_group(str(folder), mode="w")
+    anndata.io.write_elem(group, "x.zarr", scipy.sparse.csr_array(X))
+    return bo.open_rows(folder / "x.zarr")
+
+
+COUNTS = {
+    "poisson": {"likelihood": bo.likelihoods.Poisson(size_factors="total"), **SETTINGS},
+    "negative_binomial": {"likelihood": "negative_binomial", **SETTINGS},
+    "beside": {"likelihood": {"left": "poisson"}, **TWO},
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "store"),
+    [
+        ("poisson", Watched),
+        ("negative_binomial", memory_map),
+        ("beside", memory_map),
+        ("poisson", h5ad),
+        ("poisson", sparse_h5ad),
+        ("poisson", sparse_zarr),
+    ],
+)
+def test_counts_on_disk_are_those_in_memory(case, store, X, tmp_path, monkeypatch):
+    counts = counts_of(X)
+    if case == "beside":
+        counts[:, 3:] = X[:, 3:]
+    expected = bo.NGMVLVM(**COUNTS[case]).fit(counts)
+    stored = Watched(counts) if store is Watched else store(counts, tmp_path)
+
+    def whole(*_):
+        raise AssertionError("the rows were read as a whole")
+
+    monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", whole)
+    model = bo.NGMVLVM(**COUNTS[case]).fit(stored)
+    assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+    np.testing.assert_allclose(model.embedding_, expected.embedding_, atol=2e-3)
+    np.testing.assert_allclose(model.transform(stored), model.embedding_, atol=1e-6)
+    if store is Watched:
+        assert stored.most == 128
+
+
+def test_a_count_on_disk_that_is_none_is_placed(X, tmp_path):
+    counts = counts_of(X)
+    counts[450, 3] = 1.5
+    with pytest.raises(InputError, match=re.escape("1.5 in row 450, column 3")):
+        bo.NGMVLVM(**COUNTS["poisson"]).fit(Watched(counts))
+
+
+def test_a_sparse_matrix_on_disk_has_to_be_compressed_by_rows(X, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    matrix = scipy.sparse.csc_array(counts_of(X))
+    anndata.AnnData(matrix).write_h5ad(tmp_path / "x.h5ad")
+    with pytest.raises(InputError, match=r"Write it compressed by rows: X\.tocsr\(\)"):
+        bo.open_rows(tmp_path / "x.h5ad")
+
+
 def test_wide_rows_are_rotated_as_they_are_read(tmp_path):
     rng = np.random.default_rng(1)
     Z = rng.normal(size=(400, 2))
@@ -169,7 +244,7 @@ def test_what_must_be_in_memory_and_is_too_large_is_refused(tmp_path):
     text = "got 14.9 GiB for 20,000,000 × 100 numbers, held in memory because of missing entries"
     with pytest.raises(InputError, match=re.escape(text)):
         bo.NGMVLVM(**SETTINGS, noise="column").fit(array)
-    with pytest.raises(InputError, match="because of likelihood='poisson'"):
+    with pytest.raises(InputError, match="because of missing entries and likelihood='poisson'"):
         bo.NGMVLVM(likelihood="poisson").fit(array)
     with pytest.raises(InputError, match="because of a fit without landmarks"):
         bo.NGMVLVM(landmarks=None).fit(array)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of
 from bochner.data.row_sources import RowSource
 from bochner.data.views import Scaling
@@ -105,10 +106,44 @@ class StoredMatrix:
             size = self._source.block_rows
             first = number * size
             raw = self._source.read(first, min(first + size, self._source.n_rows))
-            self._held = (number, self._scaled(raw))
+            self._held = (number, self._entries(raw, first))
         return self._held[1]
 
-    def _scaled(self, raw: Any) -> Tensor:
-        values = np.ascontiguousarray(self._scaling.apply(columns_of(raw, self._columns)))
-        block = torch.from_numpy(values).to(self.device, self.dtype)
+    def _entries(self, raw: Any, first: int) -> Tensor:
+        values = self._scaled(columns_of(raw, self._columns), first)
+        block = torch.from_numpy(np.ascontiguousarray(values)).to(self.device, self.dtype)
         return block if self._basis is None else block @ self._basis
+
+    def _scaled(self, values: FloatArray, first: int) -> FloatArray:  # noqa: ARG002
+        """Return entries of consecutive rows, from a first one on, in units of the fit."""
+        return self._scaling.apply(values)
+
+
+class MappedMatrix(StoredMatrix):
+    """Entries of a row source as a function of them and their rows gives them, (n, m).
+
+    Parameters
+    ----------
+    source : RowSource
+    columns : ndarray of int, shape (m,)
+        Of the source.
+    function : callable
+        Entries of consecutive rows, (r, m), and those rows as a slice -> (r, m).
+    dtype, device
+        As in `StoredMatrix`.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        columns: IntArray,
+        function: Callable[[FloatArray, slice], FloatArray],
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        plain = Scaling(np.zeros(len(columns)), np.ones(len(columns)))
+        super().__init__(source, columns, plain, dtype, device)
+        self._function = function
+
+    def _scaled(self, values: FloatArray, first: int) -> FloatArray:
+        return self._function(values, slice(first, first + len(values)))

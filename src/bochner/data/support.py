@@ -16,6 +16,7 @@ from bochner.data.arrays import BoolArray, FloatArray, IntArray
 from bochner.data.columns import ColumnNames, describe_column
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
+from bochner.memory import passes
 
 # Shares and ratios that decide between counts and bounded scores, and between Poisson and negative
 # binomial.
@@ -101,27 +102,34 @@ class Support:
         """
         if self.kind == "real":
             return
-        part: Any = X[:, positions]
-        sparse = bool(sp.issparse(part))
-        if sparse:
-            part = part.tocsr()
+        for rows in [slice(None)] if sp.issparse(X) else passes(X.shape):
+            if (fault := self._first_refused(X[rows][:, positions])) is None:
+                continue
+            row, column, value, expected, do = fault
+            where = describe_column(int(positions[column]), column_names)
+            want = f"{expected} in view {view!r} (likelihood {likelihood!r})"
+            got = f"{value:.10g} in row {(rows.start or 0) + row}, {where}"
+            raise InputError(message(want, got, do))
+
+    def _first_refused(self, part: Any) -> tuple[int, int, float, str, str] | None:
+        """Return row, column and value of the first entry outside the support, what was expected
+        and what to do; None: there is none.
+        """
+        if sp.issparse(part):
+            stored: Any = part
+            part = stored.tocsr()
             bad, expected, do = self._refused(part.data, part.indices)
-            rows, within, values = (
-                np.repeat(np.arange(part.shape[0]), np.diff(part.indptr)),
-                part.indices,
-                part.data,
-            )
-        else:
-            bad, expected, do = self._refused(part)
-            bad &= ~np.isnan(part)
-            (rows, within), values = np.nonzero(bad), part[bad]
-            bad = bad[bad]
+            if not bad.any():
+                return None
+            entry = int(bad.argmax())
+            row = int(np.searchsorted(part.indptr, entry, side="right")) - 1
+            return row, int(part.indices[entry]), float(part.data[entry]), expected, do
+        bad, expected, do = self._refused(part)
+        bad &= ~np.isnan(part)
         if not bad.any():
-            return
-        first = int(bad.argmax())
-        place = f"row {rows[first]}, {describe_column(int(positions[within[first]]), column_names)}"
-        want = f"{expected} in view {view!r} (likelihood {likelihood!r})"
-        raise InputError(message(want, f"{values[first]:.10g} in {place}", do))
+            return None
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        return row, column, float(part[row, column]), expected, do
 
 
 def guess(X: FloatArray) -> tuple[str, str]:

@@ -114,7 +114,7 @@ class AttributesMixin(PredictionMixin):
         if isinstance(values, RowSource) or some.values is not values:
             # reports look at the candidates; rows on disk are placed when somebody asks for them
             if isinstance(values, RowSource):
-                self._embedded = unplaced = Unplaced(values, checksum, covariates)
+                self._embedded = unplaced = Unplaced(values, checksum, offsets, covariates)
                 current().together(unplaced.check)
             else:
                 placed = self._latents(values, offsets, covariates, checked=False)

@@ -16,13 +16,15 @@ from torch import Tensor
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of, dense_rows
 from bochner.data.covariates import Covariates
+from bochner.data.masks import FullMask
 from bochner.data.missing import observed_in, split, split_rows
 from bochner.data.row_sources import RowSource, additive_checksum
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
-from bochner.data.stored import StoredMatrix
+from bochner.data.stored import MappedMatrix, StoredMatrix
 from bochner.data.views import Scaling, Views
 from bochner.data.views import blocks as by_pattern
 from bochner.estimators.settings import options
+from bochner.estimators.surrogates import Surrogate
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
@@ -81,7 +83,7 @@ def fit_data(
 
 def _views(data: Views, plan: Plan, offsets: Offsets) -> _Views:
     if isinstance(data.X, RowSource):
-        return _StoredViews(data, plan)
+        return _StoredViews(data, plan, offsets)
     return (_SparseViews if data.sparse else _DenseViews)(data, plan, offsets)
 
 
@@ -99,18 +101,25 @@ class _Views(Protocol):
 
 
 class _StoredViews:
-    """Gaussian views of rows that are read block by block."""
+    """Views of rows that are read block by block."""
 
-    def __init__(self, data: Views, plan: Plan) -> None:
+    def __init__(self, data: Views, plan: Plan, offsets: Offsets) -> None:
         self.data = data
         self.plan = plan
+        self.offsets = offsets
         self.source: RowSource = data.X
 
     def blocks(self) -> Data:
         """Return the blocks of observed entries of every view."""
-        return tuple(self._view(name) for name in self.data.names)
+        return tuple(self._view(spec) for spec in self.plan.spec)
 
-    def _view(self, name: str) -> tuple[Block, ...]:
+    def _view(self, spec: ViewSpec) -> tuple[Block, ...]:
+        name = spec.name
+        if not spec.conjugate:
+            matrix = self._matrix(name, np.arange(len(self.data.columns[name])), None)
+            offset = of_each_row(self.offsets.get(name), matrix.shape[0], _like(self.plan))
+            every = torch.arange(matrix.shape[1])
+            return (EncodedBlock(matrix, Rows.of(None), every, FullMask(), offset),)
         positions = self.data.columns[name]
         whole, groups = split_rows(self.source, positions, self.plan.processes)
         out: list[Block] = []
@@ -134,13 +143,45 @@ class _StoredViews:
     def stacked(self, rows: IntArray | None) -> NDArray[np.float64]:
         """Return rows of all views side by side."""
         some = self.source.whole() if rows is None else self.source.take(rows)
-        columns = self.data.columns
-        scaled = {v: self.data.scaling_of(v).apply(columns_of(some, columns[v])) for v in columns}
+        scaled = {}
+        for view, columns in self.data.columns.items():
+            values = columns_of(some, columns)
+            surrogate = self._surrogates.get(view)
+            scaled[view] = (
+                self.data.scaling_of(view).apply(values)
+                if surrogate is None
+                else surrogate(values, slice(None) if rows is None else rows)
+            )
         return side_by_side(scaled)
 
     def surrogates(self) -> Data | None:
-        """Return None: all views are conjugate."""
-        return None
+        """Return surrogates as blocks; None if all views are conjugate."""
+        if self.plan.spec.conjugate:
+            return None
+        return tuple(
+            self._view(spec) if spec.conjugate else (self._surrogate(spec.name),)
+            for spec in self.plan.spec
+        )
+
+    @functools.cached_property
+    def _surrogates(self) -> dict[str, Surrogate]:
+        given, among = (self.source, self.plan.processes), self.offsets
+        columns = self.data.columns
+        return {
+            spec.name: Surrogate.fit(
+                spec.likelihood, among.get(spec.name), columns[spec.name], *given
+            )
+            for spec in self.plan.spec
+            if isinstance(spec.likelihood, NonConjugateLikelihood)
+        }
+
+    def _surrogate(self, name: str) -> Block:
+        columns, plan = self.data.columns[name], self.plan
+        where = (plan.dtype, plan.device)
+        matrix = MappedMatrix(self.source, columns, self._surrogates[name], *where)
+        # in units of their standard deviation: so many squares, whichever rows are taken of it
+        square = float(matrix.numel())
+        return CompleteBlock(matrix, Rows.of(None), torch.arange(len(columns)), square)
 
     def _matrix(self, name: str, columns: IntArray, index: Tensor | None) -> StoredMatrix:
         data, plan = self.data, self.plan

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner.data.arrays import FloatArray
-from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns, floating
+from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns
 from bochner.errors import InputError
 from bochner.extras import require
 from bochner.io.annotated import mask_of
@@ -18,8 +17,8 @@ from bochner.io.csv.headers import distinct_whole, is_key_name
 from bochner.io.frames import parquet_parts, schema_of
 from bochner.io.join import check_unique
 from bochner.io.request import Request, Selection
-from bochner.io.stored import ParquetSource, open_rows
-from bochner.io.table import Table, dense
+from bochner.io.stored import ParquetSource, SparseRows, open_rows
+from bochner.io.table import Table
 
 # Numbers of a table that is not small.
 _MANY = 2**22
@@ -64,36 +63,6 @@ class StoredTable(Table):
 def evenly(n_rows: int, most: int) -> IntArray:
     """Return at most so many row numbers, spread evenly."""
     return np.linspace(0, n_rows - 1, min(most, n_rows)).astype(np.int64)
-
-
-class SparseRows(RowSource):
-    """A sparse matrix in a file, compressed by rows: its blocks are dense, zeros are observed.
-
-    Parameters
-    ----------
-    matrix : CSRDataset of anndata
-    columns : list of str
-    index : ndarray of int, shape (n_columns,)
-        Which columns of the matrix these are.
-    """
-
-    def __init__(self, matrix: Any, columns: list[str], index: Any) -> None:
-        self._matrix, self._index = matrix, index
-        self.n_rows, self.n_columns = int(matrix.shape[0]), len(index)
-        self.columns, self.dtype = columns, floating(np.dtype(matrix.dtype))
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Return the rows from ``start`` to before ``stop``."""
-        return dense(self._matrix[start:stop][:, self._index], "the file", self.dtype)
-
-    def whole(self) -> Any:
-        """Return all rows, sparse."""
-        return self._matrix.to_memory()[:, self._index].astype(self.dtype)
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the numbers and of their places."""
-        return int(self._matrix.group["data"].shape[0]) * (self.dtype.itemsize + 8)
 
 
 def open_table(path: Path, request: Request) -> StoredTable | None:
@@ -204,7 +173,7 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     named = [columns[j] for j in kept]
     if isinstance(matrix, h5py.Dataset):
         return StoredTable.of(SomeColumns(ArraySource(matrix), kept, named), rows)
-    return StoredTable.of(SparseRows(elements.sparse_dataset(matrix), named, kept), rows)
+    return StoredTable.of(SparseRows(matrix, named, kept), rows)
 
 
 def _labels(group: Any, elements: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files whose rows are read block by block: npy, zarr and parquet."""
+"""Files whose rows are read block by block: npy, zarr, parquet and h5ad."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import describe_column
-from bochner.data.row_sources import ArraySource, RowSource, is_stored
+from bochner.data.row_sources import ArraySource, IntArray, RowSource, floating, is_stored
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.frames import parts_of, schema_of
 from bochner.io.outputs import exists
-from bochner.io.table import unreadable
+from bochner.io.table import dense, unreadable
 
-STORED = (".npy", ".zarr", ".parquet")
+STORED = (".npy", ".zarr", ".parquet", ".h5ad")
 
 
 def open_rows(
@@ -32,8 +33,9 @@ def open_rows(
     Parameters
     ----------
     path : path-like, or sequence of them
-        A ``.npy`` file, a ``.zarr`` array, or parquet: a file, a folder of files with the same
-        columns, or several such files, in this order.
+        A ``.npy`` file, a ``.zarr`` array or sparse matrix of anndata, the ``X`` of a ``.h5ad``
+        file, or parquet: a file, a folder of files with the same columns, or several such files, in
+        this order. Sparse matrices are compressed by rows; zeros are observed values.
     columns : sequence of str, optional
         Columns of parquet files; by default all.
 
@@ -59,11 +61,11 @@ def open_rows(
     for file in paths:
         if not exists(file):
             raise InputError(message("a file", f"{file}, which does not exist", "check the path"))
-    if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr"):
+    if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr", ".h5ad"):
         if columns is not None:
             do = "leave columns out, or choose columns of the array"
             raise InputError(message("columns only for parquet files", f"{paths[0]}", do))
-        return _array(paths[0])
+        return (_annotated if paths[0].suffix.lower() == ".h5ad" else _array)(paths[0])
     parts = [part for file in paths for part in parts_of(file)]
     if not parts or any(file.suffix.lower() != ".parquet" for file in parts):
         got = f"{paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
@@ -87,8 +89,81 @@ def _array(path: Path) -> RowSource:
         raise
     except Exception as error:  # whatever the library raises: it is the file
         raise unreadable(path, path.suffix[1:], error) from error
+    if path.suffix.lower() != ".npy" and _encoding(array):
+        return _sparse(path, array)
     is_stored(array)  # refuses a group
     return ArraySource(array)
+
+
+def _encoding(array: Any) -> str:
+    return str(dict(getattr(array, "attrs", {})).get("encoding-type", ""))
+
+
+def _sparse(path: Path, group: Any) -> RowSource:
+    """Open a sparse matrix as anndata writes it."""
+    if not _encoding(group).startswith("csr"):
+        do = "write it compressed by rows: X.tocsr()"
+        raise InputError(message("a sparse matrix by rows", f"{_encoding(group)} in {path}", do))
+    return SparseRows(group)
+
+
+def _annotated(path: Path) -> RowSource:
+    """Open the X of an h5ad file."""
+    h5py = require("h5py", "reads h5ad files")
+    elements = require("anndata.io", "reads h5ad files")
+    try:
+        file = h5py.File(path, "r")
+        variables = file["var"]
+        names = [str(name) for name in elements.read_elem(variables[variables.attrs["_index"]])]
+        matrix = file["X"]
+    except Exception as error:  # whatever the library raises: it is the file
+        raise unreadable(path, "h5ad", error) from error
+    source = ArraySource(matrix) if isinstance(matrix, h5py.Dataset) else _sparse(path, matrix)
+    source.columns = names
+    return source
+
+
+class SparseRows(RowSource):
+    """A sparse matrix in a file, compressed by rows: its blocks are dense, zeros are observed.
+
+    Parameters
+    ----------
+    group : group of HDF5 or zarr
+        With ``data``, ``indices``, ``indptr`` and the attribute ``shape``, as anndata writes it.
+    columns : list of str, optional
+        Names.
+    index : ndarray of int, shape (n_columns,), optional
+        Which columns of the matrix these are; None: all.
+    """
+
+    def __init__(
+        self, group: Any, columns: list[str] | None = None, index: IntArray | None = None
+    ) -> None:
+        self._group, self._index = group, slice(None) if index is None else index
+        self._shape = tuple(int(n) for n in group.attrs["shape"])
+        self.n_rows = self._shape[0]
+        self.n_columns = self._shape[1] if index is None else len(index)
+        self.columns, self.dtype = columns, floating(np.dtype(group["data"].dtype))
+
+    def _rows(self, start: int, stop: int) -> Any:
+        ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
+        entries = slice(int(ends[0]), int(ends[-1]))
+        parts = (self._group["data"][entries], self._group["indices"][entries], ends - ends[0])
+        rows: Any = sp.csr_array(parts, shape=(stop - start, self._shape[1]))
+        return rows[:, self._index].astype(self.dtype)
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``."""
+        return dense(self._rows(start, stop), "the file", self.dtype)
+
+    def whole(self) -> Any:
+        """Return all rows, sparse."""
+        return self._rows(0, self.n_rows)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the numbers and of their places."""
+        return int(self._group["data"].shape[0]) * (self.dtype.itemsize + 8)
 
 
 class ParquetSource(RowSource):

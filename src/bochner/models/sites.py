@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bochner.data.masks import Mask
 from bochner.data.sparse import SparseMatrix
+from bochner.data.stored import StoredMatrix
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 
@@ -81,7 +82,7 @@ class Sites(nn.Module):
     Parameters
     ----------
     likelihood : NonConjugateLikelihood
-    y : Tensor or SparseMatrix of shape (n, m)
+    y : Tensor, SparseMatrix or StoredMatrix of shape (n, m)
         Encoded data, 0 where missing.
     mask : Mask
     offset : Tensor of shape (n,)
@@ -100,7 +101,7 @@ class Sites(nn.Module):
     def __init__(
         self,
         likelihood: NonConjugateLikelihood,
-        y: Tensor | SparseMatrix,
+        y: Tensor | SparseMatrix | StoredMatrix,
         mask: Mask,
         offset: Tensor,
         n_groups: int | None = N_GROUPS,

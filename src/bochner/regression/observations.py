@@ -386,7 +386,7 @@ class EncodedBlock(Block):
         Added to psi of every entry of a row: the logarithm of its size factor, 0 without one.
     """
 
-    Y: Tensor | SparseMatrix
+    Y: Matrix
     mask: Mask
     offset: Tensor
 

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from bochner.data.masks import Mask
-from bochner.data.sparse import SparseMatrix
 from bochner.likelihoods.likelihood import Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, weights_from
-from bochner.regression.observations import EncodedBlock
+from bochner.regression.observations import EncodedBlock, Matrix
 from bochner.regression.weighted_grams import quadratic_forms
 
 
@@ -77,7 +76,7 @@ class Entries:
         chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
         counts = torch.bincount(sites.group_of[chosen]).tolist()
 
-        def take(part: Tensor | SparseMatrix) -> Tensor:
+        def take(part: Matrix) -> Tensor:
             return part.index_select(1, chosen)
 
         total = sites.intercept[chosen] + block.offset[:, None]

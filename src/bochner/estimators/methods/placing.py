@@ -43,12 +43,15 @@ class Unplaced:
     source : RowSource
     checksum : int
         Of the rows that were fitted.
+    offsets : list over views of Tensor of shape (N,), or None
+        Logarithms of these rows' size factors.
     covariates : Tensor of shape (N, L)
         Of these rows.
     """
 
     source: RowSource
     checksum: int
+    offsets: list[Tensor | None]
     covariates: Tensor
 
     def check(self) -> None:
@@ -124,8 +127,7 @@ class PlacingMixin(RowsMixin):
         if isinstance(self._embedded, Unplaced):
             self._embedded.check()
             held = self._embedded
-            nowhere: list[Tensor | None] = [None] * len(self._fit.posterior)
-            self._embedded = isolated(self._latents)(held.source, nowhere, held.covariates)
+            self._embedded = isolated(self._latents)(held.source, held.offsets, held.covariates)
         elif isinstance(self._embedded, Unchecked):
             mean, raw = self._embedded.mean, torch.from_numpy(self._embedded.std)
             std = widened(raw, isolated(self._check)().excess).numpy()

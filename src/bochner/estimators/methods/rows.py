@@ -103,19 +103,16 @@ class RowsMixin:
     def _held_because(self, source: RowSource, reset: bool) -> str:
         """Return why rows have to be in memory as a whole; nothing where they need not."""
         if not reset:
-            read = {view.name for view in self._gaussian_views()}
-            held = [name for name in self.views_ if name not in read]
-            return f"the likelihood of view {held[0]!r}" if held else ""
+            return ""
         if not self._trains_on_blocks:
             return f"the sampler of {type(self).__name__}"
         # processes have about as many rows each
         if plans.n_landmarks(self.landmarks, source.n_rows * current().size) is None:
             return "a fit without landmarks"
-        if not likelihoods.all_gaussian(self.likelihood):
+        if not likelihoods.known_by_rows(self.likelihood):
             return f"likelihood={self.likelihood!r}"
-        if self.noise != "column" or source.is_complete():
-            return ""
-        return "missing entries and a noise variance per column"
+        reason = likelihoods.not_with_holes(self.likelihood, self.noise)
+        return "" if reason is None or source.is_complete() else f"missing entries and {reason}"
 
     def _check_names(self, names: list[str] | None, *, reset: bool) -> None:
         """Keep the names of a source's columns, or compare them with those of training."""
