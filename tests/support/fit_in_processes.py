@@ -94,10 +94,9 @@ def main(case, folder):
             except BaseException as error:
                 (folder / f"{processes.rank}.txt").write_text(type(error).__name__)
                 raise
-        if case == "stored":
-            model = bo.NGMVLVM(**SETTINGS).fit(bo.share(np.load(folder / "x.npy", mmap_mode="r")))
-        else:
-            model = fitted(case, shared)
+        if case in ("stored", "poisson"):
+            shared = bo.share(np.load(folder / "x.npy", mmap_mode="r"))
+        model = fitted("one" if case == "stored" else case, shared)
         model.save(folder / f"{case}.bochner")
         result = {"elbo": model.elbo_, "embedding": model.embedding_, "std": model.embedding_std_}
         np.savez(folder / f"{case}{processes.rank}.npz", **result)
