@@ -256,6 +256,18 @@ def test_a_damaged_model_is_refused(path):
         bo.load(path)
 
 
+def test_a_likelihood_for_another_number_of_columns_is_refused(tmp_path):
+    counts = np.random.default_rng(0).poisson(3.0, (20, 4))
+    path = tmp_path / "my.model"
+    RandomFeatureLVM(**SMALL, likelihood="negative_binomial").fit(counts).save(path)
+    tensors, header = files.read(path, "model", saving.SCHEMA)
+    name = next(name for name in tensors if name.startswith("0.likelihood."))
+    files.write(path, {**tensors, name: tensors[name].new_ones(3)}, header)
+    match = rf"Expected .*the tensor '{name}' has 3 numbers for 4 columns"
+    with pytest.raises(ModelFileError, match=match):
+        bo.load(path)
+
+
 @pytest.mark.parametrize("name", ["nothing", "no/where", "."])
 def test_a_missing_file_is_said(tmp_path, name):
     with pytest.raises(

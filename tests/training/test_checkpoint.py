@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
-from bochner.errors import InputError, ModelFileError
+from bochner.errors import InputError, ModelFileError, NumericalWarning
 from bochner.fitting import landmarks, plan
 from bochner.fitting import multistart as race
 from bochner.io import files
@@ -298,6 +299,24 @@ def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, monkeypatch):
         ModelFileError, match=r"Expected schema 1, got schema 2 in fit\.ckpt\. Upgrade"
     ):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+
+
+def test_a_checkpoint_of_numbers_that_no_fit_has_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    _interrupted(path, monkeypatch)
+    tensors, header = files.read(path, "checkpoint", 1)
+    changed = {
+        name: torch.full_like(value, 1e38) if name.startswith("module.") else value
+        for name, value in tensors.items()
+    }
+    files.write(path, changed, header)
+    match = r"Expected a checkpoint that can be continued, got fit\.ckpt, from which the fit fails"
+    with (
+        pytest.raises(ModelFileError, match=match + r".*Delete it and fit anew"),
+        pytest.warns(NumericalWarning),
+    ):
+        NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
+    assert path.exists()
 
 
 def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 from bochner.processes import Processes, current, isolated, transactional
-from bochner.training.checkpoint import discard
+from bochner.training.checkpoint import continued, discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
 # candidates.
@@ -237,6 +237,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     @transactional
+    @continued
     @isolated
     def fit(
         self,
