@@ -1,7 +1,9 @@
 """Files whose headers promise more than they hold, or than there is memory for."""
 
+import gzip
 import io
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 from bochner.errors import InputError
+from bochner.io import annotated
 from bochner.io.readers import read
 from bochner.memory import Memory, memory_of, size_text
 
@@ -108,3 +111,20 @@ def test_annotated_data_that_become_large_are_refused_before_they_are_read(tmp_p
     match = r"at most 256.0 MiB when decompressed, got more from .*small.h5ad.*--memory 8"
     with pytest.raises(InputError, match=match):
         read(path)
+
+
+def test_a_file_at_which_the_hdf5_library_crashes_is_refused(tmp_path):
+    pytest.importorskip("mudata")
+    path = tmp_path / "damaged.h5mu"
+    stored = Path(__file__).parent / "damaged" / "crash.h5mu.gz"
+    path.write_bytes(gzip.decompress(stored.read_bytes()))
+    with pytest.raises(InputError, match=r"a readable h5mu file, got .*damaged\.h5mu \(.*complete"):
+        read(path)
+
+
+def test_a_whole_annotated_file_survives_the_reading_before(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    path = tmp_path / "whole.h5ad"
+    anndata.AnnData(np.eye(3)).write_h5ad(path)
+    annotated.check_survives(path)
+    assert read(path).X.shape == (3, 3)

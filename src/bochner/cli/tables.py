@@ -17,6 +17,7 @@ from bochner.data.columns import listing
 from bochner.errors import InputError, message
 from bochner.estimators.covariates import Categorical
 from bochner.extras import require
+from bochner.io.annotated import check_survives
 from bochner.io.csv.headers import MISSING, key_column
 from bochner.io.csv.text import contents, sample
 from bochner.io.csv.write import unguarded
@@ -250,6 +251,7 @@ def _read(path: Path, names: Sequence[str], index: str | None, reading: Reading)
 
 
 def _of_cells(path: Path, names: Sequence[str]) -> Any:
+    check_survives(path)
     obs = require("anndata", "reads h5ad files").read_h5ad(path, backed="r").obs
     lacking = [repr(name) for name in names if name not in obs]
     if lacking:

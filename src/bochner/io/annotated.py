@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +21,26 @@ from bochner.io.join import check_unique, join
 from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, dense, unreadable
 from bochner.memory import Memory
+
+# Names, attributes and small arrays of an HDF5 file, in at most 10 seconds of processor time.
+_READS = """
+import sys
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+except ImportError:
+    pass
+import h5py
+def look(name, node):
+    for key in node.attrs:
+        node.attrs[key]
+    if isinstance(node, h5py.Dataset) and node.shape is not None and node.nbytes < 2**20:
+        node[()]
+with h5py.File(sys.argv[1], "r") as file:
+    look("/", file)
+    file.visititems(look)
+"""
 
 
 def from_anndata(
@@ -146,6 +169,7 @@ def read_h5mu(path: Path, request: Request | None = None) -> Table:
 
 def _opened(path: Path, kind: str, read: Callable[[Path], Any], memory: Memory) -> Any:
     try:
+        check_survives(path)
         _check_expanded(path, memory)
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -157,6 +181,31 @@ def _opened(path: Path, kind: str, read: Callable[[Path], Any], memory: Memory) 
     except Exception as error:  # whatever HDF5 and the registry of encodings raise: it is the file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(path, kind, reason) from error
+
+
+def check_survives(path: Path) -> None:
+    """Refuse a file that the HDF5 library cannot read without a crash, or without end: some
+    damaged files take the process that reads them with them, so another process reads first.
+
+    Raises
+    ------
+    InputError
+    """
+    state = path.stat()
+    ended = _ended(str(path), state.st_mtime_ns, state.st_size)
+    # signals are negative, and large on Windows; what h5py says in words is said by who reads next
+    if ended < 0 or ended >= 2**31:
+        kind = path.suffix.lstrip(".")
+        raise unreadable(path, kind, "the HDF5 library crashes or does not end at it")
+
+
+@functools.lru_cache(64)
+def _ended(path: str, changed: int, size: int) -> int:  # noqa: ARG001 - of this state of the file
+    if not sys.executable:  # an interpreter inside another program
+        return 0
+    command = [sys.executable, "-P", "-c", _READS, path]
+    quiet = subprocess.DEVNULL
+    return subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, check=False).returncode
 
 
 def _check_expanded(path: Path, memory: Memory) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns
 from bochner.errors import InputError
 from bochner.extras import require
-from bochner.io.annotated import mask_of
+from bochner.io.annotated import check_survives, mask_of
 from bochner.io.csv.headers import distinct_whole, is_key_name
 from bochner.io.frames import parquet_parts, schema_of
 from bochner.io.join import check_unique
@@ -152,6 +152,7 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     """Open the matrix of an AnnData file, or a layer of it."""
     h5py = require("h5py", "reads h5ad files")
     elements = require("anndata.io", "reads h5ad files")
+    check_survives(path)
     try:
         file = h5py.File(path, "r")
         matrix = file["X"] if request.layer is None else file["layers"][request.layer]

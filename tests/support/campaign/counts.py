@@ -213,11 +213,7 @@ tests passed in Chromium 156. What is promised of files from strangers is in `SE
 
 Faults are mended as they are found, in the library with a test of their own or in what judges it;
 the table counts them all the same, beside the commit that had them. Not mended yet: fits, seed
-1065 (`score_samples` of a model that was loaded differs by 2e-10 in one row); files, seed 2795 (an
-edited checkpoint whose numbers are finite and not possible ends in a numerical error). Seeds
-2557, 2638, 2790 and 2849
-crash or stop the HDF5 library, which reads h5mu files: files from strangers that use it are read at
-the risk of that library.
+1065 (`score_samples` of a model that was loaded differs by 2e-10 in one row).
 A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
