@@ -2,7 +2,7 @@
 
 A seed is a replication: latents, frequencies and parameters from the prior, data given them, then a
 chain of `RFLVM`'s model on these data that starts at another draw of the prior. The rank of the
-truth among 12 draws (every fifth sweep after a warm-up of 300) is uniform on 0 to 12 where the
+truth among 12 draws (every fourth sweep after a warm-up of 200) is uniform on 0 to 12 where the
 sampler is right (Talts et al. 2018) and has forgotten its start. 6 rows, 2 columns, one entry
 missing, 3 frequencies, D = 1 and 2; moderate priors, so that counts stay small. Ranked are what
 rotations and reflections of the latents do not change (the inner product of two rows, the distance
@@ -45,7 +45,7 @@ from helpers.sampler import PRIORS, zeros
 Array = NDArray[np.float64]
 
 ROWS, COLUMNS, POINTS = 6, 2, 3
-WARMUP, DRAWS, THIN = 300, 12, 5
+WARMUP, DRAWS, THIN = 200, 12, 4
 SWEEPS, REPLICATIONS = 12, 20
 Run = Callable[[str, str, int, int], dict[str, Value]]
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
