@@ -3,33 +3,49 @@ rows on disk and in memory, and rows placed per processor second.
 
 Fifty columns of sines of two latents with noise; NG-MVLVM from PCA, 60 steps on 2,000 landmarks,
 then passes over all rows, and their embedding. Every fit runs in a process of its own; ``peak_mb``
-is what it takes beyond what was there before, which are the rows where they are in memory.
-``row_bound`` is the median of the rows' bounds at their places, scaled units.
+is what it takes beyond what was there before, which are the rows where they are in memory. Of
+several processes, which share rows on disk, seconds are added and the largest peak is given.
+``row_bound`` is the median of the rows' bounds at their places, scaled units; ``elbo`` the bound.
+``counts`` are negative binomial, 500 columns, a tenth of them not 0, in an h5ad file and in memory.
+After the table come slopes: how fast seconds grow with rows, 1 where in proportion.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
+import scipy.sparse as sp
 import torch
 from harness import Job, Store, Value, arguments, table, timed
 from numpy.typing import NDArray
 
 import bochner as bo
+from bochner.data.columns import dense_rows
 from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
 
-SCORES = {"cpu_s": ".0f", "rows_per_s": ".0f", "peak_mb": ".0f", "row_bound": ".3f"}
-_COLUMNS, _STEPS = 50, 60
+SCORES = {
+    "cpu_s": ".0f",
+    "rows_per_s": ".0f",
+    "peak_mb": ".0f",
+    "row_bound": ".3f",
+    "elbo": ".0f",
+}
+_COLUMNS, _COUNTED, _STEPS = 50, 500, 60
 
 
 def rows_of(n_rows: int, seed: int) -> NDArray[np.float32]:
@@ -42,18 +58,45 @@ def rows_of(n_rows: int, seed: int) -> NDArray[np.float32]:
     return (np.sin(1.2 * Z @ W + b) + 0.5 * np.cos(Z @ V + b) + noise).astype(np.float32)
 
 
-def fit_here(path: str, how: str, seed: int) -> None:
+def counts_of(n_rows: int, seed: int) -> sp.csr_array:
+    """Return sparse counts about a surface."""
+    rng = np.random.default_rng(100 + seed)
+    W, b = rng.normal(size=(2, _COUNTED)), rng.normal(size=_COUNTED) - 2.5
+    rates = np.exp(np.sin(rng.normal(size=(n_rows, 2)) @ W) + b)
+    return sp.csr_array(rng.poisson(rng.gamma(2.0, rates / 2.0)).astype(np.float32))
+
+
+def opened(path: Path, how: str) -> Any:
+    """Open rows of a file, or read them."""
+    if path.suffix == ".npy":
+        return np.load(path, mmap_mode=None if how == "in memory" else "r")
+    source = bo.open_rows(path)
+    return source.whole() if how == "in memory" else source
+
+
+def fit_here(path: Path, how: str, seed: int) -> None:
     """Fit rows of a file in this process, and print what it took."""
-    X: Any = np.load(path, mmap_mode="r" if how == "on disk" else None)
-    small = np.array(X[:300])
+    X = opened(path, how)
+    settings: dict[str, Any] = {"init": "pca", "random_state": seed}
+    if path.suffix == ".h5ad":
+        settings["likelihood"] = "negative_binomial"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        settings: dict[str, Any] = {"init": "pca", "random_state": seed}
-        bo.NGMVLVM(max_iter=2, n_frequencies=8, **settings).fit(small)  # libraries are loaded
+        # libraries are loaded
+        bo.NGMVLVM(max_iter=2, n_frequencies=8, **settings).fit(dense_rows(X, slice(0, 300)))
         before = _memory("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
-        _, seconds = timed(lambda: bo.NGMVLVM(max_iter=_STEPS, **settings).fit(X).embedding_)
-    print(json.dumps({"cpu_s": seconds, "peak_mb": (_memory("VmHWM") - before) / 1024}))
+        with bo.distributed() if "RANK" in os.environ else nullcontext():
+            model, seconds = timed(lambda: embedded(bo.NGMVLVM(max_iter=_STEPS, **settings), X))
+    peak = (_memory("VmHWM") - before) / 1024
+    print(json.dumps({"cpu_s": seconds, "peak_mb": peak, "elbo": model.elbo_}))
+
+
+def embedded(model: bo.NGMVLVM, X: Any) -> bo.NGMVLVM:
+    """Fit this process's rows, and place them."""
+    fitted = model.fit(bo.share(X))
+    assert fitted.embedding_.shape[1] == 2
+    return fitted
 
 
 def _memory(name: str) -> int:
@@ -67,10 +110,43 @@ def measure_fit(n_rows: int, how: str, seed: int) -> dict[str, Value]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.npy"
         np.save(path, rows_of(n_rows, seed))
-        words = [sys.executable, __file__, "--fit", str(path), how, str(seed)]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-    result: dict[str, Value] = json.loads(done.stdout.splitlines()[-1])
-    return {**result, "rows_per_s": n_rows / float(result["cpu_s"])}
+        return measured(path, n_rows, how, seed)
+
+
+def measure_counts(n_rows: int, how: str, seed: int) -> dict[str, Value]:
+    """Fit counts in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.h5ad"
+        anndata.AnnData(counts_of(n_rows, seed)).write_h5ad(path)
+        return measured(path, n_rows, how, seed)
+
+
+def measured(path: Path, n_rows: int, how: str, seed: int) -> dict[str, Value]:
+    """Fit rows of a file in processes of their own."""
+    words = [sys.executable, __file__, "--fit", str(path), how, str(seed)]
+    first, *rest = how.split()
+    many = rest == ["processes"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": first}
+    running = [
+        subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(group if many else {}), **({"RANK": rank} if many else {})},
+        )
+        for rank in map(str, range(int(first) if many else 1))
+    ]
+    said = [process.communicate()[0] for process in running]
+    if any(process.returncode for process in running):
+        raise RuntimeError(f"{path.name}, {how}: a fit failed")
+    results: list[dict[str, float]] = [json.loads(text.splitlines()[-1]) for text in said]
+    seconds = sum(result["cpu_s"] for result in results)
+    peak = max(result["peak_mb"] for result in results)
+    rate = n_rows / seconds
+    return {"cpu_s": seconds, "rows_per_s": rate, "peak_mb": peak, "elbo": results[0]["elbo"]}
 
 
 def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
@@ -94,25 +170,51 @@ def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
     }
 
 
-def jobs(seeds: range, sizes: tuple[int, ...], n_new: int) -> Iterator[Job]:
+def slopes(rows: list[dict[str, str]]) -> Iterator[str]:
+    """Yield how fast the seconds of fits of rows on disk grow with rows."""
+    seconds: dict[int, list[float]] = {}
+    for row in rows:
+        what, _, size = row["data"].partition(" ")
+        if what == "fit" and row["method"] == "on disk":
+            seconds.setdefault(int(size.replace(",", "")), []).append(float(row["cpu_s"]))
+    for few, many in pairwise(sorted(seconds)):
+        ratio = float(np.mean(seconds[many])) / float(np.mean(seconds[few]))
+        yield f"{few:,} to {many:,} rows: {np.log(ratio) / np.log(many / few):.2f}"
+
+
+def jobs(
+    seeds: range, sizes: tuple[int, ...], n_new: int, shared: int, counted: int
+) -> Iterator[Job]:
     """Yield every row to measure."""
     for seed in seeds:
         for how in ("tables", "climbs"):
             yield Job(f"place {n_new:,}", how, seed, partial(measure_placement, n_new, how, seed))
+        for how in ("on disk", "in memory"):
+            work = partial(measure_counts, counted, how, seed)
+            yield Job(f"counts {counted:,}", how, seed, work)
         for n_rows in sizes:
-            for how in ("on disk", "in memory"):
+            yield Job(
+                f"fit {n_rows:,}", "on disk", seed, partial(measure_fit, n_rows, "on disk", seed)
+            )
+            if n_rows <= shared:
+                work = partial(measure_fit, n_rows, "in memory", seed)
+                yield Job(f"fit {n_rows:,}", "in memory", seed, work)
+            for how in ("2 processes", "4 processes") if n_rows == shared else ():
                 yield Job(f"fit {n_rows:,}", how, seed, partial(measure_fit, n_rows, how, seed))
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--fit"]:
-        fit_here(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        fit_here(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
         return
     options = arguments(__doc__, seeds=1)
     store = Store("scale", [*SCORES], options.quick)
-    sizes = (7000,) if options.quick else (10_000, 30_000)
-    store.collect(jobs(options.seeds, sizes, 300 if options.quick else 10_000))
+    sizes = (7000,) if options.quick else (10_000, 100_000, 300_000, 1_000_000)
+    small = (300, 7000, 6500) if options.quick else (10_000, 100_000, 10_000)
+    store.collect(jobs(options.seeds, sizes, *small))
     print(table(store.rows(), SCORES))
+    print(*slopes(store.rows()), sep="\n")
 
 
 if __name__ == "__main__":

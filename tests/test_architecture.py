@@ -58,7 +58,8 @@ FLOORS: dict[str, str] = {
         latent_inference.predictive_modes latent_inference prediction.entry_statistics
         prediction.calibration prediction.decoding prediction.completion prediction.proposals
         prediction.row_batch prediction.row_density prediction.density prediction.latent_std
-        prediction.diagnostics prediction.tempering prediction fitting.plan fitting.landmarks
+        prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
+        fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
         fitting.warm_start fitting.stacked fitting.multistart fitting.fit
         fitting.completion_choice fitting mcmc.draws mcmc.features mcmc.conditionals.mixture

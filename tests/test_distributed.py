@@ -13,6 +13,8 @@ import pytest
 
 import bochner as bo
 from bochner.errors import InputError
+from bochner.latent_inference.infer import Placer
+from bochner.training.checkpoint import shards
 
 SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))
@@ -92,6 +94,29 @@ def test_the_end_of_one_process_ends_all_with_its_message(tmp_path):
     assert 0 not in codes
     assert texts[1].strip().splitlines()[-1].endswith("RuntimeError: no luck")
     assert "process 1: RuntimeError: no luck" in texts[0].strip().splitlines()[-1]
+
+
+def test_one_process_goes_on_from_the_rows_that_three_have_placed(tmp_path, monkeypatch):
+    X = fit_in_processes.data()
+    expected = fit_in_processes.fitted("one", X)
+    codes, _ = launch("cut", 3, tmp_path)
+    assert 0 not in codes
+    checkpoint = tmp_path / "run.ckpt"
+    assert len(shards(checkpoint)) == 3
+    placed = []
+    place = Placer.place
+
+    def watched(self, rows, *given, **more):
+        if not more.get("polish", True):
+            placed.append(len(rows[0]))
+        return place(self, rows, *given, **more)
+
+    monkeypatch.setattr(Placer, "place", watched)
+    settings = {**fit_in_processes.SETTINGS, "checkpoint": checkpoint}
+    model = bo.NGMVLVM(**settings).fit(X)
+    assert not placed
+    assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-7)
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_a_group_the_message_says_how_to_start_one():

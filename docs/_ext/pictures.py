@@ -79,9 +79,9 @@ def cost() -> Any:
 
 
 def scale() -> Any:
-    """Rates of fits from disk and of placing, as stored."""
-    fig, ax = plt.subplots(figsize=(7, 2.6), layout="constrained")
+    """Rates of fits and of placing, as stored."""
     rows = _stored("scale")[::-1]
+    fig, ax = plt.subplots(figsize=(7, 0.5 + 0.3 * len(rows)), layout="constrained")
     ax.barh(
         [f"{row['data']} rows, {row['method']}" for row in rows],
         [float(row["rows_per_s"]) for row in rows],

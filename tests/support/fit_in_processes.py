@@ -7,6 +7,7 @@ import numpy as np
 
 import bochner as bo
 from bochner.errors import InputError
+from bochner.fitting import landmarks
 
 SETTINGS = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "landmarks": 70, "random_state": 0}
 TWO = {"views": {"left": slice(0, 3), "right": slice(3, 6)}}
@@ -67,6 +68,11 @@ def stored(X, folder):
     return np.load(folder / "x.npy", mmap_mode="r")
 
 
+def cut_short(*_):
+    """Fail where rows have been placed and passes over all of them begin."""
+    raise RuntimeError("no luck")
+
+
 def main(case, folder):
     """Fit, and write what the test compares."""
     X = with_holes(data(), case)
@@ -94,6 +100,10 @@ def main(case, folder):
             except BaseException as error:
                 (folder / f"{processes.rank}.txt").write_text(type(error).__name__)
                 raise
+        if case == "cut":
+            landmarks.train_jointly = cut_short
+            settings = {**SETTINGS, "checkpoint": folder / "run.ckpt"}
+            bo.NGMVLVM(**settings).fit(shared)
         if case in ("stored", "poisson"):
             shared = bo.share(np.load(folder / "x.npy", mmap_mode="r"))
         model = fitted("one" if case == "stored" else case, shared)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.covariates import Covariates
+from bochner.fitting.placed_rows import NotKept, Places
 from bochner.fitting.plan import Plan
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
@@ -130,6 +131,7 @@ def spread(
     n_rows: int,
     covariates: Covariates,
     kept: Tensor | None = None,
+    places: Places | None = None,
 ) -> LatentVariableModel:
     """Return the model of all rows: landmarks keep their latents, the others are placed under their
     posterior.
@@ -149,7 +151,10 @@ def spread(
         Of all rows.
     kept : Tensor of shape (L,), bool, optional
         Which landmarks of the model those are; None: all.
+    places : Places, optional
+        Knows where an earlier run placed rows, and keeps where this one does.
     """
+    places = places or NotKept()
     here: Tensor | slice = slice(None) if kept is None else kept
     beside = covariates.values.to(model.latents.mean)
     mean = model.latents.mean.new_zeros(n_rows, model.n_components)
@@ -160,8 +165,12 @@ def spread(
     width = sum(block.n_columns for blocks in data for block in blocks)
     n_others = n_rows - index.shape[0]
     placer = Placer(posterior, candidates)
+    known_rows = places.restore(mean, log_std)
     for part in chunks(n_others, max(1, min(_CHUNK, _NUMBERS // width))):
         rows = others(index, part)
+        rows = rows[~known_rows[rows]]
+        if not len(rows):
+            continue
         some = take(data, rows)
         entries = [_entries(blocks, rows.shape[0]) for blocks in some]
         # 0 where a row has no data in the view
@@ -170,6 +179,8 @@ def spread(
         placed = placer.place(entries, offsets, 1, polish=False, encoded=True, covariates=known)
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
+        places.add(rows, mean[rows], log_std[rows])
+    places.finish()
     return LatentVariableModel(GaussianLatents(mean, log_std, beside), list(model.views))
 
 

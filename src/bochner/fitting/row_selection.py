@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from bochner.data.views import fingerprint
 from bochner.errors import warn_user
 from bochner.fitting import landmarks
 from bochner.fitting.data import Finished, FitData, RowSelection, TrainingData, final_bound
+from bochner.fitting.placed_rows import NotKept, PlacedRows, Places
 from bochner.fitting.plan import Plan, condition, evaluate
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
@@ -53,7 +55,17 @@ class _Landmarks:
         """Return the model of the rows here."""
         among, n_rows = self.every.processes, self.data.n_rows
         local = (among.local(self.index, n_rows), n_rows, self.data.covariates)
-        return landmarks.spread(model, posterior, every, *local, among.here(self.index, n_rows))
+        here = among.here(self.index, n_rows)
+        return landmarks.spread(model, posterior, every, *local, here, self._places(model))
+
+    def _places(self, model: LatentVariableModel) -> Places:
+        """Return the places that an earlier run kept, where rows may be divided in another way."""
+        path, checksum = self.every.checkpoint, self.data.checksum
+        if path is None or checksum is None:
+            return NotKept()
+        settings = {"rows": checksum, "origin": self.every.origin}
+        digest = fingerprint(model.state_dict().values(), settings)
+        return PlacedRows(path, digest, self.every.processes.start)
 
 
 class ConjugateLandmarks(_Landmarks):

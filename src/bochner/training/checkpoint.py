@@ -6,6 +6,7 @@ Noise is keyed by the step, so a continued run takes the very steps of one that 
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -80,9 +81,16 @@ class LastingPath(os.PathLike[str]):
 
 
 def discard(path: str | os.PathLike[str]) -> None:
-    """Remove the checkpoint of a fit that is done, if it is not to last."""
-    if not isinstance(path, LastingPath):
-        Path(path).unlink(missing_ok=True)
+    """Remove the checkpoint of a fit that is done, and what is beside it, if it is not to last."""
+    if isinstance(path, LastingPath):
+        return
+    for file in [Path(path), *shards(Path(path))]:
+        file.unlink(missing_ok=True)
+
+
+def shards(checkpoint: Path) -> list[Path]:
+    """Return the files of places of rows beside a checkpoint."""
+    return sorted(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.rows-*"))
 
 
 class _Checkpointed(Protocol):
@@ -155,6 +163,8 @@ class Checkpoint:
         """
         earlier = self.read()
         if earlier is None:
+            for stale in shards(self.path):
+                stale.unlink(missing_ok=True)
             self._write({}, None, {})
             self._empty = True
         try:

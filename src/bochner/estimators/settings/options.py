@@ -250,7 +250,8 @@ def divisible(data: Views, spec: ModelSpec, landmarks: int | None) -> bool:
     """Return whether a fit may be continued by another number of processes: its training sees
     landmarks alone, and all that they are follows from the rows.
     """
-    return landmarks is not None and spec.conjugate and not data.sparse
+    by_rows = all(view.likelihood.knows_by_rows for view in spec)
+    return landmarks is not None and by_rows and not data.sparse
 
 
 def digest(estimator: Parameters, data: Views, divisible: bool = False) -> str:
