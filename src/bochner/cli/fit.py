@@ -120,8 +120,8 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
         progress.say("writing")
         files = _write_all(options, estimator, table, beside["covariates"])
         if not estimator.interrupted_:  # only now: all that the run found is on the disk
-            remove(options.out / CHECKPOINT)
-            remove(options.out / SEED_FILE)
+            for path in (*checkpoints(options.out), options.out / SEED_FILE):
+                remove(path)
     result = {
         "model": options.model,
         "elbo": estimator.elbo_,
@@ -195,7 +195,9 @@ def _fit(
 
 
 def checkpoints(out: Path) -> list[Path]:
-    """Return what an interrupted run left in a folder: of chains there is a file each."""
+    """Return what an interrupted run left in a folder: of chains there is a file each, and files
+    of rows that were placed.
+    """
     return sorted(out.glob(f"{CHECKPOINT}*"))
 
 
