@@ -12,7 +12,8 @@ from bochner.kernels.base import Frequencies
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.processes import Alone
 from bochner.random import generator
-from bochner.regression.evidence import dense_evidence, evidence, view_evidence
+from bochner.regression.evidence import view_evidence
+from bochner.regression.noise import SharedNoise
 from bochner.regression.observations import AllRows, CompleteBlock
 from bochner.regression.statistics import statistics
 
@@ -46,11 +47,12 @@ def _leaves(x: Tensor, f: Frequencies, s2: Tensor) -> list[Tensor]:
 def test_woodbury_and_dense_forms_are_the_normal_density(dim, paired):
     x, f, Y, s2 = _problem(dim, paired)
     phi, expected = fourier_features(x, f), _naive(x, f, Y, s2)
+    noise = SharedNoise(s2)
     torch.testing.assert_close(
-        evidence(statistics(phi, Y), s2).value, expected, rtol=1e-12, atol=1e-10
+        noise.evidence(statistics(phi, Y)).value, expected, rtol=1e-12, atol=1e-10
     )
     torch.testing.assert_close(
-        dense_evidence(phi, CompleteBlock.of(Y), s2)[0], expected, rtol=1e-12, atol=1e-10
+        noise.dense_evidence(phi, CompleteBlock.of(Y)).value, expected, rtol=1e-12, atol=1e-10
     )
 
 

@@ -24,8 +24,8 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.prediction.decoding import decode
 from bochner.random import generator
-from bochner.regression.evidence import dense_evidence, evidence, view_evidence
-from bochner.regression.heteroscedastic import column_dense_evidence, column_evidence
+from bochner.regression.evidence import view_evidence
+from bochner.regression.noise import Noise, NoisePerColumn
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import statistics
 from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
@@ -72,34 +72,30 @@ def _naive(x, f, Y, noise):
 def test_both_forms_are_the_normal_density(dim, paired):
     x, f, Y, noise = _problem(dim, paired)
     phi, expected, block = fourier_features(x, f), _naive(x, f, Y, noise), CompleteBlock.of(Y)
-    fast = column_evidence(statistics(phi, Y, block.squares), noise)
-    torch.testing.assert_close(fast[0], expected, rtol=1e-12, atol=1e-10)
-    torch.testing.assert_close(
-        column_dense_evidence(phi, phi.T @ phi, block, noise)[0], expected, rtol=1e-12, atol=1e-10
-    )
+    of_columns = Noise.of(noise)
+    assert isinstance(of_columns, NoisePerColumn)
+    fast = of_columns.evidence(statistics(phi, Y, block.squares))
+    torch.testing.assert_close(fast.value, expected, rtol=1e-12, atol=1e-10)
+    dense = of_columns.dense_evidence(phi, block)
+    torch.testing.assert_close(dense.value, expected, rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_equal_noises_are_the_noise_of_a_view(dim):
     x, f, Y, _ = _problem(dim)
-    one, phi, block = (
-        torch.tensor(0.3, dtype=torch.float64),
-        fourier_features(x, f),
-        CompleteBlock.of(Y),
-    )
-    single, many = (
-        evidence(statistics(phi, Y), one),
-        evidence(statistics(phi, Y, block.squares), one.expand(5)),
-    )
+    variance = torch.tensor(0.3, dtype=torch.float64)
+    one, each = Noise.of(variance), Noise.of(variance.expand(5))
+    phi, block = fourier_features(x, f), CompleteBlock.of(Y)
+    single = one.evidence(statistics(phi, Y, one.square(block)))
+    many = each.evidence(statistics(phi, Y, each.square(block)))
     torch.testing.assert_close(many.value, single.value)
     torch.testing.assert_close(many.d_gram, single.d_gram)
     torch.testing.assert_close(many.d_cross, single.d_cross)
     torch.testing.assert_close(many.d_noise.sum(), single.d_noise)
-    value, upstream, d_noise = dense_evidence(phi, block, one.expand(5))
-    dense = dense_evidence(phi, block, one)
-    torch.testing.assert_close(value, dense[0])
-    torch.testing.assert_close(upstream, dense[1])
-    torch.testing.assert_close(d_noise.sum(), dense[2])
+    single_dense, many_dense = one.dense_evidence(phi, block), each.dense_evidence(phi, block)
+    torch.testing.assert_close(many_dense.value, single_dense.value)
+    torch.testing.assert_close(many_dense.d_features, single_dense.d_features)
+    torch.testing.assert_close(many_dense.d_noise.sum(), single_dense.d_noise)
 
 
 @pytest.mark.parametrize("n_frequencies", [3, 20])  # K = 12 < N = 23 < K = 80: both forms
@@ -144,8 +140,8 @@ def test_statistics_of_processes_add_with_the_squares_of_columns():
         statistics(phi[:, rows], Y[rows], Y[rows].square().sum(0))
         for rows in (slice(0, 9), slice(9, None))
     ]
-    both = evidence(parts[0] + parts[1], noise)
-    torch.testing.assert_close(both.value, evidence(statistics(phi, Y, block.squares), noise).value)
+    both = Noise.of(noise).value(parts[0] + parts[1])
+    torch.testing.assert_close(both, Noise.of(noise).value(statistics(phi, Y, block.squares)))
 
 
 def test_single_precision_agrees():

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from bochner.memory import chunks
-from bochner.regression.evidence import CHUNK_ROWS, explained, products_in
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.noise import explained, products_in
 from bochner.regression.observations import CompleteBlock
 
 

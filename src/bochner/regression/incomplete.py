@@ -31,8 +31,9 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.regression.conjugate_gradients import Weights, factored, traces, weights_from
-from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal, products_in
+from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal
 from bochner.regression.incomplete_dense import fits, masked_dense_evidence
+from bochner.regression.noise import products_in
 from bochner.regression.nonconjugate import carried_back, joined_features
 from bochner.regression.observations import (
     Block,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from bochner.linalg import Cholesky, cholesky, plus_diagonal
-from bochner.regression.evidence import products_in
+from bochner.regression.noise import between_rows
 from bochner.regression.observations import IncompleteBlock
 
 # Holes per row of the block up to which N x N products are cheaper than K x K factors of columns.
@@ -56,9 +56,8 @@ def masked_dense_evidence(
     """
     m = block.observed.shape[1]
     Y = block.Y.double()
-    variances = features.square().sum(0)
-    exact = features.to(products_in(features.dtype, float(variances.max()), noise_variance))
-    factor = cholesky(plus_diagonal((exact.T @ exact).double(), float(noise_variance)))
+    gram = between_rows(features, noise_variance)
+    factor = cholesky(plus_diagonal(gram, float(noise_variance)))
     inverse = factor.inverse()
     solved = inverse @ Y
     logdet = m * factor.logdet()

@@ -31,8 +31,9 @@ from bochner.regression.conjugate_gradients import (
     refined,
     traces,
 )
-from bochner.regression.evidence import CHUNK_ROWS, Gradient, gram_diagonal, products_in
+from bochner.regression.evidence import CHUNK_ROWS, Gradient, gram_diagonal
 from bochner.regression.incomplete import MAX_ITER, ROUNDING, TOLERANCE, Determinants
+from bochner.regression.noise import products_in
 from bochner.regression.observations import Block, IncompleteBlock, Rows, Sample
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bochner.linalg import cholesky
-from bochner.regression.heteroscedastic import spectrum
+from bochner.regression.noise import spectrum
 from bochner.weight_posterior.draws import Draw, SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,14 +14,16 @@ from bochner.kernels.base import Frequencies
 from bochner.models.lvm import View
 from bochner.models.sites import NoSites, Sites
 from bochner.processes import Processes
-from bochner.regression.evidence import gram_diagonal, products_in
-from bochner.regression.heteroscedastic import spectrum
+from bochner.regression.evidence import gram_diagonal
+from bochner.regression.noise import Noise, NoisePerColumn, SharedNoise, products_in, spectrum
 from bochner.regression.observations import (
     Block,
+    CompleteBlock,
     EncodedBlock,
     complete_blocks,
     encoded_block,
 )
+from bochner.regression.statistics import Statistics
 from bochner.regression.streamed import blocks_with_holes
 from bochner.weight_posterior.conditioning import (
     column_groups,
@@ -31,7 +34,7 @@ from bochner.weight_posterior.conditioning import (
     groups_of,
     precision,
 )
-from bochner.weight_posterior.draws import Draw, SharedDraw
+from bochner.weight_posterior.draws import Draw, SharedDraw, SpectralDraw
 
 
 class Conditioning(Protocol):
@@ -49,10 +52,10 @@ class Conditioning(Protocol):
 
 
 @dataclass(frozen=True)
-class _OnBlocks:
+class _OnBlocks(ABC):
     """Gaussian data."""
 
-    view: View
+    noise: Noise
     blocks: tuple[Block, ...]
     processes: Processes
 
@@ -61,15 +64,69 @@ class _OnBlocks:
         """None: columns are centred."""
         return
 
+    @abstractmethod
     def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
         """Condition block by block."""
-        n_columns = sum(block.Y.shape[1] for block in self.blocks)
-        noise = self.view.noise_variance
-        return _draw(f, self.blocks, latents, noise, n_columns, self.processes)
 
     def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
         """Return the covariance of each column's block, or one of them where it has holes."""
         return _group_of(self.blocks, draw.frequencies)
+
+    def _no_mean(self, f: Frequencies) -> Tensor:
+        n_columns = sum(block.Y.shape[1] for block in self.blocks)
+        return torch.zeros(f.n_features, n_columns, dtype=torch.float64)
+
+    def _statistics(self, f: Frequencies, block: CompleteBlock, x: list[Tensor]) -> Statistics:
+        """Return a block's expected statistics, as exactly as its noise asks for."""
+        diagonal = gram_diagonal(f, self.processes.total(block.n_rows))
+        products = products_in(x[0].dtype, diagonal, self.noise.variance)
+        return expected_statistics(f, block, x, products, self.processes)
+
+
+class _WithSharedNoise(_OnBlocks):
+    """One noise variance of all columns."""
+
+    def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
+        """Factor the matrix of every block."""
+        mean, covariances = self._no_mean(f), []
+        variance, among = self.noise.variance, self.processes
+        for block in complete_blocks(self.blocks):
+            stats = self._statistics(f, block, latents)
+            factor = precision(f, block, latents, stats, variance.double(), among)
+            mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
+            covariances.append(factor.inverse()[None].cpu())
+        for incomplete in blocks_with_holes(self.blocks):
+            mean[:, incomplete.columns], covariance = condition_with_holes(
+                f, incomplete, latents, float(variance), among
+            )
+            covariances.append(covariance)
+        # row by row, as a file would hold them: products of another layout differ in the last bit
+        return SharedDraw(_to_cpu(f), mean, torch.cat(covariances).contiguous())
+
+
+class _WithNoisePerColumn(_OnBlocks):
+    """A noise variance of every column, none of which has holes."""
+
+    def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
+        """Take the eigenvectors of every block."""
+        mean, directions = self._no_mean(f), []
+        scales = torch.ones(mean.shape[1], f.n_features, dtype=torch.float64)
+        variance = self.noise.variance.detach()
+        for block in complete_blocks(self.blocks):
+            stats = self._statistics(f, block, latents)
+            values, vectors = spectrum(stats.gram / len(latents))
+            inverse = 1.0 / (values + variance[block.columns.to(variance.device), None])
+            projected = vectors.T @ stats.cross / len(latents)
+            mean[:, block.columns] = (vectors @ (projected * inverse.T)).cpu()
+            scales[block.columns] = inverse.cpu()
+            directions.append(vectors[None].cpu())
+        return SpectralDraw(_to_cpu(f), mean, torch.cat(directions).contiguous(), scales)
+
+
+_OF_NOISE: dict[type[Noise], type[_OnBlocks]] = {
+    SharedNoise: _WithSharedNoise,
+    NoisePerColumn: _WithNoisePerColumn,
+}
 
 
 @dataclass(frozen=True)
@@ -122,7 +179,8 @@ def conditioning(
     """Return how a view is conditioned, given the rows that sites belong to (None: all), their
     latents, (L, D), and their data.
     """
-    return _OnBlocks(view, blocks, processes)
+    noise = Noise.of(view.noise_variance)
+    return _OF_NOISE[type(noise)](noise, blocks, processes)
 
 
 @conditioning.register
@@ -149,44 +207,6 @@ def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
         out[block.columns] = groups + n_groups
         n_groups += int(groups.max()) + 1
     return out
-
-
-def _draw(
-    f: Frequencies,
-    blocks: tuple[Block, ...],
-    latents: list[Tensor],
-    noise_variance: Tensor,
-    n_columns: int,
-    processes: Processes,
-) -> Draw:
-    mean = torch.zeros(f.n_features, n_columns, dtype=torch.float64)
-    covariances = []
-    eye = torch.eye(f.n_features, dtype=torch.float64, device=noise_variance.device)
-    scales = (
-        torch.ones(n_columns, f.n_features, dtype=torch.float64) if noise_variance.ndim else None
-    )
-    for block in complete_blocks(blocks):
-        diagonal = gram_diagonal(f, processes.total(block.n_rows))
-        products = products_in(latents[0].dtype, diagonal, noise_variance)
-        stats = expected_statistics(f, block, latents, products, processes)
-        if scales is not None:
-            values, vectors = spectrum(stats.gram / len(latents))
-            inverse = 1.0 / (values + noise_variance.detach()[block.columns.to(eye.device), None])
-            mean[:, block.columns] = (
-                vectors @ (vectors.T @ stats.cross / len(latents) * inverse.T)
-            ).cpu()
-            scales[block.columns] = inverse.cpu()
-            covariances.append(vectors[None].cpu())
-            continue
-        factor = precision(f, block, latents, stats, noise_variance.double(), processes)
-        mean[:, block.columns] = factor.solve(stats.cross / len(latents)).cpu()
-        covariances.append(factor.inverse()[None].cpu())
-    for incomplete in blocks_with_holes(blocks):
-        conditioned = condition_with_holes(f, incomplete, latents, float(noise_variance), processes)
-        mean[:, incomplete.columns], covariance = conditioned
-        covariances.append(covariance)
-    # row by row, as a file would hold them: products of another layout differ in the last bit
-    return Draw.of(_to_cpu(f), mean, torch.cat(covariances).contiguous(), scales)
 
 
 def _to_cpu(f: Frequencies) -> Frequencies:
