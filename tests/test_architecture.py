@@ -50,8 +50,9 @@ FLOORS: dict[str, str] = {
         initialization.build initialization.simple_models initialization.iterative_pca
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
-        dirichlet_process.sweeps dirichlet_process weight_posterior.conditioning
-        weight_posterior.draws weight_posterior.view_conditioning weight_posterior.posterior
+        dirichlet_process.sweeps dirichlet_process weight_posterior.draws
+        weight_posterior.incomplete_conditioning weight_posterior.site_conditioning
+        weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.modes latent_inference.infer

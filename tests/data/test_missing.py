@@ -19,8 +19,8 @@ from bochner.prediction import completion
 from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.observations import IncompleteBlock
-from bochner.weight_posterior import conditioning as weight_conditioning
-from bochner.weight_posterior.conditioning import condition_incomplete, groups_of
+from bochner.weight_posterior import incomplete_conditioning as weight_conditioning
+from bochner.weight_posterior.incomplete_conditioning import condition_incomplete, groups_of
 
 
 def _random_mask(n, m, share=0.3, seed=0):

@@ -111,7 +111,7 @@ def test_one_observed_entry_is_enough_to_be_fitted():
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_views_of_many_columns_with_scattered_holes_fit_and_complete(monkeypatch, share):
     monkeypatch.setattr(
-        "bochner.weight_posterior.conditioning._UNGROUPED_NUMBERS", 0
+        "bochner.weight_posterior.incomplete_conditioning._UNGROUPED_NUMBERS", 0
     )  # covariances averaged over columns
     source = np.random.default_rng(3)
     X = np.sin(source.normal(size=(90, 2)) @ source.normal(size=(2, 40))) + 0.05 * source.normal(

@@ -12,9 +12,9 @@ from bochner.objectives.elbo import gaussian_evidence
 from bochner.random import generator
 from bochner.regression import incomplete_dense
 from bochner.regression.evidence import view_evidence
-from bochner.regression.incomplete import masked_evidence
+from bochner.regression.incomplete import Sample, masked_evidence
 from bochner.regression.incomplete_dense import fits
-from bochner.regression.observations import CompleteBlock, IncompleteBlock, Sample
+from bochner.regression.observations import CompleteBlock, IncompleteBlock
 
 TIGHT = 1e-18
 

@@ -11,10 +11,13 @@ from bochner.data.stored import StoredMatrix
 from bochner.data.views import Scaling
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.random import generator
-from bochner.regression.incomplete import masked_evidence
-from bochner.regression.observations import IncompleteBlock, Rows, Sample
+from bochner.regression.incomplete import Sample, masked_evidence
+from bochner.regression.observations import IncompleteBlock, Rows
 from bochner.regression.streamed import StreamedBlock, streamed_evidence
-from bochner.weight_posterior.conditioning import condition_incomplete, condition_with_holes
+from bochner.weight_posterior.incomplete_conditioning import (
+    condition_incomplete,
+    condition_with_holes,
+)
 
 N, M, D = 90, 9, 2
 TIGHT = 1e-18
@@ -66,7 +69,7 @@ def test_the_posterior_is_that_of_rows_in_memory(sizes):
     held, streamed = blocks(Y, sizes)
     latents = [x, x + 0.1, x - 0.1]
     mean, covariance = condition_incomplete(f, held, latents, float(s2))
-    again = condition_with_holes(f, streamed, latents, float(s2))
+    again = condition_with_holes(streamed, f, latents, float(s2))
     torch.testing.assert_close(again[0], mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(again[1], covariance, rtol=1e-8, atol=1e-9)
 

@@ -30,8 +30,8 @@ from bochner.models.dirichlet_posterior import (
     update_concentration,
     update_sticks,
 )
-from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.sites import NoSites, Sites
+from bochner.models.lvm import LatentVariableModel, NoSites, View
+from bochner.models.sites import Sites
 from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.regression.observations import Block, Data, encoded_block
 from bochner.training.trainer import State

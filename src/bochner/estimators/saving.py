@@ -123,7 +123,7 @@ class Header:
     extra: dict[str, object]
 
 
-_PLAIN = tuple(own.name for own in fields(Attributes))
+_PLAIN = tuple(field.name for field in fields(Attributes))
 
 
 def save(estimator: Any, path: str | Path) -> None:

@@ -4,10 +4,10 @@ sees which latents, likelihoods, kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from bochner.data.covariates import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
-from bochner.models.sites import NoSites, Sites, SiteUpdate
+from bochner.models.sites import Sites, SiteUpdate
 
 
 @dataclass(frozen=True)
@@ -250,6 +250,29 @@ def kl_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
     mean, log_std = mean.double(), log_std.double()
     entries = (2.0 * log_std).exp() + mean.square() - 1.0 - 2.0 * log_std
     return 0.5 * entries.sum((-2, -1))
+
+
+class NoSites(nn.Module):
+    """Of a Gaussian view: its weights are integrated out exactly, nothing is held for its
+    entries.
+    """
+
+    take_turns: ClassVar[bool] = False
+
+    def regroup(self) -> None:
+        """Do nothing."""
+
+    def absorb(self, update: SiteUpdate | None) -> None:
+        """Do nothing."""
+
+    def drawn_columns(
+        self,
+        n_features: int,  # noqa: ARG002 - all columns take part, at no cost of their own
+        budget: float,  # noqa: ARG002
+        source: Callable[[torch.device], torch.Generator],  # noqa: ARG002
+    ) -> None:
+        """Return None: all columns."""
+        return
 
 
 class View(nn.Module):

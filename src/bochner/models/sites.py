@@ -49,29 +49,6 @@ class SiteUpdate:
     worth: Tensor
 
 
-class NoSites(nn.Module):
-    """Of a Gaussian view: its weights are integrated out exactly, nothing is held for its
-    entries.
-    """
-
-    take_turns: ClassVar[bool] = False
-
-    def regroup(self) -> None:
-        """Do nothing."""
-
-    def absorb(self, update: SiteUpdate | None) -> None:
-        """Do nothing."""
-
-    def drawn_columns(
-        self,
-        n_features: int,  # noqa: ARG002 - all columns take part, at no cost of their own
-        budget: float,  # noqa: ARG002
-        source: Callable[[torch.device], torch.Generator],  # noqa: ARG002
-    ) -> None:
-        """Return None: all columns."""
-        return
-
-
 class Sites(nn.Module):
     """q(A_m) is proportional to N(0, I) prod_n exp(pull_nm psi - precision_nm psi^2 / 2), psi =
     phi(x_n)^T a_m.

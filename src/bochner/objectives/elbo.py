@@ -15,25 +15,24 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import Scratch
 from bochner.models.dirichlet_posterior import kernel_kl
-from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.sites import NoSites, Sites, SiteUpdate
+from bochner.models.lvm import LatentVariableModel, NoSites, View
+from bochner.models.sites import Sites, SiteUpdate
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import (
     CHUNK_ROWS,
     view_evidence,
 )
-from bochner.regression.incomplete import N_DETERMINANTS, masked_evidence
+from bochner.regression.incomplete import N_DETERMINANTS, Sample
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import (
     Block,
     Data,
-    IncompleteBlock,
-    Sample,
+    blocks_with_holes,
     complete_blocks,
     encoded_block,
 )
 from bochner.regression.site_entries import RowSample
-from bochner.regression.streamed import StreamedBlock, streamed_evidence
+from bochner.regression.streamed import evidence_with_holes
 
 
 @dataclass(frozen=True)
@@ -333,30 +332,19 @@ def gaussian_evidence(
     processes: Processes = ALONE,
     scratch: Scratch | None = None,
 ) -> Tensor:
-    """Return log p(Y | X, W) of a Gaussian view, whatever its blocks; see ``view_evidence`` and
-    ``masked_evidence``.
+    """Return log p(Y | X, W) of a Gaussian view: its complete blocks and those with holes; see
+    ``view_evidence`` and ``evidence_with_holes``.
     """
-    whole = complete_blocks(blocks)
-    parts, given = [], (x, frequencies, noise_variance)
-    for block in blocks:
-        if isinstance(block, IncompleteBlock) and processes.size == 1:
-            parts.append(masked_evidence(*given, block, sample=sample, chunk_rows=chunk_rows))
-        elif isinstance(block, IncompleteBlock | StreamedBlock):
-            parts.append(
-                streamed_evidence(
-                    *given, block, sample=sample, processes=processes, chunk_rows=chunk_rows
-                )
-            )
-    if whole or not parts:
-        parts.append(
-            view_evidence(
-                x,
-                frequencies,
-                noise_variance,
-                whole,
-                chunk_rows=chunk_rows,
-                processes=processes,
-                scratch=scratch,
-            )
+    given = (x, frequencies, noise_variance)
+    parts = [
+        evidence_with_holes(
+            block, *given, sample=sample, chunk_rows=chunk_rows, processes=processes
         )
+        for block in blocks_with_holes(blocks)
+    ]
+    if (complete := complete_blocks(blocks)) or not parts:
+        value = view_evidence(
+            *given, complete, chunk_rows=chunk_rows, processes=processes, scratch=scratch
+        )
+        parts.append(value)
     return torch.stack(parts).sum() if len(parts) > 1 else parts[0]

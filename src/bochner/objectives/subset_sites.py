@@ -20,13 +20,13 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.dirichlet_posterior import kernel_kl
-from bochner.models.lvm import LatentVariableModel, View
-from bochner.models.sites import NoSites, Sites
+from bochner.models.lvm import LatentVariableModel, NoSites, View
+from bochner.models.sites import Sites
 from bochner.objectives.elbo import Draws, gaussian_evidence
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import Weights, weights_from
-from bochner.regression.incomplete import N_DETERMINANTS
-from bochner.regression.observations import Block, Data, EncodedBlock, Sample, encoded_block
+from bochner.regression.incomplete import N_DETERMINANTS, Sample
+from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 from bochner.regression.site_passes import SitePasses
 
 _TOLERANCE = 1e-3

@@ -39,7 +39,6 @@ from bochner.regression.observations import (
     Block,
     CompleteBlock,
     IncompleteBlock,
-    Sample,
 )
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
 
@@ -55,6 +54,28 @@ _AT_ONCE = 16
 # covariances enter the value by themselves here. And iterations where the noise is that small.
 ROUNDING = 1e-2
 MAX_ITER = 200
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A systematic sample of a block's columns: each is in it with the same probability.
+
+    Attributes
+    ----------
+    n_columns : int
+        How many, at the most.
+    start : float
+        In [0, 1).
+    """
+
+    n_columns: int
+    start: float
+
+    def of(self, m: int, device: torch.device) -> tuple[Tensor, float]:
+        """Return positions among m columns, and what each of them stands for."""
+        b = min(m, self.n_columns)
+        steps = (torch.arange(b, dtype=torch.float64) + self.start) * (m / b)
+        return steps.long().clamp(max=m - 1).to(device), m / b
 
 
 def masked_evidence(
@@ -130,8 +151,8 @@ def _solve(
     wanted.
     """
     observed, sizes = block.observed, block.sizes
-    found = _weights(features, block, s2, tol)
-    squares, upstream = _fit(features, block, found, chunk_rows, wanted)
+    solution = _weights(features, block, s2, tol)
+    squares, upstream = _fit(features, block, solution, chunk_rows, wanted)
     upstream /= s2
     counts = torch.tensor(sizes, dtype=torch.float64, device=observed.device)
     k, n_entries = features.shape[0], block.n_entries
@@ -140,18 +161,18 @@ def _solve(
         * (
             n_entries * math.log(2.0 * math.pi * s2)
             + squares / s2
-            + found.mean.double().square().sum()
+            + solution.mean.double().square().sum()
         )
-        - 0.5 * (counts * found.logdet).sum()
+        - 0.5 * (counts * solution.logdet).sum()
     )
-    d_noise = 0.5 * (squares / s2 - n_entries + (counts * (k - found.trace)).sum()) / s2
-    weights = -found.gather(observed) / s2  # of S_g in the gradient
+    d_noise = 0.5 * (squares / s2 - n_entries + (counts * (k - solution.trace)).sum()) / s2
+    weights = -solution.gather(observed) / s2  # of S_g in the gradient
     if max(sizes) > 1:
-        lack = _lack(features, block, found, sample, s2, wanted)
+        lack = _lack(features, block, solution, sample, s2, wanted)
         value, d_noise, weights = value + lack.value, d_noise + lack.d_noise, weights + lack.weights
         upstream += lack.upstream
     if wanted:
-        upstream += weighted_products(features, found.covariance, weights)
+        upstream += weighted_products(features, solution.covariance, weights)
     return value, upstream, d_noise
 
 
@@ -162,7 +183,7 @@ def _weights(features: Tensor, block: IncompleteBlock, s2: float, tol: float) ->
 
 
 def _fit(
-    features: Tensor, block: IncompleteBlock, found: Weights, chunk_rows: int, wanted: bool
+    features: Tensor, block: IncompleteBlock, solution: Weights, chunk_rows: int, wanted: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the squared residuals of the observed entries, and the residuals times the means, (K,
     n).
@@ -170,11 +191,11 @@ def _fit(
     upstream = torch.zeros_like(features)
     squares = torch.zeros((), dtype=torch.float64, device=features.device)
     for part in chunks(features.shape[1], chunk_rows):
-        residual = block.Y[part] - features[:, part].T @ found.mean
+        residual = block.Y[part] - features[:, part].T @ solution.mean
         residual.mul_(block.observed[part])
         squares += residual.square().sum(dtype=torch.float64)
         if wanted:
-            upstream[:, part] = found.mean @ residual.T
+            upstream[:, part] = solution.mean @ residual.T
     return squares, upstream
 
 
@@ -183,7 +204,7 @@ class Determinants:
 
     Parameters
     ----------
-    found : Weights
+    solution : Weights
         With the shared ones.
     share : float
         Columns that each of these stands for.
@@ -194,13 +215,13 @@ class Determinants:
         In nats.
     """
 
-    def __init__(self, found: Weights, share: float) -> None:
-        self._found, self._share = found, share
-        self._shared = found.covariance.double()
+    def __init__(self, solution: Weights, share: float) -> None:
+        self._solution, self._share = solution, share
+        self._shared = solution.covariance.double()
         self.value = torch.zeros((), dtype=torch.float64, device=self._shared.device)
         self._traces = torch.zeros_like(self.value)
         self._precisions = torch.zeros_like(self._shared)
-        self._counts = torch.zeros_like(found.logdet)
+        self._counts = torch.zeros_like(solution.logdet)
 
     def add(self, grams: Tensor, groups: Tensor) -> Tensor:
         """Factor columns of given groups, (b,), and return their covariances, (b, K, K); their
@@ -208,7 +229,7 @@ class Determinants:
         """
         covariances, logdet = factored(grams)
         products = (self._shared[groups] * grams).sum((1, 2)) + traces(self._shared)[groups]
-        lacking = logdet - self._found.logdet[groups] - products + grams.shape[-1]
+        lacking = logdet - self._solution.logdet[groups] - products + grams.shape[-1]
         self.value -= 0.5 * self._share * lacking.sum()
         self._precisions.index_add_(0, groups, grams)
         self._counts += torch.bincount(groups, minlength=len(self._counts))
@@ -221,7 +242,7 @@ class Determinants:
         # S_g (sum of S_m^-1) S_g - (number) S_g
         turned = shared @ self._precisions @ shared
         turned += counts[:, None, None] * (shared @ shared - shared)
-        rest = (counts * self._found.trace).sum() - traces(turned).sum() - self._traces
+        rest = (counts * self._solution.trace).sum() - traces(turned).sum() - self._traces
         return turned, 0.5 * self._share * rest / s2
 
 
@@ -246,20 +267,20 @@ class _Lack:
 def _lack(
     features: Tensor,
     block: IncompleteBlock,
-    found: Weights,
+    solution: Weights,
     sample: Sample | None,
     s2: float,
     wanted: bool,
 ) -> _Lack:
     """Factor some columns; sums over them stand for sums over all."""
-    seen = block.observed
-    m = seen.shape[1]
-    chosen, share = (sample or Sample(m, 0.0)).of(m, seen.device)
-    groups = found.spread(torch.arange(len(block.sizes), device=seen.device))[chosen]
-    exact = Determinants(found, share)
+    observed = block.observed
+    m = observed.shape[1]
+    chosen, share = (sample or Sample(m, 0.0)).of(m, observed.device)
+    groups = solution.spread(torch.arange(len(block.sizes), device=observed.device))[chosen]
+    exact = Determinants(solution, share)
     upstream = torch.zeros_like(features)
-    for part in torch.split(torch.arange(len(chosen), device=seen.device), _AT_ONCE):
-        mask = seen[:, chosen[part]]
+    for part in torch.split(torch.arange(len(chosen), device=observed.device), _AT_ONCE):
+        mask = observed[:, chosen[part]]
         covariance = exact.add(weighted_grams(features, mask) / s2, groups[part])
         if wanted:
             upstream -= weighted_products(
@@ -267,12 +288,14 @@ def _lack(
             )
     if not wanted:
         zero = torch.zeros_like(exact.value)
-        return _Lack(exact.value, zero, upstream, torch.zeros_like(seen[:, :1]))
+        return _Lack(exact.value, zero, upstream, torch.zeros_like(observed[:, :1]))
     turned, d_noise = exact.gradients(s2)
     upstream -= weighted_products(
-        features, turned.to(features.dtype), found.average(seen) * (share / s2)
+        features, turned.to(features.dtype), solution.average(observed) * (share / s2)
     )
-    sums = seen.new_zeros(seen.shape[0], len(block.sizes)).index_add_(1, groups, seen[:, chosen])
+    sums = observed.new_zeros(observed.shape[0], len(block.sizes)).index_add_(
+        1, groups, observed[:, chosen]
+    )
     return _Lack(exact.value, d_noise, upstream, sums * (share / s2))
 
 

@@ -295,22 +295,36 @@ class CompleteBlock(Block):
 
 
 @dataclass(frozen=True)
-class IncompleteBlock(Block):
+class BlockWithHoles(Block):
     """Gaussian columns with scattered holes, which stand group after group.
 
     Attributes
     ----------
-    observed : Tensor of shape (n, m)
-        1 where observed, 0 where missing (Y is 0 there).
     sizes : tuple of int
         Columns of each group: those of similar holes are together.
     """
 
     has_holes: ClassVar[bool] = True
 
+    sizes: tuple[int, ...]
+
+    def entries(self, cut: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return values of some rows, 0 where missing, and which are observed, 1 or 0."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class IncompleteBlock(BlockWithHoles):
+    """Columns with scattered holes, in memory.
+
+    Attributes
+    ----------
+    observed : Tensor of shape (n, m)
+        1 where observed, 0 where missing (Y is 0 there).
+    """
+
     Y: Tensor
     observed: Tensor
-    sizes: tuple[int, ...]
 
     @classmethod
     def of(
@@ -318,7 +332,11 @@ class IncompleteBlock(Block):
     ) -> IncompleteBlock:
         """Build a block from values with NaN where missing, as ``CompleteBlock.of`` does."""
         values, observed = entries_of(Y)
-        return cls(values, Rows.of(rows), columns, observed, sizes)
+        return cls(values, Rows.of(rows), columns, sizes, observed)
+
+    def entries(self, cut: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return values and marks of some rows."""
+        return self.Y[cut].to(dtype), self.observed[cut].to(dtype)
 
     @property
     def n_entries(self) -> int:
@@ -449,6 +467,11 @@ def complete_blocks(blocks: Iterable[Block]) -> tuple[CompleteBlock, ...]:
     return tuple(block for block in blocks if isinstance(block, CompleteBlock))
 
 
+def blocks_with_holes(blocks: Iterable[Block]) -> tuple[BlockWithHoles, ...]:
+    """Return the blocks of a view whose columns have scattered holes."""
+    return tuple(block for block in blocks if isinstance(block, BlockWithHoles))
+
+
 def encoded_block(blocks: tuple[Block, ...]) -> EncodedBlock:
     """Return the single block of a view whose likelihood is not conjugate to the weights."""
     (block,) = blocks
@@ -475,25 +498,3 @@ def _square(Y: Matrix) -> float:
 @_square.register
 def _(Y: SparseMatrix) -> float:
     return Y.square()
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A systematic sample of a block's columns: each is in it with the same probability.
-
-    Attributes
-    ----------
-    n_columns : int
-        How many, at the most.
-    start : float
-        In [0, 1).
-    """
-
-    n_columns: int
-    start: float
-
-    def of(self, m: int, device: torch.device) -> tuple[Tensor, float]:
-        """Return positions among m columns, and what each of them stands for."""
-        b = min(m, self.n_columns)
-        steps = (torch.arange(b, dtype=torch.float64) + self.start) * (m / b)
-        return steps.long().clamp(max=m - 1).to(device), m / b

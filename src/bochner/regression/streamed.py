@@ -7,10 +7,10 @@ sums over rows. What is held is of size K x K and K x m; a pass makes the featur
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,30 +32,37 @@ from bochner.regression.conjugate_gradients import (
     traces,
 )
 from bochner.regression.evidence import CHUNK_ROWS, Gradient, gram_diagonal
-from bochner.regression.incomplete import MAX_ITER, ROUNDING, TOLERANCE, Determinants
+from bochner.regression.incomplete import (
+    MAX_ITER,
+    ROUNDING,
+    TOLERANCE,
+    Determinants,
+    Sample,
+    masked_evidence,
+)
 from bochner.regression.noise import products_in
-from bochner.regression.observations import Block, IncompleteBlock, Rows, Sample
+from bochner.regression.observations import BlockWithHoles, IncompleteBlock, Rows
 from bochner.regression.weighted_grams import weighted_grams, weighted_products
 
 
 @dataclass(frozen=True)
-class StreamedBlock(Block):
-    """Gaussian columns with scattered holes, group after group, whose rows are not in memory.
+class StreamedBlock(BlockWithHoles):
+    """Columns with scattered holes, whose rows are not in memory.
 
     Attributes
     ----------
     Y : StoredMatrix of shape (n, m)
         NaN where missing.
-    sizes : tuple of int
-        Columns of each group.
     count : int
         Observed entries.
     """
 
     Y: StoredMatrix
-    sizes: tuple[int, ...]
     count: int
-    has_holes: ClassVar[bool] = True
+
+    def entries(self, cut: slice, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Read some rows."""
+        return entries_of(self.Y[cut].to(dtype))
 
     @property
     def n_entries(self) -> int:
@@ -65,7 +72,7 @@ class StreamedBlock(Block):
     def take(self, index: Tensor, rows: Rows) -> IncompleteBlock:
         """Return some rows, in memory."""
         Y, observed = entries_of(self.Y[index])
-        return IncompleteBlock(Y, rows, self.columns, observed, self.sizes)
+        return IncompleteBlock(Y, rows, self.columns, self.sizes, observed)
 
     def observes(self, chosen: Tensor) -> Tensor:
         """Return which columns have an entry among the chosen rows, (m,), bool."""
@@ -75,17 +82,14 @@ class StreamedBlock(Block):
     def first_rows(self, columns: Tensor, n_rows: int) -> Tensor:
         """Return the first row that observes each of some columns, n_rows where none does."""
         numbers = self.rows.numbers(n_rows)
-        found = torch.full((len(columns),), n_rows)
+        first = torch.full((len(columns),), n_rows)
         for part in chunks(self.n_rows, CHUNK_ROWS):
             shown = ~self.Y[part][:, columns].isnan()
-            new = shown.any(dim=0) & (found == n_rows)
-            found[new] = numbers[part][shown[:, new].int().argmax(dim=0)]
-            if bool((found < n_rows).all()):
+            new = shown.any(dim=0) & (first == n_rows)
+            first[new] = numbers[part][shown[:, new].int().argmax(dim=0)]
+            if bool((first < n_rows).all()):
                 break
-        return found
-
-
-WithHoles = IncompleteBlock | StreamedBlock
+        return first
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Passes:
 
     Attributes
     ----------
-    block : IncompleteBlock or StreamedBlock
+    block : BlockWithHoles
     latents : sequence of Tensor of shape (N, D)
         Every row counts once per draw.
     f : Frequencies
@@ -116,7 +120,7 @@ class Passes:
         Sums are those of all.
     """
 
-    block: WithHoles
+    block: BlockWithHoles
     latents: Sequence[Tensor]
     f: Frequencies
     dtype: torch.dtype
@@ -128,21 +132,15 @@ class Passes:
             for cut in chunks(self.block.n_rows, self.chunk_rows):
                 rows = self.block.rows.part(cut)
                 trace = evaluate(rows.take(x), self.f)
-                Y, observed = self._entries(cut)
+                Y, observed = self.block.entries(cut, self.dtype)
                 yield _Part(rows, trace, trace.features.to(self.dtype), Y, observed)
-
-    def _entries(self, cut: slice) -> tuple[Tensor, Tensor]:
-        block = self.block
-        if isinstance(block, IncompleteBlock):
-            return block.Y[cut].to(self.dtype), block.observed[cut].to(self.dtype)
-        return entries_of(block.Y[cut].to(self.dtype))
 
     def summed(self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor) -> list[Tensor]:
         """Add float64 tensors up over parts and processes."""
         totals = list(zeros)
         for part in self:
-            for total, own in zip(totals, of_part(part), strict=True):
-                total.add_(own)
+            for total, summand in zip(totals, of_part(part), strict=True):
+                total.add_(summand)
         return self.processes.sums(totals)
 
 
@@ -156,11 +154,46 @@ class _Sums:
     counts: Tensor
 
 
+@functools.singledispatch
+def evidence_with_holes(
+    block: BlockWithHoles,
+    x: Tensor,
+    frequencies: Frequencies,
+    noise_variance: Tensor,
+    *,
+    sample: Sample | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+    processes: Processes = ALONE,
+) -> Tensor:
+    """Return log p(Y | X, W) of a block: see ``masked_evidence`` where it is in memory as a whole,
+    ``streamed_evidence`` elsewhere.
+    """
+    given = (x, frequencies, noise_variance, block)
+    return streamed_evidence(*given, sample=sample, chunk_rows=chunk_rows, processes=processes)
+
+
+@evidence_with_holes.register
+def _(
+    block: IncompleteBlock,
+    x: Tensor,
+    frequencies: Frequencies,
+    noise_variance: Tensor,
+    *,
+    sample: Sample | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+    processes: Processes = ALONE,
+) -> Tensor:
+    given = (x, frequencies, noise_variance, block)
+    if processes.size > 1:
+        return streamed_evidence(*given, sample=sample, chunk_rows=chunk_rows, processes=processes)
+    return masked_evidence(*given, sample=sample, chunk_rows=chunk_rows)
+
+
 def streamed_evidence(
     x: Tensor,
     frequencies: Frequencies,
     noise_variance: Tensor,
-    block: WithHoles,
+    block: BlockWithHoles,
     *,
     sample: Sample | None = None,
     chunk_rows: int = CHUNK_ROWS,
@@ -176,7 +209,7 @@ def streamed_evidence(
         Latents of all rows.
     frequencies : Frequencies
     noise_variance : Tensor, scalar float64
-    block : IncompleteBlock or StreamedBlock
+    block : BlockWithHoles
     sample, chunk_rows, tol
         As in `bochner.regression.incomplete.masked_evidence`.
     processes : Processes
@@ -198,18 +231,18 @@ def streamed_evidence(
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         s2 = float(noise_variance)
         sums = _sums(passes, s2, chosen)
-        found = _solved(passes, sums, s2, 2.0 * tol * sums.counts)
-        lack = _lack(found, sums.chosen, chosen, share, s2)
+        solution = _solved(passes, sums, s2, 2.0 * tol * sums.counts)
+        lack = _lack(solution, sums.chosen, chosen, share, s2)
         into = Gradient.zeros(x, f, noise_variance) if wanted else None
-        squares = _residuals(passes, found, lack, chosen, share, s2, into)
+        squares = _residuals(passes, solution, lack, chosen, share, s2, into)
         k, n_entries = f.n_features, float(sums.counts.sum())
         sizes = torch.tensor(block.sizes, dtype=torch.float64, device=x.device)
-        fit = squares / s2 + float(found.mean.square().sum())
+        fit = squares / s2 + float(solution.mean.square().sum())
         plain = -0.5 * (n_entries * math.log(2.0 * math.pi * s2) + fit)
-        value = plain - 0.5 * (sizes * found.logdet).sum() + lack.value
+        value = plain - 0.5 * (sizes * solution.logdet).sum() + lack.value
         if into is None:
             return value, ()
-        d_noise = squares / s2 - n_entries + (sizes * (k - found.trace)).sum()
+        d_noise = squares / s2 - n_entries + (sizes * (k - solution.trace)).sum()
         into.noise += 0.5 * d_noise / s2 + lack.d_noise
         if processes.size > 1:
             into.over(processes)
@@ -227,12 +260,12 @@ def _sums(passes: Passes, s2: float, chosen: Tensor) -> _Sums:
     sizes, k, m = passes.block.sizes, passes.f.n_features, passes.block.n_columns
 
     def of_part(part: _Part) -> Sequence[Tensor]:
-        phi, seen = part.features, part.observed
+        phi, observed = part.features, part.observed
         return (
-            weighted_grams(phi, group_means(seen, sizes) / s2),
-            weighted_grams(phi, seen[:, chosen]) / s2,
+            weighted_grams(phi, group_means(observed, sizes) / s2),
+            weighted_grams(phi, observed[:, chosen]) / s2,
             (phi @ (part.Y / s2)).double(),
-            seen.sum(0, dtype=torch.float64),
+            observed.sum(0, dtype=torch.float64),
         )
 
     shapes = (len(sizes), k, k), (len(chosen), k, k), (k, m), (m,)
@@ -272,13 +305,13 @@ class _Lack:
     turned: Tensor
 
 
-def _lack(found: Weights, grams: Tensor, chosen: Tensor, share: float, s2: float) -> _Lack:
+def _lack(solution: Weights, grams: Tensor, chosen: Tensor, share: float, s2: float) -> _Lack:
     """Factor the chosen columns; sums over them stand for sums over all."""
-    exact = Determinants(found, share)
-    if max(found.sizes) == 1:
-        shared = torch.zeros_like(found.covariance)
+    exact = Determinants(solution, share)
+    if max(solution.sizes) == 1:
+        shared = torch.zeros_like(solution.covariance)
         return _Lack(exact.value, exact.value, torch.zeros_like(grams), shared)
-    covariances = exact.add(grams, _groups(found.sizes, chosen))
+    covariances = exact.add(grams, _groups(solution.sizes, chosen))
     turned, d_noise = exact.gradients(s2)
     return _Lack(exact.value, d_noise, covariances, turned)
 
@@ -291,7 +324,7 @@ def _groups(sizes: tuple[int, ...], chosen: Tensor) -> Tensor:
 
 def _residuals(
     passes: Passes,
-    found: Weights,
+    solution: Weights,
     lack: _Lack,
     chosen: Tensor,
     share: float,
@@ -299,23 +332,25 @@ def _residuals(
     into: Gradient | None,
 ) -> float:
     """Return the squared residuals of all rows; carry the gradient of each part back."""
-    dtype, sizes = passes.dtype, found.sizes
-    mean, shared = found.mean.to(dtype), found.covariance.to(dtype)
+    dtype, sizes = passes.dtype, solution.sizes
+    mean, shared = solution.mean.to(dtype), solution.covariance.to(dtype)
     covariances, turned = lack.covariances.to(dtype), lack.turned.to(dtype)
     grouped = max(sizes) > 1
     of_chosen = _groups(sizes, chosen)
 
     def of_part(part: _Part) -> Sequence[Tensor]:
-        phi, seen = part.features, part.observed
-        residual = (part.Y - phi.T @ mean).mul_(seen)
+        phi, observed = part.features, part.observed
+        residual = (part.Y - phi.T @ mean).mul_(observed)
         if into is not None:
-            sums = group_sums(seen, sizes)
+            sums = group_sums(observed, sizes)
             upstream, weights = mean @ residual.T / s2, -sums / s2
             if grouped:
-                mask = seen[:, chosen] * (share / s2)
+                mask = observed[:, chosen] * (share / s2)
                 weights = weights.index_add(1, of_chosen, mask)
                 upstream -= weighted_products(phi, covariances, mask)
-                upstream -= weighted_products(phi, turned, found.average(seen) * (share / s2))
+                upstream -= weighted_products(
+                    phi, turned, solution.average(observed) * (share / s2)
+                )
             upstream += weighted_products(phi, shared, weights)
             into.add(part.rows, part.trace, passes.f, upstream.to(part.trace.features.dtype))
         return (residual.square().sum(dtype=torch.float64),)
@@ -347,16 +382,13 @@ def condition_streamed(
     """
     times, n_groups = len(passes.latents), int(groups.max()) + 1
     members = [(groups == g).nonzero()[:, 0] for g in range(n_groups)]
-    some = [own[Sample(most, 0.5).of(len(own), own.device)[0]] for own in members]
+    some = [group[Sample(most, 0.5).of(len(group), group.device)[0]] for group in members]
     s2 = times * noise_variance
     sums = _sums(passes, s2, torch.cat(some))
     goal = torch.full_like(sums.counts, tol)
     mean = _solved(passes, sums, s2, goal).mean
     # B = sigma^2 (G + I) with the sum over draws over their number
-    inverse = torch.split(factored(sums.chosen)[0] / noise_variance, [len(own) for own in some])
-    return mean.cpu(), torch.stack([own.mean(0) for own in inverse]).cpu()
-
-
-def blocks_with_holes(blocks: Iterable[Block]) -> tuple[WithHoles, ...]:
-    """Return the blocks of a view whose columns have holes of their own."""
-    return tuple(block for block in blocks if isinstance(block, IncompleteBlock | StreamedBlock))
+    inverse = torch.split(
+        factored(sums.chosen)[0] / noise_variance, [len(columns) for columns in some]
+    )
+    return mean.cpu(), torch.stack([columns.mean(0) for columns in inverse]).cpu()

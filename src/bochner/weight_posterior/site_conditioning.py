@@ -1,0 +1,123 @@
+"""What draws of the latents say about the weights of a non-conjugate view, column by column, by the
+natural parameters of its sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bochner.data.masks import PartialMask
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.models.lvm import View
+from bochner.models.sites import Sites
+from bochner.objectives.subset_sites import anchored_weights, features_of
+from bochner.processes import ALONE, Processes
+from bochner.regression.observations import EncodedBlock
+from bochner.regression.site_entries import Entries, entry_pass
+from bochner.regression.site_passes import SitePasses
+
+_SWEEPS = 5
+# Sites that were laid at a posterior of many rows are near their place.
+_FEWER_SWEEPS = 2
+_SITE_TOLERANCE = 1e-4
+
+
+def condition_sites(
+    view: View, f: Frequencies, block: EncodedBlock, latents: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return means and covariances of q(A), averaged over draws of X as the bound is.
+
+    Parameters
+    ----------
+    view : View
+        With sites of all rows.
+    f : Frequencies
+    block : EncodedBlock
+    latents : list of Tensor of shape (N, D)
+
+    Returns
+    -------
+    mean : Tensor of shape (K, columns of psi), float64
+    covariance : Tensor of shape (groups, K, K), float64
+        Of the groups of `column_groups`.
+    """
+    sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
+    working = f.to(latents[0].dtype)
+    features = torch.cat([features_of(x, working, block) for x in latents], dim=1)
+    groups = list(sites.column_chunks(features.shape[1]))
+    mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
+    covariance = torch.zeros(len(groups), f.n_features, f.n_features, dtype=torch.float64)
+    for g, columns in enumerate(groups):  # one at a time: memory is that of a group's entries
+        entries = _repeated(Entries.of(sites, block, columns), len(latents))
+        for _ in range(_SWEEPS):
+            solution = entry_pass(features, likelihood, entries, _SITE_TOLERANCE)
+            precision, shift = solution.sites(entries, likelihood)
+            entries = replace(entries, precision=precision, shift=shift)
+        mean[:, entries.columns.cpu()] = solution.weights.mean.double().cpu()
+        covariance[g] = solution.weights.covariance[0].double().cpu()
+    return mean, covariance
+
+
+def condition_anchored(
+    view: View,
+    f: Frequencies,
+    block: EncodedBlock,
+    latents: list[Tensor],
+    anchors: tuple[Tensor, EncodedBlock],
+    processes: Processes = ALONE,
+) -> tuple[Tensor, Tensor]:
+    """Return what `condition_sites` does where the view's sites belong to some rows, in passes over
+    all.
+
+    Parameters
+    ----------
+    view, f
+        As in `condition_sites`.
+    block : EncodedBlock
+        The rows here.
+    latents : list of Tensor of shape (N, D)
+    anchors : (Tensor of shape (L, D), EncodedBlock)
+        Latents of the rows that the sites belong to at the first draw, and their data.
+    processes : Processes
+        Among which the rows are divided.
+
+    Returns
+    -------
+    mean : Tensor of shape (K, columns of psi), float64
+    covariance : Tensor of shape (groups, K, K), float64
+        Of the sites' groups.
+    """
+    sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
+    passes = SitePasses(block, latents, f, likelihood, sites, processes)
+    weights = anchored_weights(view, anchors[0], f, anchors[1])
+    for _ in range(_FEWER_SWEEPS):
+        weights = passes.stepped(weights, _SITE_TOLERANCE)
+    mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
+    mean[:, passes.columns.cpu()] = weights.mean.double().cpu()
+    return mean, weights.covariance.double().cpu()
+
+
+def column_groups(sites: Sites, n_rows: int, n_latents: int) -> Tensor:
+    """Return which covariance of `condition_sites` each column has, (columns of psi,), int64."""
+    out = torch.zeros(sites.n_columns, dtype=torch.int64)
+    for g, columns in enumerate(sites.column_chunks(n_rows * n_latents)):
+        out[columns.cpu()] = g
+    return out
+
+
+def _repeated(entries: Entries, times: int) -> Entries:
+    """Every row once per draw of X, each with its share of the weight."""
+    share = entries.mask.weights(entries.y).repeat(times, 1) / times
+    return replace(
+        entries,
+        y=entries.y.repeat(times, 1),
+        mask=PartialMask(share),
+        precision=entries.precision.repeat(times, 1) / times,
+        shift=entries.shift.repeat(times, 1) / times,
+        total=entries.total.repeat(times, 1),
+    )
