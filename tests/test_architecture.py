@@ -20,8 +20,9 @@ FLOORS: dict[str, str] = {
     "F0 foundations": """
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
-        data.arguments data.arrays data.columns data.covariates data.likelihood_names data.masks
-        data.row_sources data.sparse data.validation data.views data.stored data.support
+        data.arguments data.arrays data.columns data.likelihood_names data.masks
+        data.row_sources data.sparse data.validation data.covariates data.views data.stored
+        data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join io.annotated
         io.frames io.containers io.stored io.on_disk io.csv.text io.csv.files io.csv io.readers io
@@ -74,7 +75,7 @@ FLOORS: dict[str, str] = {
     "F8 estimators, datasets": """
         feature_maps.sections feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps estimators.docstrings
-        estimators.settings.likelihoods estimators.settings.constraints estimators.covariates
+        estimators.settings.likelihoods estimators.settings.constraints
         estimators.settings.parameters estimators.settings.options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
         estimators.training_data

@@ -589,6 +589,7 @@ def test_help_and_usage():
 def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     """Ctrl-C between rounds of sweeps; --resume draws what would have been drawn."""
     from bochner.mcmc import run as runs
+    from bochner.mcmc.chain import Chain
 
     np.save(tmp_path / "X.npy", matrix[:20, :4])
     settings = ["n_warmup=2", "n_draws=4", "thin=1", "n_frequencies=4", "max_iter=3", "init=pca"]
@@ -596,16 +597,16 @@ def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     fit += [part for setting in settings for part in ("--set", setting)]
     whole = replied(*fit, "--out", tmp_path / "whole")
     assert whole["n_iter"] == 6
-    advance, calls = runs._advance, []
+    advance, calls = Chain.advance, []
 
     def interrupted(*arguments):
         calls.append(arguments)
-        if len(calls) == 2:
+        if len(calls) == 3:  # the second round of two chains
             raise KeyboardInterrupt
         return advance(*arguments)
 
-    monkeypatch.setattr(runs, "_ROUND", 4)
-    monkeypatch.setattr(runs, "_advance", interrupted)
+    monkeypatch.setattr(runs, "SWEEPS_A_ROUND", 4)
+    monkeypatch.setattr(Chain, "advance", interrupted)
     out = tmp_path / "killed"
     assert run(*fit, "--out", out).exit_code == 130
     assert (out / "checkpoint.ckpt.chain1").exists()

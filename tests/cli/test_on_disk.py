@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
     """Let small tables be read as large ones."""
-    monkeypatch.setattr(on_disk, "_MANY", 0)
+    monkeypatch.setattr(on_disk, "MANY", 0)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypat
     names = [f"c{i}" for i in range(300)]
     folder = write_parts(tmp_path / "rows", X, names)
     large = replied("info", str(folder))
-    monkeypatch.setattr(on_disk, "_MANY", 2**22)
+    monkeypatch.setattr(on_disk, "MANY", 2**22)
     small = replied("info", str(folder))
     for reply in (large, small):
         reply.pop("estimate")

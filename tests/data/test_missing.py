@@ -19,7 +19,6 @@ from bochner.prediction import completion
 from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.observations import IncompleteBlock
-from bochner.weight_posterior import incomplete_conditioning as weight_conditioning
 from bochner.weight_posterior.incomplete_conditioning import condition_incomplete, groups_of
 
 
@@ -94,10 +93,10 @@ def test_complete_data_are_returned_as_they_are():
 # ---------------------------------------------------------------------------
 
 
-def _problem(dim, n=40, m=6):
+def _problem(dim, n=40, m=6, n_frequencies=3):
     source = generator(2, "holes", dim)
     kernel = NextGenSpectralMixture().initial(2, dim, source)
-    f = kernel.frequencies(kernel.noise(3, dim, source, "iid")).detach()
+    f = kernel.frequencies(kernel.noise(n_frequencies, dim, source, "iid")).detach()
     x = [torch.randn(n, dim, generator=source, dtype=torch.float64) for _ in range(2)]
     Y = torch.randn(n, m, generator=source, dtype=torch.float64)
     Y[torch.rand(n, m, generator=source) < 0.4] = torch.nan
@@ -127,13 +126,11 @@ def test_weights_of_few_columns_are_exact(dim):
         torch.testing.assert_close(mean[:, j], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their_means(monkeypatch):
-    monkeypatch.setattr(weight_conditioning, "_UNGROUPED_NUMBERS", 10)
-    monkeypatch.setattr(weight_conditioning, "_ENTRIES", 100)  # one column at a time
-    f, x, Y = _problem(2)
+def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their_means():
+    f, x, Y = _problem(2, n_frequencies=53)  # K = 212: 6 K^2 numbers are many
     block = IncompleteBlock.of(Y, None, torch.arange(6), (2, 4))
     assert groups_of(block, f.n_features).tolist() == [0, 0, 1, 1, 1, 1]
-    mean, covariance = condition_incomplete(f, block, x, 0.2)
+    mean, covariance = condition_incomplete(f, block, x, 0.2, most=100)  # one column at a time
     inverses, means = zip(*(_by_hand(f, x, y, 0.2) for y in Y.T), strict=True)
     torch.testing.assert_close(covariance[0], sum(inverses[:2]) / 2, rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(covariance[1], sum(inverses[2:]) / 4, rtol=1e-8, atol=1e-9)

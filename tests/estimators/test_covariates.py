@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import bochner as bo
+from bochner.data.covariates import Categorical, Continuous, CovariateCoding, of_rows
 from bochner.errors import InputError
-from bochner.estimators.covariates import Categorical, Continuous, CovariateCoding, of_rows
 from bochner.fitting import plan
 
 pandas = pytest.importorskip("pandas")

@@ -173,7 +173,7 @@ def interrupt_at(monkeypatch, call):
 
 
 def test_an_interruption_keeps_the_draws_and_resuming_loses_none(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("bochner.mcmc.run._ROUND", 5)
+    monkeypatch.setattr("bochner.mcmc.run.SWEEPS_A_ROUND", 5)
     settings = {**SMALL, "checkpoint": tmp_path / "run"}
     interrupt_at(monkeypatch, 3)
     with pytest.warns(UserWarning, match="Interrupted: the 2 draws of each chain so far are kept"):

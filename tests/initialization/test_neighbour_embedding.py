@@ -7,7 +7,6 @@ from scipy.special import entr
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
 
-from bochner.initialization import neighbour_embedding
 from bochner.initialization.neighbour_embedding import Forces, affinities, conditionals, embed
 
 
@@ -70,16 +69,6 @@ def test_the_gradient_is_that_of_the_divergence(dim, n, exaggeration):
     np.testing.assert_allclose(again, total, rtol=1e-5)
     scale = float(expected.abs().max())
     np.testing.assert_allclose(4.0 * result, expected, atol=2e-5 * scale)
-
-
-def test_blocks_change_nothing(monkeypatch):
-    joint = affinities(_values(100), 10.0)
-    y = torch.randn(2, 100, generator=torch.Generator().manual_seed(1))
-    whole = Forces(joint)(y, 1.0, 5e3)
-    monkeypatch.setattr(neighbour_embedding, "_BLOCK", 33)
-    parts = Forces(joint)(y, 1.0, 5e3)
-    torch.testing.assert_close(whole[0], parts[0], rtol=1e-4, atol=1e-8)
-    np.testing.assert_allclose(whole[1], parts[1], rtol=1e-6)
 
 
 def test_it_is_as_good_as_scikit_learn_after_as_many_steps_as_a_start_used_to_take():

@@ -236,23 +236,21 @@ def test_no_private_latents_are_shared_latents():
 
 
 def test_stopped_and_continued_equals_never_stopped_with_private_latents(tmp_path, monkeypatch):
-    from bochner.training import checkpoint, trainer
+    from bochner.training.checkpoint import Checkpoint
 
     X, path = _data(), tmp_path / "c"
     options = {**QUICK, "views": VIEWS, "latent": LATENT}
     whole = NGMVLVM(**options).fit(X)
-    monkeypatch.setattr(checkpoint.Checkpoint, "maybe", checkpoint.Checkpoint.write)
-    step = trainer.Trainer._after_step
 
-    def stop(self, on_step):
-        step(self, on_step)
-        if self.state.step == 6:
+    def stop(self, trainer, extra):
+        self.write(trainer, extra)
+        if trainer.state.step == 6:
             raise RuntimeError("power cut")
 
-    monkeypatch.setattr(trainer.Trainer, "_after_step", stop)
-    with pytest.raises(RuntimeError, match="power cut"):
-        NGMVLVM(**options, checkpoint=path).fit(X)
-    monkeypatch.setattr(trainer.Trainer, "_after_step", step)
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "maybe", stop)
+        with pytest.raises(RuntimeError, match="power cut"):
+            NGMVLVM(**options, checkpoint=path).fit(X)
     assert path.exists()
     resumed = NGMVLVM(**options, checkpoint=path).fit(X)
     assert resumed.elbo_ == whole.elbo_

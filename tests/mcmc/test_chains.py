@@ -131,7 +131,7 @@ def test_a_chain_that_does_not_fit_is_refused(whole, tmp_path, what):
 
 
 def test_stopped_and_resumed_is_never_stopped(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "_ROUND", 4)
+    monkeypatch.setattr(runs, "SWEEPS_A_ROUND", 4)
     advance = Chain.advance
     calls = []
 

@@ -360,11 +360,8 @@ def test_planes_of_many_dimensions_stay_small():
     assert {plane.side for plane in choose_planes(Z[:, :2], relevance[:, :2], 784)} == {21}
 
 
-def test_decoding_in_pieces_changes_nothing(model, monkeypatch):
-    from bochner.page import planes
-
-    monkeypatch.setattr(planes, "_ENTRIES", 7 * 6)
-    mean, std = decode(model, model.embedding_, np.array([4, 0]))
+def test_decoding_in_pieces_changes_nothing(model):
+    mean, std = decode(model, model.embedding_, np.array([4, 0]), most=7 * 6)
     expected = model.inverse_transform(model.embedding_, return_std=True)
     np.testing.assert_allclose(mean, expected[0][:, [4, 0]], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(std, expected[1][:, [4, 0]], rtol=1e-5, atol=1e-6)

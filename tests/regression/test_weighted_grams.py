@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from bochner.random import generator
-from bochner.regression import weighted_grams as weighted
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.weighted_grams import quadratic_forms, weighted_grams, weighted_products
 
@@ -16,11 +15,10 @@ def _case(k: int = 7, n: int = 23, m: int = 5, dtype: torch.dtype = torch.float6
     return features, weights, source
 
 
-@pytest.mark.parametrize("budget", [1, 50, 2**21])
-def test_grams_are_the_dense_sums_whatever_the_pieces(monkeypatch, budget):
-    monkeypatch.setattr(weighted, "_CACHED", budget)
-    monkeypatch.setattr(weighted, "_ROWS", 5)
-    features, weights, _ = _case()
+# one piece; three of rows, and one of every two matrices
+@pytest.mark.parametrize(("k", "n"), [(7, 23), (60, 2100)])
+def test_grams_are_the_dense_sums_whatever_the_pieces(k, n):
+    features, weights, _ = _case(k, n)
     grams = weighted_grams(features, weights)
     torch.testing.assert_close(grams, torch.einsum("kn,nm,ln->mkl", features, weights, features))
     halves = weighted_grams(features[:, :9], weights[:9]) + weighted_grams(
@@ -32,12 +30,10 @@ def test_grams_are_the_dense_sums_whatever_the_pieces(monkeypatch, budget):
     torch.testing.assert_close(single, grams, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("budget", [1, 50, 2**21])
-def test_forms_and_products_are_the_dense_ones(monkeypatch, budget):
-    monkeypatch.setattr(weighted, "_CACHED", budget)
-    monkeypatch.setattr(weighted, "_ROWS", 10)
-    features, weights, source = _case()
-    root = torch.randn(5, 7, 7, generator=source, dtype=torch.float64)
+@pytest.mark.parametrize(("k", "n"), [(7, 23), (60, 2100)])
+def test_forms_and_products_are_the_dense_ones(k, n):
+    features, weights, source = _case(k, n)
+    root = torch.randn(5, k, k, generator=source, dtype=torch.float64)
     matrices = (root @ root.transpose(1, 2)).requires_grad_(False)
     forms = quadratic_forms(features, matrices)
     torch.testing.assert_close(forms, torch.einsum("kn,mkl,ln->nm", features, matrices, features))

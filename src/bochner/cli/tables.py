@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bochner.cli.data import FrameTable, Reading, column_names
 from bochner.data.columns import listing
+from bochner.data.covariates import Categorical
 from bochner.errors import InputError, message
-from bochner.estimators.covariates import Categorical
 from bochner.extras import require
 from bochner.io.annotated import check_survives
 from bochner.io.csv.headers import MISSING, key_column

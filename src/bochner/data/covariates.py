@@ -1,13 +1,28 @@
-"""What is known of rows beside their data, as numbers: covariates that shift a view's columns."""
+"""What is known of rows beside their data: covariates of the caller (batches, donors, ages), and
+the numbers beside the latents that they become.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.columns import listing
+from bochner.data.validation import as_array
+from bochner.errors import InputError, message
 from bochner.linalg import cholesky
+
+Array = NDArray[np.float64]
+
+AVERAGE = "average"
 
 
 def with_covariates(x: Tensor, covariates: Tensor) -> Tensor:
@@ -83,3 +98,311 @@ class Covariates:
         if gram.shape[0] == 1:
             return design @ cholesky(gram[0]).solve(cross)
         return design @ cholesky(gram).solve(cross.T[..., None])[..., 0].T
+
+
+class Covariate(ABC):
+    """One thing that is known of every row.
+
+    Attributes
+    ----------
+    name : str
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Columns of numbers."""
+
+    @abstractmethod
+    def encode(self, values: NDArray[np.generic]) -> Array:
+        """Return numbers whose mean over rows of training is 0, (n,) -> (n, width); 0 where a value
+        is missing.
+        """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, object]:
+        """Return plain values from which `CovariateCoding.from_json` builds this anew."""
+
+
+class Continuous(Covariate):
+    """A number, in standard deviations from its mean over rows of training."""
+
+    def __init__(self, name: str, mean: float, std: float) -> None:
+        super().__init__(name)
+        self.mean, self.std = mean, std
+
+    @classmethod
+    def fit(cls, name: str, values: NDArray[np.generic]) -> Continuous:
+        """Measure mean and standard deviation."""
+        numbers = _numbers(name, values)
+        known = numbers[~np.isnan(numbers)]
+        mean = float(known.mean()) if known.size else 0.0
+        return cls(name, mean, (float(known.std()) if known.size else 0.0) or 1.0)
+
+    @property
+    def width(self) -> int:
+        """One column."""
+        return 1
+
+    def encode(self, values: NDArray[np.generic]) -> Array:
+        """Return the number in standard deviations."""
+        scaled = (_numbers(self.name, values) - self.mean) / self.std
+        return np.nan_to_num(scaled)[:, None]
+
+    def to_json(self) -> dict[str, object]:
+        """Return name, mean and standard deviation."""
+        return {"name": self.name, "mean": self.mean, "std": self.std}
+
+
+class Categorical(Covariate):
+    """A label: a column for each of those of training, 1 or 0 less the label's share of rows."""
+
+    def __init__(self, name: str, labels: Sequence[str], shares: Sequence[float]) -> None:
+        super().__init__(name)
+        self.labels, self.shares = list(labels), list(shares)
+
+    @classmethod
+    def fit(cls, name: str, values: NDArray[np.generic]) -> Categorical:
+        """Count the labels."""
+        known = [_label(value) for value in values if not _missing(value)]
+        labels, counts = np.unique(np.array(known, dtype=str), return_counts=True)
+        return cls(name, labels.tolist(), (counts / max(1, len(known))).tolist())
+
+    @property
+    def width(self) -> int:
+        """As many columns as labels."""
+        return len(self.labels)
+
+    def encode(self, values: NDArray[np.generic]) -> Array:
+        """Return the columns; the average of the labels where a value is missing."""
+        out = np.zeros((len(values), self.width))
+        position = {label: j for j, label in enumerate(self.labels)}
+        for row, value in enumerate(values):
+            if _missing(value):
+                continue
+            if _label(value) not in position:
+                raise self._unseen(row, value)
+            out[row] -= self.shares
+            out[row, position[_label(value)]] += 1.0
+        return out
+
+    def _unseen(self, row: int, value: object) -> InputError:
+        known = listing([repr(label) for label in self.labels])
+        do = "fit with rows of it, or write None there: the average of those of training"
+        got = f"{_label(value)!r} in row {row}"
+        return InputError(message(f"{self.name!r} among {known}, as in training", got, do))
+
+    def to_json(self) -> dict[str, object]:
+        """Return name, labels and shares."""
+        return {"name": self.name, "labels": self.labels, "shares": self.shares}
+
+
+class CovariateCoding:
+    """How the covariates of a fit become numbers.
+
+    Parameters
+    ----------
+    covariates : sequence of Covariate
+        Empty: the fit had none.
+    """
+
+    def __init__(self, covariates: Sequence[Covariate] = ()) -> None:
+        self.covariates = list(covariates)
+
+    @classmethod
+    def fit(cls, given: object, n_rows: int, index: object = None) -> CovariateCoding:
+        """Learn labels, means and standard deviations; of nothing where none are given.
+
+        Parameters
+        ----------
+        given : DataFrame, Series, mapping of name to values, or array of shape (N,) or (N, L)
+            Numbers are continuous; categories, texts and booleans are labels.
+        n_rows : int
+        index : pandas Index, optional
+            Of X, which that of a DataFrame or Series must equal.
+        """
+        if given is None:
+            return cls()
+        if isinstance(given, str):
+            do = "pass a DataFrame, a dict of name to values, or an array"
+            raise InputError(message("covariates of the rows", repr(given), do))
+        columns = _columns(given, n_rows, index)
+        return cls(
+            [
+                (Categorical if _is_label(values) else Continuous).fit(name, values)
+                for name, values in columns.items()
+            ]
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Of the covariates."""
+        return [covariate.name for covariate in self.covariates]
+
+    @property
+    def groups(self) -> tuple[int, ...]:
+        """The covariate that each column of numbers belongs to."""
+        return tuple(
+            g for g, covariate in enumerate(self.covariates) for _ in range(covariate.width)
+        )
+
+    def encode(self, given: object, n_rows: int, index: object = None) -> Tensor:
+        """Return the numbers of rows, (n, L); no columns where the fit had no covariates.
+
+        Parameters
+        ----------
+        given
+            As in `fit`; "average" stands for the average of the rows of training.
+        n_rows : int
+        index : pandas Index, optional
+
+        Raises
+        ------
+        InputError
+            Covariates are missing, unknown or of the wrong length, or a label was not in training.
+        """
+        if not self.covariates:
+            if given is None:
+                return columns_beside(None, n_rows)
+            do = "fit(X, covariates=...) first, or leave them out"
+            raise InputError(message("no covariates: the model was fitted without", "some", do))
+        known = listing([repr(name) for name in self.names])
+        if isinstance(given, str) and given == AVERAGE:
+            return torch.zeros(n_rows, len(self.groups), dtype=torch.float64)
+        if given is None or isinstance(given, str):
+            got = "none" if given is None else repr(given)
+            do = f"pass covariates= with {known}, or covariates='average'"
+            raise InputError(message(f"the covariates {known} of the rows", got, do))
+        columns = _columns(given, n_rows, index)
+        if isinstance(given, np.ndarray | list | tuple) and len(columns) == len(self.names):
+            columns = dict(zip(self.names, columns.values(), strict=True))
+        lacking = [repr(name) for name in self.names if name not in columns]
+        if lacking:
+            got = f"{listing([repr(name) for name in columns])}, without {listing(lacking)}"
+            raise InputError(message(f"the covariates {known}", got, "name the columns so"))
+        parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
+        return torch.from_numpy(np.hstack(parts))
+
+    def of_fit(self, given: object, n_rows: int, index: object = None) -> Covariates:
+        """Return what inference takes."""
+        return Covariates(self.encode(given, n_rows, index), self.groups)
+
+    def standard_deviations(self, factors: Tensor) -> dict[str, float]:
+        """Return the prior standard deviation of each covariate's effects, from the factors of
+        their columns (L,).
+        """
+        first = {group: j for j, group in reversed(list(enumerate(self.groups)))}
+        return {name: float(factors[first[g]]) for g, name in enumerate(self.names)}
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return plain values."""
+        return [covariate.to_json() for covariate in self.covariates]
+
+    @classmethod
+    def from_json(cls, plain: Sequence[Mapping[str, Any]]) -> CovariateCoding:
+        """Rebuild what `to_json` wrote."""
+        return cls(
+            [
+                Categorical(**fields) if "labels" in fields else Continuous(**fields)
+                for fields in plain
+            ]
+        )
+
+
+def index_of(X: Any) -> Any:
+    """Return the index of a DataFrame; None of whatever else."""
+    return X.index if hasattr(X, "iloc") else None
+
+
+def of_rows(given: object, rows: NDArray[np.intp]) -> object:
+    """Return the covariates of some rows, (n,), as they were given."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        return {name: of_rows(value, rows) for name, value in given.items()}
+    if hasattr(given, "iloc"):
+        return given.iloc[rows]
+    values = as_array("what is known of each row", given)
+    if not values.ndim or len(values) <= rows.max(initial=-1):
+        do = "give one value per row, in their order"
+        raise InputError(message("what is known of each row", f"{given!r:.60}", do))
+    return values[rows]
+
+
+def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generic]]:
+    """Return the values of every covariate by name, (n,)."""
+    _check_index(given, index)
+    if isinstance(given, Mapping):
+        columns = {str(name): _values(value) for name, value in given.items()}
+    elif hasattr(given, "columns"):
+        columns = {str(name): _values(given[name]) for name in given.columns}
+    elif hasattr(given, "iloc"):
+        columns = {str(given.name or "covariate"): _values(given)}
+    else:
+        table = _values(given)
+        if table.ndim not in (1, 2):
+            do = "give one value per row, in their order"
+            raise InputError(message(f"covariates of {n_rows} rows", f"{given!r:.60}", do))
+        table = table[:, None] if table.ndim == 1 else table
+        columns = {f"covariate {j}": table[:, j] for j in range(table.shape[1])}
+    for name, values in columns.items():
+        if values.shape != (n_rows,):
+            got = f"shape {values.shape} for {name!r}"
+            do = "give one value per row, in their order"
+            raise InputError(message(f"covariates of shape ({n_rows},)", got, do))
+    if not columns:
+        raise InputError(message("at least one covariate", "none", "leave covariates out"))
+    return columns
+
+
+def _check_index(given: object, index: Any) -> None:
+    labels = getattr(given, "index", None)
+    if index is None or labels is None or callable(labels) or callable(index):
+        return
+    if len(labels) == len(index) and not labels.equals(index):
+        do = "write covariates.loc[X.index], or pass covariates.to_numpy()"
+        raise InputError(message("covariates with the index of X", "another one", do))
+
+
+def _values(given: Any) -> NDArray[np.generic]:
+    """Return an array; categories, nullable types and texts as objects."""
+    dtype = getattr(given, "dtype", None)
+    if hasattr(given, "iloc") and not (isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
+        numeric = getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "categories")
+        if numeric:
+            numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
+            return numbers
+        return np.asarray(given.astype(object))
+    return as_array("covariates", given)
+
+
+def _is_label(values: NDArray[np.generic]) -> bool:
+    return values.dtype.kind not in "iuf"
+
+
+def _label(value: Any) -> str:
+    """Return what a label is called: 3.0 is 3, whatever type the column has."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
+
+
+def _missing(value: object) -> bool:
+    absent = isinstance(value, float) and math.isnan(value)
+    return value is None or absent or str(value) in ("<NA>", "NaT")
+
+
+def _numbers(name: str, values: NDArray[np.generic]) -> Array:
+    try:
+        numbers: Array = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        do = "pass numbers, as in training, with NaN where they are missing"
+        raise InputError(message(f"numbers for {name!r}", str(error), do)) from error
+    if np.isinf(numbers).any():
+        row = int(np.flatnonzero(np.isinf(numbers))[0])
+        raise InputError(
+            message(f"finite numbers for {name!r}", f"inf in row {row}", "write NaN there")
+        )
+    return numbers

@@ -21,14 +21,16 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bochner.data.arguments import check
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows
+from bochner.data.covariates import CovariateCoding, index_of
+from bochner.data.likelihood_names import check_likelihood_name
 from bochner.data.row_sources import RowSource
 from bochner.data.views import Views
 from bochner.errors import CollapseWarning, warn_user
 from bochner.estimators import saving, shards, training_data
 from bochner.estimators.candidates import Candidates
-from bochner.estimators.covariates import CovariateCoding, index_of
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
@@ -226,7 +228,10 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
 
     def _validate_params(self) -> None:
         """Refuse parameters of other types; True and False are no numbers."""
-        constraints.check_parameters(self)
+        given = self.get_params(deep=False)
+        if isinstance(given["likelihood"], str):
+            check_likelihood_name(given["likelihood"])
+        check(self._parameter_constraints, given, type(self).__name__)
 
     def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
         """Return what the kernel of a view is like."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from bochner.data.covariates import CovariateCoding
 from bochner.data.views import Scaling
 from bochner.errors import InputError
-from bochner.estimators.covariates import CovariateCoding
 from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import coding_from_json
 from bochner.io import files

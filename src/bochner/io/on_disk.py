@@ -21,7 +21,7 @@ from bochner.io.stored import ParquetSource, SparseRows, open_rows
 from bochner.io.table import Table
 
 # Numbers of a table that is not small.
-_MANY = 2**22
+MANY = 2**22
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _array(path: Path, kind: str, request: Request) -> StoredTable | None:
 
 
 def _is_large(shape: tuple[int, int]) -> bool:
-    return shape[0] * shape[1] > _MANY
+    return shape[0] * shape[1] > MANY
 
 
 def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:

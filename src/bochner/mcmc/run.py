@@ -27,7 +27,7 @@ _LOG = logging.getLogger("bochner")
 SCHEMA = 1
 # Sweeps of a round: few enough that progress is seen, many enough that sending data to processes
 # costs little beside them.
-_ROUND = 20
+SWEEPS_A_ROUND = 20
 
 OnRound = Callable[[Sequence[Chain]], None]
 
@@ -160,11 +160,11 @@ def _advance(
     model: Model, chains: Sequence[Chain], schedule: Schedule, seed: int, n_jobs: int | None
 ) -> tuple[Chain, ...]:
     if n_jobs in (None, 1) or len(chains) == 1:
-        return tuple(chain.advance(model, schedule, seed, _ROUND) for chain in chains)
+        return tuple(chain.advance(model, schedule, seed, SWEEPS_A_ROUND) for chain in chains)
     # what was drawn before stays here: only states travel
     bare = [Chain(c.number, c.index, c.state, {}, ()) for c in chains]
     advanced = Parallel(n_jobs=n_jobs)(
-        delayed(Chain.advance)(chain, model, schedule, seed, _ROUND) for chain in bare
+        delayed(Chain.advance)(chain, model, schedule, seed, SWEEPS_A_ROUND) for chain in bare
     )
     return tuple(old.joined(new) for old, new in zip(chains, advanced, strict=True))
 

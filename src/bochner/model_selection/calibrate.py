@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from bochner import metrics
 from bochner.data.arguments import checked
 from bochner.data.arrays import FloatArray
+from bochner.data.covariates import index_of
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.covariates import index_of
 from bochner.io.table import dense
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some

@@ -18,11 +18,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
 from bochner.data.arguments import checked
+from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array, as_rows
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.covariates import of_rows
 from bochner.estimators.tables import of_views
 from bochner.initialization import iterative_pca
 from bochner.io.table import dense

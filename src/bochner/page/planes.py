@@ -94,7 +94,10 @@ def choose_planes(
 
 
 def decode(
-    model: LatentVariableEstimator, Z: FloatArray, columns: NDArray[np.intp]
+    model: LatentVariableEstimator,
+    Z: FloatArray,
+    columns: NDArray[np.intp],
+    most: int = _ENTRIES,
 ) -> tuple[FloatArray, FloatArray]:
     """Decode latents, a few at a time.
 
@@ -105,13 +108,15 @@ def decode(
     Z : ndarray of shape (n, D)
     columns : ndarray of int, shape (C,)
         Columns of the data to keep.
+    most : int
+        Entries decoded at a time.
 
     Returns
     -------
     mean, std : ndarray of float32, shape (n, C)
         As ``inverse_transform`` gives them.
     """
-    size = max(_ENTRIES // int(model.n_features_in_), 1)
+    size = max(most // int(model.n_features_in_), 1)
     mean, std = np.empty((2, len(Z), len(columns)), dtype=np.float32)
     for start in range(0, len(Z), size):
         rows = slice(start, start + size)

@@ -20,9 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.arguments import FLAG, checked
 from bochner.data.arrays import FloatArray
+from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array, as_rows
 from bochner.errors import InputError, message
-from bochner.estimators.covariates import of_rows
 from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing
 from bochner.io.table import dense

@@ -36,7 +36,7 @@ def fits(block: IncompleteBlock, n_features: int) -> bool:
 
 
 def masked_dense_evidence(
-    features: Tensor, block: IncompleteBlock, noise_variance: Tensor
+    features: Tensor, block: IncompleteBlock, noise_variance: Tensor, most: int = _AT_ONCE
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate the sum over columns of log N(y_O; 0, C_OO), exactly.
 
@@ -46,6 +46,8 @@ def masked_dense_evidence(
         Of all rows of the block.
     block : IncompleteBlock
     noise_variance : Tensor, scalar
+    most : int
+        Numbers of columns with holes that are held at a time.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def masked_dense_evidence(
     solved = inverse @ Y
     logdet = m * factor.logdet()
     d_gram = -float(m) * inverse  # twice the gradient in Phi^T Phi
-    for holes in _holes(block):
+    for holes in _holes(block, most):
         of_holes = solved[:, holes.columns]
         at_holes = inverse[holes.rows] * holes.real[..., None]  # P_H: by column, (b, h, n)
         within = at_holes.gather(2, holes.rows[:, None, :].expand(-1, holes.rows.shape[1], -1))
@@ -97,7 +99,7 @@ class _Holes:
     real: Tensor
 
 
-def _holes(block: IncompleteBlock) -> Iterator[_Holes]:
+def _holes(block: IncompleteBlock, most: int) -> Iterator[_Holes]:
     """Yield columns with holes, those of about as many together."""
     missing = block.observed == 0
     counts = missing.sum(0)
@@ -105,7 +107,7 @@ def _holes(block: IncompleteBlock) -> Iterator[_Holes]:
     order = order[counts[order] > 0]
     if not len(order):
         return
-    width = max(1, _AT_ONCE // (missing.shape[0] * int(counts.max())))
+    width = max(1, most // (missing.shape[0] * int(counts.max())))
     for columns in torch.split(order, width):
         longest = int(counts[columns[-1]])
         # holes first

@@ -37,7 +37,9 @@ _TOLERANCE = 1e-10
 
 
 def groups_of(block: BlockWithHoles, n_features: int) -> Tensor:
-    """Return the number of the covariance of every column, (m,), int64: its own or its group's."""
+    """Return the number of the covariance of every column, (m,), int64: its own where there are few
+    numbers, its group's elsewhere.
+    """
     m = block.n_columns
     if m * n_features**2 <= _UNGROUPED_NUMBERS:
         return torch.arange(m)
@@ -78,7 +80,11 @@ def _(
 
 
 def condition_incomplete(
-    f: Frequencies, block: IncompleteBlock, latents: list[Tensor], noise_variance: float
+    f: Frequencies,
+    block: IncompleteBlock,
+    latents: list[Tensor],
+    noise_variance: float,
+    most: int = _ENTRIES,
 ) -> tuple[Tensor, Tensor]:
     """Return means and covariances of the weights, averaged over draws of X as the bound is.
 
@@ -88,6 +94,8 @@ def condition_incomplete(
     block : IncompleteBlock
     latents : list of Tensor of shape (N, D)
     noise_variance : float
+    most : int
+        Entries that are held at a time.
 
     Returns
     -------
@@ -97,16 +105,16 @@ def condition_incomplete(
     """
     at_rows = [block.rows.take(x) for x in latents]
     features = evaluate(torch.cat(at_rows), f.to(latents[0].dtype)).features
-    mean = _means(features.double(), block, len(latents), noise_variance)
+    mean = _means(features.double(), block, len(latents), noise_variance, most)
     return mean.cpu(), _covariances(features, block, len(latents), noise_variance).cpu()
 
 
-def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float) -> Tensor:
+def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float, most: int) -> Tensor:
     """Every row once per draw of X, each with its share of the weight; some columns at a time."""
     out = features.new_empty(features.shape[0], block.n_columns)
     share, ends = 1.0 / (times * s2), torch.tensor(block.sizes).cumsum(0).tolist()
     for end, size in zip(ends, block.sizes, strict=True):
-        for part in chunks(size, max(1, _ENTRIES // features.shape[1])):
+        for part in chunks(size, max(1, most // features.shape[1])):
             place = slice(end - size + part.start, end - size + part.stop)
             values = block.values()[:, place].double()
             precision = (~values.isnan()).double().mul_(share).repeat(times, 1)

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.arrays import FloatArray
-from bochner.data.covariates import columns_beside, with_covariates
+from bochner.data.covariates import AVERAGE, columns_beside, with_covariates
 from bochner.errors import InputError, message
-from bochner.estimators.covariates import AVERAGE
 from bochner.estimators.methods.loadings import LoadingsMixin
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types

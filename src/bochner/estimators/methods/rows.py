@@ -19,12 +19,12 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import columns_of, dense_rows
+from bochner.data.covariates import CovariateCoding, index_of
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical
 from bochner.data.validation import as_rows
 from bochner.data.views import Scaling, check_finite, check_kind, check_reach
 from bochner.errors import InputError, message
-from bochner.estimators.covariates import CovariateCoding, index_of
 from bochner.estimators.settings import likelihoods, plans
 from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import Coding, coding_of, of_views

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import (
@@ -13,7 +12,6 @@ from sklearn.utils._param_validation import (
 )
 
 from bochner.data.arguments import check
-from bochner.data.likelihood_names import check_likelihood_name
 from bochner.estimators.settings.likelihoods import NAMES
 from bochner.initialization.build import ALL_STARTS
 from bochner.likelihoods.nonconjugate import Likelihood
@@ -56,22 +54,6 @@ METHODS: dict[str, dict[str, list[object]]] = {
     "score_samples": {"return_std": ["boolean"]},
     "transform": {"return_std": ["boolean"], "interval": [Real, None]},
 }
-
-
-def check_parameters(estimator: Any) -> None:
-    """Refuse parameters of other types than an estimator takes, before it looks at data.
-
-    Raises
-    ------
-    InputError
-        No likelihood has the name that was given.
-    InvalidParameterError
-        A ValueError and a TypeError, that names the parameter, what it may be, and what came.
-    """
-    given = estimator.get_params(deep=False)
-    if isinstance(given["likelihood"], str):
-        check_likelihood_name(given["likelihood"])
-    check(estimator._parameter_constraints, given, type(estimator).__name__)
 
 
 def check_types(method: str, **given: object) -> None:
