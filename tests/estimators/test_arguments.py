@@ -1,7 +1,10 @@
 """Arguments of a wrong type are refused with their name, and nothing that is returned overflows."""
 
+import inspect
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import bochner as bo
 from bochner.errors import InputError
@@ -108,3 +111,34 @@ def test_a_likelihood_by_another_name_is_known(word):
 def test_no_likelihood_is_guessed_from_nothing():
     with pytest.raises(InputError, match=r"got 'xyzq'\. Choose from auto, bernoulli, binomial"):
         bo.NGMVLVM(likelihood="xyzq").fit(X)
+
+
+SIBLINGS = {
+    bo.RandomFeatureLVM: {"kernel", "inference"},
+    bo.RFLVM: {
+        "n_chains", "n_warmup", "n_draws", "thin", "latents", "frequency_kernel", "n_jobs",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", SIBLINGS)
+def test_siblings_take_the_parameters_of_all_with_their_defaults(cls):
+    shared, taken = (inspect.signature(kind).parameters for kind in (bo.NGMVLVM, cls))
+    lacking = {"noise_variance"} if cls is bo.RFLVM else set()
+    assert set(taken) == set(shared) - lacking | SIBLINGS[cls]
+    assert all(taken[name] == shared[name] for name in set(taken) & set(shared))
+    model = cls(3, n_init=2)
+    assert (model.n_components, model.n_init, model.get_params()["tol"]) == (3, 2, "auto")
+    assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize(
+    ("cls", "given", "text"),
+    [
+        (bo.RandomFeatureLVM, {"kernels": "rbf"}, "unexpected keyword argument 'kernels'"),
+        (bo.RFLVM, {"noise_variance": 1.0}, "unexpected keyword argument 'noise_variance'"),
+    ],
+)
+def test_parameters_that_a_sibling_does_not_take_are_refused(cls, given, text):
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}\.__init__\(\) got an {text}$"):
+        cls(**given)

@@ -1,18 +1,61 @@
-"""Docstrings of sibling estimators: what they share with one of them is written once and shown by
-all.
+"""Signatures and docstrings of sibling estimators: what they share with one of them is written once
+and shown by all.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar, cast
 
 _HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 _SHARED = ("Parameters", "Attributes")
 
 C = TypeVar("C", bound=type)
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def shares_parameters(base: type, without: Sequence[str] = ()) -> Callable[[Init], Init]:
+    """Return a decorator of an ``__init__`` that hands ``**shared`` on to that of ``base``: its
+    signature then names what may be shared, and anything else is refused.
+
+    Parameters
+    ----------
+    base : type
+        Its ``__init__`` names the shared parameters and their defaults.
+    without : sequence of str
+        Those that the class does not take.
+
+    Returns
+    -------
+    callable
+    """
+
+    def complete(init: Init) -> Init:
+        signature = inspect.signature(init)
+        named = {
+            name: parameter
+            for name, parameter in signature.parameters.items()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        }
+        theirs = inspect.signature(base.__init__).parameters  # type: ignore[misc]
+        shared = [theirs[name] for name in theirs if name not in {*named, *without}]
+        whole = signature.replace(parameters=[*named.values(), *shared])
+
+        @functools.wraps(init)
+        def checked(*args: object, **given: object) -> None:
+            try:
+                whole.bind(*args, **given)
+            except TypeError as error:
+                raise TypeError(f"{init.__qualname__}() {error}") from None
+            init(*args, **given)
+
+        checked.__signature__ = whole  # type: ignore[attr-defined]
+        return cast(Init, checked)
+
+    return complete
 
 
 def described_by(base: type) -> Callable[[C], C]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from os import PathLike
 from typing import ClassVar
 
 from sklearn.utils._param_validation import StrOptions
 
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.docstrings import described_by
+from bochner.estimators.docstrings import described_by, shares_parameters
 from bochner.estimators.settings import constraints
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.nonstationary import SpectralSum
@@ -227,58 +226,16 @@ class RandomFeatureLVM(LatentVariableEstimator):
         "inference": [StrOptions({"variational"})],
     }
 
+    @shares_parameters(LatentVariableEstimator)
     def __init__(
         self,
         n_components: int = 2,
         *,
         kernel: object = "ng-sm",
         inference: str = "variational",
-        views: object = None,
-        likelihood: object = "gaussian",
-        n_mixtures: int | str = "auto",
-        n_frequencies: int | str = "auto",
-        sampling: str = "auto",
-        init: object = "auto",
-        n_init: int | str = "auto",
-        max_iter: int | str = "auto",
-        tol: float | str = "auto",
-        learning_rate: float | str = "auto",
-        landmarks: int | str | None = "auto",
-        truncation: float | str = "auto",
-        latent: object = "shared",
-        view_weight: object = None,
-        noise: str = "view",
-        noise_variance: object = None,
-        device: str = "auto",
-        dtype: str = "float32",
-        checkpoint: str | PathLike[str] | None = None,
-        random_state: object = None,
-        verbose: int = 0,
+        **shared: object,
     ) -> None:
-        super().__init__(
-            n_components,
-            views=views,
-            likelihood=likelihood,
-            n_mixtures=n_mixtures,
-            n_frequencies=n_frequencies,
-            sampling=sampling,
-            init=init,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            learning_rate=learning_rate,
-            landmarks=landmarks,
-            truncation=truncation,
-            latent=latent,
-            view_weight=view_weight,
-            noise=noise,
-            noise_variance=noise_variance,
-            device=device,
-            dtype=dtype,
-            checkpoint=checkpoint,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(n_components, **shared)  # type: ignore[arg-type]
         self.kernel = kernel
         self.inference = inference
 

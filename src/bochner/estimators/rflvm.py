@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral
-from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ from torch import Tensor
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message, warn_user
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.docstrings import described_by
+from bochner.estimators.docstrings import described_by, shares_parameters
 from bochner.estimators.lvm import NGMVLVM
 from bochner.estimators.settings import constraints
 from bochner.fitting.data import FitData
@@ -120,6 +119,7 @@ class RFLVM(LatentVariableEstimator):
         "n_jobs": [Integral, None],
     }
 
+    @shares_parameters(LatentVariableEstimator, without=["noise_variance"])
     def __init__(
         self,
         n_components: int = 2,
@@ -131,50 +131,9 @@ class RFLVM(LatentVariableEstimator):
         latents: str = "sample",
         frequency_kernel: str = "slice",
         n_jobs: int | None = None,
-        views: object = None,
-        likelihood: object = "gaussian",
-        n_mixtures: int | str = "auto",
-        n_frequencies: int | str = "auto",
-        sampling: str = "auto",
-        init: object = "auto",
-        n_init: int | str = "auto",
-        max_iter: int | str = "auto",
-        tol: float | str = "auto",
-        learning_rate: float | str = "auto",
-        landmarks: int | str | None = "auto",
-        truncation: float | str = "auto",
-        latent: object = "shared",
-        view_weight: object = None,
-        noise: str = "view",
-        device: str = "auto",
-        dtype: str = "float32",
-        checkpoint: str | PathLike[str] | None = None,
-        random_state: object = None,
-        verbose: int = 0,
+        **shared: object,
     ) -> None:
-        super().__init__(
-            n_components,
-            views=views,
-            likelihood=likelihood,
-            n_mixtures=n_mixtures,
-            n_frequencies=n_frequencies,
-            sampling=sampling,
-            init=init,
-            n_init=n_init,
-            max_iter=max_iter,
-            tol=tol,
-            learning_rate=learning_rate,
-            landmarks=landmarks,
-            truncation=truncation,
-            latent=latent,
-            view_weight=view_weight,
-            noise=noise,
-            device=device,
-            dtype=dtype,
-            checkpoint=checkpoint,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        super().__init__(n_components, **shared)  # type: ignore[arg-type]
         self.n_chains = n_chains
         self.n_warmup = n_warmup
         self.n_draws = n_draws

@@ -142,7 +142,7 @@ class NonConjugateTerm:
     frequencies : Frequencies
     likelihood : EntryTerms
         Of a non-conjugate view its likelihood.
-    y, seen, total : Tensor of shape (n, m)
+    y, observed, total : Tensor of shape (n, m)
         Encoded data with 0 where missing, 1 where observed, intercept plus offset.
     mean : Tensor of shape (K, m)
     covariance : Tensor of shape (G, K, K)
