@@ -24,6 +24,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "plot_new_samples": {"N_TRAIN": 150, "N_NEW": 60, "STEPS": 20},
     "plot_own_likelihood": {"N_ROWS": 100, "STEPS": 60},
     "plot_s_curve": {"N_SAMPLES": 80, "STEPS": 60},
+    "plot_a_notebook": {"N_ROWS": 120, "STEPS": 20},
     "plot_two_views": {"N_TRAIN": 150, "STEPS": 20},
 }
 
