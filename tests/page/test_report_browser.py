@@ -7,6 +7,7 @@ quiet.
 
 import csv
 import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -244,6 +245,38 @@ def test_other_pages_are_drawn_as_well(browser, tmp_path, kind):
     opened.tab.wait_for_function("document.getElementById('row').innerText.includes('row ')")
     opened.tab.mouse.click(*opened.place(0.5, 0.5))
     assert "±" in opened.text("#place")
+    opened.tab.close()
+    assert opened.errors == []
+
+
+def test_columns_of_labels_show_labels_and_probabilities(browser, tmp_path):
+    source = np.random.default_rng(2)
+    z = source.normal(size=60)
+    table = pandas.DataFrame(
+        {
+            "height": z + 0.1 * source.normal(size=60),
+            "kind": pandas.Categorical(
+                np.array(["low", "middle", "high"])[np.digitize(z, (-1, 1))]
+            ),
+            "sick": z > 0,
+        }
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(
+            1, n_frequencies=8, init="pca", max_iter=60, likelihood="auto", random_state=0
+        ).fit(table)
+    opened = Page(browser, bo.report(model, table, path=tmp_path / "r.html"))
+    opened.tab.mouse.move(*opened.row_on_screen(4))
+    opened.tab.wait_for_function("document.getElementById('row').innerText.includes('row 4')")
+    shown = opened.tab.locator("#row .bars .numbers").all_inner_texts()
+    assert {table["kind"][4], str(table["sick"][4])} <= set(shown)
+    opened.tab.mouse.click(*opened.place(0.5, 0.5))
+    decoded = opened.tab.locator("#place .bars .numbers").all_inner_texts()
+    assert (
+        len([text for text in decoded if re.fullmatch(r"(low|middle|high) \(\d+ %\)", text)]) == 1
+    )
+    assert len([text for text in decoded if re.fullmatch(r"(True|False) \(\d+ %\)", text)]) == 1
     opened.tab.close()
     assert opened.errors == []
 

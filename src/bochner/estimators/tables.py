@@ -13,6 +13,7 @@ from bochner.data.columns import describe_column, listing, named_columns
 from bochner.data.kinds import (
     VIEWS,
     Column,
+    Labelled,
     Number,
     Ordered,
     Whole,
@@ -72,6 +73,10 @@ class Coding(ABC):
         """Return the likelihood of every view."""
 
     @abstractmethod
+    def labels(self) -> dict[int, list[str]]:
+        """Return the labels of training by column, in the order of their numbers."""
+
+    @abstractmethod
     def reasons(self) -> list[str]:
         """Say which likelihoods were chosen and why."""
 
@@ -128,6 +133,10 @@ class Plain(Coding):
         """Return the likelihood as asked for."""
         del data
         return asked
+
+    def labels(self) -> dict[int, list[str]]:
+        """Return none: numbers are numbers."""
+        return {}
 
     def reasons(self) -> list[str]:
         """Return nothing: values decide, view by view."""
@@ -229,6 +238,14 @@ class Mixed(Coding):
         if grades:
             chosen[Ordered.view] = Binomial([len(column.labels) - 1 for column in grades])
         return chosen
+
+    def labels(self) -> dict[int, list[str]]:
+        """Return those of categories, of ordered ones and of truth values."""
+        return {
+            j: [str(label) for label in column.labels]
+            for j, column in enumerate(self.columns)
+            if isinstance(column, Labelled)
+        }
 
     def reasons(self) -> list[str]:
         """Return a line per view."""

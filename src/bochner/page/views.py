@@ -40,6 +40,8 @@ class KeptView:
         Empty for images.
     shape : (int, int) or None
         Height and width of an image.
+    labels : list of (list of str, or None), shape (C,)
+        Of a mixed table: what the numbers of a column stand for; None of columns of numbers.
     """
 
     name: str
@@ -48,6 +50,7 @@ class KeptView:
     columns: IntArray
     names: list[str]
     shape: Shape | None
+    labels: list[list[str] | None]
 
     def pack(self, values: FloatArray, limits: tuple[FloatArray, FloatArray]) -> Packed:
         """Round to grey levels for images, to 16 bits for numbers that are read."""
@@ -112,5 +115,7 @@ def choose_views(
             ]
         )
         called = [] if shape else [str(j) if names is None else str(names[j]) for j in columns]
-        kept.append(KeptView(view, model.likelihood_[view], widths[view], columns, called, shape))
+        likelihood, width = model.likelihood_[view], widths[view]
+        labels = [model._coding.labels().get(int(j)) for j in columns]
+        kept.append(KeptView(view, likelihood, width, columns, called, shape, labels))
     return kept

@@ -24,7 +24,9 @@ function decodedAt(view, place) {
   if (place === null) return null;
   const [mean, std] = view.planes[place.index];
   const out = {mean: new Float64Array(mean.width), std: new Float64Array(mean.width)};
-  for (const [at, share] of place.cells)
+  // between two categories lies no third one
+  const cells = view.likelihood === "categorical" ? [[place.cells.reduce((a, b) => (b[1] > a[1] ? b : a))[0], 1]] : place.cells;
+  for (const [at, share] of cells)
     for (let c = 0; c < mean.width; c++) {
       out.mean[c] += share * mean.at(at, c);
       out.std[c] += share * std.at(at, c);
@@ -74,21 +76,33 @@ function piece(name, left, width = null) {
   if (width !== null) made.style.width = `${width}%`;
   return made;
 }
+// What a decoded number of a column of labels says: a category and its probability (a standard
+// deviation is the root of that of any other), the probability of the likelier of two, a grade.
+function labelled(view, labels, mean, std) {
+  const nearest = labels[Math.min(Math.max(Math.round(mean), 0), labels.length - 1)];
+  const of = (share) => `${nearest} (${Math.round(100 * share)} %)`;
+  if (view.likelihood === "categorical") return of(1 - std * std);
+  return labels.length === 2 ? of(Math.max(mean, 1 - mean)) : nearest;
+}
 function barsOf(view, data, made) {
   const box = element("div", {className: "bars", tabIndex: 0, role: "group", "aria-label": `Columns of ${view.name}`});
   view.columns.forEach((name, c) => {
     const width = view.high[c] - view.low[c] || 1;
     const share = (value) => 100 * Math.min(Math.max((value - view.low[c]) / width, 0), 1);
     const track = element("span", {className: "track", "aria-hidden": "true"});
+    const labels = view.labels?.[c];
     let words = "";
-    if (made) {
+    if (made && labels) {
+      track.append(piece("made", share(made.mean[c])));
+      words = labelled(view, labels, made.mean[c], made.std[c]);
+    } else if (made) {
       const left = share(made.mean[c] - made.std[c]);
       track.append(piece("band", left, share(made.mean[c] + made.std[c]) - left), piece("made", share(made.mean[c])));
       words = `${number(made.mean[c])} ± ${number(made.std[c])}`;
     }
     if (data) {
       if (!Number.isNaN(data[c])) track.append(piece("data", share(data[c])));
-      words = number(data[c]);
+      words = labels ? labels[Math.round(data[c])] ?? "missing" : number(data[c]);
     }
     box.append(element("span", {className: "name", title: name}, name), track, element("span", {className: "numbers"}, words));
   });
