@@ -308,6 +308,18 @@ def characters(view, key):
     return sum(len(part["body"]) for part in view[key] or ())
 
 
+def test_columns_of_a_mixed_table_carry_their_labels():
+    pandas = pytest.importorskip("pandas")
+    z = np.random.default_rng(3).normal(size=30)
+    kinds = pandas.Categorical(np.array(["a", "b", "c"])[np.digitize(z, (-0.5, 0.5))])
+    table = pandas.DataFrame({"number": z, "kind": kinds, "flag": z > 0})
+    settings = {"n_frequencies": 4, "init": "pca", "max_iter": 5, "random_state": 0}
+    model = bo.NGMVLVM(1, likelihood="auto", **settings).fit(table)
+    views = choose_views(model, None, model.embedding_, {})
+    labels = {name: of for view in views for name, of in zip(view.names, view.labels, strict=True)}
+    assert labels == {"number": None, "kind": ["a", "b", "c"], "flag": ["False", "True"]}
+
+
 def test_a_page_that_is_too_large_leaves_out_first_decoded_rows_then_data(model, X):
     rows = Rows(model.embedding_, model.embedding_std_, X, None, [], [])
     views = choose_views(model, X, rows.Z, {})
