@@ -17,6 +17,7 @@ from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import SWEEPS, Plan, Start, StartResult, evaluate
+from bochner.fitting.row_moves import RowMoves, movable
 from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
 from bochner.fitting.warm_start import warm
@@ -243,6 +244,8 @@ class Race:
             between=between,
             accept=accept,
         )
+        if movable(model, self.data.blocks, plan):
+            trainer.between = RowMoves(trainer, self.data.blocks, plan)
         return trainer  # the objective asks it whether the decay has begun
 
     def _with_matched_spectra(

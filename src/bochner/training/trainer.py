@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from bochner.errors import (
-    NumericalError,
-    NumericalWarning,
-    warn_user,
-)
+from bochner.errors import NumericalError, NumericalWarning, warn_user
 from bochner.progress import part
 
 if TYPE_CHECKING:
@@ -97,6 +93,12 @@ class Adam:
                 for i, count in zip(moving, counts, strict=True)
             ]
             torch._foreach_addcdiv_([self.parameters[i] for i in moving], first, scales, rates)
+
+    def stop(self, name: str, rows: Tensor) -> None:
+        """Take the momentum from some rows of a parameter: others moved them."""
+        momentum = self._first[self.names.index(name)]
+        if momentum is not None:
+            momentum[rows] = 0.0
 
     def state_dict(self) -> dict[str, Moments]:
         """Return the moments by number of the parameter, as torch's optimisers do."""
