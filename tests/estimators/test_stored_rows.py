@@ -86,6 +86,15 @@ def test_rows_on_disk_give_the_bits_of_rows_in_memory(store, X, in_memory, tmp_p
     np.testing.assert_array_equal(model.transform(stored), in_memory.embedding_)
 
 
+def test_latents_alone_are_those_with_deviations(X, in_memory, tmp_path):
+    model = bo.NGMVLVM(**TWO).fit(memory_map(X, tmp_path))
+    np.testing.assert_array_equal(model.embedding_, in_memory.embedding_)
+    first = model.embedding_
+    assert model.embedding_ is first  # placed once
+    np.testing.assert_array_equal(model.embedding_std_, in_memory.embedding_std_)
+    np.testing.assert_array_equal(model.embedding_, first)
+
+
 def test_no_more_than_a_block_is_ever_read(X, in_memory):
     source = Watched(X)
     model = bo.NGMVLVM(**TWO).fit(source)

@@ -219,7 +219,8 @@ def _place(
     model: LatentVariableEstimator, X: Any, covariates: object
 ) -> tuple[FloatArray, FloatArray]:
     """Return the latents of the rows to show: those of the fit as they are, any others placed."""
-    fitted = model.embedding_, model.embedding_std_
+    std = model.embedding_std_  # first: rows on disk are placed once for both
+    fitted = model.embedding_, std
     if X is None:
         return fitted
     if len(X) == len(fitted[0]):

@@ -36,7 +36,7 @@ _REMEMBERED = 2**25
 
 @dataclass(frozen=True)
 class Unplaced:
-    """Training rows that are not in memory, and were not placed yet.
+    """Training rows that are not in memory, and whose latents were not all asked for yet.
 
     Attributes
     ----------
@@ -47,12 +47,15 @@ class Unplaced:
         Logarithms of these rows' size factors.
     covariates : Tensor of shape (N, L)
         Of these rows.
+    mean : ndarray of shape (N, D), optional
+        Their latents, once somebody has asked for these alone: half the work of deviations, too.
     """
 
     source: RowSource
     checksum: int
     offsets: list[Tensor | None]
     covariates: Tensor
+    mean: FloatArray | None = None
 
     def check(self) -> None:
         """Refuse rows that are others than in the fit."""
@@ -108,7 +111,15 @@ class PlacingMixin(RowsMixin):
     def embedding_(self) -> FloatArray:
         """Latents of the training rows, (N, D)."""
         held = self._embedded
-        return held.mean if isinstance(held, Unchecked) else self._embedding()[0]
+        if isinstance(held, Unplaced):
+            if held.mean is None:
+                held.check()
+                given = (held.source, held.offsets, held.covariates)
+                mean, _ = isolated(self._latents)(*given, with_std=False)
+                held = self._embedded = replace(held, mean=mean)
+            assert held.mean is not None
+            return held.mean
+        return held.mean if isinstance(held, Unchecked) else held[0]
 
     @embedding_.setter
     def embedding_(self, value: FloatArray) -> None:
@@ -143,14 +154,19 @@ class PlacingMixin(RowsMixin):
         return held.mean.dtype if isinstance(held, Unchecked) else held[0].dtype
 
     def _placements(
-        self, values: Any, offsets: list[Tensor | None], covariates: Tensor
+        self,
+        values: Any,
+        offsets: list[Tensor | None],
+        covariates: Tensor,
+        best_only: bool = False,
     ) -> Iterator[tuple[Placement, list[Tensor], list[Tensor | None]]]:
         """Yield placed rows, their scaled data and offsets, part by part."""
         options.of_empty(values)
         if self._placer is None:
             self._placer = Placer(self._fit.posterior, self._candidates)
         for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates):
-            yield self._placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
+            placed = self._placer.place(rows, row_offsets, covariates=beside, best_only=best_only)
+            yield placed, rows, row_offsets
 
     def _latents(
         self,
@@ -165,7 +181,8 @@ class PlacingMixin(RowsMixin):
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
         std = np.zeros(mean.shape, values.dtype if checked else np.float64)
         start = 0
-        for part, rows, row_offsets in self._placements(values, offsets, covariates):
+        parts = self._placements(values, offsets, covariates, best_only=not with_std)
+        for part, rows, row_offsets in parts:
             stop = start + len(part.mean)
             mean[start:stop] = part.mean
             if with_std:
