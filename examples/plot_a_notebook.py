@@ -47,9 +47,11 @@ plt.show()
 model.collapse_
 
 # %%
-# How much of each view varies along each dimension: a labelled table.
+# How much of each view varies along each dimension: the numbers are in ``relevance_``.
 
-model.relevance_
+fig, ax = plt.subplots(figsize=(6, 2.5), layout="constrained")
+bo.plots.relevance(model, ax=ax)
+plt.show()
 
 # %%
 # Do the standard deviations hold what they say, on rows that were not in training?
