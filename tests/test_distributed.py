@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from torch.distributed import HashStore
 
 import bochner as bo
 from bochner.errors import InputError
 from bochner.latent_inference.infer import Placer
+from bochner.processes import Watch
 from bochner.training.checkpoint import shards
 
 SUPPORT = Path(__file__).parent / "support"
@@ -117,6 +121,26 @@ def test_one_process_goes_on_from_the_rows_that_three_have_placed(tmp_path, monk
     assert not placed
     assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-7)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_process_for_which_others_wait_is_named():
+    store, said, texts = HashStore(), threading.Event(), []
+
+    class Heard(logging.Handler):
+        def emit(self, record):
+            texts.append(record.getMessage())
+            said.set()
+
+    handler = Heard()
+    logging.getLogger("bochner").addHandler(handler)
+    first, *_ = [Watch(store, rank, 3, seconds=0.01) for rank in range(3)]
+    second = Watch(store, 1, 3, seconds=1e6)
+    try:
+        with second.waiting(), first.waiting():
+            assert said.wait()
+    finally:
+        logging.getLogger("bochner").removeHandler(handler)
+    assert texts == ["The other processes have waited 0.01 s for process 2."]
 
 
 def test_without_a_group_the_message_says_how_to_start_one():

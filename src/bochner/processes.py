@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import logging
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,6 +28,9 @@ T = TypeVar("T")
 # Seconds that a process waits for the others.
 _PATIENCE = timedelta(hours=12)
 _FAULT = "bochner/fault"
+# Seconds of waiting after which the log says for whom.
+_LONG = 60.0
+_LOG = logging.getLogger("bochner")
 
 
 class Processes(ABC):
@@ -170,6 +175,48 @@ class Alone(Processes):
         return work()
 
 
+class Watch:
+    """Names processes that others wait for, in the log of the first one that waits.
+
+    Parameters
+    ----------
+    store : Store
+        Of torch.distributed, the same in all processes.
+    rank, size : int
+    seconds : float
+        After which it is said.
+    """
+
+    def __init__(self, store: Any, rank: int, size: int, seconds: float = _LONG) -> None:
+        self._store, self._rank, self._size, self._seconds = store, rank, size, seconds
+        self._count = 0
+        self._store.set(self._key(rank), "0")
+
+    @staticmethod
+    def _key(rank: int) -> str:
+        return f"bochner/meeting/{rank}"
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Meet the others within."""
+        self._count += 1
+        self._store.set(self._key(self._rank), str(self._count))
+        timer = threading.Timer(self._seconds, self._name_late, [self._count])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _name_late(self, meeting: int) -> None:
+        ranks = range(self._size)
+        late = [r for r in ranks if int(self._store.get(self._key(r))) < meeting]
+        if late and self._rank == min(set(ranks) - set(late)):
+            who = f"process{'es' if len(late) > 1 else ''} {', '.join(map(str, late))}"
+            _LOG.warning("The other processes have waited %g s for %s.", self._seconds, who)
+
+
 class Joined(Processes):
     """A group of torch.distributed.
 
@@ -177,12 +224,13 @@ class Joined(Processes):
     ----------
     group : ProcessGroup
         Of gloo.
+    watch : Watch
     start, n_rows : int
         Of the rows here.
     """
 
-    def __init__(self, group: object, start: int = 0, n_rows: int = 0) -> None:
-        self._group, self._n_rows = group, n_rows
+    def __init__(self, group: object, watch: Watch, start: int = 0, n_rows: int = 0) -> None:
+        self._group, self._watch, self._n_rows = group, watch, n_rows
         self._dist: Any = torch.distributed
         self.rank, self.size = self._dist.get_rank(group), self._dist.get_world_size(group)
         self.start = start
@@ -199,7 +247,7 @@ class Joined(Processes):
         if min(counts) < 1:
             got = f"none in process {counts.index(min(counts))}"
             raise InputError(message("rows in every process", got, "start fewer processes"))
-        return Joined(self._group, sum(counts[: self.rank]), n_rows)
+        return Joined(self._group, self._watch, sum(counts[: self.rank]), n_rows)
 
     def local_rows(self, n_rows: int) -> int:  # noqa: ARG002 - counted before
         """Return how many rows are here."""
@@ -215,7 +263,8 @@ class Joined(Processes):
 
     def _reduced(self, values: Tensor, operation: object) -> Tensor:
         wire = values.detach().double().cpu().contiguous().clone()
-        self._dist.all_reduce(wire, operation, group=self._group)
+        with self._watch.waiting():
+            self._dist.all_reduce(wire, operation, group=self._group)
         return wire.to(values)
 
     def total(self, count: int) -> int:
@@ -239,14 +288,16 @@ class Joined(Processes):
     def gathered(self, value: T) -> list[T]:
         """Gather objects."""
         out: list[Any] = [None] * self.size
-        self._dist.all_gather_object(out, value, group=self._group)
+        with self._watch.waiting():
+            self._dist.all_gather_object(out, value, group=self._group)
         return out
 
     def first(self, value: T) -> T:
         """Send it to all others."""
         sent: list[Any] = [value if self.rank == 0 else None]
         source = self._dist.get_global_rank(self._group, 0)
-        self._dist.broadcast_object_list(sent, source, group=self._group)
+        with self._watch.waiting():
+            self._dist.broadcast_object_list(sent, source, group=self._group)
         return cast(T, sent[0])
 
 
@@ -294,7 +345,8 @@ def distributed() -> Iterator[Processes]:
         _begin(dist)
     group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     store = dist.distributed_c10d._get_default_store()
-    processes = Joined(group)
+    watch = Watch(store, dist.get_rank(group), dist.get_world_size(group))
+    processes = Joined(group, watch)
     token = _CURRENT.set(processes)
     try:
         yield processes

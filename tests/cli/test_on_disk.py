@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bochner as bo
+from bochner.cli import apply
 from bochner.io import on_disk
 from helpers.cli import refused, replied, run
 
@@ -95,6 +96,30 @@ def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path,
     result = np.load(tmp_path / "z.npy")
     np.testing.assert_array_equal(result[:, :2], expected.embedding_)
     np.testing.assert_array_equal(result[:, 2:], expected.embedding_std_)
+
+
+@pytest.mark.parametrize(("store", "kind"), [(npy, "npy"), (parquet_parts, "csv")])
+def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, monkeypatch):
+    model = bo.NGMVLVM(**expected.get_params())
+    if store is parquet_parts:
+        pandas = pytest.importorskip("pandas")
+        model.fit(pandas.DataFrame(X, columns=COLUMNS))
+    else:
+        model.fit(X)
+    model.save(tmp_path / "m.bochner")
+    holes = X.copy()
+    holes[::3, 2] = holes[5:9, :3] = np.nan
+    path = store(holes, tmp_path)
+    wanted = model.impute(bo.open_rows(path), return_std=True)
+    monkeypatch.setattr(apply, "_PLACED", 100)
+    monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", None)
+    files = [tmp_path / f"{name}.{kind}" for name in ("full", "std")]
+    out, std = map(str, files)
+    done = run("impute", str(tmp_path / "m.bochner"), str(path), "--out", out, "--std", std)
+    assert done.exit_code == 0, done.stderr
+    for file, values in zip(files, wanted, strict=True):
+        stored = np.load(file) if kind == "npy" else np.loadtxt(file, delimiter=",", skiprows=1)
+        np.testing.assert_allclose(stored, values, rtol=1e-6, atol=1e-9)
 
 
 def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypatch):

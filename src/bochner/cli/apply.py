@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,9 +69,7 @@ def transform(rows: Rows) -> int:
     """Write latents and their standard deviations; return the number of rows."""
     check_output(rows.out, rows.force, (*OUTPUTS, *COLUMNAR))
     model = load_model(rows.model)
-    source = None
-    if not (rows.index or rows.reading.columns or rows.reading.drop or rows.size_factors):
-        source = rows_on_disk(model, rows.data)
+    source = _on_disk(model, rows)
     if source is not None and rows.out.suffix.lower() in STREAMED:
         return _from_disk_to_disk(model, source, rows.out)
     table = None
@@ -86,6 +84,33 @@ def transform(rows: Rows) -> int:
         )
     write_embedding(rows.out, mean, std, table)
     return len(mean)
+
+
+def _on_disk(model: LatentVariableEstimator, rows: Rows) -> RowSource | None:
+    """Open rows that are read block by block; None: they have to be read as a table."""
+    if rows.index or rows.reading.columns or rows.reading.drop or rows.size_factors:
+        return None
+    return rows_on_disk(model, rows.data)
+
+
+def _completed_on_disk(
+    model: LatentVariableEstimator, source: RowSource, outs: Sequence[Path]
+) -> int:
+    """Complete rows part by part, and write them, and their deviations where a second file is
+    named.
+    """
+    names = source.columns or [""] * source.n_columns  # of arrays, which have none
+    size = max(1, _PLACED // source.block_rows) * source.block_rows
+    with names_are_checked(), overall("reading rows", shown=True), ExitStack() as files:
+        model._validate(source, reset=False)  # a bad value is found, and placed, before any work
+        given = (source.n_rows, names, source.dtype)
+        write = [files.enter_context(writing(out, *given)) for out in outs]
+        for rows in chunks(source.n_rows, size):
+            say(f"completing rows {rows.start + 1:,} to {rows.stop:,} of {source.n_rows:,}")
+            completed = model.impute(PartSource(source, rows), return_std=True)
+            for out, values in zip(write, completed, strict=False):
+                out(values)
+    return source.n_rows
 
 
 def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, out: Path) -> int:
@@ -113,6 +138,10 @@ def impute(rows: Rows, std_out: Path | None) -> int:
                 message("two files", f"{rows.out} for both --out and --std", "rename one")
             )
     model = load_model(rows.model)
+    outs = [rows.out] if std_out is None else [rows.out, std_out]
+    source = _on_disk(model, rows) if all(o.suffix.lower() in STREAMED for o in outs) else None
+    if source is not None and (source.columns or all(o.suffix in (".npy", ".zarr") for o in outs)):
+        return _completed_on_disk(model, source, outs)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     mixed = isinstance(table, FrameTable)
     beside = covariates_of(model, rows.data, rows.index, rows.reading)

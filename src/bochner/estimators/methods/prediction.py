@@ -206,7 +206,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             )
         values = self._validate(X, reset=False)
         if isinstance(values, RowSource):
-            values = self._validate_whole(values.whole(), reset=False)
+            X = values = values[:]
         options.of_empty(values)
         X = self._columns_of_fit(X)
         rows, missing, offsets = (
