@@ -25,13 +25,27 @@ SETS = (
     ("real", "counts", "bits", "kinds"),
 )
 CLASSES = (bo.NGMVLVM, bo.AdvisedRFLVM, bo.SRFLVM)
+
+
+def _name(cls, noise, names, size, holes):
+    return f"{cls.__name__}-{noise}-{'+'.join(names)}-{size[0]}{'-holes' if holes else ''}"
+
+
 # noise per column is for Gaussian views, and not for Dirichlet process kernels
 CHOICES = [
-    pytest.param(cls, noise, names, id=f"{cls.__name__}-{noise}-{'+'.join(names)}")
+    (cls, noise, names)
     for cls in CLASSES
     for noise in ("view", "column")
     for names in SETS
     if noise == "view" or (cls is not bo.SRFLVM and "real" in names)
+]
+FEW, MANY = (2, 20), (14, None)  # dimensions, landmarks
+# every choice with few and with many dimensions, with holes and without: one diagonal of the square
+# for one choice, the other for the next
+CASES = [
+    pytest.param(*choice, *case, id=_name(*choice, *case))
+    for number, choice in enumerate(CHOICES)
+    for case in (((FEW, False), (MANY, True)), ((FEW, True), (MANY, False)))[number % 2]
 ]
 
 
@@ -55,11 +69,9 @@ def _joined(names):
     }
 
 
-@pytest.mark.parametrize(("cls", "noise", "names"), CHOICES)
-@pytest.mark.parametrize(("dim", "landmarks"), [(2, 20), (14, None)])
-@pytest.mark.parametrize("holes", [False, True])
-def test_it_fits_places_and_completes(cls, noise, names, dim, landmarks, holes):
-    X, views = _joined(names)
+@pytest.mark.parametrize(("cls", "noise", "names", "size", "holes"), CASES)
+def test_it_fits_places_and_completes(cls, noise, names, size, holes):
+    (dim, landmarks), (X, views) = size, _joined(names)
     Y = np.where(np.random.default_rng(1).random(X.shape) < 0.2, np.nan, X) if holes else X
     new = Y[:5].copy()
     new[0, 1:] = np.nan  # a single entry

@@ -415,8 +415,8 @@ def test_plots_take_every_likelihood(fitted):
     model = fitted[2]
     assert bo.plots.latent_map(model).get_title(loc="left")
     assert bo.plots.bound_trace(model).get_title(loc="left")
-    assert bo.plots.learned_kernel(model) is not None
-    assert bo.plots.relevance(model) is not None
+    assert bo.plots.learned_kernel(model).get_title(loc="left")
+    assert bo.plots.relevance(model).get_title(loc="left")
 
 
 def test_no_warning_for_rows_of_a_view_of_counts():

@@ -73,7 +73,6 @@ def test_placing_a_training_row_does_not_move_it(name, groups):
     x.requires_grad_()
     f = view.draws[0].frequencies
     likelihood = view.likelihood
-    assert likelihood is not None
     bound = (
         nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).value
         - 0.5 * x.square().sum()
@@ -94,7 +93,6 @@ def test_rows_end_in_a_maximum_whatever_their_company(name):
     assert float(gradient.abs().max()) < 1e-9
     assert bool((torch.linalg.eigvalsh(hessian) < 0).all())
     offset = block.offset
-    assert offset is not None
     alone = place([view], x, [rows[3:4]], [offset[3:4]])
     torch.testing.assert_close(alone.mean, placed.mean[3:4], rtol=0, atol=1e-11)
     empty = place([view], x, [torch.full_like(rows[:1], torch.nan)], [offset[:1]])

@@ -104,9 +104,7 @@ def test_the_gradient_is_that_of_the_converged_bound(name, dim):
     """Envelope theorem: with q(A) at its optimum, its own dependence on X and W does not count."""
     x, f, likelihood, block, sites = small_view(name, dim, n=6, missing=True)
     likelihood.requires_grad_(False)
-    second = f.second
-    assert second is not None
-    inputs = tuple(part.requires_grad_() for part in (x, f.first, second, f.amplitude))
+    inputs = tuple(part.requires_grad_() for part in (x, f.first, f.second, f.amplitude))
 
     def value(x: Tensor, first: Tensor, second: Tensor, amplitude: Tensor) -> Tensor:
         return _value(x, Frequencies(first, second, amplitude), likelihood, sites, block, 150)

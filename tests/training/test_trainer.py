@@ -87,7 +87,6 @@ def test_the_decay_takes_the_noise_out_of_the_answer():
     before = []
     trainer.run(on_step=lambda state: before.append(trainer.module.place.detach().clone()))
     start = trainer.state.decay_from
-    assert start is not None
     wandering = torch.stack(before[start - 100 : start]).std(0).mean()
     still = torch.stack(before[-10:]).std(0).mean()
     assert float(still) < 0.1 * float(wandering)
@@ -126,7 +125,6 @@ def test_the_plateau_is_seen_as_soon_as_a_window_stops_rising_and_not_before():
     assert state.plateau
     # the mean of the last window exceeds the one before by less than 0.5 only when nearly all of
     # both is level
-    assert state.decay_from is not None
     assert 390 <= state.decay_from <= 402
     assert state.step == state.decay_from + math.ceil(0.3 * state.decay_from)
 
