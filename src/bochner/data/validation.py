@@ -21,7 +21,7 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
 
 
-def _check_names(X: Any) -> None:
+def _check_names(X: object) -> None:
     """Refuse a DataFrame of which two columns have one name."""
     names = getattr(X, "columns", None)
     if hasattr(X, "iloc") and names is not None and not names.is_unique:

@@ -339,7 +339,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         """Return tensors and JSON that files of this model hold beside what all models have."""
         return {}, {}
 
-    def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, object]) -> None:
         """Take back what `_extra_state` returned."""
 
     def _set_likelihoods(

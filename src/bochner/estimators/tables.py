@@ -288,7 +288,7 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
     return Mixed(columns, list(X.columns))
 
 
-def of_views(X: Any, views: object) -> Any:
+def of_views(X: object, views: object) -> Any:
     """Return the columns of a DataFrame that views name: others stay out. X itself where it is none
     or views select otherwise.
     """

@@ -249,7 +249,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._check_size()
         return rows
 
-    def _validated(self, X: Any, *, reset: bool, min_samples: int) -> Tensor:
+    def _validated(self, X: object, *, reset: bool, min_samples: int) -> Tensor:
         options = {
             "dtype": [np.float64, np.float32],
             "ensure_min_samples": min_samples,

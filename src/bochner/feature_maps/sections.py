@@ -62,7 +62,7 @@ class Survey:
         pairs = list(sizes)
         return cls(sum(n for n, _ in pairs), torch.tensor([count for _, count in pairs]))
 
-    def take(self, X: object, drawn: Tensor, candidates: Callable[[Any], Tensor]) -> Tensor:
+    def take(self, X: object, drawn: Tensor, candidates: Callable[[object], Tensor]) -> Tensor:
         """Return rows by their numbers among those that may be drawn; only their sections are read.
 
         Parameters

@@ -95,11 +95,11 @@ def _array(path: Path) -> RowSource:
     return ArraySource(array)
 
 
-def _encoding(array: Any) -> str:
+def _encoding(array: object) -> str:
     return str(dict(getattr(array, "attrs", {})).get("encoding-type", ""))
 
 
-def _sparse(path: Path, group: Any) -> RowSource:
+def _sparse(path: Path, group: object) -> RowSource:
     """Open a sparse matrix as anndata writes it."""
     if not _encoding(group).startswith("csr"):
         do = "write it compressed by rows: X.tocsr()"

@@ -162,7 +162,7 @@ class SpectralSum(SpectralKernel):
         return [part for part in self.parts if isinstance(part, SpectralKernel)]
 
 
-def _copies(kernels: Sequence[Kernel], kind: type[Any]) -> nn.ModuleList:
+def _copies(kernels: Sequence[Kernel], kind: type[object]) -> nn.ModuleList:
     if isinstance(kernels, Kernel) or not len(kernels):
         raise InputError(
             f"kernels must be a list of at least one {kind.__name__}, got {kernels!r}."

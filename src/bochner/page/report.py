@@ -249,7 +249,7 @@ def _figures(
 def _html(
     model: LatentVariableEstimator,
     title: str,
-    content: dict[str, Any],
+    content: dict[str, object],
     figures: dict[str, object],
     calibration: CalibrationReport | None,
 ) -> str:

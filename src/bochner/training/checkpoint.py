@@ -193,7 +193,7 @@ class Checkpoint:
         self._empty = False
 
     def _write(
-        self, tensors: dict[str, Tensor], state: dict[str, Any] | None, extra: dict[str, object]
+        self, tensors: dict[str, Tensor], state: dict[str, object] | None, extra: dict[str, object]
     ) -> None:
         kind = {"kind": "checkpoint", "schema": SCHEMA, "fingerprint": self.fingerprint}
         try:

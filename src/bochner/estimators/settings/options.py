@@ -67,7 +67,7 @@ def layout(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
     return asked
 
 
-def _private(private: Any, names: Sequence[str]) -> dict[str, int]:
+def _private(private: object, names: Sequence[str]) -> dict[str, int]:
     if not isinstance(private, Mapping):
         raise InputError(
             message("latent['private'] as a dict of view to dimensions", repr(private), _EXAMPLE)
