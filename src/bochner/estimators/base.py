@@ -312,24 +312,29 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         self._placed = self._placer = None  # those of an earlier fit
         self._fit = self._infer(fit_data, plan)
         self._set_attributes(values, plan)
-        kept = torch.from_numpy(training_data.subset(shape[0], CANDIDATES, self.seed_))
         logs = list(offsets.values())
-        some = Candidates.of(self._fit, values, logs, fit_data, kept, plan)
-        self._candidates = some.latents
-        rows = functools.partial(self._some, some.values, some.offsets)
-        draws = some.fit.latent_draws
-        # fits of one view need no choice, and with covariates it is modes: a mixture's places know
-        # the covariates of other rows
-        self._completion = (
-            {}
-            if draws is None
-            else Question.of(some.fit, draws, some.index, some.data, some.plan, rows)
-        )
-        self._fit = replace(self._fit, latent_draws=None)
+        some = self._set_candidates(values, logs, fit_data, plan)
         self._set_embedding(values, logs, some, began, beside.values)
         if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
             discard(self.checkpoint)  # only now: a crash before here must not cost the run
         return self
+
+    def _set_candidates(
+        self, values: Any, offsets: list[Tensor | None], data: FitData, plan: Plan
+    ) -> Candidates:
+        """Keep the rows of training from which others are placed, and how they are completed."""
+        n_rows = plan.processes.total(values.shape[0])
+        kept = torch.from_numpy(training_data.subset(n_rows, CANDIDATES, self.seed_))
+        some = Candidates.of(self._fit, values, offsets, data, kept, plan)
+        self._candidates, self._completion = some.latents, {}
+        # fits of one view need no choice, and with covariates it is modes: a mixture's places know
+        # the covariates of other rows
+        if (draws := some.fit.latent_draws) is not None:
+            rows = functools.partial(self._some, some.values, some.offsets)
+            given = some.fit, draws, some.index, some.data, some.plan, rows
+            self._completion = Question.of(*given)
+        self._fit = replace(self._fit, latent_draws=None)
+        return some
 
     def _infer(self, data: FitData, plan: Plan) -> Fit:
         """Return the posterior of the model that the plan describes."""

@@ -209,11 +209,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             X = values = values[:]
         options.of_empty(values)
         X = self._columns_of_fit(X)
-        rows, missing, offsets = (
-            self._split(values),
-            np.isnan(values),
-            self._offsets(values, size_factors),
-        )
+        rows, missing = self._split(values), np.isnan(values)
+        offsets = self._offsets(values, size_factors)
         beside = self._beside(X, values, covariates)
         mixture = completion.Mixture(self._candidates, self.completion_)
         if n_draws is not None:
