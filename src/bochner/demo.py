@@ -150,7 +150,8 @@ def split(options: DemoOptions) -> Split:
         : options.n_rows
     ]
     cut = int(len(order) * _FITTED_SHARE)
-    train, test = np.sort(order[:cut]), np.sort(order[cut:])
+    train = np.sort(order[:cut])
+    test = np.sort(order[cut:])
     return Split(
         bunch.data[train], bunch.data[test], bunch.target[train], bunch.views, bunch.image_shape
     )
@@ -165,8 +166,10 @@ def _peers(data: Split) -> dict[str, FloatArray]:
     from sklearn.model_selection import GridSearchCV
     from sklearn.neighbors import KNeighborsRegressor
 
-    upper, lower = data.views[_SHOWN_VIEW], data.views[_HIDDEN_VIEW]
-    given, asked = data.train[:, upper], data.train[:, lower]
+    upper = data.views[_SHOWN_VIEW]
+    lower = data.views[_HIDDEN_VIEW]
+    given = data.train[:, upper]
+    asked = data.train[:, lower]
     mean = asked.mean(axis=0)
     score = {"cv": 3, "scoring": "neg_mean_squared_error"}
     penalties = {"alpha": [0.03, 0.1, 0.3, 1.0], "gamma": [5e-4, 1e-3, 2e-3, 4e-3]}
@@ -229,8 +232,10 @@ def _write(
 
 
 def _page(out: Path, model: LatentVariableEstimator, data: Split) -> list[Path]:
-    path, half = out / "report.html", (data.image_shape[0] // 2, data.image_shape[1])
-    labels, shapes = {"digit": data.labels}, dict.fromkeys(data.views, half)
+    path = out / "report.html"
+    half = (data.image_shape[0] // 2, data.image_shape[1])
+    labels = {"digit": data.labels}
+    shapes = dict.fromkeys(data.views, half)
     title = "Digits as two views: upper and lower half"
     calibrated = calibration(model, data.test, hide=_HIDDEN_VIEW, n_draws=50, random_state=0)
     return [

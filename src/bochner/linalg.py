@@ -143,7 +143,8 @@ def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
     eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
     above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
     factor = cholesky(torch.where(above[:, None, None], precision, eye))
-    inverse, log_volume = factor.inverse(), -factor.logdet()
+    inverse = factor.inverse()
+    log_volume = -factor.logdet()
     rest = (~above).nonzero()[:, 0]
     if rest.numel():
         values, vectors = torch.linalg.eigh(precision[rest])

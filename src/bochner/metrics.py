@@ -47,7 +47,8 @@ def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Array:
     InputError
         For NaN or inf, unequal numbers of rows, or a constant true dimension.
     """
-    X, Z = matrix("X_true", X_true), matrix("Z", Z)
+    X = matrix("X_true", X_true)
+    Z = matrix("Z", Z)
     same_rows({"X_true": X, "Z": Z})
     total = np.sum((X - X.mean(axis=0)) ** 2, axis=0)
     if not total.all():
@@ -166,7 +167,8 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
     InputError
         Shapes differ, a value is not finite, or nothing is left to compare.
     """
-    a, b = numbers("true", true), numbers("predicted", predicted)
+    a = numbers("true", true)
+    b = numbers("predicted", predicted)
     same_shape({"true": a, "predicted": b})
     if mask is not None:
         chosen = as_array("mask", mask)
@@ -267,7 +269,8 @@ def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None =
     -------
     ndarray of float64, shape of true
     """
-    t, d = numbers("true", true), numbers("draws", draws)
+    t = numbers("true", true)
+    d = numbers("draws", draws)
     if d.ndim != t.ndim + 1 or d.shape[1:] != t.shape or not len(d):
         do = "put the draws along the first axis"
         raise InputError(
@@ -293,9 +296,11 @@ def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
         1 - residual / total sum of squares after the best such map of one onto the other; in [0,
         1], symmetric.
     """
-    A, B = matrix("Z", Z), matrix("other", other)
+    A = matrix("Z", Z)
+    B = matrix("other", other)
     same_rows({"Z": A, "other": B})
-    A, B = A - A.mean(axis=0), B - B.mean(axis=0)
+    A = A - A.mean(axis=0)
+    B = B - B.mean(axis=0)
     total = float(np.sum(A**2) * np.sum(B**2))
     if total == 0:
         raise InputError(
@@ -332,7 +337,9 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
 
 
 def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array, Array, Array]:
-    t, m, s = numbers("true", true), numbers("mean", mean), numbers("std", std)
+    t = numbers("true", true)
+    m = numbers("mean", mean)
+    s = numbers("std", std)
     same_shape({"true": t, "mean": m, "std": s})
     finite({"true": t, "mean": m, "std": s})
     if t.size == 0 or (s < 0).any():

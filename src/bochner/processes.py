@@ -386,7 +386,8 @@ def _parted(store: Any, processes: Processes, error: BaseException) -> BaseExcep
 
 def local_part(n_rows: int) -> slice:
     """Return this process's part of rows: consecutive ones, as many as others have but for one."""
-    rank, size = current().rank, current().size
+    rank = current().rank
+    size = current().size
     return slice(n_rows * rank // size, n_rows * (rank + 1) // size)
 
 

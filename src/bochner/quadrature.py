@@ -73,7 +73,8 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
     """
     beside = torch.arange(1, n_nodes, dtype=torch.float64).sqrt()
     nodes = torch.linalg.eigvalsh(torch.diag(beside, 1) + torch.diag(beside, -1))
-    before, polynomial = torch.zeros_like(nodes), torch.ones_like(nodes)
+    before = torch.zeros_like(nodes)
+    polynomial = torch.ones_like(nodes)
     total = torch.ones_like(nodes)
     for k in range(1, n_nodes):
         following = (nodes * polynomial - math.sqrt(k - 1) * before) / math.sqrt(k)
@@ -105,7 +106,8 @@ def normal_mean(
 
 
 def _mean(f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int) -> Tensor:
-    deviation, total = variance.sqrt(), torch.zeros_like(mean)
+    deviation = variance.sqrt()
+    total = torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(n_nodes)), strict=True):
         total = total + weight * f(mean + node * deviation)
     return total
@@ -207,8 +209,11 @@ def _integrate(log_f: LogDensity, shape: _Shape, n_nodes: int) -> Tensor:
     """Return log E f by nodes mode + standard deviation (e^(skew t) - 1) / skew, t those of the
     normal.
     """
-    mean, variance, deviation = shape.mean, shape.variance, shape.deviation
-    from_mean, terms = shape.mode - mean, []
+    mean = shape.mean
+    variance = shape.variance
+    deviation = shape.deviation
+    from_mean = shape.mode - mean
+    terms = []
     skew = torch.where(shape.skew.abs() < _FLAT, _FLAT, shape.skew)
     nodes, weights = normal_nodes(n_nodes)
     for t, w in zip(nodes.tolist(), weights.tolist(), strict=True):
@@ -231,8 +236,10 @@ def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
     index = (~search.done.flatten()).nonzero()[:, 0]
     if not index.numel():
         return search.psi
-    rest, slopes = search.at(index), log_f.at(index)
-    mean, variance = mean.flatten()[index], variance.flatten()[index]
+    rest = search.at(index)
+    slopes = log_f.at(index)
+    mean = mean.flatten()[index]
+    variance = variance.flatten()[index]
     for _ in range(_MOST_STEPS):
         rest = rest.step(slopes, mean, variance)
         if bool(rest.done.all()):

@@ -73,7 +73,8 @@ def row_noise(
     -------
     Tensor of shape (n_rows, dim)
     """
-    first, last = start // ROWS_PER_BLOCK, -(-(start + n_rows) // ROWS_PER_BLOCK)
+    first = start // ROWS_PER_BLOCK
+    last = -(-(start + n_rows) // ROWS_PER_BLOCK)
     blocks = [
         torch.randn(
             ROWS_PER_BLOCK,

@@ -102,7 +102,8 @@ def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None
     """
     if isinstance(model._coding, Mixed) or model._covariate_coding.names:
         return None
-    kind, known = path.suffix.lower(), column_names(model)
+    kind = path.suffix.lower()
+    known = column_names(model)
     if kind in (".npy", ".zarr") and path.exists():
         source = open_rows(path)
         _check_width(source.n_columns, model, None)
@@ -131,7 +132,8 @@ def _by_view(
         raise InputError(message(f"views from {list(columns)}", f"a view {listing(unknown)}", do))
     X = np.full((table.X.shape[0], sum(positions.size for positions in columns.values())), np.nan)
     for view, place in views.items():
-        positions, part = columns[view], table.X[:, place]
+        positions = columns[view]
+        part = table.X[:, place]
         if part.shape[1] != positions.size:
             got = f"{part.shape[1]}"
             raise InputError(

@@ -100,7 +100,8 @@ class Reading:
         selection = selection_of(_names(self.columns) or None, drop)
         if known is not None and not (self.columns or self.drop):
             selection = KnownColumns(known, self.beside)
-        layers, masks = parse_by_view(layer, "--layer"), parse_by_view(self.mask_var, "--mask-var")
+        layers = parse_by_view(layer, "--layer")
+        masks = parse_by_view(self.mask_var, "--mask-var")
         return Request(index, layers, masks, self.header, selection, memory_of(self.memory))
 
 

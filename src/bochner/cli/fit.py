@@ -308,7 +308,8 @@ def _page(
         table = table.sampled(_SHOWN)
         beside = None if beside is None else beside.iloc[evenly(len(beside), _SHOWN)]
     X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
-    path, title = options.out / PAGE, options.out.resolve().name
+    path = options.out / PAGE
+    title = options.out.resolve().name
     return report(
         estimator,
         X,

@@ -52,7 +52,9 @@ def describe_data(table: Table) -> dict[str, object]:
     """Summarise data before they are fitted, block by block where they are not in memory."""
     X: Any = table.rows if isinstance(table, StoredTable) else table.X
     names = table.column_names
-    missing, infinite, empty_rows = np.zeros(X.shape[1], dtype=np.int64), 0, 0
+    missing = np.zeros(X.shape[1], dtype=np.int64)
+    infinite = 0
+    empty_rows = 0
     views = table.views or {"x": slice(0, X.shape[1])}
     without = dict.fromkeys(views, 0)
     for rows in passes(X.shape):

@@ -191,7 +191,8 @@ def column_of(values: Any, name: str) -> Column:
     InputError
         Dates, objects, or texts that name the rows.
     """
-    kind, dtype = getattr(values.dtype, "kind", "O"), str(values.dtype)
+    kind = getattr(values.dtype, "kind", "O")
+    dtype = str(values.dtype)
     if hasattr(values.dtype, "categories"):
         return _of_categories(values, name)
     if kind == "b":

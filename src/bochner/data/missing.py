@@ -97,7 +97,8 @@ def split_rows(
 
 def observed_in(X: Any, columns: IntArray) -> tuple[IntArray, int]:
     """Return the rows that observe any of some columns, and the number of entries that they do."""
-    parts, count = [np.empty(0, dtype=np.intp)], 0
+    parts = [np.empty(0, dtype=np.intp)]
+    count = 0
     for rows in passes(X.shape):
         observed = ~np.isnan(columns_of(X[rows], columns))
         count += int(observed.sum())
@@ -139,13 +140,16 @@ def similar(observed: BoolArray) -> list[IntArray]:
     patterns = observed.T.astype(np.float32)
     sample = patterns[np.linspace(0, m - 1, min(m, _COLUMNS)).astype(np.intp)]
     labels = np.zeros(m, dtype=np.intp)
-    spread, k = float(np.square(sample - sample.mean(axis=0)).sum()) / max(len(sample) - 1, 1), 2
+    spread = float(np.square(sample - sample.mean(axis=0)).sum()) / max(len(sample) - 1, 1)
+    k = 2
     while k <= _MOST_GROUPS and len(sample) >= 4 * k:
         means = KMeans(k, n_init=1, random_state=0).fit(sample)
         left = float(means.inertia_) / (len(sample) - k)
         if left > _WORTHWHILE * spread:
             break
-        spread, labels, k = left, means.predict(patterns), 2 * k
+        spread = left
+        labels = means.predict(patterns)
+        k = 2 * k
     return [
         members
         for members in (np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1))

@@ -104,7 +104,8 @@ class SparseMatrix:
         """Return some rows, sparse; a tensor of row numbers or a slice of step 1."""
         if isinstance(index, slice):
             start, stop, _ = index.indices(self.shape[0])
-            first, last = int(self.row_starts[start]), int(self.row_starts[stop])
+            first = int(self.row_starts[start])
+            last = int(self.row_starts[stop])
             starts = self.row_starts[start : stop + 1] - first
             return replace(
                 self,
@@ -133,7 +134,8 @@ class SparseMatrix:
         """Return some columns (dim = 1) of all rows, dense, (n, m')."""
         if dim != 1:
             return self[index]
-        n, width = self.shape[0], index.shape[0]
+        n = self.shape[0]
+        width = index.shape[0]
         if _FEW_COLUMNS * width <= self.shape[1]:
             return self._few_columns(index)
         where = torch.full((self.shape[1],), -1, dtype=torch.int64, device=self.device)
@@ -178,7 +180,8 @@ class SparseMatrix:
         """Return the sum of squares, in float64: that of the stored entries, corrected for the
         centre.
         """
-        middle, values = self.centre.double(), self.values.double()
+        middle = self.centre.double()
+        values = self.values.double()
         mixed = torch.dot(values, middle[self.positions])
         return float(values.square().sum() - 2.0 * mixed + self.shape[0] * middle.square().sum())
 
@@ -200,7 +203,8 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
     if not bad.any():
         return
     entry = int(bad.argmax())
-    row, column = int(np.searchsorted(X.indptr, entry, side="right")) - 1, int(X.indices[entry])
+    row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+    column = int(X.indices[entry])
     view = next(name for name, positions in columns.items() if column in positions)
     place = f"view {view!r}, row {row}, {describe_column(column, column_names)}"
     do = "correct the value; where entries are missing, pass a dense X with NaN"

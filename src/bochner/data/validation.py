@@ -430,16 +430,12 @@ def _away(X: FloatArray, positions: IntArray, value: float) -> tuple[int, int, f
         values = columns_of(X[rows], positions)
         observed = values[~np.isnan(values)]
         rest = observed[observed != value].astype(np.float64)
-        same, pivot = (
-            same + observed.size - rest.size,
-            pivot if count or not rest.size else float(rest.mean()),
-        )
+        same = same + observed.size - rest.size
+        pivot = pivot if count or not rest.size else float(rest.mean())
         rest -= pivot  # squares of what all have in common would cancel
-        count, total, square = (
-            count + rest.size,
-            total + float(rest.sum()),
-            square + _squares(rest),
-        )
+        count = count + rest.size
+        total = total + float(rest.sum())
+        square = square + _squares(rest)
     if not count:
         return same, 0, math.nan
     mean = total / count

@@ -72,7 +72,8 @@ class Scaling:
     def _fit_sparse(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
         """Zeros count as observed; the same numbers as of the dense matrix, to rounding."""
         largest = np.asarray(abs(X).max(axis=0).toarray()).ravel()
-        centre, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        centre = np.zeros(X.shape[1])
+        scale = np.ones(X.shape[1])
         for positions in columns.values():
             peak = max(float(largest[positions].max()), 1e-300)
             mean, square = moments(X[:, positions] / peak)
@@ -148,8 +149,10 @@ def _means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
     Between the least and the largest value, as rounding alone would not have it: a constant column
     leaves nothing behind, however large it is.
     """
-    total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    low, high = np.full(X.shape[1], np.inf), np.full(X.shape[1], -np.inf)
+    total = np.zeros(X.shape[1])
+    count = np.zeros(X.shape[1])
+    low = np.full(X.shape[1], np.inf)
+    high = np.full(X.shape[1], -np.inf)
     for part in _parts(X):
         total += np.nansum(part, axis=0, dtype=np.float64)
         count += (~np.isnan(part)).sum(axis=0)
@@ -188,7 +191,8 @@ def _scales(
     processes: Processes,
 ) -> NDArray[np.float64]:
     """Root mean square of every view about its centre, repeated over its columns, in two passes."""
-    peak, largest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    peak = np.zeros(X.shape[1])
+    largest = np.zeros(X.shape[1])
     for part in _parts(X):
         np.fmax(peak, np.fmax.reduce(np.abs(part - centre), axis=0), out=peak)
         np.fmax(largest, np.fmax.reduce(np.abs(part), axis=0), out=largest)
@@ -198,7 +202,8 @@ def _scales(
         scale[positions] = _scale_of_constants(float(largest[positions].max()))
         if (peak[positions] > _ROUNDING * largest[positions]).any():
             varied.append(positions)
-    squares, counts = np.zeros(len(varied)), np.zeros(len(varied))
+    squares = np.zeros(len(varied))
+    counts = np.zeros(len(varied))
     for part in _parts(X) if varied else ():
         for v, positions in enumerate(varied):
             values = columns_of(part, positions)
@@ -267,7 +272,8 @@ class Views:
         if not views:
             return self
         plain = np.concatenate([self.columns[view] for view in views])
-        centre, scale = self.scaling.centre.copy(), self.scaling.scale.copy()
+        centre = self.scaling.centre.copy()
+        scale = self.scaling.scale.copy()
         centre[plain], scale[plain] = 0.0, 1.0
         return replace(self, scaling=Scaling(centre, scale))
 

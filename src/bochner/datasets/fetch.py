@@ -116,7 +116,8 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
         original = ORIGINALS[name]
         return Source(RECIPES[name].file, original.url, original.sha256, original)
     entry = entries[name]
-    url, sha256 = entry["url"], entry["sha256"].lower()
+    url = entry["url"]
+    sha256 = entry["sha256"].lower()
     if "://" not in url:
         if not server:
             do = f"give --from URL, or set {SERVER}, to the folder of a server that has {url}"

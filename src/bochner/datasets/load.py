@@ -170,7 +170,8 @@ def load_newsgroups(words: Literal["content", "with_stop", "raw", "large"] = "co
         raise InputError(
             message(f"words as one of {', '.join(suffixes)}", repr(words), "choose one")
         )
-    array, vocabulary = f"X{suffixes[words]}", f"vocab{suffixes[words]}"
+    array = f"X{suffixes[words]}"
+    vocabulary = f"vocab{suffixes[words]}"
     text = "Word counts of 2,752 documents of three newsgroups (20 newsgroups, bydate split)."
     return _follow(
         Recipe("newsgroups.npz", text, (array,), columns={array: vocabulary}, extras=("is_train",))

@@ -127,8 +127,10 @@ def _weighted(
     products: torch.dtype | None = None,
 ) -> Statistics:
     """Return the statistics that sites weigh, pair after pair; products in that precision."""
-    weight, shift = sites.precision[:, columns].mean(1), sites.shift[:, columns]
-    products, parts = products or latents.dtype, []
+    weight = sites.precision[:, columns].mean(1)
+    shift = sites.shift[:, columns]
+    products = products or latents.dtype
+    parts = []
     for rows in chunks(latents.shape[0], chunk_rows):
         features = evaluate(latents[rows], both).features.to(products)
         gram = ((features * weight[rows].to(products)) @ features.T).double()
@@ -188,9 +190,11 @@ def _block_gains(
     """Return the gains of a block; ``exact`` makes its statistics anew in float64, where rounding
     was too much.
     """
-    k, m_cols = stats.gram.shape[0] - 2 * n_candidates, stats.n_columns
+    k = stats.gram.shape[0] - 2 * n_candidates
+    m_cols = stats.n_columns
     pairs = 2 * n_points  # what follows them, up to k, are covariates
-    kept, mixed = plus_diagonal(stats.gram[:k, :k], s2), stats.gram[k:, :k]
+    kept = plus_diagonal(stats.gram[:k, :k], s2)
+    mixed = stats.gram[k:, :k]
     again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
     inverse = cholesky(kept, again).inverse()
     m = inverse @ stats.cross[:k]  # R of the current pairs
@@ -216,7 +220,9 @@ def _block_gains(
 
 def _pair_evidence(s: Tensor, outer: Tensor, m_cols: int) -> Tensor:
     """-(M/2) log det(I + S) + 1/2 tr[(I + S)^-1 R R^T] for 2 x 2 matrices, written out."""
-    a, b, d = 1.0 + s[..., 0, 0], 0.5 * (s[..., 0, 1] + s[..., 1, 0]), 1.0 + s[..., 1, 1]
+    a = 1.0 + s[..., 0, 0]
+    b = 0.5 * (s[..., 0, 1] + s[..., 1, 0])
+    d = 1.0 + s[..., 1, 1]
     det = a * d - b * b
     trace = (
         d * outer[..., 0, 0] + a * outer[..., 1, 1] - b * (outer[..., 0, 1] + outer[..., 1, 0])

@@ -81,11 +81,13 @@ def _normal_equations(x: Tensor, w: Tensor, blocks: tuple[Block, ...]) -> tuple[
     )
     for block in complete_blocks(blocks):
         latents = block.rows.take(x)
-        gram, cross = torch.zeros((), device=x.device), torch.zeros((), device=x.device)
+        gram = torch.zeros((), device=x.device)
+        cross = torch.zeros((), device=x.device)
         for rows in chunks(latents.shape[0], _ROWS):
             angle = latents[rows] @ w.T
             phi = torch.cat([angle.cos(), angle.sin()], dim=1)
-            gram, cross = gram + phi.T @ phi, cross + phi.T @ block.Y[rows].double()
+            gram = gram + phi.T @ phi
+            cross = cross + phi.T @ block.Y[rows].double()
         of_pairs = gram.square().reshape(2, n_points, 2, n_points).sum((0, 2))
         a[:-1, :-1] += block.n_columns * of_pairs
         a[-1] += block.n_columns * latents.shape[0]
@@ -112,7 +114,8 @@ def _merged(w: Tensor, share: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor
     """Return shares, means and variances of at most so many components, the nearest merged first (w
     and -w are one).
     """
-    means, squares = w.clone(), torch.full_like(w, _RESOLUTION**2)
+    means = w.clone()
+    squares = torch.full_like(w, _RESOLUTION**2)
     while len(share) > most:
         apart = torch.stack(
             [(means[:, None] - sign * means[None]).square().sum(-1) for sign in (1.0, -1.0)]
@@ -130,7 +133,9 @@ def _merged(w: Tensor, share: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor
         squares[i] = spread + part * (squares[j] + (sign * means[j] - mean).square())
         means[i], share[i] = mean, share[i] + share[j]
         rest = torch.arange(len(share)) != j
-        share, means, squares = share[rest], means[rest], squares[rest]
+        share = share[rest]
+        means = means[rest]
+        squares = squares[rest]
     return share, means, squares
 
 

@@ -144,7 +144,8 @@ class MixtureSweep:
         to show.
         """
         promised = self.model.has_sites
-        before, held = self._bound(step) if promised else -math.inf, self._views
+        before = self._bound(step) if promised else -math.inf
+        held = self._views
         old = [kernel.get_buffer("log_phi").clone() for kernel in self.kernels]
         self._step_assignments(step)
         self._views = None

@@ -59,7 +59,8 @@ class AttributesMixin(PredictionMixin):
 
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         here = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
-        fit, jacobian = self._fit, float(plan.processes.sum(here))
+        fit = self._fit
+        jacobian = float(plan.processes.sum(here))
         self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [
@@ -137,7 +138,8 @@ class AttributesMixin(PredictionMixin):
             len(kept), training_data.fitting(CANDIDATES, values.shape[1]), self.seed_
         )
         index = kept[torch.from_numpy(few)]
-        shown, latents_shown = self._some(values, offsets, index)[0], placement.mean[index]
+        shown = self._some(values, offsets, index)[0]
+        latents_shown = placement.mean[index]
         self.variance_explained_ = diagnostics.variance_explained(
             self._fit.posterior, latents_shown, shown, placement.of(index).covariates
         )

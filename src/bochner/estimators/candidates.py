@@ -50,7 +50,8 @@ class Candidates:
         plan: Plan,
     ) -> Candidates:
         """Take rows by their global numbers, (C,)."""
-        processes, n_rows = plan.processes, values.shape[0]
+        processes = plan.processes
+        n_rows = values.shape[0]
         if processes.size == 1:
             return cls(fit.latents[kept], values, kept, offsets, fit, data, plan)
         local = processes.local(kept, n_rows)

@@ -73,7 +73,8 @@ def described_by(base: type) -> Callable[[C], C]:
     """
 
     def complete(cls: C) -> C:
-        sections, theirs = _sections(cls), _sections(base)
+        sections = _sections(cls)
+        theirs = _sections(base)
         for section in _SHARED:
             entries = _entries(theirs.get(section, "")) | _entries(sections.get(section, ""))
             sections[section] = "\n".join(

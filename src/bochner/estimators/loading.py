@@ -36,7 +36,8 @@ def load(path: str | Path) -> LatentVariableEstimator:
     path = Path(path)
     tensors, plain = files.read(path, "model", saving.SCHEMA)
     with whole(path.name, "model"):
-        header, left = parse(saving.Header, plain, "the file"), Tensors(tensors)
+        header = parse(saving.Header, plain, "the file")
+        left = Tensors(tensors)
         estimator = _unfitted(header)
         saving.restore(estimator, left, header)
         left.finish()

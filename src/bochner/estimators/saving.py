@@ -182,7 +182,8 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
         Parts of the file do not fit together.
     """
     fit = estimator._fit = fit_from_file(tensors, header.fit)
-    names, dim = [view.name for view in fit.posterior], fit.latents.shape[1]
+    names = [view.name for view in fit.posterior]
+    dim = fit.latents.shape[1]
     _restore_columns(estimator, tensors, header, names)
     estimator._candidates = tensors.take("candidates", None, dim)
     estimator._size_factors = SizeFactors.from_json(asdict(header.size_factors))
@@ -206,7 +207,8 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
         view: np.array(variance) if isinstance(variance, list) else variance
         for view, variance in header.attributes.noise_variance_.items()
     }
-    n_rows, n_views = fit.latents.shape[0], len(names)
+    n_rows = fit.latents.shape[0]
+    n_views = len(names)
     shapes = ((n_rows, dim), (n_rows, dim), (None,), (n_views, dim), (n_views, dim))
     for name, shape in zip(_ARRAYS, shapes, strict=True):
         setattr(estimator, name, tensors.take(f"attribute.{name}", *shape, kind="f").numpy())

@@ -165,7 +165,8 @@ class _StoredViews:
 
     @functools.cached_property
     def _surrogates(self) -> dict[str, Surrogate]:
-        given, among = (self.source, self.plan.processes), self.offsets
+        given = (self.source, self.plan.processes)
+        among = self.offsets
         columns = self.data.columns
         return {
             spec.name: Surrogate.fit(
@@ -176,7 +177,8 @@ class _StoredViews:
         }
 
     def _surrogate(self, name: str) -> Block:
-        columns, plan = self.data.columns[name], self.plan
+        columns = self.data.columns[name]
+        plan = self.plan
         where = (plan.dtype, plan.device)
         matrix = MappedMatrix(self.source, columns, self._surrogates[name], *where)
         # in units of their standard deviation: so many squares, whichever rows are taken of it

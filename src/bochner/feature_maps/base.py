@@ -166,7 +166,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         check({"relative": [FLAG]}, {"relative": relative}, "approximation_error")
         rows = self._prepared(self._validate(X, reset=False, min_samples=2).double())
-        features, signs = self._features(rows), self._column_signs()
+        features = self._features(rows)
+        signs = self._column_signs()
         left = features if signs is None else features * signs.to(features)
         n_rows = rows.shape[0]
         error = exact_square = rows.new_zeros(())

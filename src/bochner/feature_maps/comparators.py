@@ -260,7 +260,8 @@ class SphericalFeatures(_SphereMap):
             raise InputError(
                 message("a kernel of the distance on the sphere", type(self.kernel_).__name__, do)
             )
-        dim, source = self.n_features_in_, self._source("spherical features")
+        dim = self.n_features_in_
+        source = self._source("spherical features")
         # Hellinger is not defined for negative products: its rows are at most sqrt(2) apart
         widest = 2.0 if self.kernel_.defined_everywhere else 2.0**0.5
         distances = torch.linspace(0.0, widest, 81, dtype=torch.float64)

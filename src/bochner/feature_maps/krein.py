@@ -369,7 +369,8 @@ class KreinFeatures(FeatureMap):
 
     def _relative_error(self, rows: Tensor) -> float:
         """Relative root mean squared error of the drawn features over pairs of prepared rows."""
-        features, exact = self._features(rows), self._exact(rows, rows)
+        features = self._features(rows)
+        exact = self._exact(rows, rows)
         error = (features * self.signs_.to(features)) @ features.T - exact
         off = ~torch.eye(len(rows), dtype=torch.bool, device=rows.device)
         return float(

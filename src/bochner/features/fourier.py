@@ -79,9 +79,12 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     Trace
         ``features`` has shape (K, n), K = 2 P + L: the cosines, then the sines, the covariates.
     """
-    w1, w2 = frequencies.first, frequencies.second
-    n_pairs, shape = w1.shape[-2], (*w1.shape[:-1], x.shape[-2])
-    memory, beside = scratch or Scratch(x), _beside(x, frequencies)
+    w1 = frequencies.first
+    w2 = frequencies.second
+    n_pairs = w1.shape[-2]
+    shape = (*w1.shape[:-1], x.shape[-2])
+    memory = scratch or Scratch(x)
+    beside = _beside(x, frequencies)
     x = frequencies.latents(x).mT.contiguous()
     features = memory.take("features", *shape[:-2], frequencies.n_features, shape[-1])
     if frequencies.n_linear:
@@ -91,14 +94,16 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
         envelope = frequencies.amplitude[..., None]
         middle = _phases(w1, x, memory.take("sin", *shape))
     else:
-        centre, gap = 0.5 * (w1 + w2), 0.5 * (w1 - w2)
+        centre = 0.5 * (w1 + w2)
+        gap = 0.5 * (w1 - w2)
         middle = _phases(centre, x, memory.take("sin", *shape))
         half_gap = _phases(gap, x, memory.take("half gap", *shape))
         cos_gap = torch.cos(half_gap, out=memory.take("cos gap", *shape))
         envelope = torch.mul(
             cos_gap, 2.0 * frequencies.amplitude[..., None], out=memory.take("wave", *shape)
         )
-    cos, sin = torch.cos(middle, out=memory.take("cos", *shape)), middle.sin_()
+    cos = torch.cos(middle, out=memory.take("cos", *shape))
+    sin = middle.sin_()
     torch.mul(cos, envelope, out=features.narrow(-2, 0, n_pairs))
     torch.mul(sin, envelope, out=features.narrow(-2, n_pairs, n_pairs))
     return Trace(x, beside, features, cos, sin, centre, gap, half_gap, cos_gap, memory)
@@ -140,12 +145,15 @@ def pull_back(
         Gradients in x, first, second, amplitude, linear. Covariates are data: their gradient is
         left at 0.
     """
-    x, amplitude, n_pairs = trace.x, frequencies.amplitude, frequencies.first.shape[-2]
+    x = trace.x
+    amplitude = frequencies.amplitude
+    n_pairs = frequencies.first.shape[-2]
     cos_f, sin_f = (trace.features.narrow(-2, i, n_pairs) for i in (0, n_pairs))
     up_cos, up_sin = (upstream.narrow(-2, i, n_pairs) for i in (0, n_pairs))
     of_linear = upstream.narrow(-2, 2 * n_pairs, frequencies.n_linear)
     d_linear = (trace.covariates * of_linear).sum(-1)
-    shape, memory = trace.cos.shape, trace.scratch
+    shape = trace.cos.shape
+    memory = trace.scratch
     # d cos(p) = -sin(p), d sin(p) = cos(p): the features are their own derivatives
     d_middle = torch.mul(cos_f, up_sin, out=memory.take("slope", *shape)).addcmul_(
         sin_f, up_cos, value=-1.0
@@ -159,7 +167,8 @@ def pull_back(
     # the gradient in m is -2 a sin(m) wave; its factor -2 a goes to the small matrices
     d_gap = torch.sin(trace.half_gap, out=memory.take("gap", *shape)).mul_(wave)
     factor = -2.0 * amplitude[..., None]
-    d_centre_w, d_gap_w = 0.5 * (d_middle @ x.mT), 0.5 * factor * (d_gap @ x.mT)
+    d_centre_w = 0.5 * (d_middle @ x.mT)
+    d_gap_w = 0.5 * factor * (d_gap @ x.mT)
     d_x = ((factor * gap).mT @ d_gap).add_(centre.mT @ d_middle).mT
     d_x = _with_beside(d_x, trace)
     return d_x, d_centre_w + d_gap_w, d_centre_w - d_gap_w, d_amplitude, d_linear

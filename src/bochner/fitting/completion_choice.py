@@ -187,9 +187,12 @@ def _gain(
     tells.
     """
     index = tempering.informative(rows, v).nonzero()[:, 0]
-    data, row_offsets = [y[index] for y in rows], offsets_of(offsets, index)
-    truth, shown = data[v], tempering.hidden(data, v)
-    columns, name = view_columns(views)[v], views[v].name
+    data = [y[index] for y in rows]
+    row_offsets = offsets_of(offsets, index)
+    truth = data[v]
+    shown = tempering.hidden(data, v)
+    columns = view_columns(views)[v]
+    name = views[v].name
     values = []
     for exponent in (None, temperature):
         mean, variance = complete(views, Mixture(candidates, {name: exponent}), shown, row_offsets)

@@ -58,7 +58,8 @@ def choose(
     """
     source = random.generator(seed, "landmarks")
     index = random.sample(n_rows, n_landmarks, source).sort().values
-    first, last = processes.start, processes.start + processes.local_rows(n_rows)
+    first = processes.start
+    last = processes.start + processes.local_rows(n_rows)
     for blocks in data:
         for block in blocks:
             chosen = torch.zeros(last - first, dtype=torch.bool)

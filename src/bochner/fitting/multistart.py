@@ -326,8 +326,10 @@ class Race:
 
     def _race_together(self, raced: list[Candidate], length: int) -> bool:
         """Race starts side by side, if they can be; return whether they were."""
-        plan, blocks = self.plan.early, self.data.blocks
-        spec, n_features = plan.spec, 2 * plan.spec.n_mixtures * plan.spec.n_frequencies
+        plan = self.plan.early
+        blocks = self.data.blocks
+        spec = plan.spec
+        n_features = 2 * plan.spec.n_mixtures * plan.spec.n_frequencies
         if self.data.surrogates is not None or spec.groups:
             return False
         if not stackable(spec.views, blocks, self.data.n_rows, len(raced), n_features):

@@ -66,7 +66,8 @@ class Withheld:
         """
         if not self.rows.numel():
             return values
-        index, values = self.rows.numpy(), values.copy()
+        index = self.rows.numpy()
+        values = values.copy()
         values[index] = np.where(
             torch.cat(list(self.truth), dim=1).isnan().numpy(), values[index], np.nan
         )
@@ -135,7 +136,8 @@ def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
     kept, truth = [], []
     for blocks, y in zip(data, of_view, strict=True):
         drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE
-        remaining, hidden = list(blocks), torch.zeros_like(drawn)
+        remaining = list(blocks)
+        hidden = torch.zeros_like(drawn)
         for b, block in enumerate(blocks):
             may = drawn[:, block.columns] & _able(block, ~y[:, block.columns].isnan())
             hidden[:, block.columns] = may

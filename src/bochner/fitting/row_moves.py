@@ -87,7 +87,8 @@ def _of_block(
     M phi_c^T B^-1 phi_c / 2, F = (B^-1 C)^T Phi.
     """
     f = view.frequencies(noise).to(mean.dtype)
-    s2, Y = float(view.noise_variance), cast(Tensor, block.Y)
+    s2 = float(view.noise_variance)
+    Y = cast(Tensor, block.Y)
     each = [_statistics(evaluate(block.rows.take(view.see(x)), f).features, block) for x in samples]
     gram = torch.stack([one.gram for one in each]).mean(0)
     cross = torch.stack([one.cross for one in each]).mean(0)

@@ -53,14 +53,16 @@ class _Landmarks:
         self, model: LatentVariableModel, posterior: tuple[ViewPosterior, ...], every: Data
     ) -> LatentVariableModel:
         """Return the model of the rows here."""
-        among, n_rows = self.every.processes, self.data.n_rows
+        among = self.every.processes
+        n_rows = self.data.n_rows
         local = (among.local(self.index, n_rows), n_rows, self.data.covariates)
         here = among.here(self.index, n_rows)
         return landmarks.spread(model, posterior, every, *local, here, self._places(model))
 
     def _places(self, model: LatentVariableModel) -> Places:
         """Return the places that an earlier run kept, where rows may be divided in another way."""
-        path, checksum = self.every.checkpoint, self.data.checksum
+        path = self.every.checkpoint
+        checksum = self.data.checksum
         if path is None or checksum is None:
             return NotKept()
         settings = {"rows": checksum, "origin": self.every.origin}

@@ -109,7 +109,10 @@ def rotate(
     -------
     Data, Rotation
     """
-    out, ranks, dropped, bases = [], [], [], []
+    out = []
+    ranks = []
+    dropped = []
+    bases = []
     for v, blocks in enumerate(data):
         one = likelihoods is None or likelihoods[v].one_variance
         complete = complete_blocks(blocks)
@@ -195,7 +198,8 @@ def _spectrum(Y: Matrix) -> tuple[Tensor, Tensor]:
         part = Y.index_select(1, columns).double()
         gram += part @ part.T
     squares, left = torch.linalg.eigh(gram)
-    squares, left = squares.flip(0).clamp(min=0.0), left.flip(1)
+    squares = squares.flip(0).clamp(min=0.0)
+    left = left.flip(1)
     kept = squares > _ROUNDING * squares[0]
     right = torch.cat([Y.index_select(1, columns).double().T @ left[:, kept] for columns in cuts])
     return squares[kept], right / squares[kept].sqrt()

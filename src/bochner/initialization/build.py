@@ -56,11 +56,13 @@ def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     centred = filled - filled.mean(axis=0)
     if rank >= min(n, m) - 1 or min(n, m) < 50:
         left, values, _ = np.linalg.svd(centred, full_matrices=False)
-        left, values = left[:, :rank], values[:rank]
+        left = left[:, :rank]
+        values = values[:rank]
     else:
         first = np.random.Generator(np.random.PCG64(seed)).standard_normal(min(n, m))
         left, values, _ = svds(centred, k=rank, v0=first)
-        left, values = left[:, ::-1], values[::-1]
+        left = left[:, ::-1]
+        values = values[::-1]
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)])
     out = np.zeros((n, n_components))
     out[:, :rank] = left * np.where(signs == 0, 1.0, signs) * values
@@ -185,7 +187,8 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
         latents[:, :width] = start(NARROW_STARTS[name], filled, width, seed)
         return _standardise(latents, seed)
     if name == "tsne" and n_components > TSNE_DIMENSIONS:
-        got, hint = f"n_components={n_components}", "choose another init"
+        got = f"n_components={n_components}"
+        hint = "choose another init"
         raise InputError(
             message(f"n_components of at most {TSNE_DIMENSIONS} for init='tsne'", got, hint)
         )

@@ -64,7 +64,8 @@ def chosen_rank(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -
     )
     hidden.flat[held] = True
     truth = values.flat[held]
-    best, least = 0, float(np.mean(np.square(truth)))
+    best = 0
+    least = float(np.mean(np.square(truth)))
     completion = _Completion(values, hidden, seed)
     for rank in ranks:
         if rank >= min(values.shape):

@@ -49,14 +49,16 @@ def conditionals(squares: FloatArray, perplexity: float) -> FloatArray:
     """
     squares = squares - squares.min(axis=1, keepdims=True)
     squares = squares / np.maximum(squares.mean(axis=1, keepdims=True), 1e-300)
-    low, high = np.zeros_like(squares[:, :1]), np.full_like(squares[:, :1], np.inf)
+    low = np.zeros_like(squares[:, :1])
+    high = np.full_like(squares[:, :1], np.inf)
     precision = np.ones_like(low)
     for _ in range(_HALVINGS):
         weights = np.exp(-precision * squares)
         total = weights.sum(axis=1, keepdims=True)
         entropy = np.log(total) + precision * (weights * squares).sum(axis=1, keepdims=True) / total
         wide = entropy > math.log(perplexity)
-        low, high = np.where(wide, precision, low), np.where(wide, high, precision)
+        low = np.where(wide, precision, low)
+        high = np.where(wide, high, precision)
         precision = np.where(np.isinf(high), 2.0 * precision, 0.5 * (low + high))
     probabilities: FloatArray = weights / total
     return probabilities
@@ -119,10 +121,13 @@ class Forces:
         Tensor of shape (D, N), float
             The sum is that of these points.
         """
-        one, square = torch.ones_like(y[:1]), y.square().sum(0, keepdim=True)
-        left, right = torch.cat([-2.0 * y, 1.0 + square, one]), torch.cat([y, one, square])
+        one = torch.ones_like(y[:1])
+        square = y.square().sum(0, keepdim=True)
+        left = torch.cat([-2.0 * y, 1.0 + square, one])
+        right = torch.cat([y, one, square])
         charges = torch.cat([y, one])
-        sums, normaliser = torch.zeros_like(charges), 0.0
+        sums = torch.zeros_like(charges)
+        normaliser = 0.0
         for number, joint in enumerate(self._joint):
             begin = number * _BLOCK
             end = begin + joint.shape[0]
@@ -155,7 +160,8 @@ def embed(values: FloatArray, first: FloatArray, perplexity: float) -> FloatArra
     """
     forces = Forces(affinities(values, perplexity))
     y = torch.tensor(first.T, dtype=torch.float32)
-    velocity, gains = torch.zeros_like(y), torch.ones_like(y)
+    velocity = torch.zeros_like(y)
+    gains = torch.ones_like(y)
     rate = _RATE * y.shape[1]
     # all points are at one place: the kernel is 1
     total = float(y.shape[1] * (y.shape[1] - 1))

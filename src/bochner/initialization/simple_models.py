@@ -154,7 +154,8 @@ class SimpleModels:
         self, v: int, seed: int, purpose: str, step: int, n_frequencies: int, shared: bool
     ) -> Tensor:
         """Return the base noise of a view's frequencies, (1 or S, H, D)."""
-        device, dim = self.latents.device, len(self.dims[v])
+        device = self.latents.device
+        dim = len(self.dims[v])
         source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=device)
         count = n_frequencies if shared else n_frequencies * self.latents.shape[1]
         return random.normal(count, dim, source, "sobol").reshape(-1, n_frequencies, dim)

@@ -89,10 +89,8 @@ def from_anndata(
     matrix = _in_memory(matrix)
     if mask_var is not None:
         mask = mask_of(adata.var, adata.n_vars, mask_var, place)
-        matrix, columns = (
-            matrix[:, mask],
-            [name for name, kept in zip(columns, mask, strict=True) if kept],
-        )
+        matrix = matrix[:, mask]
+        columns = [name for name, kept in zip(columns, mask, strict=True) if kept]
     rows = [str(name) for name in adata.obs_names]
     check_unique(rows, "row", f"{place}.obs_names")
     check_unique(columns, "column", f"{place}.var_names")
@@ -137,7 +135,8 @@ def from_mudata(
         raise InputError(
             message(f"modalities of {place}", got, f"choose from {listing(list(mdata.mod))}")
         )
-    layers, masks = _by_modality(layer, names, "layer"), _by_modality(mask_var, names, "mask_var")
+    layers = _by_modality(layer, names, "layer")
+    masks = _by_modality(mask_var, names, "mask_var")
     tables = {
         name: from_anndata(mdata.mod[name], layers[name], masks[name], None, f"{place}[{name!r}]")
         for name in names

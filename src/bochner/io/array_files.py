@@ -62,7 +62,8 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
                 f"views with the same rows in {path}", got, "save one row per sample in every view"
             )
         )
-    n_rows, n_columns = next(iter(counts.values())), sum(X.shape[1] for X in data.values())
+    n_rows = next(iter(counts.values()))
+    n_columns = sum(X.shape[1] for X in data.values())
     return Table(
         np.hstack(list(data.values())),
         _names(arrays, "row_names", n_rows),

@@ -111,7 +111,8 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            text, stated = metadata[_KEY], metadata[_CHECKSUM]
+            text = metadata[_KEY]
+            stated = metadata[_CHECKSUM]
             # copied, because products of memory that is not aligned may round another way
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
         actual = checksum(tensors, text)

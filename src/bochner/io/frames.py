@@ -105,16 +105,19 @@ def read_parquet(path: Path, request: Request | None = None) -> Table:
         raise
     except DAMAGED as error:
         raise _damaged(path, error) from error
-    index, named = request.index, not isinstance(frame.index, pandas.RangeIndex)
+    index = request.index
+    named = not isinstance(frame.index, pandas.RangeIndex)
     if index is not None and index != frame.index.name:
         if index not in frame.columns:
             got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
             raise InputError(
                 message(f"an index column {index!r} in {path}", got, "choose one of them")
             )
-        frame, named = frame.set_index(index), True
+        frame = frame.set_index(index)
+        named = True
     elif not named and frame.shape[1] > 1 and _names_rows(frame.iloc[:, 0]):
-        frame, named = frame.set_index(frame.columns[0]), True
+        frame = frame.set_index(frame.columns[0])
+        named = True
     kept = request.selection.kept([str(name) for name in frame.columns])
     return from_frame(frame.iloc[:, kept], str(path), row_names=named or index is not None)
 

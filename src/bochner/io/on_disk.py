@@ -119,7 +119,8 @@ def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
     if index is None and len(schema.names) > 1 and _may_name(schema.field(0)):
         row_names = _names(parquet, files, schema.names[0])
         if str(schema.field(0).type) in _TEXT or distinct_whole(row_names):
-            index, names = schema.names[0], row_names
+            index = schema.names[0]
+            names = row_names
     if names is not None:
         check_unique(names, "row", str(files[0]))
     columns = [name for name in schema.names if name != index]

@@ -161,7 +161,8 @@ def remove(path: str | os.PathLike[str]) -> None:
     try:
         Path(path).unlink(missing_ok=True)
     except OSError as error:
-        reason, do = error.strerror or str(error), "all else is on the disk: remove it by hand"
+        reason = error.strerror or str(error)
+        do = "all else is on the disk: remove it by hand"
         kind = InputError if error.errno in _PLACE else StorageError
         raise kind(message(f"{os.fspath(path)} to be removed", reason, do)) from error
 

@@ -89,7 +89,8 @@ def parse(kind: type[T], value: object, place: str) -> T:
 def _parsed(kind: object, value: object, place: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _record(kind, value, place)
-    origin, parts = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    parts = get_args(kind)
     if origin in (Union, types.UnionType):
         return _one_of(parts, value, place)
     if origin in (list, tuple):

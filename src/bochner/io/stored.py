@@ -212,7 +212,8 @@ class ParquetSource(RowSource):
             end = self._ends[number]
             rows = self._group(number)
             parts.append(rows[len(rows) - (end - start) : len(rows) - (end - min(stop, end))])
-            start, number = min(stop, end), number + 1
+            start = min(stop, end)
+            number = number + 1
         return np.concatenate(parts)
 
     def _group(self, number: int) -> NDArray[np.generic]:

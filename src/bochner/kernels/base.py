@@ -148,7 +148,8 @@ class Frequencies:
         Frequencies
         """
         second = None if self.second is None else function(self.second)
-        amplitude, linear = function(self.amplitude), function(self.linear)
+        amplitude = function(self.amplitude)
+        linear = function(self.linear)
         return Frequencies(function(self.first), second, amplitude, linear)
 
     def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
@@ -256,7 +257,8 @@ class Kernel(nn.Module, ABC):
             stem, value = name, parameter.detach()
             for prefix, inverse in undo.items():
                 if name.split(".")[-1].startswith(prefix):
-                    stem, value = name.replace(prefix, ""), inverse(value)
+                    stem = name.replace(prefix, "")
+                    value = inverse(value)
             out[stem] = value
         return out
 

@@ -85,11 +85,10 @@ class BivariateSpectralMixture(Kernel):
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         check_components("means1", self.means, x.shape[-1])
         y = x if y is None else y
-        scales, means = self.log_scales.exp().to(x.dtype), self.means.to(x.dtype)
-        rho, weights = (
-            self.logit_correlations.sigmoid().to(x.dtype),
-            self.log_weights.exp().to(x.dtype),
-        )
+        scales = self.log_scales.exp().to(x.dtype)
+        means = self.means.to(x.dtype)
+        rho = self.logit_correlations.sigmoid().to(x.dtype)
+        weights = self.log_weights.exp().to(x.dtype)
         kernel = x.new_zeros(x.shape[0], y.shape[0])
         for q in range(len(weights)):
             a, b = x * scales[q], y * scales[q]

@@ -94,7 +94,8 @@ class DirichletProcessMixture(SpectralKernel):
         self.log_variance = log_scale("variance", variance, max_ndim=0)
         if not given:
             return
-        locations, logs = as_tensor(means), positive("scales", as_tensor(scales))
+        locations = as_tensor(means)
+        logs = positive("scales", as_tensor(scales))
         phi = _checked_proportions(as_tensor(proportions), locations)
         if tuple(logs.shape) != tuple(locations.shape):
             raise InputError(
@@ -155,8 +156,10 @@ class DirichletProcessMixture(SpectralKernel):
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         check_components("means", self.means, x.shape[-1])
         delta = x[:, None, :] - (x if y is None else y)[None, :, :]
-        square, kernel = delta.square(), x.new_zeros(delta.shape[:2])
-        squared_scales, means = (2.0 * self.log_scales).exp().to(x.dtype), self.means.to(x.dtype)
+        square = delta.square()
+        kernel = x.new_zeros(delta.shape[:2])
+        squared_scales = (2.0 * self.log_scales).exp().to(x.dtype)
+        means = self.means.to(x.dtype)
         for k, share in enumerate(
             self.proportions.to(x.dtype)
         ):  # one by one: (T, N, N') at once would be large
@@ -204,7 +207,8 @@ class DirichletProcessMixture(SpectralKernel):
         InputError
             H is not a multiple of the R points that have proportions of their own.
         """
-        phi, n_points = self.phi, noise.shape[1]
+        phi = self.phi
+        n_points = noise.shape[1]
         if n_points % phi.shape[0]:
             raise InputError(
                 f"Expected a multiple of {phi.shape[0]} spectral points, one for each that chose "

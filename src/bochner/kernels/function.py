@@ -46,7 +46,8 @@ class FunctionKernel(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j), computed by the function in float64: (n, d), (m, d) -> (n, m)."""
-        a, b = x.detach().double().cpu().numpy(), y.detach().double().cpu().numpy()
+        a = x.detach().double().cpu().numpy()
+        b = y.detach().double().cpu().numpy()
         values = (
             [[float(self.function(p, q)) for q in b] for p in a]
             if self.pairwise

@@ -56,7 +56,8 @@ class Gibbs(Kernel):
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         y = x if y is None else y
-        log_x, log_y = self._log_lengthscales(x)[:, None], self._log_lengthscales(y)[None, :]
+        log_x = self._log_lengthscales(x)[:, None]
+        log_y = self._log_lengthscales(y)[None, :]
         total = (2.0 * log_x).exp() + (2.0 * log_y).exp()
         # 2 l l' / (l^2 + l'^2) = 1 / cosh(log l - log l'), written to stay finite for any gap of
         # the logarithms

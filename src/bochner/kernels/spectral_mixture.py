@@ -196,7 +196,8 @@ class NextGenSpectralMixture(SpectralKernel):
         )
         if not _given(**self._params):
             return
-        log_weights, shape = positive("weights", as_tensor(weights)), tuple(as_tensor(means1).shape)
+        log_weights = positive("weights", as_tensor(weights))
+        shape = tuple(as_tensor(means1).shape)
         self.log_weights = nn.Parameter(_check_shape("weights", log_weights, shape[:1]))
         pairs = (("means1", means1), ("means2", means2))
         self.means = nn.Parameter(
@@ -220,9 +221,11 @@ class NextGenSpectralMixture(SpectralKernel):
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""
         y = x if y is None else y
-        scales, means = self.log_scales.exp().to(x.dtype), self.means.to(x.dtype)
+        scales = self.log_scales.exp().to(x.dtype)
+        means = self.means.to(x.dtype)
         rho = self.atanh_correlations.tanh().to(x.dtype)
-        delta, kernel = x[:, None, :] - y[None, :, :], x.new_zeros(x.shape[0], y.shape[0])
+        delta = x[:, None, :] - y[None, :, :]
+        kernel = x.new_zeros(x.shape[0], y.shape[0])
         for q, weight in enumerate(self.log_weights.exp().to(x.dtype)):
             (s1, s2), (m1, m2) = scales[:, q], means[:, q]
             total = (

@@ -164,7 +164,8 @@ class Matern(SpectralKernel):
         """w_l = eps_l sqrt(2 nu / u_l) / lengthscale, u_l chi-square(2 nu), with amplitude
         sqrt(variance / H).
         """
-        direction, chi = noise[0, :, : -self.degrees], noise[0, :, -self.degrees :]
+        direction = noise[0, :, : -self.degrees]
+        chi = noise[0, :, -self.degrees :]
         student = direction * (math.sqrt(self.degrees) / chi.norm(dim=1, keepdim=True))
         return Frequencies(
             student * (-self.log_lengthscale).exp(), None, _amplitude(self.log_variance, noise)

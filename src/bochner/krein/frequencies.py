@@ -116,12 +116,16 @@ def fit_gradient(
     """
     problem = _Problem(sketch, start.sign, source)
     best = state = problem.begin(start.draw(source), start.weight, n_mixtures, source)
-    history, made, level, chosen = [problem.record(state)], 0, 0, 0
+    history = [problem.record(state)]
+    made = 0
+    level = 0
+    chosen = 0
     for i, trust in enumerate(_TRUST):
         steps = -(-max_iter // len(_TRUST))
         n = problem.n if i >= _EARLY else min(problem.n, max(_LEAST, -(-problem.n // 2)))
         state = problem.close(problem.search(state, steps, trust, n))
-        made, before = made + steps, min(h["held_out_error"] for h in history)
+        made = made + steps
+        before = min(h["held_out_error"] for h in history)
         history.append(problem.record(state))
         gain = before - history[-1]["held_out_error"]
         best, chosen = (state, i + 1) if gain >= 0 else (best, chosen)
@@ -173,7 +177,8 @@ class _Problem:
         self, draw: Tensor, weight: Tensor, n_mixtures: int, source: torch.Generator
     ) -> _State:
         """Return the first state: everything but means and weights in closed form."""
-        mean, log_weight = draw * self.unit, (weight / self.scale).log()
+        mean = draw * self.unit
+        log_weight = (weight / self.scale).log()
         width = float(mean.square().mean().sqrt()) or 1.0
         variance = torch.full_like(mean, (0.1 * width) ** 2)
         mixtures = tuple(
@@ -202,7 +207,8 @@ class _Problem:
         """Return the mixture's expected quadratic in the means, weights 1/2 included, and its
         gradient.
         """
-        total, gradient = 0.0, torch.zeros_like(mean)
+        total = 0.0
+        gradient = torch.zeros_like(mean)
         for part, mixture in zip(self.parts, state.mixtures, strict=True):
             pull = torch.zeros_like(mean[part])
             for phi, centre, precision in zip(
@@ -219,15 +225,19 @@ class _Problem:
         """Climb in means and log weights over all pairs of n rows, which count as n to n (n - 1) /
         2 observations.
         """
-        size, level, n_pairs = state.mean.numel(), state.log_weight, 0.5 * n * (n - 1)
-        x, target = self.single[0][:n], self.single[1][:n, :n]
+        size = state.mean.numel()
+        level = state.log_weight
+        n_pairs = 0.5 * n * (n - 1)
+        x = self.single[0][:n]
+        target = self.single[1][:n, :n]
         observations = float(self.n) ** (1.0 - trust) * self.n_pairs**trust
         weight = (
             2.0 * state.noise / observations
         )  # the objective in units of a pair's squared error
 
         def objective(free: Tensor) -> tuple[float, Tensor]:
-            mean, log_weight = free[:size].view(state.mean.shape) @ self.whiten, free[size:]
+            mean = free[:size].view(state.mean.shape) @ self.whiten
+            log_weight = free[size:]
             factor = self.factor(log_weight)
             error, by_mean, by_factor = squared_error(
                 x, target, mean.to(self.dtype), factor.to(self.dtype)
@@ -253,7 +263,8 @@ class _Problem:
         """Update the blocks that have a closed form: noise, V, and the mixtures'."""
         noise = self.squared_error(state)
         bend = curvature(self.x, state.mean) * self.factor(state.log_weight).square()[:, None]
-        variance, mixtures = torch.empty_like(state.mean), []
+        variance = torch.empty_like(state.mean)
+        mixtures = []
         for part, mixture in zip(self.parts, state.mixtures, strict=True):
             prior = mixture.responsibilities @ torch.diagonal(mixture.precision, dim1=-2, dim2=-1)
             variance[part] = 1.0 / (prior + bend[part] / noise)

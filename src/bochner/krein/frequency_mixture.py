@@ -155,7 +155,8 @@ class FrequencyMixture:
         """Return q with the optimal q(Lambda_k): nu_k = nu0 + n_k, W_k^-1 = W0^-1 + sum phi E[(w -
         mu)(w - mu)^T].
         """
-        count, d = self.responsibilities.sum(0), self._dim
+        count = self.responsibilities.sum(0)
+        d = self._dim
         eye = torch.eye(d, dtype=torch.float64, device=self.centre.device)
         gap = moments.mean[:, None, :] - self.centre
         scatter = torch.einsum("hk,hki,hkj->kij", self.responsibilities, gap, gap)
@@ -199,7 +200,8 @@ class FrequencyMixture:
         return digammas + self._dim * math.log(2.0) + cholesky(self.scale).logdet()
 
     def _kl_centres(self) -> Tensor:
-        width2, d = self.prior_width**2, self._dim
+        width2 = self.prior_width**2
+        d = self._dim
         square = (
             self.centre.square().sum(1) + torch.diagonal(self.centre_cov, dim1=-2, dim2=-1).sum(1)
         ) / width2

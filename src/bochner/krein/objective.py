@@ -80,13 +80,16 @@ def squared_error(
     """
     phase = x @ frequencies.T
     features = torch.cat([phase.cos(), phase.sin()], 1)
-    weighted, pull, total = features * factor.repeat(2), torch.zeros_like(features), 0.0
+    weighted = features * factor.repeat(2)
+    pull = torch.zeros_like(features)
+    total = 0.0
     for start in range(0, len(x), _BLOCK):
         stop = min(start + _BLOCK, len(x))
         residual = torch.addmm(
             target[start:stop, start:], weighted[start:stop], features[start:].T, beta=-1.0
         )
-        diagonal, others = residual[:, : stop - start], residual[:, stop - start :]
+        diagonal = residual[:, : stop - start]
+        others = residual[:, stop - start :]
         diagonal.fill_diagonal_(0.0)
         total += 2.0 * _square(residual) - _square(diagonal)
         pull[start:stop].addmm_(residual, features[start:])
@@ -113,7 +116,9 @@ def curvature(x: Tensor, frequencies: Tensor) -> Tensor:
     It is the Gauss-Newton curvature of half the squared error in w_h, but for the factor f_h^2.
     With sin^2 = (1 - cos 2a) / 2 the pair sums split into sums over rows.
     """
-    phase, square, n = 2.0 * (x @ frequencies.T), x.square(), x.shape[0]
+    phase = 2.0 * (x @ frequencies.T)
+    square = x.square()
+    n = x.shape[0]
     everything = 2.0 * (n * square.sum(0) - x.sum(0).square())
     waves = torch.zeros_like(frequencies)
     for wave in (phase.cos(), phase.sin()):

@@ -86,12 +86,14 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
     n_frequencies : int
         H; positive and negative part share them in proportion to their weight.
     """
-    dim, device = sketch.x.shape[1], sketch.x.device
+    dim = sketch.x.shape[1]
+    device = sketch.x.device
     radii = _grid(sketch, dim)
     positive, negative = _weights(sketch, radii, n_frequencies)
     total = float(positive.sum() + negative.sum())
     if not total > 0:  # the kernel vanishes on the sketch
-        positive, total = positive + 1e-300, 1.0
+        positive = positive + 1e-300
+        total = 1.0
     share = float(negative.sum()) / total
     least = 1 if share > 0 and n_frequencies > 1 else 0
     n_negative = min(max(round(share * n_frequencies), least), n_frequencies - 1)
@@ -146,12 +148,11 @@ def _grid(sketch: Sketch, dim: int) -> Tensor:
     distances = distances[distances > 0]
     if not len(distances):
         return torch.zeros(1, dtype=torch.float64)
-    middle, widest = float(distances.median()), float(distances.max())
+    middle = float(distances.median())
+    widest = float(distances.max())
     close = float(distances.quantile(0.02))
-    low, high = (
-        0.05 * math.sqrt(dim) / middle,
-        min(4.0 * math.sqrt(dim) / close, max(85.0, _WIDTHS * math.sqrt(dim)) / widest),
-    )
+    low = 0.05 * math.sqrt(dim) / middle
+    high = min(4.0 * math.sqrt(dim) / close, max(85.0, _WIDTHS * math.sqrt(dim)) / widest)
     grid = torch.logspace(
         math.log10(low), math.log10(max(high, 2 * low)), _RADII - 1, dtype=torch.float64
     )
@@ -165,7 +166,8 @@ def _weights(sketch: Sketch, radii: Tensor, n_frequencies: int) -> tuple[Tensor,
     chosen = torch.linspace(
         0, len(first) - 1, min(_PAIRS, len(first))
     ).long()  # pairs of all rows, evenly
-    i, j = first[chosen].to(sketch.x.device), second[chosen].to(sketch.x.device)
+    i = first[chosen].to(sketch.x.device)
+    j = second[chosen].to(sketch.x.device)
     z = (sketch.x[i] - sketch.x[j]).norm(dim=1).cpu()
     waves = direction_mean(z[:, None] * radii, sketch.x.shape[1])
     design = torch.cat([waves, -waves], 1)

@@ -87,7 +87,8 @@ def _part(
     source: torch.Generator,
 ) -> tuple[Moments, int]:
     """Return q(w) and the sweeps of one part, whose matrix has mean diagonal 1."""
-    x, unit = sketch.x / sketch.unit, sketch.unit
+    x = sketch.x / sketch.unit
+    unit = sketch.unit
     pull = pull_matrix(x, target) / (2.0 * _NOISE**2)
     mean = torch.randn(
         count, x.shape[1], generator=source, dtype=torch.float64, device=source.device
@@ -99,7 +100,8 @@ def _part(
     made = 0
     for made in range(1, max_iter + 1):  # noqa: B007 - returned
         mixture = mixture.update_sticks().update_centres(moments).update_scales(moments)
-        before, mixture = mixture.responsibilities, mixture.update_assignments(moments)
+        before = mixture.responsibilities
+        mixture = mixture.update_assignments(moments)
         precision, towards = mixture.pulled()
         covariance = _inverse(precision + pull)
         moments = Moments(torch.einsum("hij,hj->hi", covariance, towards), covariance)

@@ -115,7 +115,8 @@ def climb(
     gap = (
         4.0 * torch.finfo(x.dtype).eps
     )  # rounding of the value must not reject the last, tiny steps
-    radius, active = torch.full_like(value, 0.5), torch.arange(x.shape[0])
+    radius = torch.full_like(value, 0.5)
+    active = torch.arange(x.shape[0])
     leaders = value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
     for _ in range(max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
@@ -124,7 +125,9 @@ def climb(
         short = length <= tolerance
         x[active[short]] += step[short]
         going = ~short & (value[active] + 4.0 * gain + hopeless >= best)
-        active, step, length = active[going], step[going], length[going]
+        active = active[going]
+        step = step[going]
+        length = length[going]
         if not active.numel():
             break
         trial = x[active] + step
@@ -159,7 +162,8 @@ def located(target: Target, starts: Starts, polish: bool, best_only: bool = Fals
     """
     n, n_modes, dim = starts.x.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
-    x, value = starts.x.reshape(-1, dim).double(), starts.value.flatten().double()
+    x = starts.x.reshape(-1, dim).double()
+    value = starts.value.flatten().double()
     hessian = starts.hessian.reshape(-1, dim, dim).double()
     hopeful = (starts.promised + HOPELESS > 0.0).flatten()
     value[~hopeful] = -torch.inf
@@ -215,7 +219,9 @@ class _Modes:
         """Walk the last steps of what will weigh anything, or may be the best, in double
         precision.
         """
-        x, value, hessian = self.x.clone(), self.value.clone(), self.hessian.clone()
+        x = self.x.clone()
+        value = self.value.clone()
+        hessian = self.hessian.clone()
         count, dim = len(x) // n, x.shape[1]
         rows = torch.arange(n).repeat_interleave(count)
         best = value.reshape(n, count).amax(1)[rows]
@@ -239,7 +245,9 @@ class _Modes:
 
 def _weighed(ends: _Modes, covariates: Tensor) -> Placement:
     """Return modes, best first, with the weights of their Laplace evidence."""
-    x, value, hessian = ends.x, ends.value, ends.hessian
+    x = ends.x
+    value = ends.value
+    hessian = ends.hessian
     n = len(covariates)
     n_modes, dim = len(x) // n, x.shape[1]
     covariance, log_volume = positive_inverse(-hessian)
@@ -281,7 +289,8 @@ def _refined(
 
     The last step brings what comes of single precision below rounding, as in ``_polished``.
     """
-    x, going = starts.clone(), torch.arange(len(starts))
+    x = starts.clone()
+    going = torch.arange(len(starts))
     for _ in range(_SLOPES):
         slope = target.slope(x[going], rows[going])
         step, _ = newton_step(slope, hessian[going], x.new_full((len(going),), _CLOSE))

@@ -85,7 +85,8 @@ class Modes:
         intervals hold as much of it: the first alone holds far more than half within its 50 %
         interval where a small share of the mixture lies far away. Rows with one mode keep it.
         """
-        out, shares = self.std_about(centre), self.log_weights.softmax(1)
+        out = self.std_about(centre)
+        shares = self.log_weights.softmax(1)
         index = (shares.amax(1) < _ALONE).nonzero()[:, 0]
         modes = Modes(self.means[index], self.covariances[index], shares[index])
         log_std = [
@@ -111,7 +112,8 @@ class Modes:
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
             short = self.distribution(middle) < share
-            low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+            low = torch.where(short, middle, low)
+            high = torch.where(short, high, middle)
         return 0.5 * (low + high)
 
     def _half_width(self, centre: Tensor, std: Tensor, level: float) -> Tensor:
@@ -127,7 +129,8 @@ class Modes:
             reach = middle[:, None] / root
             held = torch.special.ndtr(away + reach) - torch.special.ndtr(away - reach)
             enough = (self.log_weights[..., None] * held).sum(1) > level
-            low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+            low = torch.where(enough, low, middle)
+            high = torch.where(enough, middle, high)
         return high
 
 
@@ -202,8 +205,10 @@ def _climbed(
         return laplace_modes(target, start.modes, every, _TOLERANCE, max_steps)
     n, n_modes, _ = start.modes.shape
     index = torch.arange(n).repeat_interleave(n_modes)
-    points, covariance = start.modes.reshape(-1, dim), start.covariances.flatten(0, 1)
-    value, log_volume = target.evaluate(points, index)[0], cholesky(covariance).logdet()
+    points = start.modes.reshape(-1, dim)
+    covariance = start.covariances.flatten(0, 1)
+    value = target.evaluate(points, index)[0]
+    log_volume = cholesky(covariance).logdet()
     parts = _mixed(points, covariance, value, log_volume)
     return _distinct(Modes(*(part.reshape(n, n_modes, *part.shape[1:]) for part in parts)))
 
@@ -363,8 +368,10 @@ def _table(
     likelihood: Likelihood, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:
     """Return log predictive densities under a likelihood, up to a constant of the row."""
-    observed, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
-    entries, parts = entries_of(likelihood), []
+    observed = (~y.isnan()).to(y.dtype)
+    filled = torch.nan_to_num(y)
+    entries = entries_of(likelihood)
+    parts = []
     shift = of_each_row(offset, y.shape[0], y)
     for part in chunks(y.shape[0], max(1, CACHED_NUMBERS // mean.numel())):
         psi = mean + shift[part, None, None]
@@ -383,7 +390,8 @@ def _(
     mean: Tensor,
     variance: Tensor,
 ) -> Tensor:
-    observed, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    observed = (~y.isnan()).to(y.dtype)
+    filled = torch.nan_to_num(y)
     v = variance + likelihood.noise_variance.detach()
     squared = filled.square() @ v.reciprocal().T - 2.0 * filled @ (mean / v).T
     return -0.5 * (squared + observed @ (mean.square() / v + v.log()).T)

@@ -300,12 +300,15 @@ class Target:
         share columns.
         """
         of_points, _ = self._prior(x)
-        of_rows, linear, features = x.new_zeros(()), [], []
+        of_rows = x.new_zeros(())
+        linear = []
+        features = []
         for term, share in self._shares():
             if isinstance(term, Term):
                 phi, form = term.factors(x)
                 moved = term.beside(self.covariates)
-                of_points, of_rows = of_points + share * form, of_rows + share * moved.constant
+                of_points = of_points + share * form
+                of_rows = of_rows + share * moved.constant
                 linear.append(moved.linear)
                 features.append(phi.mul_(share))
         # one product over all terms: tables are large, passes over them slow

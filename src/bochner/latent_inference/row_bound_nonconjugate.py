@@ -46,7 +46,8 @@ class GaussianEntries:
 
     def slopes(self, y: Tensor, mean: Tensor, variance: Tensor) -> Slopes:
         """Return the log density and its slopes."""
-        v, away = variance + self.noise.to(y.dtype), y - mean
+        v = variance + self.noise.to(y.dtype)
+        away = y - mean
         on_mean = away / v
         value = -0.5 * ((2.0 * math.pi * v).log() + away * on_mean)
         return Slopes(value, on_mean, 0.5 * (on_mean.square() - 1.0 / v))
@@ -172,7 +173,9 @@ class NonConjugateTerm:
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bound with gradient and Hessian: (n,), (n, D), (n, D, D)."""
-        j, y, observed = jet(x, self.frequencies), self.y[rows], self.observed[rows]
+        j = jet(x, self.frequencies)
+        y = self.y[rows]
+        observed = self.observed[rows]
         psi, variance, pushed = self._moments(j.value, rows)
         with torch.no_grad():
             bend = self.likelihood.curvatures(y, psi, variance)

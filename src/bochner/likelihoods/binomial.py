@@ -81,7 +81,8 @@ class _Trials(NonConjugateLikelihood):
 
     def density(self, y: Tensor) -> LogisticDensity:
         """Return log p(y | psi) with derivatives in closed form."""
-        b, zero = self._b(y), torch.zeros_like(y)
+        b = self._b(y)
+        zero = torch.zeros_like(y)
         return LogisticDensity(y, b.expand(y.shape), zero, self._log_c(y, b).expand(y.shape))
 
     def mean(self, psi: Tensor) -> Tensor:

@@ -98,7 +98,8 @@ def moment_dispersion(
     dims = (0, 1) if shared else (0,)
     observed = ~Y.isnan()
     mean = mean.clamp(min=1e-12)
-    square, counts = torch.nan_to_num_((Y - mean).square_()), observed.sum(dims)
+    square = torch.nan_to_num_((Y - mean).square_())
+    counts = observed.sum(dims)
     low = torch.full_like(mean.sum(dims), math.log(smallest))
     high = torch.full_like(low, math.log(largest))
     squared, memory = mean.square(), torch.empty_like(mean)  # memory: of whole tables, many times
@@ -106,5 +107,6 @@ def moment_dispersion(
         middle = 0.5 * (low + high)
         torch.addcmul(mean, squared, (-middle).exp(), out=memory)
         excess = torch.div(square, memory, out=memory).sum(dims) > counts
-        low, high = torch.where(excess, low, middle), torch.where(excess, middle, high)
+        low = torch.where(excess, low, middle)
+        high = torch.where(excess, middle, high)
     return (0.5 * (low + high)).exp()

@@ -127,7 +127,8 @@ class LogisticDensity(LogDensity):
 
     def normal(self, psi: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Return the log odds and their precision, half a success and half a failure added."""
-        successes, failures = self.y + 0.5, self.b - self.y + 0.5
+        successes = self.y + 0.5
+        failures = self.b - self.y + 0.5
         place = (successes / failures).log() + self.shift
         return place, successes * failures / (successes + failures)
 

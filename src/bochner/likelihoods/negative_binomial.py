@@ -137,7 +137,8 @@ class NegativeBinomial(NonConjugateLikelihood):
         """Return log of Gamma(y + r) / (y! Gamma(r)): looked up where few counts occur many
         times.
         """
-        r64, top = r.double(), float(y.max()) if y.numel() else 0.0
+        r64 = r.double()
+        top = float(y.max()) if y.numel() else 0.0
         if r.ndim == 0 and 0.0 <= top < min(_LARGEST_TABLE, y.numel()):
             index = y.int()
             if bool((index == y).all()):

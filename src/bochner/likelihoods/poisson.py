@@ -104,10 +104,8 @@ class Poisson(NonConjugateLikelihood):
         above an entry would outweigh all others: its site is laid nearer to its count.
         """
         peak = (y + 0.5).log()
-        point, exponent = (
-            torch.minimum(mean, peak + _ABOVE),
-            torch.minimum(mean + 0.5 * variance, peak + _ABOVE),
-        )
+        point = torch.minimum(mean, peak + _ABOVE)
+        exponent = torch.minimum(mean + 0.5 * variance, peak + _ABOVE)
         rate = exponent.exp()
         precision = torch.where(
             exponent < peak - _BELOW, torch.maximum(rate, (y - rate).abs() / REACH), rate

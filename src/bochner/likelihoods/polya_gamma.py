@@ -57,7 +57,8 @@ def slopes(
     # one exponential serves both: tanh(c/2) = (1 - e^-c) / (1 + e^-c)
     less = torch.expm1(-c)
     more = less + 2.0
-    omega, log_cosh = b * (less / (more * c)).mul_(-0.5), more.log().add_(c, alpha=0.5)
+    omega = b * (less / (more * c)).mul_(-0.5)
+    log_cosh = more.log().add_(c, alpha=0.5)
     kappa = a - 0.5 * b
     return Slopes(log_c + kappa * mean - b * log_cosh, kappa - omega * mean, -0.5 * omega)
 
@@ -65,7 +66,8 @@ def slopes(
 def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
     """Return the second derivatives of the Polya-gamma bound."""
     c = (mean.square() + variance).sqrt()
-    omega, slope = b * mean_weight(c), b * _weight_slope(c)
+    omega = b * mean_weight(c)
+    slope = b * _weight_slope(c)
     return Curvatures(-omega - 2.0 * mean.square() * slope, -mean * slope, -0.5 * slope)
 
 
@@ -80,5 +82,6 @@ def bohning_slopes(
 
 def bohning_curvatures(b: Tensor | float, mean: Tensor) -> Curvatures:
     """Return the second derivatives of Böhning's bound."""
-    p, zero = torch.sigmoid(mean), torch.zeros_like(mean)
+    p = torch.sigmoid(mean)
+    zero = torch.zeros_like(mean)
     return Curvatures(-b * p * (1.0 - p), zero, zero)

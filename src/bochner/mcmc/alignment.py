@@ -54,7 +54,8 @@ def aligned(model: Model, chains: Sequence[Chain]) -> tuple[Chain, ...]:
     -------
     tuple of Chain
     """
-    blocks, reference = model.free_blocks, chains[0].traces["latents"][0]
+    blocks = model.free_blocks
+    reference = chains[0].traces["latents"][0]
     return tuple(_aligned(model, chain, reference, blocks) for chain in chains)
 
 

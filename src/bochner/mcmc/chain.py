@@ -107,7 +107,8 @@ class Chain:
         -------
         Chain
         """
-        state, snapshots = self.state, list(self.snapshots)
+        state = self.state
+        snapshots = list(self.snapshots)
         records: list[dict[str, FloatArray]] = []
         stop = min(self.index + n_sweeps, schedule.n_sweeps)
         for index in range(self.index, stop):

@@ -89,7 +89,8 @@ def summary(draws: Draws) -> dict[str, dict[str, float]]:
             continue
         dataset = arviz.convert_to_dataset({"q": values})
         with np.errstate(all="ignore"):
-            rhat, ess = arviz.rhat(dataset)["q"].values, arviz.ess(dataset)["q"].values
+            rhat = arviz.rhat(dataset)["q"].values
+            ess = arviz.ess(dataset)["q"].values
         figures[name] = {"r_hat": _worst(rhat, np.max), "ess": _worst(ess, np.min)}
     return figures
 

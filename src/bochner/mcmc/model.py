@@ -112,7 +112,8 @@ class Model:
 
     def update_frequencies(self, state: State, keys: Keys) -> State:
         """Update the frequencies of every view, with weights integrated out."""
-        kernel, accepted = KERNELS[self.frequency_kernel], []
+        kernel = KERNELS[self.frequency_kernel]
+        accepted = []
         for v, view in enumerate(self.views):
             rng = keys("frequencies", v)
             updated, moved = view.update_frequencies(state.views[v], state.x, kernel, rng)
@@ -151,7 +152,8 @@ class Model:
 
         if self.latent_kernel == "map":
             return self._with_weights(replace(state, x=latents.mode(state.x, objective)), keys)
-        x, accepted = latents.sample_rows(state.x, rows, rng, self.row_steps), []
+        x = latents.sample_rows(state.x, rows, rng, self.row_steps)
+        accepted = []
         for _ in range(self.trajectories):
             x, accepts = latents.hamiltonian(x, objective, state.step, rng)
             accepted.append(accepts)

@@ -262,7 +262,8 @@ def _(likelihood: NegativeBinomial, parameters: FloatArray) -> Likelihood:
 
 def _kernel(model: Model, v: int, state: State) -> DirichletProcessMixture:
     """Return the mixture of one draw; of covariances the axes' standard deviations."""
-    of_view, view = state.views[v], model.views[v]
+    of_view = state.views[v]
+    view = model.views[v]
     counts: Tensor = torch.bincount(torch.from_numpy(of_view.labels)).double()
     scales = np.sqrt(np.diagonal(of_view.components.covariances, axis1=1, axis2=2))
     kernel = DirichletProcessMixture(

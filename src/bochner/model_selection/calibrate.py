@@ -139,7 +139,8 @@ def _compared(
 ) -> tuple[Array, Array, Array]:
     """Return what `compare` does, and of every view `sums_of_rows`, (V, 4, n)."""
     sums = np.zeros((len(model.views_), 4, len(values)))
-    pit, density = np.full(values.shape, np.nan), np.full(values.shape, np.nan)
+    pit = np.full(values.shape, np.nan)
+    density = np.full(values.shape, np.nan)
     shown = np.where(hidden, np.nan, values)
     offsets = model._offsets(shown, size_factors)
     index = np.flatnonzero(hidden.any(axis=1))
@@ -147,7 +148,8 @@ def _compared(
     for part in np.array_split(index, -(-len(index) // size)):
         rows = torch.from_numpy(part)
         truth = np.where(hidden[part], values[part], np.nan)
-        row_offsets, beside = offsets_of(offsets, rows), rows_of(covariates, rows)
+        row_offsets = offsets_of(offsets, rows)
+        beside = rows_of(covariates, rows)
         pit[part], density[part], sums[..., part] = _compare_rows(
             model, shown[part], truth, n_draws, row_offsets, seed + int(part[0]), beside
         )
@@ -163,8 +165,10 @@ def _compare_rows(
     seed: int,
     covariates: torch.Tensor | None,
 ) -> tuple[Array, Array, Array]:
-    views, mixture = model._fit.posterior, completion.Mixture(model._candidates, model.completion_)
-    rows, answers = model._split(shown), model._split(truth)
+    views = model._fit.posterior
+    mixture = completion.Mixture(model._candidates, model.completion_)
+    rows = model._split(shown)
+    answers = model._split(truth)
     latents = completion.draw_latents(views, mixture, rows, n_draws, seed, offsets, covariates)
     drawn = completion.draw_at(views, latents, rows, seed, offsets).numpy()
     scaled = torch.cat(answers, dim=1).numpy()

@@ -317,7 +317,8 @@ def _hidden(
 def _table(model: LatentVariableEstimator, X: object) -> tuple[Array, Views]:
     """Return the checked values of X and its views, before there is a fit."""
     values = model._validate(X, reset=True).astype(np.float64)
-    views, names = model._coding.views(model.views), getattr(model, "feature_names_in_", None)
+    views = model._coding.views(model.views)
+    names = getattr(model, "feature_names_in_", None)
     return values, Views.fit(values, views, names)
 
 

@@ -247,7 +247,8 @@ def kl_standard_normal(mean: Tensor, log_std: Tensor) -> Tensor:
     -------
     Tensor of shape (...), float64, in nats
     """
-    mean, log_std = mean.double(), log_std.double()
+    mean = mean.double()
+    log_std = log_std.double()
     entries = (2.0 * log_std).exp() + mean.square() - 1.0 - 2.0 * log_std
     return 0.5 * entries.sum((-2, -1))
 

@@ -234,7 +234,8 @@ def _(
     settings: _Settings,
 ) -> _Term:
     likelihood = cast(NonConjugateLikelihood, view.likelihood)
-    columns, start = settings.columns, settings.start
+    columns = settings.columns
+    start = settings.start
     local = nonconjugate_evidence(
         x,
         f,
@@ -288,7 +289,8 @@ def elbo(
     starts = draws.starts or (None,) * len(model.views)
     parts = zip(model.views, draws.spectra, data, chosen, starts, strict=True)
     for view, noise, blocks, columns, start in parts:
-        f, latents = view.frequencies(noise), view.see(x)
+        f = view.frequencies(noise)
+        latents = view.see(x)
         settings = _Settings(columns, start, chunk_rows, processes, n_sweeps, scratch)
         terms.append(_term(view.sites, view, latents, f, blocks, settings))
     kl = _of_all(model, kl, processes)

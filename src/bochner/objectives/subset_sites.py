@@ -70,7 +70,8 @@ def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock)
     Weights
         Columns group after group.
     """
-    likelihood, sites = cast(NonConjugateLikelihood, view.likelihood), cast(Sites, view.sites)
+    likelihood = cast(NonConjugateLikelihood, view.likelihood)
+    sites = cast(Sites, view.sites)
     features = features_of(x, f.to(x.dtype), block)
     parts = []
     for group in torch.unique(sites.group_of):  # one at a time: memory is that of its entries
@@ -108,7 +109,8 @@ def anchored_elbo(
         if view.kernel.has_posterior:
             total = total - kernel_kl(view.kernel).to(x.device)
         of_view = (view.see(known), anchors.data[v])
-        f, start = view.frequencies(noise), None if draws.starts is None else draws.starts[v]
+        f = view.frequencies(noise)
+        start = None if draws.starts is None else draws.starts[v]
         given = (view, view.see(x), f, data[v], of_view, start, processes)
         total = total + _value(view.sites, *given)
     return total

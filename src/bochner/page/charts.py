@@ -34,12 +34,14 @@ def bound_trace(model: LatentVariableEstimator) -> Chart:
     kept = _evenly(len(history), _TRACE)
     # of a fit that was interrupted before its first step the final bound is all there is
     bounds = history if history.size else np.full(1, model.elbo_)
-    low, high = float(np.quantile(bounds, 0.02)), float(bounds.max())
+    low = float(np.quantile(bounds, 0.02))
+    high = float(bounds.max())
     reach = max(high - low, 1.0)
     near = low - reach < model.elbo_ < high + reach
     lines = [_line(kept + 1, history[kept], "one draw per step")]
     if near:
-        low, high = min(low, model.elbo_), max(high, model.elbo_)
+        low = min(low, model.elbo_)
+        high = max(high, model.elbo_)
         final = _line(
             [1, max(len(history), 2)],
             [model.elbo_] * 2,
@@ -111,7 +113,9 @@ def calibration(report: CalibrationReport) -> list[Chart]:
     """Return the coverage of intervals beside their level, and the histogram of the probability
     integral transform.
     """
-    coverage, histogram, highest = [], [], 0.0
+    coverage = []
+    histogram = []
+    highest = 0.0
     for view in report.views.values():
         pit = np.asarray(view.pit)
         half = len(pit) // 2

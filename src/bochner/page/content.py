@@ -209,5 +209,6 @@ def _labels(labels: Labels) -> dict[str, object]:
 def _latents(values: FloatArray, rounded: bool) -> dict[str, object]:
     if not rounded:
         return pack(values).to_json()
-    low, high = values.min(axis=0), values.max(axis=0)
+    low = values.min(axis=0)
+    high = values.max(axis=0)
     return quantise(values, low, high, bits=16).to_json()

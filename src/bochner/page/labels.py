@@ -222,7 +222,8 @@ def _without_header(path: Path, lines: list[list[str]], n_rows: int) -> bool:
     """
     if len(lines) != n_rows or len(lines[0]) > 1:
         return False
-    first, rest = lines[0][0], [cells[0] for cells in lines[1:]]
+    first = lines[0][0]
+    rest = [cells[0] for cells in lines[1:]]
     numbers = bool(rest) and all(number(cell) is not None for cell in rest)
     counts = Counter(rest)
     others_repeat = n_rows > 3 and first not in counts and min(counts.values()) > 1

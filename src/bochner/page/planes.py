@@ -83,10 +83,12 @@ def choose_planes(
         kept -= 1
     pairs = [tuple(sorted(pair)) for pair in combinations(order[:kept], 2)] or [(ROW, 0)]
     side = int(np.clip(np.sqrt(places / max(len(pairs), 1)), _COARSEST, _FINEST))
-    low, high = Z.min(axis=0), Z.max(axis=0)
+    low = Z.min(axis=0)
+    high = Z.max(axis=0)
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
     # the last place, where ROW is read, holds the row numbers
-    low, high = np.append(low - margin, -0.5), np.append(high + margin, len(Z) - 0.5)
+    low = np.append(low - margin, -0.5)
+    high = np.append(high + margin, len(Z) - 0.5)
     return [
         Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side)
         for a, b in pairs

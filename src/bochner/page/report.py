@@ -263,7 +263,8 @@ def _html(
     about["loadings"] = _loadings(model)
     assets = resources.files("bochner.page") / "assets"
     page = string.Template((assets / "page.html").read_text(encoding="utf-8"))
-    style, script = (assets / "page.css").read_text(encoding="utf-8"), _script(assets)
+    style = (assets / "page.css").read_text(encoding="utf-8")
+    script = _script(assets)
     return page.substitute(
         title=html.escape(title),
         policy=_policy(script, style),

@@ -115,7 +115,8 @@ def choose_views(
             ]
         )
         called = [] if shape else [str(j) if names is None else str(names[j]) for j in columns]
-        likelihood, width = model.likelihood_[view], widths[view]
+        likelihood = model.likelihood_[view]
+        width = widths[view]
         labels = [model._coding.labels().get(int(j)) for j in columns]
         kept.append(KeptView(view, likelihood, width, columns, called, shape, labels))
     return kept

@@ -294,7 +294,8 @@ def _plane(
         raise InputError(
             message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
         )
-    low, high = Z[:, list(dims)].min(axis=0), Z[:, list(dims)].max(axis=0)
+    low = Z[:, list(dims)].min(axis=0)
+    high = Z[:, list(dims)].max(axis=0)
     low, high = low - _MARGIN * (high - low), high + _MARGIN * (high - low)
     step = (high - low) / n  # every place is the middle of its image
     first, second = (np.linspace(low[k] + step[k] / 2, high[k] - step[k] / 2, n) for k in (0, 1))
@@ -307,7 +308,8 @@ def _scatter_entries(
     ax: Axes, data: FloatArray, decoded: FloatArray, view: str, size: float
 ) -> None:
     present = ~np.isnan(data)
-    observed, made = data[present], decoded[present]
+    observed = data[present]
+    made = decoded[present]
     if not observed.size:
         do = "pass rows that are seen in part"
         raise InputError(message(f"observed entries of view {view!r}", "none", do))

@@ -135,7 +135,8 @@ def bound_trace(
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
     if history.size:  # none where the fit was interrupted before its first step
         # The first steps lie far below the rest and would flatten it: they may leave the picture.
-        low, high = np.quantile(history, 0.02), max(history.max(), model.elbo_)
+        low = np.quantile(history, 0.02)
+        high = max(history.max(), model.elbo_)
         ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low) or None)
     ax.ticklabel_format(axis="y", style="plain", useOffset=False)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -268,7 +269,8 @@ def completions(
 def _coordinates(
     model: LatentVariableEstimator, dims: tuple[int, int]
 ) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
-    Z, std = model.embedding_, model.embedding_std_
+    Z = model.embedding_
+    std = model.embedding_std_
     if Z.shape[1] == 1:
         rows = np.arange(len(Z), dtype=float)
         return (
@@ -338,7 +340,8 @@ def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[np.generic], size: floa
     classes = np.unique(y)
     for i, name in enumerate(classes):
         members = Z[y == name]
-        colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
+        colour = COLOURS[i % len(COLOURS)]
+        marker = _MARKERS[i // len(COLOURS) % len(_MARKERS)]
         ax.scatter(
             members[:, 0],
             members[:, 1],

@@ -31,18 +31,21 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         are right; bars of one standard error.
     """
     if not hasattr(report, "calibrated"):
-        got, hint = f"a {type(report).__name__}", "call bochner.calibration(model, X) first"
+        got = f"a {type(report).__name__}"
+        hint = "call bochner.calibration(model, X) first"
         raise InputError(message("a CalibrationReport", got, hint))
     left, right = _two(axs)
     left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for i, view in enumerate(report.views.values()):
-        colour, pit = COLOURS[i % len(COLOURS)], np.asarray(view.pit)
+        colour = COLOURS[i % len(COLOURS)]
+        pit = np.asarray(view.pit)
         half = len(pit) // 2
         # an interval of level 2 k / bins holds the k bins on both sides of the middle
         held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])
         left.plot(np.linspace(0, 1, half + 1), held, color=colour, label=view.view)
         levels = list(view.coverage)
-        shares, errors = list(view.coverage.values()), 2 * np.array(list(view.coverage_se.values()))
+        shares = list(view.coverage.values())
+        errors = 2 * np.array(list(view.coverage_se.values()))
         left.errorbar(levels, shares, errors, fmt="o", color=colour, markersize=4, capsize=3)
         edges = np.linspace(0, 1, len(pit) + 1)
         right.stairs(pit * len(pit), edges, color=colour, linewidth=1.5)
@@ -88,10 +91,8 @@ def n_components(selection: Any, ax: Axes | None = None, *, title: str | None = 
         the best.
     """
     if not hasattr(selection, "behind_se"):
-        got, hint = (
-            f"a {type(selection).__name__}",
-            "call bochner.select_n_components(model, X) first",
-        )
+        got = f"a {type(selection).__name__}"
+        hint = "call bochner.select_n_components(model, X) first"
         raise InputError(message("a ComponentSelection", got, hint))
     ax = ax or axes(6.4, 4.0)[0]
     bars = np.asarray(selection.behind_se)

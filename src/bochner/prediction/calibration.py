@@ -189,7 +189,8 @@ class ViewCalibration:
         return float(2.0 * norm.cdf(factor * norm.ppf(0.5 + 0.5 * level)) - 1.0)
 
     def _holds(self, level: float) -> str:
-        share, error = 100 * self.coverage[level], 100 * self.coverage_se[level]
+        share = 100 * self.coverage[level]
+        error = 100 * self.coverage_se[level]
         return f"{100 * level:.0f} % intervals hold {share:.0f} ± {error:.0f} %"
 
     def to_json(self) -> dict[str, object]:

@@ -139,9 +139,11 @@ def draw_at(
     offsets: Offsets | None = None,
 ) -> Tensor:
     """Draw what rows do not show, given where they lie; as `draw_rows`."""
-    source, known = random.generator(seed, "complete/draws"), torch.cat(list(rows), dim=1)
+    source = random.generator(seed, "complete/draws")
+    known = torch.cat(list(rows), dim=1)
     lacking = known.isnan().any(dim=1).nonzero()[:, 0]
-    shown, sizes = known[lacking], offsets_of(offsets or [None] * len(views), lacking)
+    shown = known[lacking]
+    sizes = offsets_of(offsets or [None] * len(views), lacking)
     drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
     for i in range(drawn.shape[0]):
         parts = [
@@ -186,7 +188,8 @@ def draw_latents(
             covariates=beside[by_modes],
         )
         by_mode[by_modes] = latents_by_modes(placed, n_draws, seed)
-    mixed, source = by_mode.clone(), random.generator(seed, "complete/mixture")
+    mixed = by_mode.clone()
+    source = random.generator(seed, "complete/mixture")
     for part, weights in _weights(
         views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets
     ):

@@ -141,7 +141,8 @@ def _decode_mode(
             part.stop - part.start, sum(v.n_data_columns for v in views), dtype=torch.float64
         )
         return nothing, nothing
-    x, covariance = placement.modes[part, r][index], placement.covariances[part, r][index]
+    x = placement.modes[part, r][index]
+    covariance = placement.covariances[part, r][index]
     decoded = decode(
         views,
         with_covariates(x, placement.covariates[part][index]),

@@ -55,7 +55,8 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
             n_draws
         )
         encoded = view.encode(y[part]).repeat_interleave(n_draws, dim=0)
-        observed, filled = ~encoded.isnan(), torch.nan_to_num(encoded)
+        observed = ~encoded.isnan()
+        filled = torch.nan_to_num(encoded)
         entries = []
         for draw in view.draws:
             of_psi = view.predictive.log_predictive(

@@ -115,8 +115,10 @@ def by_column(
     kept = counts >= _COLUMN_ENTRIES
     if not kept.any():
         return 0, 0, 1.0, (float("nan"), float("nan"))
-    sums, counts = np.bincount(columns, inside)[kept], counts[kept]
-    shares, counted = sums / counts, int(kept.sum())
+    sums = np.bincount(columns, inside)[kept]
+    counts = counts[kept]
+    shares = sums / counts
+    counted = int(kept.sum())
     # a little of every kind, so that columns that hold all or nothing have an error
     mean = (sums.sum() + 1.0) / (counts.sum() + 2.0)
     squares = np.square(shares - mean) / (mean * (1.0 - mean) / counts + _TOLERANCE**2)

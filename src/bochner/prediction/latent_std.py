@@ -198,14 +198,16 @@ def _modes(
     rows: Sequence[Tensor],
     offsets: Offsets,
 ) -> Modes:
-    dim, many = candidates.shape[1], candidates.shape[1] > MANY_DIMENSIONS
+    dim = candidates.shape[1]
+    many = candidates.shape[1] > MANY_DIMENSIONS
     points = points_around(candidates)
     apart = _APART * dim**0.5
     near = torch.cdist(points, points) < apart
     parts = []
     for s in range(max(len(view.draws) for view in views)):
         single = [_single(view, s) for view in views]
-        starts, kept = placement.modes, placement.weights > _LITTLE
+        starts = placement.modes
+        kept = placement.weights > _LITTLE
         kept[:, 0] = True
         if not many:  # there points are far from each other
             scores = _scores(single, points, rows, offsets, placement.covariates)
@@ -342,7 +344,8 @@ def check(
     rows = torch.split(y, [view.n_data_columns for view in views], dim=1)
     nowhere: list[Tensor | None] = [None] * len(views)
     placement = place(views, candidates, rows, polish=False, covariates=beside)
-    std, central = torch.ones_like(x), (2.0 * torch.special.ndtr(x) - 1.0).abs()
+    std = torch.ones_like(x)
+    central = (2.0 * torch.special.ndtr(x) - 1.0).abs()
     for chosen, modes in _mixtures(views, candidates, placement, rows, nowhere):
         std[chosen] = modes.normal_std_about(placement.mean[chosen])
         central[chosen] = (2.0 * modes.distribution(x[chosen]) - 1.0).abs()

@@ -30,7 +30,8 @@ from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 # Samples of each round: all rows have the first, and where entries are integrated by quadrature,
 # fewer of them.
-_ROUNDS, _LOCAL_ROUNDS = (128, 256, 1024), (64, 256, 1024)
+_ROUNDS = (128, 256, 1024)
+_LOCAL_ROUNDS = (64, 256, 1024)
 # In many dimensions no proposal resembles the posterior enough for more samples to help.
 _MANY_ROUNDS = (256,)
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
@@ -192,7 +193,8 @@ def log_likelihood(
     """
     total = torch.zeros(x.shape[0], dtype=torch.float64)
     for view, y, offset in zip(views, rows, offsets, strict=True):
-        observed, filled = ~y.isnan(), torch.nan_to_num(y)
+        observed = ~y.isnan()
+        filled = torch.nan_to_num(y)
         by_draw = []
         for draw in view.draws:
             moments = view.psi(draw, draw.features(x), offset)

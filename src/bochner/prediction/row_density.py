@@ -102,7 +102,8 @@ class _Samples:
 
     def log_weights(self) -> Tensor:
         """Return log p(y, x) less that of the mixture of all proposals, (n, T)."""
-        places, total = torch.cat(self.places, dim=1), sum(x.shape[1] for x in self.places)
+        places = torch.cat(self.places, dim=1)
+        total = sum(x.shape[1] for x in self.places)
         terms = [
             proposal.log_density(places) + math.log(x.shape[1] / total)
             for proposal, x in zip(self.proposals, self.places, strict=True)
@@ -111,7 +112,8 @@ class _Samples:
 
     def adapted(self, batch: Batch) -> _Samples:
         """Return them with a proposal that knows where the weights are large."""
-        weights, places = self.log_weights().softmax(1), torch.cat(self.places, dim=1)
+        weights = self.log_weights().softmax(1)
+        places = torch.cat(self.places, dim=1)
         best = places[torch.arange(places.shape[0]), weights.argmax(1)]
         modes = merged(self.proposals[-1].modes, batch.modes_near(best))
         mean = (weights[..., None] * places).sum(1)

@@ -113,10 +113,8 @@ def _choice(folds: Sequence[tuple[Tensor, Tensor]]) -> Choice:
     """Choose by the densities of all folds; without rows that tell, scores count as they are."""
     if not folds:
         return Choice(1.0)
-    values, by_modes = (
-        torch.cat([of_fold[0] for of_fold in folds], dim=1),
-        torch.cat([f[1] for f in folds]),
-    )
+    values = torch.cat([of_fold[0] for of_fold in folds], dim=1)
+    by_modes = torch.cat([f[1] for f in folds])
     best = int(values.mean(dim=1).argmax())
     return Choice(TEMPERATURES[best], bool((by_modes - values[best]).nanmean() > 0.0))
 
@@ -163,7 +161,8 @@ class _Fold:
         Only so many of the rows are placed; the others have NaN.
         """
         index = informative(self.rows, v).nonzero()[:, 0]
-        data, row_offsets = [y[index] for y in self.rows], offsets_of(self.offsets, index)
+        data = [y[index] for y in self.rows]
+        row_offsets = offsets_of(self.offsets, index)
         truth, shown = data[v], hidden(data, v)
         encoded = [view.encode(y) for view, y in zip(self.views, shown, strict=True)]
         scores = candidate_scores(self.book, self.views, encoded, row_offsets)
@@ -172,10 +171,8 @@ class _Fold:
         some = offsets_of(row_offsets, few)
         placed = place(self.views, self.candidates, [y[few] for y in shown], some)
         mean, variance = complete_by_modes(self.views, placed, some)
-        columns, by_modes = (
-            view_columns(self.views)[v],
-            truth.new_full((truth.shape[0],), torch.nan),
-        )
+        columns = view_columns(self.views)[v]
+        by_modes = truth.new_full((truth.shape[0],), torch.nan)
         by_modes[few] = density(truth[few], mean[:, columns], variance[:, columns])
         return values, by_modes
 

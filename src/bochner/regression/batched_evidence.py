@@ -57,7 +57,8 @@ def batched_evidence(
     BatchedEvidence
     """
     k, n = features.shape[1:]
-    m_cols, a = block.n_columns, amplitude[:, None, None]
+    m_cols = block.n_columns
+    a = amplitude[:, None, None]
     gram, cross, factor, usable = _factored(features, amplitude, noise, block)
     inverse = torch.cholesky_inverse(factor)
     m = inverse @ cross
@@ -106,7 +107,8 @@ def _factored(
     largest = float((amplitude.square() * _largest(gram) / noise).max())
     if products_in(features.dtype, largest, noise.new_ones(())) != features.dtype:
         gram, cross = _products(features.double(), block)
-    gram, cross = gram * a.square(), cross * a
+    gram = gram * a.square()
+    cross = cross * a
     shifted = gram.clone()
     shifted.diagonal(dim1=-2, dim2=-1).add_(noise[:, None])
     factor, info = torch.linalg.cholesky_ex(shifted)
@@ -115,7 +117,9 @@ def _factored(
 
 def _batched_value(factor: Tensor, residual: Tensor, noise: Tensor, block: CompleteBlock) -> Tensor:
     """Return log p(Y | X_s, W_s) where the columns leave so much unexplained, (S,)."""
-    n, m_cols, k = block.n_rows, block.n_columns, factor.shape[-1]
+    n = block.n_rows
+    m_cols = block.n_columns
+    k = factor.shape[-1]
     logdet = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     determinant = (n - k) * noise.log() + logdet
     return -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * determinant + residual / noise)

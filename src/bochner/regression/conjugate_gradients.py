@@ -134,7 +134,8 @@ def weights_from(
     Weights
     """
     inverse, logdet = factored(weighted_grams(features, group_means(precision, sizes)))
-    covariance, right = inverse.to(features.dtype), features @ shift
+    covariance = inverse.to(features.dtype)
+    right = features @ shift
     mean = precondition(covariance, right, sizes)
 
     def apply(v: Tensor) -> Tensor:
@@ -194,7 +195,8 @@ def refined(
     max_iter : int
     """
     z = precondition(covariance, residual, sizes)
-    direction, inner = z, (residual * z).sum(0)
+    direction = z
+    inner = (residual * z).sum(0)
     best, worse = math.inf, 0
     for _ in range(max_iter):
         # the bound lies half of `inner` below what the best means would give
@@ -206,7 +208,8 @@ def refined(
             break
         image = apply(direction)
         step = inner / (direction * image).sum(0).clamp(min=1e-30)
-        mean, residual = mean + step * direction, residual - step * image
+        mean = mean + step * direction
+        residual = residual - step * image
         z = precondition(covariance, residual, sizes)
         inner, before = (residual * z).sum(0), inner
         direction = z + (inner / before.clamp(min=1e-30)) * direction

@@ -123,7 +123,8 @@ class _Evaluation:
         """First pass adds up G and C; the second, if a gradient is wanted, carries it back chunk by
         chunk.
         """
-        noise, dtype = self.noise.of_block(block), self.x.dtype
+        noise = self.noise.of_block(block)
+        dtype = self.x.dtype
         # a process may have no rows of a view that others have
         cuts = list(chunks(block.Y.shape[0], self.chunk_rows)) or [slice(0, 0)]
         parts = [block.rows.part(cut) for cut in cuts]
@@ -148,10 +149,12 @@ class _Evaluation:
             return noise.value(first, exact)
         result = noise.evidence(first, exact)
         self.noise.add_to(self.into.noise, result.d_noise, block)
-        d_gram, d_cross = 2.0 * result.d_gram.to(dtype), result.d_cross.to(dtype)
+        d_gram = 2.0 * result.d_gram.to(dtype)
+        d_cross = result.d_cross.to(dtype)
         # backwards, because the features of the last chunk are still there
         for cut, rows in zip(reversed(cuts), reversed(parts), strict=True):
-            trace, last = last or self._features(rows), None
+            trace = last or self._features(rows)
+            last = None
             memory = self.scratch.take("upstream", *trace.features.shape)
             upstream = torch.mm(d_gram, trace.features, out=memory)
             self.into.add(rows, trace, self.f, upstream.addmm_(d_cross, block.Y[cut].T))
@@ -194,7 +197,8 @@ def view_evidence(
     Tensor, scalar float64
         In nats. Memory grows with chunk_rows K + K^2 + K M, not with N K.
     """
-    f, noise = frequencies.to(x.dtype), Noise.of(noise_variance)
+    f = frequencies.to(x.dtype)
+    noise = Noise.of(noise_variance)
     memory = scratch or Scratch(x)
 
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:

@@ -117,7 +117,8 @@ def masked_evidence(
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], chunk_rows)]
-        features, data = joined_features(traces).to(dtype), block.to(dtype)
+        features = joined_features(traces).to(dtype)
+        data = block.to(dtype)
         s2 = float(noise_variance)
         if fits(block, features.shape[0]):
             value, upstream, d_noise = masked_dense_evidence(features, block, noise_variance)
@@ -150,12 +151,14 @@ def _solve(
     """Return the value and its gradients in the features, (K, n), and in sigma^2; zeros unless
     wanted.
     """
-    observed, sizes = block.observed, block.sizes
+    observed = block.observed
+    sizes = block.sizes
     solution = _weights(features, block, s2, tol)
     squares, upstream = _fit(features, block, solution, chunk_rows, wanted)
     upstream /= s2
     counts = torch.tensor(sizes, dtype=torch.float64, device=observed.device)
-    k, n_entries = features.shape[0], block.n_entries
+    k = features.shape[0]
+    n_entries = block.n_entries
     value = (
         -0.5
         * (
@@ -169,7 +172,9 @@ def _solve(
     weights = -solution.gather(observed) / s2  # of S_g in the gradient
     if max(sizes) > 1:
         lack = _lack(features, block, solution, sample, s2, wanted)
-        value, d_noise, weights = value + lack.value, d_noise + lack.d_noise, weights + lack.weights
+        value = value + lack.value
+        d_noise = d_noise + lack.d_noise
+        weights = weights + lack.weights
         upstream += lack.upstream
     if wanted:
         upstream += weighted_products(features, solution.covariance, weights)
@@ -238,7 +243,8 @@ class Determinants:
 
     def gradients(self, s2: float) -> tuple[Tensor, Tensor]:
         """Return the gradients in S_g^-1, (G, K, K), over share / 2, and in sigma^2."""
-        shared, counts = self._shared, self._counts
+        shared = self._shared
+        counts = self._counts
         # S_g (sum of S_m^-1) S_g - (number) S_g
         turned = shared @ self._precisions @ shared
         turned += counts[:, None, None] * (shared @ shared - shared)

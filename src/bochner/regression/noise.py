@@ -152,7 +152,9 @@ class SharedNoise(Noise):
 
     def evidence(self, stats: Statistics, exact: Exact | None = None) -> Evidence:
         """Factor B once."""
-        n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
+        n = stats.n_rows
+        m_cols = stats.n_columns
+        k = stats.gram.shape[0]
         s2 = self._number()
         again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
         factor = cholesky(plus_diagonal(stats.gram, s2), again)
@@ -178,7 +180,9 @@ class SharedNoise(Noise):
 
     def value(self, stats: Statistics, exact: Exact | None = None) -> Tensor:
         """Factor B, without its inverse: a third of the cost."""
-        n, m_cols, k = stats.n_rows, stats.n_columns, stats.gram.shape[0]
+        n = stats.n_rows
+        m_cols = stats.n_columns
+        k = stats.gram.shape[0]
         s2 = self._number()
         again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
         factor = cholesky(plus_diagonal(stats.gram, s2), again)
@@ -191,7 +195,9 @@ class SharedNoise(Noise):
     def dense_evidence(self, features: Tensor, block: CompleteBlock) -> DenseEvidence:
         """Factor Phi^T Phi + sigma^2 I."""
         gram = self._between_rows(features)
-        Y, n, m_cols = block.Y.double(), block.Y.shape[0], block.n_columns
+        Y = block.Y.double()
+        n = block.Y.shape[0]
+        m_cols = block.n_columns
         s2 = self._number()
         factor = cholesky(plus_diagonal(gram, s2))
         inverse = factor.inverse()
@@ -208,7 +214,9 @@ class SharedNoise(Noise):
 
     def dense_value(self, features: Tensor, block: CompleteBlock) -> Tensor:
         """Factor without the inverse."""
-        s2, n, m_cols = self._number(), block.Y.shape[0], block.n_columns
+        s2 = self._number()
+        n = block.Y.shape[0]
+        m_cols = block.n_columns
         gram = self._between_rows(features)
         factor = cholesky(plus_diagonal(gram, s2))
         quadratic = float(explained(factor.factor, block.Y.double())) + _dropped(block) / s2
@@ -248,9 +256,12 @@ class NoisePerColumn(Noise):
 
     def evidence(self, stats: Statistics, exact: Exact | None = None) -> Evidence:  # noqa: ARG002
         """Take the eigenvectors of G: negative eigenvalues are rounding, and set to 0."""
-        noise, n, k = self._variances(), stats.n_rows, stats.gram.shape[0]
+        noise = self._variances()
+        n = stats.n_rows
+        k = stats.gram.shape[0]
         values, vectors = spectrum(stats.gram)
-        cross, inverse = vectors.T @ stats.cross, 1.0 / (values[:, None] + noise)
+        cross = vectors.T @ stats.cross
+        inverse = 1.0 / (values[:, None] + noise)
         m = cross * inverse  # V^T B_m^-1 c_m
         residual = stats.square - (cross * m).sum(0)
         value = -0.5 * (
@@ -275,7 +286,8 @@ class NoisePerColumn(Noise):
         """Take the eigenvectors of Phi^T Phi."""
         noise = self._variances()
         values, vectors = spectrum(between_rows(features, self.variance))
-        turned, inverse = vectors.T @ block.Y.double(), 1.0 / (values[:, None] + noise)
+        turned = vectors.T @ block.Y.double()
+        inverse = 1.0 / (values[:, None] + noise)
         solved = turned * inverse
         quadratic = (turned * solved).sum()
         value = -0.5 * (turned.numel() * _LOG_2PI - inverse.log().sum() + quadratic)

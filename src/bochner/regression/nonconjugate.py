@@ -179,7 +179,8 @@ def _update(touch: _Touch, columns: Tensor, sites: Sites) -> SiteUpdate:
     """Step to the intercepts that maximise the touching quadratic and their prior; the sites move
     along.
     """
-    now, centre = sites.intercept[columns], sites.centre[columns]
+    now = sites.intercept[columns]
+    centre = sites.centre[columns]
     slope = touch.slope - (now - centre) / INTERCEPT_STD**2
     step = slope / (touch.precision.sum(0) + 1.0 / INTERCEPT_STD**2)
     step = step.clamp(-_LARGEST_INTERCEPT_STEP, _LARGEST_INTERCEPT_STEP)

@@ -128,7 +128,8 @@ class SitePasses:
             return grams, (phi @ slope).double()
 
         def apply(v: Tensor) -> Tensor:
-            narrow, given = v.to(weights.mean), iter(kept or ())
+            narrow = v.to(weights.mean)
+            given = iter(kept or ())
 
             def of_part(part: _Part) -> Sequence[Tensor]:
                 precision = sites(part)[0] if kept is None else next(given)
@@ -138,11 +139,13 @@ class SitePasses:
             return v + self._summed(of_part, torch.zeros_like(v))[0]
 
         mean = weights.mean.double()
-        k, zeros = mean.shape[0], torch.zeros_like(mean)
+        k = mean.shape[0]
+        zeros = torch.zeros_like(mean)
         grams, slopes = self._summed(sums, zeros.new_zeros(len(self._sizes), k, k), zeros)
         inverse, logdet = factored(grams)
         # how far the slope of the bound says that the means are from those of these sites
-        goal, spare = zeros.new_zeros(mean.shape[1]), tol * self._n_entries
+        goal = zeros.new_zeros(mean.shape[1])
+        spare = tol * self._n_entries
         mean = refined(apply, mean, slopes - mean, inverse, self._sizes, goal, spare)
         mean = mean.to(weights.mean)
         return Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)

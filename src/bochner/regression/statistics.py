@@ -82,7 +82,8 @@ def statistics(
     products : torch.dtype, optional
         Precision of the products; None: the features'.
     """
-    features, Y = features.to(products or features.dtype), Y.to(products or Y.dtype)
+    features = features.to(products or features.dtype)
+    Y = Y.to(products or Y.dtype)
     n_columns = Y.shape[1] if n_columns is None else n_columns
     square = float(Y.double().square().sum()) if square is None else square
     return Statistics(

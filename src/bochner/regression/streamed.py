@@ -257,10 +257,13 @@ def _zeros(passes: Passes, *shape: int) -> Tensor:
 
 def _sums(passes: Passes, s2: float, chosen: Tensor) -> _Sums:
     """Return what one pass says; grams are without the identity."""
-    sizes, k, m = passes.block.sizes, passes.f.n_features, passes.block.n_columns
+    sizes = passes.block.sizes
+    k = passes.f.n_features
+    m = passes.block.n_columns
 
     def of_part(part: _Part) -> Sequence[Tensor]:
-        phi, observed = part.features, part.observed
+        phi = part.features
+        observed = part.observed
         return (
             weighted_grams(phi, group_means(observed, sizes) / s2),
             weighted_grams(phi, observed[:, chosen]) / s2,
@@ -332,18 +335,23 @@ def _residuals(
     into: Gradient | None,
 ) -> float:
     """Return the squared residuals of all rows; carry the gradient of each part back."""
-    dtype, sizes = passes.dtype, solution.sizes
-    mean, shared = solution.mean.to(dtype), solution.covariance.to(dtype)
-    covariances, turned = lack.covariances.to(dtype), lack.turned.to(dtype)
+    dtype = passes.dtype
+    sizes = solution.sizes
+    mean = solution.mean.to(dtype)
+    shared = solution.covariance.to(dtype)
+    covariances = lack.covariances.to(dtype)
+    turned = lack.turned.to(dtype)
     grouped = max(sizes) > 1
     of_chosen = _groups(sizes, chosen)
 
     def of_part(part: _Part) -> Sequence[Tensor]:
-        phi, observed = part.features, part.observed
+        phi = part.features
+        observed = part.observed
         residual = (part.Y - phi.T @ mean).mul_(observed)
         if into is not None:
             sums = group_sums(observed, sizes)
-            upstream, weights = mean @ residual.T / s2, -sums / s2
+            upstream = mean @ residual.T / s2
+            weights = -sums / s2
             if grouped:
                 mask = observed[:, chosen] * (share / s2)
                 weights = weights.index_add(1, of_chosen, mask)
@@ -380,7 +388,8 @@ def condition_streamed(
     mean : Tensor of shape (K, m), float64
     covariance : Tensor of shape (groups, K, K), float64
     """
-    times, n_groups = len(passes.latents), int(groups.max()) + 1
+    times = len(passes.latents)
+    n_groups = int(groups.max()) + 1
     members = [(groups == g).nonzero()[:, 0] for g in range(n_groups)]
     some = [group[Sample(most, 0.5).of(len(group), group.device)[0]] for group in members]
     s2 = times * noise_variance

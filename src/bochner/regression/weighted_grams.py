@@ -68,12 +68,11 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
         (counts in the thousands).
     """
     if float(weights.sum(0).amax() * features.square().sum(0).amax()) > _HEAVY:
-        features, weights = features.double(), weights.double()
+        features = features.double()
+        weights = weights.double()
     k = features.shape[0]
-    by_matrix, out = (
-        weights.T.contiguous(),
-        features.new_zeros(weights.shape[1], k, k, dtype=torch.float64),
-    )
+    by_matrix = weights.T.contiguous()
+    out = features.new_zeros(weights.shape[1], k, k, dtype=torch.float64)
     for part, some, phi, memory in _Parts(features, weights.shape[1]):
         out[some] += (torch.mul(phi, by_matrix[some, None, part], out=memory) @ phi.T).double()
     return out
@@ -103,7 +102,8 @@ def weighted_products(features: Tensor, matrices: Tensor, weights: Tensor) -> Te
     -------
     Tensor of shape (K, n)
     """
-    by_matrix, out = weights.T.contiguous(), torch.zeros_like(features)
+    by_matrix = weights.T.contiguous()
+    out = torch.zeros_like(features)
     for part, some, phi, memory in _Parts(features, matrices.shape[0]):
         scaled = torch.mul(phi, by_matrix[some, None, part], out=memory)
         out[:, part].addmm_(matrices[some].transpose(0, 1).flatten(1), scaled.flatten(0, 1))

@@ -93,9 +93,12 @@ def grams(
 
 def symmetric_and_positive(kernel: Kernel, d: int) -> None:
     """k(x, y) = k(y, x), no eigenvalue is below 0, and rows of one value are one row."""
-    x, y, where = points(40, d), points(7, d, seed=1), _where(kernel, d)
+    x = points(40, d)
+    y = points(7, d, seed=1)
+    where = _where(kernel, d)
     x[1] = x[0]
-    values, across = matrix(kernel, x), matrix(kernel, x, y)
+    values = matrix(kernel, x)
+    across = matrix(kernel, x, y)
     holds(values.shape == (40, 40), f"{where}: forward must return (N, N), got {values.shape}.")
     close(values, values.T, f"{where}: k(x, x') must be k(x', x)", rtol=0.0, atol=1e-12)
     close(values, matrix(kernel, x, x), f"{where}: y = None must mean y = x", rtol=1e-7, atol=1e-7)
@@ -122,7 +125,8 @@ def shifts_change_stationary_kernels_never(kernel: Kernel, d: int) -> None:
 def closed_form_is_differentiable(kernel: Kernel, d: int) -> None:
     """Gradients are those of finite differences, and finite where points coincide."""
     kernel, where = copy.deepcopy(kernel), _where(kernel, d)
-    x, y = points(3, d).requires_grad_(), points(2, d, 1)
+    x = points(3, d).requires_grad_()
+    y = points(2, d, 1)
     names, values = zip(*kernel.named_parameters(), strict=True)
 
     def closed_form(x: Tensor, *parameters: Tensor) -> Tensor:
@@ -140,7 +144,8 @@ def closed_form_is_differentiable(kernel: Kernel, d: int) -> None:
 
 def precision_is_that_of_the_rows(kernel: Kernel, d: int) -> None:
     """Rows in float32 give float32, to its rounding."""
-    x, where = points(5, d), _where(kernel, d)
+    x = points(5, d)
+    where = _where(kernel, d)
     single = matrix(kernel, x.float())
     holds(single.dtype == torch.float32, f"{where}: float32 rows must give float32: .to(x.dtype)")
     close(single, matrix(kernel, x), f"{where}: float32 against float64", rtol=1e-5, atol=1e-5)
@@ -148,7 +153,8 @@ def precision_is_that_of_the_rows(kernel: Kernel, d: int) -> None:
 
 def copies_are_equal_and_independent(kernel: Kernel, d: int) -> None:
     """Clones, deep copies and pickles say the same, and changing one changes no other."""
-    x, where = points(4, d), _where(kernel, d)
+    x = points(4, d)
+    where = _where(kernel, d)
     before = matrix(kernel, x)
     made = {
         "sklearn.base.clone": clone(kernel),
@@ -181,7 +187,8 @@ def noise_has_the_promised_shape(kernel: SpectralKernel, d: int) -> None:
         f"{where}: noise must have shape (n_mixtures, n_frequencies, columns) = "
         f"({kernel.n_mixtures}, 6, ...), got {tuple(noise.shape)}.",
     )
-    frequencies, n = kernel.frequencies(noise), 6 * kernel.n_mixtures
+    frequencies = kernel.frequencies(noise)
+    n = 6 * kernel.n_mixtures
     shapes = (tuple(frequencies.first.shape), tuple(frequencies.amplitude.shape))
     holds(
         shapes == ((n, d), (n,)),
@@ -198,10 +205,12 @@ def noise_has_the_promised_shape(kernel: SpectralKernel, d: int) -> None:
 
 def features_are_unbiased(kernel: SpectralKernel, d: int) -> None:
     """Means of feature products are the closed form within five standard errors."""
-    x, expected = points(5, d), matrix(kernel, points(5, d))
+    x = points(5, d)
+    expected = matrix(kernel, points(5, d))
     for sampling in get_args(Sampling):
         draws = grams(kernel, x, _FREQUENCIES, _DRAWS, sampling)
-        error, standard_error = draws.mean(0) - expected, draws.std(0) / _DRAWS**0.5
+        error = draws.mean(0) - expected
+        standard_error = draws.std(0) / _DRAWS**0.5
         # the diagonal of a stationary kernel has no variance at all: only rounding remains there
         excess = error.abs() - (5 * standard_error + 1e-12)
         i, j = divmod(int(excess.argmax()), 5)
@@ -265,7 +274,9 @@ def features_are_differentiable(kernel: SpectralKernel, d: int) -> None:
 
 def start_keeps_what_was_given(kernel: SpectralKernel, d: int) -> None:
     """``initial`` returns another kernel with the arguments that the user gave."""
-    changed, where, x = copy.deepcopy(kernel), _where(kernel, d), points(4, d)
+    changed = copy.deepcopy(kernel)
+    where = _where(kernel, d)
+    x = points(4, d)
     with torch.no_grad():
         for parameter in changed.parameters():
             parameter.add_(0.5)

@@ -140,7 +140,8 @@ def check_likelihood(
 
 def densities_add_up_to_one(case: Case) -> None:
     """The sum or integral of p(y | psi) over y is 1; mean and variance are its moments."""
-    likelihood, values = case.likelihood, case.values[:, None]
+    likelihood = case.likelihood
+    values = case.values[:, None]
     p = likelihood.log_prob(values, case.psi[None, :]).detach().exp() * case.measure()
     tolerance = _SUM if case.discrete else _TRAPEZOID
     text = f"{case.where}: densities must add up to one"
@@ -185,7 +186,8 @@ def draws_follow_the_density(case: Case) -> None:
 
 def predictions_are_integrals_over_psi(case: Case) -> None:
     """log_predictive is log E p(y | psi), and predict gives the moments of that density."""
-    likelihood, values = case.likelihood, case.values
+    likelihood = case.likelihood
+    values = case.values
     mean = torch.tensor([[-1.0], [0.3], [1.0]], dtype=torch.float64)
     variance = torch.full_like(mean, 0.5)
     log_p = likelihood.log_predictive(
@@ -243,7 +245,8 @@ def bound_is_tight_where_psi_is_known(case: Case) -> None:
 
 def slopes_and_curvatures_are_derivatives(case: Case) -> None:
     """d_mean, d_variance and the second derivatives are those of the value."""
-    likelihood, where = case.likelihood, case.where
+    likelihood = case.likelihood
+    where = case.where
     for y, grid, spread in case.grids():
         mean = grid.clone().requires_grad_()
         variance = (spread + 0.05).requires_grad_()

@@ -276,7 +276,8 @@ def restore(trainer: Trainer[Any], tensors: Tensors, state: State) -> None:
     trainer.module.load_state_dict(tensors.take_all("module."))
     slots: dict[int, dict[str, Tensor]] = {}
     for i, parameter in enumerate(trainer.optimiser.parameters):
-        prefix, shape = f"optimiser.{i}.", tuple(parameter.shape)
+        prefix = f"optimiser.{i}."
+        shape = tuple(parameter.shape)
         if prefix + "step" in tensors:
             slots[i] = {
                 "step": tensors.take(prefix + "step", kind="i"),

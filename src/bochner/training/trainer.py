@@ -351,7 +351,8 @@ class Trainer(Generic[Module]):
 
     def _factor(self) -> float:
         """Of the learning rate: a linear warm-up, then constant, then linear to zero."""
-        step, start = self.state.step, self.state.decay_from
+        step = self.state.step
+        start = self.state.decay_from
         factor = min(1.0, (step + 1) / _WARM_UP) * self.state.rate
         if self._settles is not None:
             begin, end = self._settles
@@ -405,7 +406,8 @@ class Trainer(Generic[Module]):
             on_step(state)
 
     def _on_plateau(self) -> bool:
-        window, history = self.options.window, self.state.history[self.state.since :]
+        window = self.options.window
+        history = self.state.history[self.state.since :]
         if len(history) < 2 * window + _WARM_UP:
             return False
         last, before = history[-window:], history[-2 * window : -window]

@@ -153,8 +153,10 @@ class _WithSharedNoise(_OnBlocks):
 
     def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
         """Factor the matrix of every block."""
-        mean, covariances = self._no_mean(f), []
-        variance, among = self.noise.variance, self.processes
+        mean = self._no_mean(f)
+        covariances = []
+        variance = self.noise.variance
+        among = self.processes
         for block in complete_blocks(self.blocks):
             stats = self._statistics(f, block, latents)
             factor = precision(f, block, latents, stats, variance.double(), among)

@@ -57,7 +57,8 @@ def leave_out(
     -------
     list of ViewPosterior
     """
-    n_draws, root = draws.shape[0], draws.shape[0] ** 0.5
+    n_draws = draws.shape[0]
+    root = draws.shape[0] ** 0.5
     every = [y.repeat(n_draws, 1) / root for y in rows]
     return [
         _without(view, draws.flatten(0, 1), y, 1.0 / root)
@@ -105,7 +106,8 @@ def _(
     phi: Tensor,
     y: Tensor,
 ) -> None:
-    inverse, mean = draw.covariance[group], draw.mean[:, columns]
+    inverse = draw.covariance[group]
+    mean = draw.mean[:, columns]
     inverse += _gain(inverse, phi, float((~y.isnan()).double().mean()))
     draw.mean[:, columns] = mean - inverse @ (phi.T @ torch.nan_to_num(y - phi @ mean))
 
@@ -119,8 +121,10 @@ def _(
     phi: Tensor,
     y: Tensor,
 ) -> None:
-    vectors, mean = draw.covariance[group], draw.mean[:, columns]
-    scales, noise = draw.scales[columns], torch.as_tensor(noise_variance)[columns, None]
+    vectors = draw.covariance[group]
+    mean = draw.mean[:, columns]
+    scales = draw.scales[columns]
+    noise = torch.as_tensor(noise_variance)[columns, None]
     cross = vectors @ ((vectors.T @ mean) / scales.T) - phi.T @ y
     values, vectors = spectrum((vectors * (1.0 / scales[0] - noise[0])) @ vectors.T - phi.T @ phi)
     draw.scales[columns] = scales = 1.0 / (values + noise)
@@ -136,7 +140,8 @@ def _gain(inverse: Tensor, phi: Tensor, share: float) -> Tensor:
     half = inverse @ phi.T if few else cholesky(inverse).factor
     small = phi @ half if few else half.T @ (phi.T @ phi) @ half
     leverage, vectors = torch.linalg.eigh(small)
-    weight, turned = _weight(leverage.clamp(min=0.0), share), half @ vectors
+    weight = _weight(leverage.clamp(min=0.0), share)
+    turned = half @ vectors
     gain: Tensor = (turned * (weight if few else leverage * weight)) @ turned.T
     return gain
 
@@ -147,7 +152,8 @@ def _weight(leverage: Tensor, share: float) -> Tensor:
     """
     if share == 1.0:
         return torch.reciprocal(1.0 - leverage.clamp(max=_MOST_LEVERAGE))
-    rest, odds = 1.0 - share, 1.0 - leverage
+    rest = 1.0 - share
+    odds = 1.0 - leverage
     root = torch.hypot(odds, (4.0 * rest * leverage).sqrt())
     new = torch.where(
         odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest)

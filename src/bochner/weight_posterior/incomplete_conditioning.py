@@ -112,7 +112,8 @@ def condition_incomplete(
 def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float, most: int) -> Tensor:
     """Every row once per draw of X, each with its share of the weight; some columns at a time."""
     out = features.new_empty(features.shape[0], block.n_columns)
-    share, ends = 1.0 / (times * s2), torch.tensor(block.sizes).cumsum(0).tolist()
+    share = 1.0 / (times * s2)
+    ends = torch.tensor(block.sizes).cumsum(0).tolist()
     for end, size in zip(ends, block.sizes, strict=True):
         for part in chunks(size, max(1, most // features.shape[1])):
             place = slice(end - size + part.start, end - size + part.stop)
@@ -127,8 +128,10 @@ def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float, most
 
 
 def _covariances(features: Tensor, block: IncompleteBlock, times: int, s2: float) -> Tensor:
-    k, groups = features.shape[0], groups_of(block, features.shape[0])
-    mask, n_groups = block.observed.to(features.dtype), int(groups.max()) + 1
+    k = features.shape[0]
+    groups = groups_of(block, features.shape[0])
+    mask = block.observed.to(features.dtype)
+    n_groups = int(groups.max()) + 1
     out = torch.zeros(n_groups, k, k, dtype=torch.float64, device=features.device)
     for g in range(n_groups):
         members = (groups == g).nonzero()[:, 0]

@@ -125,7 +125,8 @@ class ViewPosterior(ABC):
 
     def psi(self, draw: Draw, phi: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return mean and variance of psi at features phi (n, K), both (n, columns of psi)."""
-        mean, variance = phi @ draw.mean, self.noise_variance * draw.spread(phi, self.group_of)
+        mean = phi @ draw.mean
+        variance = self.noise_variance * draw.spread(phi, self.group_of)
         return shifted(self.with_intercept(mean), offset), variance.clamp(min=0.0)
 
     @property
@@ -237,8 +238,10 @@ class GaussianPosterior(ViewPosterior):
 
     def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:  # noqa: ARG002 - Gaussian rows have none
         """Return -1/2 sum_m [(y_m - mean_m)^2 / sigma^2 + spread_m] over observed entries."""
-        observed, filled = (~y.isnan()).double(), torch.nan_to_num(y)
-        scaled, known = filled / self.noise_variance, observed / self.noise_variance
+        observed = (~y.isnan()).double()
+        filled = torch.nan_to_num(y)
+        scaled = filled / self.noise_variance
+        known = observed / self.noise_variance
         squared = (filled * scaled).sum(1, keepdim=True)
         squared = squared - 2.0 * scaled @ mean.T + known @ mean.square().T
         wide = (
@@ -307,7 +310,8 @@ class NonConjugatePosterior(ViewPosterior):
         """Return the bound of every row as it would be with the typical size factor: good enough
         to start from.
         """
-        observed, filled = (~y.isnan()).double(), torch.nan_to_num(y)
+        observed = (~y.isnan()).double()
+        filled = torch.nan_to_num(y)
         total = torch.zeros(len(y), len(mean), dtype=torch.float64)
         typical = per_size(filled, offset)
         for of_row, of_candidate in self.bound.products(typical, mean, spread):

@@ -46,7 +46,8 @@ def condition_sites(
     covariance : Tensor of shape (groups, K, K), float64
         Of the groups of `column_groups`.
     """
-    sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
+    sites = cast(Sites, view.sites)
+    likelihood = cast(NonConjugateLikelihood, view.likelihood)
     working = f.to(latents[0].dtype)
     features = torch.cat([features_of(x, working, block) for x in latents], dim=1)
     groups = list(sites.column_chunks(features.shape[1]))
@@ -92,7 +93,8 @@ def condition_anchored(
     covariance : Tensor of shape (groups, K, K), float64
         Of the sites' groups.
     """
-    sites, likelihood = cast(Sites, view.sites), cast(NonConjugateLikelihood, view.likelihood)
+    sites = cast(Sites, view.sites)
+    likelihood = cast(NonConjugateLikelihood, view.likelihood)
     passes = SitePasses(block, latents, f, likelihood, sites, processes)
     weights = anchored_weights(view, anchors[0], f, anchors[1])
     for _ in range(_FEWER_SWEEPS):

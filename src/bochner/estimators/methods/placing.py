@@ -140,7 +140,8 @@ class PlacingMixin(RowsMixin):
             held = self._embedded
             self._embedded = isolated(self._latents)(held.source, held.offsets, held.covariates)
         elif isinstance(self._embedded, Unchecked):
-            mean, raw = self._embedded.mean, torch.from_numpy(self._embedded.std)
+            mean = self._embedded.mean
+            raw = torch.from_numpy(self._embedded.std)
             std = widened(raw, isolated(self._check)().excess).numpy()
             self._embedded = (mean, std.astype(mean.dtype))
         return self._embedded
@@ -220,7 +221,8 @@ class PlacingMixin(RowsMixin):
         for.
         """
         if self._fit.latent_excess is None:
-            model, held = (self._fit.posterior, self._candidates), self._patterns
+            model = (self._fit.posterior, self._candidates)
+            held = self._patterns
             checked = check(*model, held.shown, self.seed_, held.covariates)
             shares = list(checked.shares)
             self._fit = replace(self._fit, latent_excess=checked.excess, latent_shares=shares)
@@ -231,8 +233,11 @@ class PlacingMixin(RowsMixin):
         self, values: Any, offsets: list[Tensor | None], covariates: Tensor, level: float
     ) -> Places:
         """Return limits of the latents' central intervals, (n, D)."""
-        shape, share = (values.shape[0], self._n_latents), self._check().share(level)
-        low, high, start = np.empty(shape, values.dtype), np.empty(shape, values.dtype), 0
+        shape = (values.shape[0], self._n_latents)
+        share = self._check().share(level)
+        low = np.empty(shape, values.dtype)
+        high = np.empty(shape, values.dtype)
+        start = 0
         for part, rows, row_offsets in self._placements(values, offsets, covariates):
             stop = start + len(part.mean)
             model = (self._fit.posterior, self._candidates)

@@ -176,10 +176,8 @@ class RowsMixin:
         check_kind(Z)
         values = check_array(Z, dtype=[np.float64, np.float32], input_name="Z")
         if values.shape[1] != self._n_latents:
-            got, want = (
-                f"{values.shape[1]} columns",
-                f"Z with {self._n_latents} columns (latent dimensions)",
-            )
+            got = f"{values.shape[1]} columns"
+            want = f"Z with {self._n_latents} columns (latent dimensions)"
             raise InputError(message(want, got, "pass latents, as transform returns them"))
         return torch.tensor(values, dtype=torch.float64), values.dtype
 

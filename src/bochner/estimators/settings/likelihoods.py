@@ -163,7 +163,8 @@ def check(
     """Refuse entries that a view's likelihood cannot have produced; the message names the place."""
     for view, likelihood in likelihoods.items():
         if sp.issparse(values) and isinstance(likelihood, Categorical):
-            want, do = f"a dense X for view {view!r} (likelihood 'categorical')", "pass X.toarray()"
+            want = f"a dense X for view {view!r} (likelihood 'categorical')"
+            do = "pass X.toarray()"
             raise InputError(
                 message(want, "a sparse one, whose zeros mean nothing special to categories", do)
             )
@@ -240,7 +241,8 @@ class SizeFactors:
             if view in factors:
                 logs = _checked(factors[view], view, values.shape[0])
             elif view in self.shares:
-                of_view, shares = columns[view], self.shares[view]
+                of_view = columns[view]
+                shares = self.shares[view]
                 parts = (values[rows][:, of_view] for rows in passes(values.shape))
                 logs = np.concatenate([self._totals(part, shares) for part in parts])
             else:

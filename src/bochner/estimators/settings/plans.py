@@ -308,7 +308,8 @@ def _device(name: str) -> torch.device:
 
 
 def _starts(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, ...]:
-    init, n_init = estimator.init, estimator.n_init
+    init = estimator.init
+    n_init = estimator.n_init
     names: list[Start]
     if isinstance(init, np.ndarray):
         names = [_check_start(init, n_rows, layout.n_components)]

@@ -116,7 +116,9 @@ def stretched(
     x : ndarray of shape (N, D)
     states : tuple of ViewState
     """
-    index, x, moved = list(block), x.copy(), list(states)
+    index = list(block)
+    x = x.copy()
+    moved = list(states)
     seeing = [v for v, view in enumerate(models) if index[0] in view.dims]
     columns = [[models[v].dims.index(d) for d in index] for v in seeing]
     densities = [_density(models[v], states[v]) for v in seeing]

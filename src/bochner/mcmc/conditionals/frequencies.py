@@ -128,7 +128,8 @@ def update_frequencies(
     points, moves = points.copy(), 0
     for h, k in enumerate(labels):
         likelihood = regression.without(h, points[h])
-        mean, root = components.means[k], components.roots[k]
+        mean = components.means[k]
+        root = components.roots[k]
         points[h], value, moved = kernel(points[h], mean, root, likelihood, rng)
         regression.put(h, value)
         moves += moved

@@ -207,10 +207,13 @@ class GaussianView(ViewModel):
         if not self._integrates:
             return super().latent_objective(state, x)
         points, _ = self.spectrum(state)
-        phi, noise = self.phi(state, x), self._variance(state.parameter)
-        value, upstream = 0.0, np.zeros_like(phi)
+        phi = self.phi(state, x)
+        noise = self._variance(state.parameter)
+        value = 0.0
+        upstream = np.zeros_like(phi)
         for rows, columns in self._patterns:
-            part, Y = phi[rows], self.data.values[np.ix_(rows, columns)]
+            part = phi[rows]
+            Y = self.data.values[np.ix_(rows, columns)]
             of_part, slope = _marginal(part, Y, noise)
             value += of_part
             upstream[rows] += slope

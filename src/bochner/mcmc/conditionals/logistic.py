@@ -91,7 +91,8 @@ class LogisticView(ViewModel):
         """Draw the variance with variance times squared weights fixed."""
         rows = self.kernel_rows()
         drawn = state.weights[rows]
-        square, count = state.variance * np.square(drawn).sum(), drawn.size
+        square = state.variance * np.square(drawn).sum()
+        count = drawn.size
         mean, deviation = self.priors.ratio
 
         def log_density(logs: FloatArray) -> FloatArray:
@@ -106,8 +107,10 @@ class LogisticView(ViewModel):
 
     def _likelihood_variance(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
         """Draw the variance with the standard weights fixed."""
-        rows, every = self.kernel_rows(), np.arange(len(x))
-        phi, psi = self.phi(state, x), self.psi(state, x)
+        rows = self.kernel_rows()
+        every = np.arange(len(x))
+        phi = self.phi(state, x)
+        psi = self.psi(state, x)
         slope = phi[:, rows] @ state.weights[rows]
         mean, deviation = self.priors.ratio
         present = np.log(state.variance)
@@ -169,7 +172,8 @@ class BinomialView(LogisticView):
 
     def log_constant(self, parameter: FloatArray, rows: IntArray) -> FloatArray:  # noqa: ARG002
         """Return log of n over y."""
-        y, n = self.data.values[rows], self.trials
+        y = self.data.values[rows]
+        n = self.trials
         return np.asarray(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0))
 
     def draw_parameter(self, rng: Generator) -> FloatArray:  # noqa: ARG002
@@ -252,7 +256,8 @@ class NegativeBinomialView(LogisticView):
         """Draw the dispersion with the means fixed: the intercepts move against it."""
         shape, rate = self.priors.dispersion
         present = np.log(state.parameter)
-        intercepts, every = state.weights[self.n_points], np.arange(len(psi))
+        intercepts = state.weights[self.n_points]
+        every = np.arange(len(psi))
 
         def log_density(logs: FloatArray) -> FloatArray:
             by, r = present - logs, np.exp(logs)

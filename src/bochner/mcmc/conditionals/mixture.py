@@ -76,7 +76,8 @@ class NormalInverseWishart:
         Murphy (2007), section 9.
         """
         dim = self.dim
-        kappa, degrees = self.kappa + count, self.degrees + count
+        kappa = self.kappa + count
+        degrees = self.degrees + count
         logdet = np.linalg.slogdet(self._scale(total, squares, kappa))[1]
         prior = 0.5 * self.degrees * dim * np.log(self.scale)
         halves = 0.5 * np.arange(dim)  # of the multivariate gamma functions; their pi cancels
@@ -91,7 +92,8 @@ class NormalInverseWishart:
 
     def draw(self, points: FloatArray, rng: Generator) -> tuple[FloatArray, FloatArray]:
         """Draw mean and covariance of a component given its points, (n, D) -> (D,), (D, D)."""
-        total, squares = points.sum(0), points.T @ points
+        total = points.sum(0)
+        squares = points.T @ points
         kappa = np.array(self.kappa + len(points))
         scale = self._scale(total, squares, kappa)
         covariance = inverse_wishart(scale, self.degrees + len(points), rng)

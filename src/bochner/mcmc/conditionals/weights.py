@@ -120,7 +120,8 @@ class Pair:
         """
         products = np.stack([phi[0] * phi[0], phi[0] * phi[1], phi[1] * phi[1]])
         first, cross, second = products @ precision
-        first, second = 1.0 + first, 1.0 + second
+        first = 1.0 + first
+        second = 1.0 + second
         linear = phi @ score
         det = first * second - cross * cross
         square = second * linear[0] ** 2 - 2.0 * cross * linear[0] * linear[1]
