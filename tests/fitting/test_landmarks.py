@@ -117,12 +117,14 @@ def test_wide_views_are_truncated_in_training_only():
     X = np.sin(rng.normal(size=(80, 2)) @ rng.normal(size=(2, 300))) + 0.1 * rng.normal(
         size=(80, 300)
     )
-    exact, less = (NGMVLVM(**QUICK, truncation=share).fit(X) for share in (0.0, "auto"))
+    # as many dimensions as the data have, and steps enough: where fits end is not left to chance
+    options = {**QUICK, "n_components": 2, "max_iter": 150}
+    exact, less = (NGMVLVM(**options, truncation=share).fit(X) for share in (0.0, "auto"))
     (nothing,), (something,) = exact.dropped_.values(), less.dropped_.values()
     assert nothing < 1e-5
     assert 1e-3 < something <= 0.05
     # the bound that is stated is that of all columns
-    assert less.elbo_ == pytest.approx(exact.elbo_, abs=0.02 * X.size)
+    assert less.elbo_ == pytest.approx(exact.elbo_, abs=0.01 * X.size)
     assert less.inverse_transform(less.embedding_[:3]).shape == (3, 300)
 
 
