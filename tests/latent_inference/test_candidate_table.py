@@ -80,17 +80,6 @@ def test_rows_lie_where_climbs_from_every_start_put_them(dim):
     assert float((spread - 1.0).abs().quantile(0.9)) < 1e-3
 
 
-@pytest.mark.parametrize("tables", [True, False])
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_the_best_mode_is_the_same_where_no_other_is_asked_for(dim, tables):
-    view, x, Y = _view(dim, 3, s2=0.4)  # rows that could lie in several places
-    placer = Placer([view], x, tables)
-    every, best = (placer.place([Y[:300]], best_only=alone) for alone in (False, True))
-    assert float((every.weights[:, 1] > 1e-3).double().mean()) > 0.1
-    assert bool((best.weights >= every.weights - 1e-9)[:, 0].all())
-    assert float(((best.mean - every.mean) / every.std).abs().max()) < 1e-7
-
-
 @pytest.mark.parametrize("dim", [2, 3])
 def test_a_row_does_not_depend_on_its_batch(dim):
     view, x, Y = _view(dim, 6)

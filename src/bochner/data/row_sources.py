@@ -250,7 +250,9 @@ def share(X: Any) -> Any:
     ndarray, DataFrame or RowSource
     """
     source = source_of(X)
-    part = local_part(len(X) if source is None else source.n_rows)
+    shape = getattr(X, "shape", None)  # sparse matrices have no length
+    n_rows = len(X) if shape is None else shape[0]
+    part = local_part(n_rows if source is None else source.n_rows)
     if source is not None:
         return PartSource(source, part)
     return X.iloc[part] if hasattr(X, "iloc") else X[part]

@@ -100,7 +100,6 @@ class Placer:
         polish: bool = True,
         encoded: bool = False,
         covariates: Tensor | None = None,
-        best_only: bool = False,
     ) -> Placement:
         """Place rows.
 
@@ -118,9 +117,6 @@ class Placer:
             Whether rows are as their likelihoods encode them already.
         covariates : Tensor of shape (n, L), float64, optional
             Of the rows, where the model has any; None: 0, their average.
-        best_only : bool
-            Whether the best mode is all that is asked for: the others are not found to the end, and
-            weigh nothing.
 
         Returns
         -------
@@ -145,7 +141,7 @@ class Placer:
                 part, kept = [y.float() for y in part], known.float()
             target = target_for(of_target, part, dim, shared, of_part, kept)
             if shared and tabulated:
-                solution = located(target, self._begin(part, target, n_modes), polish, best_only)
+                solution = located(target, self._begin(part, target, n_modes), polish)
             else:
                 if shared and self._conjugate:
                     # single precision: it only says where to start
@@ -153,8 +149,7 @@ class Placer:
                 else:
                     scores = self._scores([y[index] for y in rows], of_part, known)
                 chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
-                starts = self._candidates[chosen]
-                solution = solved(target, starts, polish and not single, best_only)
+                solution = solved(target, self._candidates[chosen], polish and not single)
             out.modes[index], out.covariances[index] = solution.modes, solution.covariances
             out.weights[index] = solution.weights
         return out

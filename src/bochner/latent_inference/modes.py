@@ -148,18 +148,13 @@ _ROUGH = 1e-3
 _SLOPES, _CLOSE, _LAST = 4, 1e-2, 1e-4
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
 _WEIGHTLESS = 25.0
-# And from which it is not where the best one alone is asked for: tables and single precision cannot
-# have evidence wrong by as much, nor by that share of it.
-_CONTENDING, _OFF = 5.0, 1e-5
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
 # have found the same mode.
 _SAME = 0.01
 
 
-def located(target: Target, starts: Starts, polish: bool, best_only: bool = False) -> Placement:
-    """Climb where the table found no mode, and weigh modes by their Laplace evidence; of the best
-    one alone where no other is asked for.
-    """
+def located(target: Target, starts: Starts, polish: bool) -> Placement:
+    """Climb where the table found no mode, and weigh modes by their Laplace evidence."""
     n, n_modes, dim = starts.x.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
     x = starts.x.reshape(-1, dim).double()
@@ -178,14 +173,12 @@ def located(target: Target, starts: Starts, polish: bool, best_only: bool = Fals
         x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
         value[lost] -= constant[rows[lost]]
     ends = _Modes(x, value, hessian)
-    ends = ends.polished(target, n, _refined, best_only) if polish else ends
+    ends = ends.polished(target, n, _refined) if polish else ends
     return _weighed(ends, target.covariates)
 
 
-def solved(target: Target, starts: Tensor, polish: bool, best_only: bool = False) -> Placement:
-    """Climb from every start and weigh the modes there by their Laplace evidence; the best one
-    alone where no other is asked for.
-    """
+def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
+    """Climb from every start and weigh the modes found by their Laplace evidence."""
     n, n_modes, dim = starts.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
     # Single precision finds the basin at half the cost; double precision walks the last, quadratic
@@ -193,7 +186,7 @@ def solved(target: Target, starts: Tensor, polish: bool, best_only: bool = False
     single = target.to(torch.float32)
     rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
     ends = _Modes(*(part.double() for part in rough))
-    ends = ends.polished(target, n, _polished, best_only) if polish else ends
+    ends = ends.polished(target, n, _polished) if polish else ends
     return _weighed(ends, target.covariates)
 
 
@@ -215,10 +208,8 @@ class _Modes:
     value: Tensor
     hessian: Tensor
 
-    def polished(self, target: Target, n: int, polish: Polish, best_only: bool) -> _Modes:
-        """Walk the last steps of what will weigh anything, or may be the best, in double
-        precision.
-        """
+    def polished(self, target: Target, n: int, polish: Polish) -> _Modes:
+        """Walk the last steps of what will weigh anything, in double precision."""
         x = self.x.clone()
         value = self.value.clone()
         hessian = self.hessian.clone()
@@ -227,20 +218,10 @@ class _Modes:
         best = value.reshape(n, count).amax(1)[rows]
         shape = (n, count, dim)
         twin = _twins(x.reshape(shape), value.reshape(n, count), hessian.reshape(*shape, dim))
-        wanted = (value >= best - _WEIGHTLESS) & (twin == torch.arange(len(x)))
-        if best_only:
-            wanted &= self._contending(n)
-        near = wanted.nonzero()[:, 0]
+        near = ((value >= best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
         value[:] = -torch.inf
         x[near], value[near], hessian[near] = polish(target, x[near], hessian[near], rows[near])
         return _Modes(x[twin], value[twin], hessian[twin])
-
-    def _contending(self, n: int) -> Tensor:
-        """Return which modes may have the most evidence of their row, (n R,), bool."""
-        evidence = self.value + 0.5 * positive_inverse(-self.hessian)[1]
-        by_row = evidence.reshape(n, -1)
-        best = by_row.amax(1, keepdim=True)
-        return (by_row >= best - _CONTENDING - _OFF * best.abs()).flatten()
 
 
 def _weighed(ends: _Modes, covariates: Tensor) -> Placement:

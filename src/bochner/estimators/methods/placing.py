@@ -155,19 +155,14 @@ class PlacingMixin(RowsMixin):
         return held.mean.dtype if isinstance(held, Unchecked) else held[0].dtype
 
     def _placements(
-        self,
-        values: Any,
-        offsets: list[Tensor | None],
-        covariates: Tensor,
-        best_only: bool = False,
+        self, values: Any, offsets: list[Tensor | None], covariates: Tensor
     ) -> Iterator[tuple[Placement, list[Tensor], list[Tensor | None]]]:
         """Yield placed rows, their scaled data and offsets, part by part."""
         options.of_empty(values)
         if self._placer is None:
             self._placer = Placer(self._fit.posterior, self._candidates)
         for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates):
-            placed = self._placer.place(rows, row_offsets, covariates=beside, best_only=best_only)
-            yield placed, rows, row_offsets
+            yield self._placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
 
     def _latents(
         self,
@@ -182,8 +177,7 @@ class PlacingMixin(RowsMixin):
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
         std = np.zeros(mean.shape, values.dtype if checked else np.float64)
         start = 0
-        parts = self._placements(values, offsets, covariates, best_only=not with_std)
-        for part, rows, row_offsets in parts:
+        for part, rows, row_offsets in self._placements(values, offsets, covariates):
             stop = start + len(part.mean)
             mean[start:stop] = part.mean
             if with_std:
