@@ -172,6 +172,11 @@ def test_a_count_on_disk_that_is_none_is_placed(X, tmp_path):
         bo.NGMVLVM(**COUNTS["poisson"]).fit(Watched(counts))
 
 
+def test_a_sparse_matrix_in_memory_is_shared_as_others_are(X):
+    counts = scipy.sparse.csr_array(counts_of(X))
+    assert (bo.share(counts) != counts).nnz == 0
+
+
 def test_a_sparse_matrix_on_disk_has_to_be_compressed_by_rows(X, tmp_path):
     anndata = pytest.importorskip("anndata")
     matrix = scipy.sparse.csc_array(counts_of(X))
