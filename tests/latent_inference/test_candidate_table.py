@@ -100,3 +100,16 @@ def test_rows_with_other_columns_get_a_table_of_their_own():
     together = placer.place([y])
     torch.testing.assert_close(placer.place([y[20:]]).mean, together.mean[20:], atol=1e-7, rtol=0)
     torch.testing.assert_close(placer.place([y[:20]]).mean, together.mean[:20], atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_rows_that_lack_a_whole_view_are_placed_by_the_others(missing):
+    first, x, Y = _view(2, 6)
+    second, _, Z = _view(2, 9)
+    rows = [Y[:60].clone(), Z[:60].clone()]
+    rows[missing][20:] = torch.nan
+    placer = Placer([first, second], x)
+    together = placer.place(rows)
+    alone = Placer([(second, first)[missing]], x).place([rows[1 - missing][20:]])
+    torch.testing.assert_close(together.mean[20:], alone.mean, atol=1e-6, rtol=0)
+    torch.testing.assert_close(together.std[20:], alone.std, atol=0, rtol=1e-6)

@@ -160,8 +160,11 @@ class Placer:
         """
         observed = [~y[:1].isnan() for y in part]
         if self._table is None or not all(map(torch.equal, observed, self._table[0])):
-            self._table = observed, CandidateTable.of(self._views, target, self._candidates)
+            # the target has no terms of views that these rows lack
+            views = [view for view, there in zip(self._views, observed, strict=True) if there.any()]
+            self._table = observed, CandidateTable.of(views, target, self._candidates)
         table = self._table[1]
+        part = [y for y, there in zip(part, observed, strict=True) if there.any()]
         multipliers = table.multipliers(part, target)
         scores = table.scores(multipliers)
         if n_modes == 1:
