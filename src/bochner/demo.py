@@ -208,7 +208,7 @@ def _write(
 ) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]
     model.save(files[0])
-    write_embedding(files[1], model.embedding_, model.embedding_std_, None)
+    write_embedding(files[1], (model.embedding_, model.embedding_std_), None)
     try:
         from bochner import plots
 

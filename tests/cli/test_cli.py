@@ -107,6 +107,21 @@ def test_transform_gives_what_the_estimator_gives(fitted, folder, tmp_path, matr
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy")[:, :1], arrays["mean"])
 
 
+def test_transform_writes_the_limits_of_intervals(fitted, tmp_path, matrix):
+    data, to = tmp_path / "x.npy", tmp_path / "z.csv"
+    np.save(data, matrix)
+    replied("transform", fitted[0], data, "--out", to, "--interval", "0.8")
+    table = cells(to)
+    assert table[0][-4:] == ["z0", "z0_std", "z0_low", "z0_high"]
+    model = bo.load(fitted[0] / "model.bochner")
+    expected = np.hstack(model.transform(matrix, return_std=True, interval=0.8))
+    shown = np.array([[float(value) for value in row[-4:]] for row in table[1:]])
+    np.testing.assert_allclose(shown, expected, rtol=1e-6)
+    result = refused("transform", fitted[0], data, "--out", tmp_path / "n.csv", "--interval", "2")
+    assert "interval" in result
+    assert not (tmp_path / "n.csv").exists()
+
+
 def test_impute_fills_a_view_whose_file_is_not_there(fitted, folder, tmp_path, rows, matrix):
     out, _ = fitted
     genes = tmp_path / "new"

@@ -54,6 +54,7 @@ class Rows:
     force: bool = False
     reading: Reading = field(default_factory=Reading)
     size_factors: str | None = None
+    interval: float | None = None
 
     @property
     def beside(self) -> Reading:
@@ -71,19 +72,20 @@ def transform(rows: Rows) -> int:
     model = load_model(rows.model)
     source = _on_disk(model, rows)
     if source is not None and rows.out.suffix.lower() in STREAMED:
-        return _from_disk_to_disk(model, source, rows.out)
+        return _from_disk_to_disk(model, source, rows)
     table = None
     if source is None:
         table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     with names_are_checked():
-        mean, std = model.transform(
+        placed = model.transform(
             source if table is None else table.X,
             return_std=True,
+            interval=rows.interval,
             size_factors=rows.factors(),
             covariates=covariates_of(model, rows.data, rows.index, rows.reading),
         )
-    write_embedding(rows.out, mean, std, table)
-    return len(mean)
+    write_embedding(rows.out, placed, table)
+    return len(placed[0])
 
 
 def _on_disk(model: LatentVariableEstimator, rows: Rows) -> RowSource | None:
@@ -113,16 +115,18 @@ def _completed_on_disk(
     return source.n_rows
 
 
-def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, out: Path) -> int:
+def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked: Rows) -> int:
     """Place rows part by part; neither they nor their latents are ever held."""
-    names, n_rows = latent_names(model._n_latents), source.n_rows
+    n_rows, interval = source.n_rows, asked.interval
+    names = latent_names(model._n_latents, 2 if interval is None else 4)
     size = max(1, _PLACED // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True):
         model._validate(source, reset=False)  # a bad value is found, and placed, before any work
-        with writing(out, n_rows, names, source.dtype) as write:
+        with writing(asked.out, n_rows, names, source.dtype) as write:
             for rows in chunks(n_rows, size):
                 say(f"placing rows {rows.start + 1:,} to {rows.stop:,} of {n_rows:,}")
-                write(np.hstack(model.transform(PartSource(source, rows), return_std=True)))
+                part = PartSource(source, rows)
+                write(np.hstack(model.transform(part, return_std=True, interval=interval)))
     return n_rows
 
 

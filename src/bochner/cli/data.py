@@ -201,15 +201,22 @@ def write_matrices(
             np.savez(file, **named)
 
 
-def write_embedding(path: Path, mean: FloatArray, std: FloatArray, rows_of: Table | None) -> None:
-    """Write latents: columns z0, z1, ... and their standard deviations z0_std, z1_std, ..."""
-    write_matrices(path, {"mean": mean, "std": std}, latent_names(mean.shape[1]), rows_of)
+# What a file of latents holds of every dimension: NAME, NAME_std, NAME_low, ...
+PLACED = ("mean", "std", "low", "high")
 
 
-def latent_names(n_components: int) -> list[str]:
-    """Return the columns of latents and of their standard deviations."""
-    names = [f"z{d}" for d in range(n_components)]
-    return [*names, *(f"{name}_std" for name in names)]
+def write_embedding(path: Path, placed: Sequence[FloatArray], rows_of: Table | None) -> None:
+    """Write latents, their standard deviations and, if they are there, the limits of intervals:
+    columns z0, z1, ..., z0_std, z1_std, ..., z0_low, ..., z0_high, ...
+    """
+    parts = dict(zip(PLACED, placed, strict=False))
+    write_matrices(path, parts, latent_names(placed[0].shape[1], len(placed)), rows_of)
+
+
+def latent_names(n_components: int, n_parts: int = 2) -> list[str]:
+    """Return the columns of latents, of their standard deviations, and of limits."""
+    ends = ["", *(f"_{part}" for part in PLACED[1:n_parts])]
+    return [f"z{d}{end}" for end in ends for d in range(n_components)]
 
 
 def frame(table: Table) -> Any:

@@ -293,7 +293,7 @@ def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[
     estimator.set_params(checkpoint=None)  # a path of this run has no place in a file that travels
     estimator.save(files[0])
     std = estimator.embedding_std_  # first: rows on disk are placed once for both
-    write_embedding(files[1], estimator.embedding_, std, table)
+    write_embedding(files[1], (estimator.embedding_, std), table)
     try:
         return [*files, *_pictures(out, estimator, table)]
     except ImportError as error:

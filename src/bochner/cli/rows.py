@@ -42,6 +42,14 @@ def transform(
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     size_factors: SizeFactorColumn = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Probability, such as 0.9: write the limits of central intervals of every latent "
+            "too.",
+        ),
+    ] = None,
     force: Force = False,
     log: Log = None,
     as_json: Json = False,
@@ -56,7 +64,8 @@ def transform(
 
         started = time.perf_counter()
         reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
-        rows = logic.Rows(model, data, out, index, layer or (), force, reading, size_factors)
+        beside = (size_factors, interval)
+        rows = logic.Rows(model, data, out, index, layer or (), force, reading, *beside)
         reply.values, reply.show = _done(logic.transform(rows), started, out), show
 
 
