@@ -48,7 +48,9 @@ def test_placement_is_lazy_and_that_of_rows_in_memory(X):
     assert placed.chunks[0] == rows.chunks[0]
     expected = np.hstack(model.transform(X, return_std=True))
     result = placed.compute(scheduler="synchronous")
-    np.testing.assert_allclose(result, expected, atol=1e-10)  # products of other parts round
+    # products of other parts round; standard deviations are sought in single precision
+    np.testing.assert_allclose(result[:, :2], expected[:, :2], atol=1e-10)
+    np.testing.assert_allclose(result[:, 2:], expected[:, 2:], rtol=1e-5)
 
 
 def test_what_cannot_be_fitted_says_what_to_type(X):

@@ -8,22 +8,24 @@ steps that follow do the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import cast
 
 import torch
 from torch import Tensor
 
+from bochner.data.sparse import SparseMatrix
 from bochner.errors import NumericalError
 from bochner.features.fourier import evaluate
 from bochner.fitting.plan import LATENT_DRAWS, Plan
 from bochner.linalg import cholesky, plus_diagonal
+from bochner.memory import chunks
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Draws
 from bochner.regression.noise import products_in
 from bochner.regression.observations import CompleteBlock, Data, complete_blocks
-from bochner.regression.statistics import Statistics, statistics
+from bochner.regression.statistics import Statistics, statistics, total
 from bochner.training.trainer import State, Trainer
 
 # Steps of the decay after which rows move: when all features come in, and while they settle.
@@ -34,6 +36,8 @@ STEPS = (1, 41, 81, 121)
 _LEAST = 2.0
 # Rows whose scores at each other's places are held at once.
 MOST_ROWS = 6000
+# Rows of a sparse view that are written out together.
+_TOGETHER = 1000
 
 
 def movable(model: LatentVariableModel, data: Data, plan: Plan) -> bool:
@@ -44,7 +48,7 @@ def movable(model: LatentVariableModel, data: Data, plan: Plan) -> bool:
     plain = all(view.likelihood.one_variance for view in model.views) and not model.has_sites
     alone = plan.processes.size == 1 and not model.latents.covariates.shape[1]
     complete = all(
-        isinstance(block, CompleteBlock) and isinstance(block.Y, Tensor)
+        isinstance(block, CompleteBlock) and isinstance(block.Y, Tensor | SparseMatrix)
         for blocks in data
         for block in blocks
     )
@@ -71,11 +75,11 @@ def scores(model: LatentVariableModel, data: Data, draws: Sequence[Draws]) -> Te
     """
     mean = model.latents.mean
     samples = [model.latents.sample(one.latents) for one in draws]
-    total = (-0.5 * mean.square().sum(1)).repeat(mean.shape[0], 1)
+    out = (-0.5 * mean.square().sum(1)).repeat(mean.shape[0], 1)
     for view, noise, blocks in zip(model.views, draws[0].spectra, data, strict=True):
         for block in complete_blocks(blocks):
-            block.rows.add_to(total, view.weight * _of_block(view, noise, block, mean, samples))
-    return total
+            block.rows.add_to(out, view.weight * _of_block(view, noise, block, mean, samples))
+    return out
 
 
 def _of_block(
@@ -88,7 +92,6 @@ def _of_block(
     """
     f = view.frequencies(noise).to(mean.dtype)
     s2 = float(view.noise_variance)
-    Y = cast(Tensor, block.Y)
     each = [_statistics(evaluate(block.rows.take(view.see(x)), f).features, block) for x in samples]
     gram = torch.stack([one.gram for one in each]).mean(0)
     cross = torch.stack([one.cross for one in each]).mean(0)
@@ -99,11 +102,26 @@ def _of_block(
     predicted = factor.solve(cross).to(dtype).T @ features
     spread = (features * (factor.inverse().to(dtype) @ features)).sum(0)
     common = predicted.square().sum(0) / (2.0 * s2) + 0.5 * block.n_columns * spread
-    return (Y.to(dtype) @ predicted).div_(s2).sub_(common).to(mean.dtype)
+    products = torch.cat([_dense(block, part).to(dtype) @ predicted for part in _parts(block)])
+    return products.div_(s2).sub_(common).to(mean.dtype)
+
+
+def _parts(block: CompleteBlock) -> Iterator[slice]:
+    """Yield rows that are dense together: the same ones of dense and of sparse data, whose sums
+    then agree.
+    """
+    return chunks(block.Y.shape[0], _TOGETHER)
+
+
+def _dense(block: CompleteBlock, part: slice) -> Tensor:
+    return cast(Tensor | SparseMatrix, block.Y)[part]
 
 
 def _statistics(features: Tensor, block: CompleteBlock) -> Statistics:
-    return statistics(features, cast(Tensor, block.Y), 0.0, block.n_columns, torch.float64)
+    return total(
+        statistics(features[:, part], _dense(block, part), 0.0, block.n_columns, torch.float64)
+        for part in _parts(block)
+    )
 
 
 class RowMoves:
