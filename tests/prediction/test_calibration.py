@@ -3,6 +3,7 @@ themselves.
 """
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -374,7 +375,11 @@ def test_the_density_is_in_the_units_of_the_data():
 @pytest.mark.parametrize(
     ("noise", "text"),
     [
-        (lambda source, shape: 0.25 * source.standard_t(1.7, size=shape), "heavier tails"),
+        # in training, too: the noise is too large for most entries, which may be all that shows
+        (
+            lambda source, shape: 0.25 * source.standard_t(1.7, size=shape),
+            "heavier tails|too wide",
+        ),
         (
             lambda source, shape: source.normal(size=shape) * np.tile([0.05, 1.5], M // 2),
             "columns differ in their noise",
@@ -387,7 +392,7 @@ def test_noise_that_the_model_does_not_know_is_said(noise, text):
     X = f + noise(source, f.shape)
     result = bo.calibration(fit(X[:200]), X[200:], fraction=0.3, n_draws=99, random_state=0)
     assert not result.calibrated
-    assert text in str(result)
+    assert re.search(text, str(result))
 
 
 def test_absent_views_are_predicted_with_intervals_that_hold():
