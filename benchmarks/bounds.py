@@ -50,7 +50,12 @@ METHODS: dict[str, tuple[str, Callable[[], NonConjugateLikelihood]]] = {
 
 
 def evidence(
-    phi: Tensor, y: Tensor, likelihood: NonConjugateLikelihood, mean: Tensor, root: Tensor, n: int
+    phi: Tensor,
+    y: Tensor,
+    likelihood: NonConjugateLikelihood,
+    mean: Tensor,
+    root: Tensor,
+    n: int,
 ) -> Tensor:
     """Return log weights of n draws of one column's weights from q, half of them widened by 1.5."""
     source = generator(1, "evidence")
@@ -71,7 +76,9 @@ def evidence(
     )
     psi = a @ phi.T
     return (
-        likelihood.log_prob(y.expand_as(psi), psi).detach().sum(1) - 0.5 * a.square().sum(1) - log_q
+        likelihood.log_prob(y.expand_as(psi), psi).detach().sum(1)
+        - 0.5 * a.square().sum(1)
+        - log_q
     )
 
 
@@ -94,7 +101,9 @@ def measure(
         sites.centre.zero_()
         with torch.no_grad():
             result[name] = float(
-                nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12).value
+                nonconjugate_evidence(
+                    x, f, likelihood, sites, block, n_sweeps=200, tol=1e-12
+                ).value
             )
             if groups is None:
                 entries = Entries.of(sites, block, None)

@@ -125,11 +125,15 @@ def _panel(axis: Any, cells: dict[tuple[int, int], float], title: str, form: str
     axis.imshow(order, cmap="viridis_r", origin="lower", aspect="auto", alpha=0.75)
     for i, j in zip(*np.nonzero(~np.isnan(values)), strict=True):
         ink = "white" if order[i, j] > 0.7 * np.nanmax(order) else "black"
-        text = format(round(values[i, j], int(form[1])) + 0.0, form).replace("-", "\N{MINUS SIGN}")
+        text = format(round(values[i, j], int(form[1])) + 0.0, form).replace(
+            "-", "\N{MINUS SIGN}"
+        )
         axis.text(j, i, text, ha="center", va="center", fontsize=9, color=ink)
     q, h = MIXTURES.index(DEFAULT[0]), FREQUENCIES.index(DEFAULT[1])
     axis.add_patch(
-        Rectangle((h - 0.48, q - 0.46), 0.96, 0.92, fill=False, edgecolor="#bd1f01", linewidth=2)
+        Rectangle(
+            (h - 0.48, q - 0.46), 0.96, 0.92, fill=False, edgecolor="#bd1f01", linewidth=2
+        )
     )
     axis.set_xticks(range(len(FREQUENCIES)), [str(h) for h in FREQUENCIES])
     axis.set_yticks(range(len(MIXTURES)), [str(q) for q in MIXTURES])
@@ -141,7 +145,9 @@ def _panel(axis: Any, cells: dict[tuple[int, int], float], title: str, form: str
 PROTOCOL = Protocol(
     "capacity",
     (*SCORES, *LABELLED),
-    lambda seeds, quick: jobs(DATA, seeds, 40 if quick else STEPS, 100 if quick else MOST_FEATURES),
+    lambda seeds, quick: jobs(
+        DATA, seeds, 40 if quick else STEPS, 100 if quick else MOST_FEATURES
+    ),
 )
 
 
@@ -149,7 +155,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--picture", action="store_true")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "capacity.png"
+        "--out",
+        type=Path,
+        default=Path(__file__).parents[1] / "docs" / "images" / "capacity.png",
     )
     chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=3)

@@ -81,7 +81,9 @@ def ours(given: bool, cells: Cells, seed: int) -> Array:
     )
     covariates = {"batch": cells.batch.astype(str)} if given else None
     sizes = cells.counts.sum(1) + 1.0
-    return np.asarray(model.fit(cells.counts, covariates=covariates, size_factors=sizes).embedding_)
+    return np.asarray(
+        model.fit(cells.counts, covariates=covariates, size_factors=sizes).embedding_
+    )
 
 
 def pca(corrected: bool, cells: Cells, seed: int) -> Array:
@@ -133,7 +135,9 @@ def mixed(Z: Array, cells: Cells) -> tuple[float, float]:
     return float(np.concatenate(mixing).mean()), float(np.concatenate(accepted).mean())
 
 
-def measure(method: Callable[[Cells, int], Array], seed: int, n_cells: int) -> dict[str, Value]:
+def measure(
+    method: Callable[[Cells, int], Array], seed: int, n_cells: int
+) -> dict[str, Value]:
     """Measure one method on one draw."""
     cells = made(seed, n_cells)
     with warnings.catch_warnings():
@@ -154,7 +158,9 @@ def jobs(seeds: range, n_cells: int) -> Iterator[Job]:
         methods["scVI"] = scvi
     for seed in seeds:
         for label, method in methods.items():
-            yield Job("pbmc3k, made batches", label, seed, partial(measure, method, seed, n_cells))
+            yield Job(
+                "pbmc3k, made batches", label, seed, partial(measure, method, seed, n_cells)
+            )
 
 
 def main() -> None:

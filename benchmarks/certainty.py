@@ -137,7 +137,12 @@ def latents(model: Any, x: Array, rows: Array) -> dict[str, Value]:
     }
     one = away[np.arange(len(x)), np.arange(len(x)) % x.shape[1]]
     rms = float(np.sqrt(np.square(away).mean()))
-    return {**inside, "latents_rms": rms, "latents_p": uniform_p(norm.cdf(one)), "std_cost": cost}
+    return {
+        **inside,
+        "latents_rms": rms,
+        "latents_p": uniform_p(norm.cdf(one)),
+        "std_cost": cost,
+    }
 
 
 def entries(model: Any, rows: Array, seed: int) -> dict[str, Value]:
@@ -245,7 +250,9 @@ def main() -> None:
     parser.add_argument("--intervals", action="store_true", help="limits of latents alone")
     chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__)
-    name, columns = ("certainty_intervals", LIMITS) if chosen.intervals else ("certainty", COLUMNS)
+    name, columns = (
+        ("certainty_intervals", LIMITS) if chosen.intervals else ("certainty", COLUMNS)
+    )
     run = measure_intervals if chosen.intervals else measure
     store = Store(name, list(columns), options.quick)
     store.collect(jobs(run, options.seeds, options.quick))

@@ -97,11 +97,15 @@ class Counter(TorchDispatchMode):
         zero = {"operations": 0.0, "flop32": 0.0, "flop64": 0.0, "sines": 0.0, "bytes": 0.0}
         self.counts = {phase: dict(zero) for phase in PHASES}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         counts = self.counts[self.phases.now]
         counts["operations"] += 1
-        results = [t for t in (out if isinstance(out, tuple | list) else [out]) if is_tensor(t)]
+        results = [
+            t for t in (out if isinstance(out, tuple | list) else [out]) if is_tensor(t)
+        ]
         given = [t for t in args if is_tensor(t)]
         if not results or func.is_view:
             return out
@@ -150,7 +154,9 @@ def best(function: Callable[[], object]) -> float:
     return min(clocked(function)[1] for _ in range(200))
 
 
-def measure(name: str, seed: int, phase: str, fits: dict[tuple[str, int], Any]) -> dict[str, Value]:
+def measure(
+    name: str, seed: int, phase: str, fits: dict[tuple[str, int], Any]
+) -> dict[str, Value]:
     """Return one phase of a fit; the fits of all phases are the same two."""
     if (name, seed) not in fits:
         fits[name, seed] = fitted(name, seed)

@@ -35,7 +35,13 @@ import bochner as bo
 
 Array = NDArray[np.float64]
 
-SCORES = {"batch": ".4f", "truth": ".3f", "neighbours": ".3f", "guess": ".3f", "seconds": ".1f"}
+SCORES = {
+    "batch": ".4f",
+    "truth": ".3f",
+    "neighbours": ".3f",
+    "guess": ".3f",
+    "seconds": ".1f",
+}
 N_ROWS, N_COLUMNS, NOISE = 300, 20, 0.2
 SHARES = (0.5, 0.3, 0.2)
 # Of counts: mean of the log mean, and its standard deviation from the signal alone.

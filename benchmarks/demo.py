@@ -52,7 +52,11 @@ def measure(method: str, dim: int, steps: int, seed: int, quick: bool) -> dict[s
     for name, peer in PEERS.items():
         if peer == method:
             return {"rmse": result[name]}
-    return {"rmse": result["completion_rmse"], "knn1": result["knn1"], "knn10": result["knn10"]}
+    return {
+        "rmse": result["completion_rmse"],
+        "knn1": result["knn1"],
+        "knn10": result["knn10"],
+    }
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:
@@ -60,7 +64,9 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     at = (demo.N_COMPONENTS, demo.MAX_ITER)
     for seed in seeds:
         for method in (OURS, *PEERS.values(), "PCA"):
-            yield Job("digits halves", method, seed, partial(measure, method, *at, seed, quick))
+            yield Job(
+                "digits halves", method, seed, partial(measure, method, *at, seed, quick)
+            )
 
 
 def choices(seeds: range, quick: bool) -> Iterator[Job]:

@@ -86,9 +86,11 @@ def peer(method: str, seed: int) -> Any:
         from umap import UMAP
 
         return UMAP(random_state=seed, n_jobs=1)  # a seeded UMAP has one thread
-    return {"PCA": PCA(2, random_state=seed), "Isomap": Isomap(), "t-SNE": TSNE(random_state=seed)}[
-        method
-    ]
+    return {
+        "PCA": PCA(2, random_state=seed),
+        "Isomap": Isomap(),
+        "t-SNE": TSNE(random_state=seed),
+    }[method]
 
 
 def embedded(
@@ -143,7 +145,9 @@ def start_of(init: str, views: list[Array], seed: int) -> Array:
     if init != "fold":
         return start(init, filled, 2, seed)
     wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
-    data = tuple((CompleteBlock.of(torch.tensor(view, dtype=torch.float32)),) for view in views)
+    data = tuple(
+        (CompleteBlock.of(torch.tensor(view, dtype=torch.float32)),) for view in views
+    )
     shared = (0,) * len(views)
     narrow = fold(wide, Layout(2, shared), Layout(5, shared), data, seed)
     return folded(narrow.double().numpy(), seed)
@@ -190,7 +194,11 @@ def main() -> None:
     trained = [row for row in store.rows() if row["start"]]
     print("before and after training; start: which one had the best bound after the race")
     print(
-        table(trained, {**STARTS, "knn1": ".3f", "knn10": ".3f"}, heads=("data", "method", "start"))
+        table(
+            trained,
+            {**STARTS, "knn1": ".3f", "knn10": ".3f"},
+            heads=("data", "method", "start"),
+        )
     )
 
 

@@ -96,7 +96,9 @@ def three_components(seed: int, setting: Setting) -> tuple[Tensor, Tensor, Tenso
 # q(z) needs.
 
 
-def _all_points(kernel: DirichletProcessMixture, noise: Tensor, weights: Tensor) -> Frequencies:
+def _all_points(
+    kernel: DirichletProcessMixture, noise: Tensor, weights: Tensor
+) -> Frequencies:
     """Every point under every component, T H of them, each with the weight of the pair."""
     w = kernel.means[None] + kernel.log_scales.exp()[None] * noise[0, :, None, :-1]
     amplitude = (kernel.log_variance.exp() * weights / noise.shape[1]).sqrt()
@@ -137,7 +139,9 @@ def relaxed_categorical(
         uniform = torch.rand(log_phi.shape, generator=source, dtype=torch.float64).clamp(
             1e-12, 1 - 1e-12
         )
-        relaxed = ((log_phi - (-uniform.log()).log()) / temperature).softmax(1).clamp(min=1e-12)
+        relaxed = (
+            ((log_phi - (-uniform.log()).log()) / temperature).softmax(1).clamp(min=1e-12)
+        )
         points = _all_points(kernel, noise, relaxed)
         value = view_evidence(x, points, view.noise_variance.detach(), blocks)
         gradient = torch.autograd.grad(value, log_phi)[0]
@@ -164,7 +168,9 @@ def score_function(
         chosen.append(nn.functional.one_hot(kernel.assign(drawn), kernel.truncation).double())
     value = torch.stack(values)
     advantage = (value - value.mean()) * n_draws / (n_draws - 1)
-    return (advantage[:, None, None] * torch.stack(chosen)).mean(0) / kernel.phi.clamp(min=_SMALL)
+    return (advantage[:, None, None] * torch.stack(chosen)).mean(0) / kernel.phi.clamp(
+        min=_SMALL
+    )
 
 
 VARIANTS: dict[str, Gains] = {
@@ -185,12 +191,18 @@ def known_latents(seed: int, setting: Setting, gains: Gains) -> dict[str, Value]
     data = ((CompleteBlock.of(Y.float()),),)
 
     def bound(purpose: str, step: int) -> Tensor:
-        return elbo(model, data, draw(model, setting.n_points, "sobol", seed, purpose, step)).total
+        return elbo(
+            model, data, draw(model, setting.n_points, "sobol", seed, purpose, step)
+        ).total
 
     between = sweeps(model, data, setting.n_points, "sobol", seed, gains=gains)
     options = Options(setting.max_iter, 0.03, tol=-math.inf)
     trainer = Trainer(
-        nn.ModuleList(model.views), partial(bound, "train"), Y.numel(), options, between=between
+        nn.ModuleList(model.views),
+        partial(bound, "train"),
+        Y.numel(),
+        options,
+        between=between,
     )
     _, seconds = timed(trainer.run)
     with torch.no_grad():
@@ -242,7 +254,11 @@ def learned_latents(seed: int, setting: Setting, start: str) -> dict[str, Value]
     error = bo.metrics.relative_error(
         model.kernel_matrix(model.embedding_).astype(np.float64), K.numpy()
     )
-    bound = {"elbo": float(model.elbo_), "elbo_se": float(model.elbo_se_), "kernel_error": error}
+    bound = {
+        "elbo": float(model.elbo_),
+        "elbo_se": float(model.elbo_se_),
+        "kernel_error": error,
+    }
     return {**bound, **spectrum_of(kernel, setting), "seconds": seconds}
 
 
@@ -297,7 +313,9 @@ def spectrum_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
         )
     for seed in seeds:
         for name, gains in VARIANTS.items():
-            yield Job("latents known", name, seed, partial(known_latents, seed, setting, gains))
+            yield Job(
+                "latents known", name, seed, partial(known_latents, seed, setting, gains)
+            )
 
 
 def curve_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
@@ -311,7 +329,9 @@ def curve_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     for seed in seeds:
         for name in CURVES:
             for method, start in starts.items():
-                run: Callable[[], Mapping[str, Value]] = partial(curve, name, seed, setting, start)
+                run: Callable[[], Mapping[str, Value]] = partial(
+                    curve, name, seed, setting, start
+                )
                 yield Job(name, method, seed, run)
 
 
@@ -328,7 +348,9 @@ def main() -> None:
     setting = SMALL if options.quick else Setting()
     spectra = Store("dirichlet", tuple(SPECTRUM), options.quick)
     spectra.collect(spectrum_jobs(options.seeds, setting))
-    print(f"prior of the concentration: mean {PRIOR[0] / PRIOR[1]:.0f}; true shares {TRUE_WEIGHTS}")
+    print(
+        f"prior of the concentration: mean {PRIOR[0] / PRIOR[1]:.0f}; true shares {TRUE_WEIGHTS}"
+    )
     print(table(spectra.rows(), SPECTRUM))
     curves = PROTOCOL.store(options.quick)
     curves.collect(curve_jobs(options.seeds, setting))

@@ -64,7 +64,9 @@ def fits() -> dict[str, Callable[[], tuple[Any, Any]]]:
     )
     sparse = sp.csr_array(np.where(curve(80, 12) > 0.5, curve(80, 12), 0.0))
 
-    def lvm(model: Callable[..., Any], data: Any, **given: Any) -> Callable[[], tuple[Any, Any]]:
+    def lvm(
+        model: Callable[..., Any], data: Any, **given: Any
+    ) -> Callable[[], tuple[Any, Any]]:
         return lambda: (model(**{**SHORT, **given}).fit(data), data)
 
     both = {"views": split[1]}

@@ -151,7 +151,9 @@ def commit() -> str:
 
 
 def _git(root: Path, *words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *words], cwd=root, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -205,7 +207,9 @@ def timed_warm(
 
 
 def table(
-    rows: Sequence[Mapping[str, str]], columns: Mapping[str, str], heads: Sequence[str] = KEY[:2]
+    rows: Sequence[Mapping[str, str]],
+    columns: Mapping[str, str],
+    heads: Sequence[str] = KEY[:2],
 ) -> str:
     """Print mean ± standard deviation over seeds.
 
@@ -223,7 +227,11 @@ def table(
     lines = [[*heads, "n", *columns]]
     for key, group in groups.items():
         lines.append(
-            [*key, str(len(group)), *(_cell([r[c] for r in group], f) for c, f in columns.items())]
+            [
+                *key,
+                str(len(group)),
+                *(_cell([r[c] for r in group], f) for c, f in columns.items()),
+            ]
         )
     return f"{aligned(lines)}\n{commits(rows)}"
 
@@ -265,7 +273,9 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
         "--threads", type=int, default=2, help="threads of torch and numpy (default 2)"
     )
     options = parser.parse_args()
-    options.seeds = range(options.first, options.first + (1 if options.quick else options.seeds))
+    options.seeds = range(
+        options.first, options.first + (1 if options.quick else options.seeds)
+    )
     limit_threads(options.threads)
     busy = os.getloadavg()[0]
     print(machine_line())

@@ -55,7 +55,9 @@ def measure(seed: int, n_rows: int) -> dict[str, Value]:
     whole = made(seed, n_rows + N_NEW)
     incomplete = whole.copy()
     incomplete[np.random.default_rng([seed, 1]).random(whole.shape) < HIDDEN] = np.nan
-    of_whole, of_incomplete = (costs(X[:n_rows], X[n_rows:], seed) for X in (whole, incomplete))
+    of_whole, of_incomplete = (
+        costs(X[:n_rows], X[n_rows:], seed) for X in (whole, incomplete)
+    )
     return of_incomplete | {
         f"{name}_ratio": of_incomplete[name] / of_whole[name] for name in FIGURES
     }

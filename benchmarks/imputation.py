@@ -174,7 +174,10 @@ def pictures(folder: Path, max_iter: int | None) -> None:
         for line, (label, images) in zip(axes, lines.items(), strict=True):
             for axis, row in zip(line, rows, strict=True):
                 axis.imshow(
-                    np.ma.masked_invalid(images[row].reshape(shape)), cmap="gray", vmin=0, vmax=1
+                    np.ma.masked_invalid(images[row].reshape(shape)),
+                    cmap="gray",
+                    vmin=0,
+                    vmax=1,
                 )
                 axis.set_facecolor("tab:red")
                 axis.set_xticks([])

@@ -134,7 +134,10 @@ class SquaredHinge(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Array, y: NDArray[Any]) -> SquaredHinge:
         self.classes_ = np.unique(y)
-        Z, sign = np.column_stack([X, np.ones(len(X))]), np.where(y == self.classes_[1], 1.0, -1.0)
+        Z, sign = (
+            np.column_stack([X, np.ones(len(X))]),
+            np.where(y == self.classes_[1], 1.0, -1.0),
+        )
         gram = Z @ Z.T if len(Z) < Z.shape[1] else None
         w, margin = np.zeros(Z.shape[1]), np.zeros(len(Z))
         before = self._loss(w, margin, sign)
@@ -179,7 +182,9 @@ class SquaredHinge(ClassifierMixin, BaseEstimator):
         return float(0.5 * w @ w + self.C * np.square(np.maximum(0, 1 - sign * margin)).sum())
 
     def predict(self, X: Array) -> NDArray[Any]:
-        return np.asarray(self.classes_[(X @ self.coef_[:-1] + self.coef_[-1] > 0).astype(int)])
+        return np.asarray(
+            self.classes_[(X @ self.coef_[:-1] + self.coef_[-1] > 0).astype(int)]
+        )
 
 
 def pairs(kernel: str, X: Array, Y: Array | None = None) -> Array:
@@ -232,7 +237,10 @@ def errors(model: Any, method: str, kernel: str, X: Array) -> dict[str, Value]:
     signs = np.asarray(getattr(model, "signs_", np.ones(F.shape[1])))
     truth, off = pairs(kernel, X), ~np.eye(len(X), dtype=bool)
     rmse = np.sqrt(np.mean(((F * signs) @ F.T - truth)[off] ** 2))
-    return {"error": rmse / np.sqrt(np.mean(truth[off] ** 2)), "centred": rmse / truth[off].std()}
+    return {
+        "error": rmse / np.sqrt(np.mean(truth[off] ** 2)),
+        "centred": rmse / truth[off].std(),
+    }
 
 
 _PENALTY: dict[tuple[str, ...], float] = {}
@@ -340,14 +348,18 @@ def jobs(
             yield from _jobs(names, width, seed, methods)
 
 
-def _jobs(names: tuple[str, ...], width: int, seed: int, methods: tuple[str, ...]) -> Iterator[Job]:
+def _jobs(
+    names: tuple[str, ...], width: int, seed: int, methods: tuple[str, ...]
+) -> Iterator[Job]:
     for name in names:
         for method in LEARNERS:
             if (
                 "RBF" in method or width == WIDTHS[0]
             ):  # the columns alone are the same at every width
                 label = f"{name} {width}d" if "RBF" in method else name
-                yield Job(label, method, seed, partial(measure_learner, name, width, method, seed))
+                yield Job(
+                    label, method, seed, partial(measure_learner, name, width, method, seed)
+                )
         for kernel, method in itertools.product(KERNELS, methods):
             if applies(method, kernel):
                 classify = method in CLASSIFIED
@@ -367,7 +379,11 @@ def taylor_on_line(inference: str, seed: int) -> dict[str, Value]:
 def taylor_at_2d(name: str, kernel: str, size: int | str, seed: int) -> dict[str, Value]:
     """Measure the published inference at 2d columns."""
     X, _, test, _ = halves(name, seed)
-    options: dict[str, Any] = {"inference": "taylor", "sketch_size": size, "random_state": seed}
+    options: dict[str, Any] = {
+        "inference": "taylor",
+        "sketch_size": size,
+        "random_state": seed,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         model = bo.KreinFeatures(kernel, 2 * X.shape[1], **options).fit(X)
@@ -429,8 +445,12 @@ def cost() -> None:
             lambda X=X: bo.KreinFeatures("tl1", columns, random_state=0).fit(X)
         )
         model.transform(X[:5000])
-        seconds = min(timed(lambda X=X, m=model: list(m.iter_transform(X)))[1] for _ in range(3))
-        bare_seconds = min(timed(lambda X=X, m=model: bare(X, m.frequencies_))[1] for _ in range(3))
+        seconds = min(
+            timed(lambda X=X, m=model: list(m.iter_transform(X)))[1] for _ in range(3)
+        )
+        bare_seconds = min(
+            timed(lambda X=X, m=model: bare(X, m.frequencies_))[1] for _ in range(3)
+        )
         print(
             f"{n:8d}  {fit_seconds:5.1f}  {seconds:10.3f}  {n / seconds / 1e6:14.3f}  "
             f"{n / bare_seconds / 1e6:18.3f}"
@@ -452,7 +472,9 @@ def large(n_rows: int = 5_000_000, d: int = 20) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
-        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n_rows, d))
+        mapped = np.lib.format.open_memmap(
+            path, mode="w+", dtype=np.float32, shape=(n_rows, d)
+        )
         source = np.random.default_rng(0)
         for start in range(0, n_rows, 100_000):
             mapped[start : start + 100_000] = source.uniform(size=(100_000, d))
@@ -520,7 +542,14 @@ def _panel(axis: Any, truth: Array, guess: Array, title: str) -> None:
     low, high = truth.min(), truth.max()
     axis.plot([low, high], [low, high], color="0.6", linewidth=1, zorder=1)
     axis.scatter(
-        truth, guess, s=1.5, alpha=0.25, color="#1f77b4", linewidths=0, rasterized=True, zorder=2
+        truth,
+        guess,
+        s=1.5,
+        alpha=0.25,
+        color="#1f77b4",
+        linewidths=0,
+        rasterized=True,
+        zorder=2,
     )
     axis.set_title(f"{title}\nrelative error {error:.2g}", fontsize=10)
     axis.locator_params(nbins=5)
@@ -539,7 +568,11 @@ def pivot(rows: list[dict[str, str]], column: str, form: str) -> str:
         result = [cells.get((name, m), []) for m in methods]
         seeds = max(len(values) for values in result)
         lines.append(
-            [name, str(seeds), *(format(float(np.mean(v)), form) if v else "-" for v in result)]
+            [
+                name,
+                str(seeds),
+                *(format(float(np.mean(v)), form) if v else "-" for v in result),
+            ]
         )
     return f"{aligned(lines)}\n{commits(rows)}"
 

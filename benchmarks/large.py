@@ -53,7 +53,9 @@ def data_of(name: str, n_rows: int, seed: int) -> tuple[NDArray[np.float32], NDA
 def correct(Z: NDArray[Any], labels: NDArray[Any], k: int) -> NDArray[np.bool_]:
     """Return which rows their k nearest neighbours in the other folds classify rightly."""
     folds = KFold(5, shuffle=True, random_state=0)
-    return np.asarray(cross_val_predict(KNeighborsClassifier(k), Z, labels, cv=folds) == labels)
+    return np.asarray(
+        cross_val_predict(KNeighborsClassifier(k), Z, labels, cv=folds) == labels
+    )
 
 
 def measure_ours(name: str, n_rows: int, seed: int) -> dict[str, Value]:
@@ -76,7 +78,9 @@ def measure_ours(name: str, n_rows: int, seed: int) -> dict[str, Value]:
         "knn1": float(first.mean()),
         "knn10": float(tenth.mean()),
         "landmarks_knn10": float(tenth[landmarks].mean()),
-        "placed_knn10": float(tenth[~landmarks].mean()) if not landmarks.all() else float("nan"),
+        "placed_knn10": float(tenth[~landmarks].mean())
+        if not landmarks.all()
+        else float("nan"),
         "seconds": seconds,
         "elbo_placed": report["elbo_placed"],
         "elbo_joint": report["elbo_joint"],
@@ -97,7 +101,9 @@ def measure_umap(name: str, n_rows: int, seed: int) -> dict[str, Value]:
             lambda: UMAP(n_jobs=2).fit_transform(X),
             lambda: UMAP(n_jobs=2).fit_transform(X[:5000]),
         )
-    scores: dict[str, Value] = {f"knn{k}": float(correct(Z, labels, k).mean()) for k in (1, 10)}
+    scores: dict[str, Value] = {
+        f"knn{k}": float(correct(Z, labels, k).mean()) for k in (1, 10)
+    }
     return {**scores, "seconds": seconds}
 
 
@@ -107,7 +113,9 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
         for name, whole in SIZES.items():
             n_rows = 7000 if quick else whole
             label = f"{name} {n_rows}"
-            ours, theirs = (partial(f, name, n_rows, seed) for f in (measure_ours, measure_umap))
+            ours, theirs = (
+                partial(f, name, n_rows, seed) for f in (measure_ours, measure_umap)
+            )
             yield Job(label, "NG-MVLVM, defaults", seed, ours)
             yield Job(label, "UMAP", seed, theirs)
 

@@ -65,12 +65,18 @@ WHOLE = {
     "Brendan": ("advisedRFLVM", "SRFLVM"),
     "movies617": ("NG-MVLVM",),
 }
-HIDDEN = {"MNIST": ("advisedRFLVM",), "Brendan": ("advisedRFLVM", "SRFLVM"), "CIFAR": ("SRFLVM",)}
+HIDDEN = {
+    "MNIST": ("advisedRFLVM",),
+    "Brendan": ("advisedRFLVM", "SRFLVM"),
+    "CIFAR": ("SRFLVM",),
+}
 LABELLED = ("bridges", "MNIST", "CIFAR", "newsgroups")
 
 
 @functools.lru_cache(4)
-def data_of(name: str, seed: int) -> tuple[Array, NDArray[Any] | None, dict[str, slice] | None]:
+def data_of(
+    name: str, seed: int
+) -> tuple[Array, NDArray[Any] | None, dict[str, slice] | None]:
     """Return rows, labels where there are any, and views where there are several."""
     if name == "movies617":
         X, views, labels = words(name)
@@ -101,7 +107,9 @@ def classifiers() -> dict[str, Any]:
     }
 
 
-def fitted(X: Array, method: str, views: Any, seed: int, **options: Any) -> tuple[Array, Array]:
+def fitted(
+    X: Array, method: str, views: Any, seed: int, **options: Any
+) -> tuple[Array, Array]:
     """Return latents and what they decode to."""
     if method in MODELS:
         model = MODELS[method](views=views, random_state=seed, **options)
@@ -161,7 +169,10 @@ def measure_labels(name: str, method: str, seed: int, quick: bool) -> dict[str, 
     X, labels, _ = data_of(name, seed)
     assert labels is not None
     ones = (labels[:, None] == np.unique(labels)).astype(np.float64)
-    views = {"data": slice(0, X.shape[1]), "labels": slice(X.shape[1], X.shape[1] + ones.shape[1])}
+    views = {
+        "data": slice(0, X.shape[1]),
+        "labels": slice(X.shape[1], X.shape[1] + ones.shape[1]),
+    }
     options = {"max_iter": 20} if quick else {}
     if method == INPUT:
         both = np.hstack([X, ones])
@@ -175,7 +186,10 @@ def measure_labels(name: str, method: str, seed: int, quick: bool) -> dict[str, 
         (Z, _), seconds = timed(run)
         total += seconds
         folds.append(scored_apart(Z, labels, train, test))
-    return {**{key: float(np.mean([f[key] for f in folds])) for key in folds[0]}, "seconds": total}
+    return {
+        **{key: float(np.mean([f[key] for f in folds])) for key in folds[0]},
+        "seconds": total,
+    }
 
 
 def scored_apart(
@@ -233,7 +247,9 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     for seed in seeds:
         for name, methods in WHOLE.items():
             for method in methods:
-                yield Job(name, method, seed, partial(measure_whole, name, method, seed, quick))
+                yield Job(
+                    name, method, seed, partial(measure_whole, name, method, seed, quick)
+                )
         for name, methods in HIDDEN.items():
             for share in (0.1, 0.3, 0.6):
                 for method in methods:

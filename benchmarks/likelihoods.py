@@ -59,12 +59,16 @@ def draw(kind: str, f: Array, source: np.random.Generator) -> Array:
     return np.asarray(drawn[kind](), dtype=np.float64)
 
 
-def data_of(kernel: str, kinds: tuple[str, ...], n_rows: int, n_columns: int, seed: int) -> Bunch:
+def data_of(
+    kernel: str, kinds: tuple[str, ...], n_rows: int, n_columns: int, seed: int
+) -> Bunch:
     """Draw one view per kind over one curve."""
     curve = bo.datasets.make_s_curve(n_rows, n_columns, [kernel] * len(kinds), 0.0, seed)
     source = np.random.default_rng(seed)
     views = {kind: slice(i * n_columns, (i + 1) * n_columns) for i, kind in enumerate(kinds)}
-    X = np.hstack([draw(kind, curve.data[:, columns], source) for kind, columns in views.items()])
+    X = np.hstack(
+        [draw(kind, curve.data[:, columns], source) for kind, columns in views.items()]
+    )
     return Bunch(data=X, views=views, latent=curve.latent)
 
 
@@ -86,7 +90,11 @@ def measure(
         warnings.simplefilter("ignore")
         _, seconds = timed(lambda: model.fit(data.data))
     r2 = bo.metrics.aligned_r2(data.latent, model.embedding_)
-    row: dict[str, Value] = {"r2_0": float(r2[0]), "r2_1": float(r2[1]), "r2": float(np.mean(r2))}
+    row: dict[str, Value] = {
+        "r2_0": float(r2[0]),
+        "r2_1": float(r2[1]),
+        "r2": float(np.mean(r2)),
+    }
     row |= {"elbo": model.elbo_, "steps": model.n_iter_, "seconds": seconds}
     if "negative_binomial" in model.dispersion_:
         row["dispersion"] = float(model.dispersion_["negative_binomial"])

@@ -104,7 +104,10 @@ RACE = {
     "seconds": ".1f",
 }
 RACE_SWEEPS, RACE_LOOK, RACE_PATTERNS = 2000, 10, 4
-RACERS: dict[str, dict[str, Any]] = {"RFLVM from PCA": {}, "as published": {"latent_kernel": "map"}}
+RACERS: dict[str, dict[str, Any]] = {
+    "RFLVM from PCA": {},
+    "as published": {"latent_kernel": "map"},
+}
 PARTS = {
     "models": ("mcmc", SCORES),
     "kernels": ("mcmc-kernels", MIXING),
@@ -138,7 +141,9 @@ def log_density(kind: str, y: Array, mean: Array, std: Array) -> Array:
     if kind == "bernoulli":
         return np.asarray(stats.bernoulli.logpmf(y, np.clip(mean, 1e-6, 1.0 - 1e-6)))
     if kind == "binomial":
-        return np.asarray(stats.binom.logpmf(y, TRIALS, np.clip(mean / TRIALS, 1e-6, 1.0 - 1e-6)))
+        return np.asarray(
+            stats.binom.logpmf(y, TRIALS, np.clip(mean / TRIALS, 1e-6, 1.0 - 1e-6))
+        )
     # at least the variance of a Poisson variable, or there is no negative binomial
     variance = np.maximum(std**2, 1.0001 * mean)
     r = mean**2 / (variance - mean)
@@ -265,7 +270,11 @@ def chain_of(data: str, method: str, seed: int) -> Iterator[tuple[Model, State]]
     state = replace(model.prior_state(source(seed, "bench start")), x=x)
     after = AFTER
     if data == ALL_BLOCKS:
-        after = (*AFTER, "latents") if method == "published" else (*AFTER, "coordinates", "latents")
+        after = (
+            (*AFTER, "latents")
+            if method == "published"
+            else (*AFTER, "coordinates", "latents")
+        )
     for index in itertools.count():
         state = model.sweep(state, seed, 0, index, BEFORE)
         if method == "published":
@@ -283,7 +292,9 @@ def traces(data: str, method: str, seed: int) -> tuple[Array, float]:
     pairs = np.random.default_rng(seed).integers(0, MIXED_ROWS, (2, 5))
     out, begin = [], 0.0
     last = WARMUP + (DRAWS_OF_ALL if data == ALL_BLOCKS else DRAWS)
-    for index, (model, state) in enumerate(itertools.islice(chain_of(data, method, seed), last)):
+    for index, (model, state) in enumerate(
+        itertools.islice(chain_of(data, method, seed), last)
+    ):
         if index == WARMUP - 1:
             begin = time.process_time()
         if index >= WARMUP:
@@ -372,7 +383,10 @@ def race(method: str, seed: int) -> dict[str, Value]:
         r2 = bo.metrics.mean_aligned_r2(truth, z)
         density = float(np.mean(logsumexp(logs[kept], axis=0) - np.log(len(logs[kept]))))
         result |= {"r2": r2, "density": density, "seconds": spent}
-        for name, reached in (("r2", r2 >= wanted - 0.01), ("density", density >= dense - 0.01)):
+        for name, reached in (
+            ("r2", r2 >= wanted - 0.01),
+            ("density", density >= dense - 0.01),
+        ):
             if reached and f"seconds_{name}" not in result:
                 result |= {f"seconds_{name}": spent, f"ratio_{name}": spent / bound}
     return result

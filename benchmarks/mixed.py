@@ -70,7 +70,8 @@ def _survey(name: str, categories: tuple[str, ...], grades: tuple[str, ...]) -> 
     frame = importlib.import_module(f"statsmodels.datasets.{name}").load_pandas().data
     kinds: dict[str, Any] = dict.fromkeys(categories, "category")
     kinds |= {
-        column: pd.CategoricalDtype(sorted(set(frame[column])), ordered=True) for column in grades
+        column: pd.CategoricalDtype(sorted(set(frame[column])), ordered=True)
+        for column in grades
     }
     return frame.astype(kinds)
 
@@ -150,7 +151,9 @@ def ours(shown: pd.DataFrame, seed: int, dim: int = DIMENSIONS) -> list[pd.DataF
     return [model.impute(shown), *model.impute(shown, n_draws=DRAWS)]
 
 
-def by_indicators(imputer: Any, drop: bool, shown: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
+def by_indicators(
+    imputer: Any, drop: bool, shown: pd.DataFrame, seed: int
+) -> list[pd.DataFrame]:
     """Complete standardised numbers beside an indicator per category, of which one may be left
     out.
     """
@@ -166,7 +169,9 @@ def by_indicators(imputer: Any, drop: bool, shown: pd.DataFrame, seed: int) -> l
             back.append((centre, scale))
         else:
             labels = sorted(values.dropna().unique())
-            indicators = np.stack([(values == label).to_numpy(bool) for label in labels], axis=1)
+            indicators = np.stack(
+                [(values == label).to_numpy(bool) for label in labels], axis=1
+            )
             one_hot = np.where(values.isna().to_numpy()[:, None], np.nan, indicators)
             parts.append(one_hot[:, 1:] if drop else one_hot)
             back.append(labels)
@@ -189,7 +194,9 @@ def by_miceforest(shown: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
     for column in safe:
         if not _is_number(safe[column]):
             labels[column] = sorted(safe[column].dropna().unique())
-            codes = safe[column].map({label: f"k{k}" for k, label in enumerate(labels[column])})
+            codes = safe[column].map(
+                {label: f"k{k}" for k, label in enumerate(labels[column])}
+            )
             safe[column] = codes.astype(object).astype("category")
     # matching of categories fails where a predicted probability is 0
     match = {column: "fast" if column in labels else "normal" for column in safe}
@@ -205,7 +212,9 @@ def by_miceforest(shown: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
             columns[name] = together.mean(axis=1)
         else:
             codes = together.astype(object).mode(axis=1)[0]
-            columns[name] = codes.map({f"k{k}": label for k, label in enumerate(labels[column])})
+            columns[name] = codes.map(
+                {f"k{k}": label for k, label in enumerate(labels[column])}
+            )
     return [pd.DataFrame(columns)]
 
 
@@ -240,7 +249,9 @@ def measure(
         away = restored.to_numpy(dtype=np.float64) - values
         errors.append(np.sqrt(np.mean(np.square(away))) / frame[column].std())
         if draws:
-            drawn = np.stack([one[column].iloc[rows].to_numpy(dtype=np.float64) for one in draws])
+            drawn = np.stack(
+                [one[column].iloc[rows].to_numpy(dtype=np.float64) for one in draws]
+            )
             low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
             inside.append((low <= values) & (values <= high))
     scores: dict[str, Value] = {

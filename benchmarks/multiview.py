@@ -72,7 +72,9 @@ def fit(
     """Fit our model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model_of(method, views, seed, quick).set_params(n_components=n_components).fit(X)
+        return (
+            model_of(method, views, seed, quick).set_params(n_components=n_components).fit(X)
+        )
 
 
 # -- breast
@@ -174,7 +176,11 @@ def subtypes(method: str, seed: int, quick: bool) -> dict[str, Value]:
     if method.startswith("PCA"):
         observed = slice(0, bunch.views["protein"].start)
         model: Any = PCA(n_components).fit(X[:, observed])
-        Z, new, seconds = model.transform(X[:, observed]), model.transform(rows[:, observed]), 0.0
+        Z, new, seconds = (
+            model.transform(X[:, observed]),
+            model.transform(rows[:, observed]),
+            0.0,
+        )
     else:
         model, seconds = timed(lambda: fit(method, X, bunch.views, n_components, seed, quick))
         Z, new = model.embedding_, model.transform(rows)
@@ -190,7 +196,8 @@ def placed_accuracy(
 ) -> dict[str, Value]:
     """Classify placed rows by trained ones."""
     return {
-        f"knn{k}": float(KNeighborsClassifier(k).fit(Z, labels).score(new, truth)) for k in (1, 10)
+        f"knn{k}": float(KNeighborsClassifier(k).fit(Z, labels).score(new, truth))
+        for k in (1, 10)
     }
 
 
@@ -205,7 +212,9 @@ def digits(n_components: int, seed: int, quick: bool) -> tuple[Any, ...]:
     """
     bunch = bo.datasets.load_handwritten()
     order = np.random.default_rng(seed).permutation(2000)
-    train, test = (order[:200], order[200:300]) if quick else (order[:TRAINED], order[TRAINED:])
+    train, test = (
+        (order[:200], order[200:300]) if quick else (order[:TRAINED], order[TRAINED:])
+    )
     scaler = StandardScaler().fit(bunch.data[train])
     X = scaler.transform(bunch.data).astype(np.float64)
     model, seconds = timed(lambda: fit(OURS, X[train], bunch.views, n_components, seed, quick))
@@ -221,7 +230,12 @@ def shown_views(
     for view in shown:
         rows[:, model.views[view]] = X[:, model.views[view]]
     result = placed_accuracy(model.embedding_, labels, model.transform(rows), truth)
-    return {**result, "views_shown": len(shown), "components": n_components, "seconds": seconds}
+    return {
+        **result,
+        "views_shown": len(shown),
+        "components": n_components,
+        "seconds": seconds,
+    }
 
 
 # -- text
@@ -236,9 +250,9 @@ def words(name: str) -> tuple[Array, dict[str, slice], NDArray[Any]]:
     bunch, parts = LOADERS[name](), {}
     for view, columns in bunch.views.items():
         weighed = TfidfTransformer().fit_transform(bunch.data[:, columns].astype(np.float64))
-        leading = TruncatedSVD(min(LEADING, min(weighed.shape) - 1), random_state=0).fit_transform(
-            weighed
-        )
+        leading = TruncatedSVD(
+            min(LEADING, min(weighed.shape) - 1), random_state=0
+        ).fit_transform(weighed)
         parts[view] = leading / np.sqrt((leading**2).sum(axis=1).mean())
     stops = np.cumsum([part.shape[1] for part in parts.values()]).tolist()
     views = {
@@ -248,7 +262,9 @@ def words(name: str) -> tuple[Array, dict[str, slice], NDArray[Any]]:
     return np.hstack(list(parts.values())), views, bunch.target
 
 
-def text(name: str, method: str, n_components: int, seed: int, quick: bool) -> dict[str, Value]:
+def text(
+    name: str, method: str, n_components: int, seed: int, quick: bool
+) -> dict[str, Value]:
     """Embed all rows and classify them by cross-validated neighbours."""
     X, views, labels = words(name)
     if method in (OURS, DEFAULTS):
@@ -302,7 +318,10 @@ def jobs(part: str | None, seeds: range, quick: bool) -> Iterator[Job]:
                 continue  # nothing is random in them
             for d in (2, PEER_DIMENSIONS):
                 yield Job(
-                    name, f"{method}, D = {d}", seed, partial(text, name, method, d, seed, quick)
+                    name,
+                    f"{method}, D = {d}",
+                    seed,
+                    partial(text, name, method, d, seed, quick),
                 )
         names = ("fac", "fou", "kar", "mor", "pix", "zer")
         subsets = [s for n in range(1, 7) for s in itertools.combinations(names, n)]
@@ -330,7 +349,8 @@ def main() -> None:
     print(table([row for row in rows if row["data"] == "breast proteins"], PROTEIN))
     print(
         table(
-            [row for row in rows if row["data"] == "breast subtypes"], {**SHOWN, "seconds": ".0f"}
+            [row for row in rows if row["data"] == "breast subtypes"],
+            {**SHOWN, "seconds": ".0f"},
         )
     )
     print(table([row for row in rows if row["data"] in LOADERS], {**SHOWN, "seconds": ".0f"}))

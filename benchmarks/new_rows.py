@@ -46,7 +46,11 @@ def data_of(
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(bunch.data))[: n_train + n_new]
     X = (bunch.data[rows] / 255.0).astype(np.float32)
-    return X, bunch.target[rows], rng.random((len(rows) - n_train, X.shape[1]), dtype=np.float32)
+    return (
+        X,
+        bunch.target[rows],
+        rng.random((len(rows) - n_train, X.shape[1]), dtype=np.float32),
+    )
 
 
 @functools.cache
@@ -70,7 +74,9 @@ def row_bound(model: bo.NGMVLVM, X: NDArray[np.float32], Z: NDArray[np.float32])
     return float(torch.cat(values).mean())
 
 
-def measure(n_train: int, n_new: int, missing: float, seed: int, max_iter: int) -> dict[str, Value]:
+def measure(
+    n_train: int, n_new: int, missing: float, seed: int, max_iter: int
+) -> dict[str, Value]:
     """Place the new rows."""
     X, labels, uniform = data_of(n_train, n_new, seed)
     model, seconds = fitted(n_train, n_new, seed, max_iter)

@@ -105,7 +105,9 @@ VARIANTS = {
 
 
 @functools.cache
-def problem(name: str, seed: int) -> tuple[Data, Plan, NDArray[np.float64], NDArray[np.float64]]:
+def problem(
+    name: str, seed: int
+) -> tuple[Data, Plan, NDArray[np.float64], NDArray[np.float64]]:
     """Return rotated data, a plan, the start and what the latents are scored with."""
     views = None
     if name == "MNIST":
@@ -125,7 +127,9 @@ def problem(name: str, seed: int) -> tuple[Data, Plan, NDArray[np.float64], NDAr
     plan = plans.make(
         estimator, data, seed, {view: estimator._kernel_for(view) for view in data.names}
     )
-    training = TrainingData(training_data.fit_data(data, plan, {}, Covariates.none(len(X))), plan)
+    training = TrainingData(
+        training_data.fit_data(data, plan, {}, Covariates.none(len(X))), plan
+    )
     latents = start("pca" if name == "bridges" else "tsne", training.filled, 2, seed)
     return training.blocks, plan, latents, truth
 
@@ -142,7 +146,9 @@ def train(
         n_frequencies = variant.late if step >= full else variant.early
         count = variant.n_draws_late if step >= begin else 1
         noise = [count * (step // variant.frozen) + i for i in range(count)]
-        draws = [draw(model, n_frequencies, variant.sampling, plan.seed, "train", i) for i in noise]
+        draws = [
+            draw(model, n_frequencies, variant.sampling, plan.seed, "train", i) for i in noise
+        ]
         return torch.stack([elbo(model, data, drawn).total for drawn in draws]).mean()
 
     factors = {"latents.mean": variant.means}
@@ -182,7 +188,10 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
         for name in ("bridges",) if quick else ("MNIST", "S-curve", "bridges"):
             for method in list(VARIANTS)[-2:] if quick else VARIANTS:
                 yield Job(
-                    name, method, seed, partial(measure, name, method, seed, 60 if quick else STEPS)
+                    name,
+                    method,
+                    seed,
+                    partial(measure, name, method, seed, 60 if quick else STEPS),
                 )
 
 

@@ -60,7 +60,15 @@ OURS = (
     "T = ",
     "sketch of",
 )
-STATES = ("reached", "missed", "measured", "a peer", "in the library", "not measured", "absent")
+STATES = (
+    "reached",
+    "missed",
+    "measured",
+    "a peer",
+    "in the library",
+    "not measured",
+    "absent",
+)
 _PEERS_SHOWN = 6
 Row = Mapping[str, str]
 
@@ -101,7 +109,8 @@ class Item:
         return [
             row
             for row in stored.get(self.file, ())
-            if (row["data"], row["method"]) == (self.data, self.method) and row.get(self.column)
+            if (row["data"], row["method"]) == (self.data, self.method)
+            and row.get(self.column)
         ]
 
     def state(self, stored: Mapping[str, Sequence[Row]]) -> str:
@@ -133,7 +142,11 @@ class Item:
         """Return the means of other methods on the same data, the best first."""
         means: dict[str, list[float]] = {}
         for row in stored.get(self.file, ()):
-            if row["data"] == self.data and row.get(self.column) and not is_ours(row["method"]):
+            if (
+                row["data"] == self.data
+                and row.get(self.column)
+                and not is_ours(row["method"])
+            ):
                 means.setdefault(row["method"], []).append(float(row[self.column]))
         means.pop(self.method, None)
         order = sorted(means, key=lambda name: statistics.fmean(means[name]))
@@ -227,7 +240,9 @@ def origin(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> str:
         return "no rows"
     files = ", ".join(sorted({PROTOCOLS[i.file][0] + ".py" for i in chosen if i.file}))
     commits = ", ".join(sorted({row["commit"] for row in rows}))
-    machines = sorted({f"{r['cores']} cores, {r['threads']} threads, {r['torch']}" for r in rows})
+    machines = sorted(
+        {f"{r['cores']} cores, {r['threads']} threads, {r['torch']}" for r in rows}
+    )
     return f"by {files}; commits {commits}; {'; '.join(machines)}"
 
 

@@ -48,7 +48,10 @@ def data_of(n_rows: int, seed: int) -> tuple[Array, Array, dict[str, Array]]:
     parts = []
     for view, width in WIDTHS.items():
         x = np.hstack([shared, private[view]])
-        w, b = rng.normal(size=(WAVES, x.shape[1])) / LENGTHSCALE, rng.uniform(0, 2 * np.pi, WAVES)
+        w, b = (
+            rng.normal(size=(WAVES, x.shape[1])) / LENGTHSCALE,
+            rng.uniform(0, 2 * np.pi, WAVES),
+        )
         f = np.sqrt(2 / WAVES) * np.cos(x @ w.T + b) @ rng.normal(size=(WAVES, width))
         parts.append(f + NOISE * rng.normal(size=f.shape))
     return np.hstack(parts), shared, private

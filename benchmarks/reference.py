@@ -35,7 +35,9 @@ class ViewKernel(nn.Module):
     def __init__(self, n_mixtures: int, dim: int, source: torch.Generator) -> None:
         super().__init__()
         means = 0.1 * torch.randn(n_mixtures, dim, generator=source)
-        log_scales = torch.linspace(0.0, 0.3, n_mixtures)[:, None].repeat(1, dim) * math.log(10.0)
+        log_scales = torch.linspace(0.0, 0.3, n_mixtures)[:, None].repeat(1, dim) * math.log(
+            10.0
+        )
         self.log_weights = nn.Parameter(torch.full((n_mixtures,), -math.log(n_mixtures)))
         self.mean1, self.mean2 = nn.Parameter(means.clone()), nn.Parameter(means.clone())
         self.log_scale1, self.log_scale2 = (
@@ -58,7 +60,9 @@ class ViewKernel(nn.Module):
         )
         p1, p2 = x @ w1.flatten(0, 1).T, x @ w2.flatten(0, 1).T
         amplitude = (
-            (self.log_weights.exp() / (4 * n_frequencies)).sqrt().repeat_interleave(n_frequencies)
+            (self.log_weights.exp() / (4 * n_frequencies))
+            .sqrt()
+            .repeat_interleave(n_frequencies)
         )
         return torch.cat(
             [amplitude * (p1.cos() + p2.cos()), amplitude * (p1.sin() + p2.sin())], dim=1
@@ -69,7 +73,12 @@ class Reference(nn.Module):
     """Latents q(X) = N(mean, std²) shared by the views."""
 
     def __init__(
-        self, Z0: Tensor, n_views: int, n_mixtures: int, n_frequencies: int, source: torch.Generator
+        self,
+        Z0: Tensor,
+        n_views: int,
+        n_mixtures: int,
+        n_frequencies: int,
+        source: torch.Generator,
     ) -> None:
         super().__init__()
         self.n_frequencies, self.source = n_frequencies, source

@@ -42,7 +42,12 @@ COLUMNS = {
     "violations": ".0f",
     "peak_mb": ".0f",
 }
-SETTINGS: dict[str, Any] = {"n_mixtures": 2, "n_frequencies": 50, "init": "pca", "max_iter": 60}
+SETTINGS: dict[str, Any] = {
+    "n_mixtures": 2,
+    "n_frequencies": 50,
+    "init": "pca",
+    "max_iter": 60,
+}
 OPENED, POINTED = 3, 12
 # Resolves with the milliseconds until a second frame is drawn.
 POINT = """([x, y]) => new Promise(done => {
@@ -77,13 +82,16 @@ def opened(page: Path) -> dict[str, Value]:
             # the policy of the page allows no script but its own, axe-core among those
             tab = started.new_page(viewport={"width": 1400, "height": 950}, bypass_csp=True)
             tab.on(
-                "console", lambda said: errors.append(said.text) if said.type == "error" else None
+                "console",
+                lambda said: errors.append(said.text) if said.type == "error" else None,
             )
             tab.on("pageerror", lambda error: errors.append(str(error)))
             tab.goto(page.as_uri())
             tab.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
             paints.append(
-                tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+                tab.evaluate(
+                    "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+                )
             )
             readies.append(
                 tab.evaluate("performance.getEntriesByName('bochner:ready')[0].startTime")
@@ -113,7 +121,9 @@ def fitted(X: Any, d: int, seed: int, **options: Any) -> tuple[Any, float]:
         return timed(lambda: bo.NGMVLVM(d, **SETTINGS, random_state=seed, **options).fit(X))
 
 
-def measured(model: Any, fit_s: float, X: Any, labels: Any, **options: Any) -> dict[str, Value]:
+def measured(
+    model: Any, fit_s: float, X: Any, labels: Any, **options: Any
+) -> dict[str, Value]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
         _, seconds = timed(lambda: bo.report(model, X, labels, path=path, **options))
@@ -212,7 +222,9 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
     for seed in seeds:
         yield Job("digits halves, D = 8", "report", seed, partial(measure_digits, seed))
         for n_rows in (300,) if quick else (1000, 10_000):
-            yield Job(f"MNIST {n_rows:,}", "report", seed, partial(measure_mnist, n_rows, seed))
+            yield Job(
+                f"MNIST {n_rows:,}", "report", seed, partial(measure_mnist, n_rows, seed)
+            )
         if not quick:
             yield Job("made 100,000, D = 3", "report", seed, partial(measure_many, seed))
             yield Job("breast TCGA", "fit --report", seed, partial(measure_command, seed))

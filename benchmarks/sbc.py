@@ -50,7 +50,15 @@ SWEEPS, REPLICATIONS = 12, 20
 Run = Callable[[str, str, int, int], dict[str, Value]]
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
 KINDS = ("gaussian", "negative binomial", "bernoulli")
-QUANTITIES = ("inner", "distance", "variance", "parameter", "missing", "components", "log_joint")
+QUANTITIES = (
+    "inner",
+    "distance",
+    "variance",
+    "parameter",
+    "missing",
+    "components",
+    "log_joint",
+)
 
 
 class FaultyView(GaussianView):
@@ -102,7 +110,9 @@ def drawn_entries(model: Model, state: State, rng: Generator) -> Array:
     return view.draw_data(view.psi(of_view, state.x), of_view.parameter, rng)
 
 
-def replication(kind: str, method: str, dim: int, rng: Generator) -> tuple[Model, State, Array]:
+def replication(
+    kind: str, method: str, dim: int, rng: Generator
+) -> tuple[Model, State, Array]:
     """Draw a truth from the prior and data given it; return the model of these data, too."""
     model = build(kind, method, dim)
     truth = model.prior_state(rng)
@@ -126,7 +136,9 @@ def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
     ties = rng.random(draws.shape) < rng.random(true.shape)
     ranks = ((draws < true) | ((draws == true) & ties)).sum(0)
     known = ~np.isnan(true)
-    return {name: int(r) if k else "" for name, r, k in zip(QUANTITIES, ranks, known, strict=True)}
+    return {
+        name: int(r) if k else "" for name, r, k in zip(QUANTITIES, ranks, known, strict=True)
+    }
 
 
 def drift(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
@@ -152,7 +164,9 @@ def jobs(run: Run, seeds: range, quick: bool) -> Iterator[Job]:
     for kind in KINDS[:1] if quick else KINDS:
         for dim in (1, 2):
             for seed in seeds:
-                yield Job(f"{kind}, D = {dim}", RIGHT, seed, partial(run, kind, RIGHT, dim, seed))
+                yield Job(
+                    f"{kind}, D = {dim}", RIGHT, seed, partial(run, kind, RIGHT, dim, seed)
+                )
     for seed in seeds:
         yield Job("gaussian, D = 1", FAULT, seed, partial(run, "gaussian", FAULT, 1, seed))
 
@@ -196,13 +210,17 @@ PROTOCOL_OF_DRIFT = Protocol("sbc_stationary", QUANTITIES, partial(jobs, drift))
 
 def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--stationary", action="store_true", help="chains that begin at the truth")
+    parser.add_argument(
+        "--stationary", action="store_true", help="chains that begin at the truth"
+    )
     chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__, seeds=15 if chosen.stationary else 200)
     protocol = PROTOCOL_OF_DRIFT if chosen.stationary else PROTOCOL
     store = protocol.store(options.quick)
     store.collect(protocol.jobs(options.seeds, options.quick))
-    print(table(store.rows(), dict.fromkeys(QUANTITIES, ".3f" if chosen.stationary else ".2f")))
+    print(
+        table(store.rows(), dict.fromkeys(QUANTITIES, ".3f" if chosen.stationary else ".2f"))
+    )
     print(standard_errors(store.rows()) if chosen.stationary else histograms(store.rows()))
 
 

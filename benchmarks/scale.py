@@ -87,7 +87,9 @@ def fit_here(path: Path, how: str, seed: int) -> None:
         before = _memory("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here
         with bo.distributed() if "RANK" in os.environ else nullcontext():
-            model, seconds = timed(lambda: embedded(bo.NGMVLVM(max_iter=_STEPS, **settings), X))
+            model, seconds = timed(
+                lambda: embedded(bo.NGMVLVM(max_iter=_STEPS, **settings), X)
+            )
     peak = (_memory("VmHWM") - before) / 1024
     print(json.dumps({"cpu_s": seconds, "peak_mb": peak, "elbo": model.elbo_}))
 
@@ -188,19 +190,26 @@ def jobs(
     """Yield every row to measure."""
     for seed in seeds:
         for how in ("tables", "climbs"):
-            yield Job(f"place {n_new:,}", how, seed, partial(measure_placement, n_new, how, seed))
+            yield Job(
+                f"place {n_new:,}", how, seed, partial(measure_placement, n_new, how, seed)
+            )
         for how in ("on disk", "in memory"):
             work = partial(measure_counts, counted, how, seed)
             yield Job(f"counts {counted:,}", how, seed, work)
         for n_rows in sizes:
             yield Job(
-                f"fit {n_rows:,}", "on disk", seed, partial(measure_fit, n_rows, "on disk", seed)
+                f"fit {n_rows:,}",
+                "on disk",
+                seed,
+                partial(measure_fit, n_rows, "on disk", seed),
             )
             if n_rows <= shared:
                 work = partial(measure_fit, n_rows, "in memory", seed)
                 yield Job(f"fit {n_rows:,}", "in memory", seed, work)
             for how in ("2 processes", "4 processes") if n_rows == shared else ():
-                yield Job(f"fit {n_rows:,}", how, seed, partial(measure_fit, n_rows, how, seed))
+                yield Job(
+                    f"fit {n_rows:,}", how, seed, partial(measure_fit, n_rows, how, seed)
+                )
 
 
 def main() -> None:

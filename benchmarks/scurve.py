@@ -103,7 +103,9 @@ def fitted(estimator: Any, data: Bunch) -> tuple[Any, float]:
         warnings.simplefilter("ignore", ConvergenceWarning)
         warm = type(estimator)(**{**estimator.get_params(), "max_iter": 8, "init": "auto"})
         name = type(estimator).__name__
-        return timed_warm(name, lambda: estimator.fit(data.data), lambda: warm.fit(data.data[:100]))
+        return timed_warm(
+            name, lambda: estimator.fit(data.data), lambda: warm.fit(data.data[:100])
+        )
 
 
 def estimator_of(method: str, data: Bunch, seed: int, **others: Any) -> Any:
@@ -138,9 +140,13 @@ def kernel_errors(model: Any, data: Bunch) -> dict[str, Value]:
     """
     errors: dict[str, Value] = {}
     for v, (view, K) in enumerate(data.kernel_matrices.items()):
-        learned = model.kernel_matrix(model.embedding_, view=view, exact=True).astype(np.float64)
+        learned = model.kernel_matrix(model.embedding_, view=view, exact=True).astype(
+            np.float64
+        )
         errors[f"k{v}"] = bo.metrics.relative_error(learned, K)
-        errors[f"k{v}_scaled"] = bo.metrics.relative_error(_best_factor(learned, K) * learned, K)
+        errors[f"k{v}_scaled"] = bo.metrics.relative_error(
+            _best_factor(learned, K) * learned, K
+        )
         a, b = _centred(learned), _centred(K)
         errors[f"k{v}_centred"] = bo.metrics.relative_error(_best_factor(a, b) * a, b)
     return errors
@@ -161,7 +167,11 @@ def measure_fit(name: str, method: str, seed: int, setting: Setting) -> dict[str
     model, seconds = fitted(estimator_of(method, data, seed, max_iter=setting.max_iter), data)
     r2 = bo.metrics.aligned_r2(data.latent, model.embedding_)
     scores = {"r2_0": float(r2[0]), "r2_1": float(r2[1]), "r2": float(r2.mean())}
-    bound = {"elbo": float(model.elbo_), "elbo_se": float(model.elbo_se_), "steps": model.n_iter_}
+    bound = {
+        "elbo": float(model.elbo_),
+        "elbo_se": float(model.elbo_se_),
+        "steps": model.n_iter_,
+    }
     return {**scores, **bound, "seconds": seconds, **kernel_errors(model, data)}
 
 
@@ -241,7 +251,11 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
     models = SimpleModels(torch.tensor(np.stack(result), dtype=torch.float32), blocks)
     ones = torch.ones(len(result), 2)
     models.settle(500, seed, lambda _: ones)
-    return result, models.bounds(ones, seed).tolist(), list(models.mean.detach().double().numpy())
+    return (
+        result,
+        models.bounds(ones, seed).tolist(),
+        list(models.mean.detach().double().numpy()),
+    )
 
 
 def measure_layout(origin: str, seed: int, setting: Setting) -> dict[str, Value]:
@@ -251,7 +265,9 @@ def measure_layout(origin: str, seed: int, setting: Setting) -> dict[str, Value]
     data, i = data_of("RBF+Gibbs", seed, setting), ORIGINS.index(origin)
     result, bounds, settled = layouts_of(seed, setting)
     limit = 1600 if setting.max_iter == "auto" else setting.max_iter
-    model = bo.NGMVLVM(init=result[i], tol=0.0, max_iter=limit, views=data.views, random_state=seed)
+    model = bo.NGMVLVM(
+        init=result[i], tol=0.0, max_iter=limit, views=data.views, random_state=seed
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(data.data)
@@ -264,7 +280,8 @@ def layout_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     """Yield the starts of every draw of the data."""
     for seed in seeds:
         yield from (
-            Job("RBF+Gibbs", o, seed, partial(measure_layout, o, seed, setting)) for o in ORIGINS
+            Job("RBF+Gibbs", o, seed, partial(measure_layout, o, seed, setting))
+            for o in ORIGINS
         )
 
 
@@ -290,7 +307,8 @@ def fit_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
     for method in METHODS:
         for name in DATA:
             yield from (
-                Job(name, method, s, partial(measure_fit, name, method, s, setting)) for s in seeds
+                Job(name, method, s, partial(measure_fit, name, method, s, setting))
+                for s in seeds
             )
 
 
@@ -317,7 +335,9 @@ def speed_jobs(seeds: range, setting: Setting) -> Iterator[Job]:
 
 def gaps(rows: list[dict[str, str]]) -> list[str]:
     """Say how far every bound is below the ceiling of its draw of the data."""
-    ceiling = {(r["data"], r["seed"]): float(r["elbo"]) for r in rows if r["method"] == CEILING}
+    ceiling = {
+        (r["data"], r["seed"]): float(r["elbo"]) for r in rows if r["method"] == CEILING
+    }
     lines = []
     for name in DATA:
         for method in (m for m in METHODS if m != CEILING):

@@ -44,12 +44,14 @@ def drawn(kind: str, n_rows: int, seed: int) -> tuple[Array, Array]:
     )
     mean = np.exp(f + (6.0 if kind == "large counts" else 1.0))
     if kind == "bernoulli":
-        return latents, (source.random(f.shape) < 1.0 / (1.0 + np.exp(-3.0 * f))).astype(np.float64)
+        return latents, (source.random(f.shape) < 1.0 / (1.0 + np.exp(-3.0 * f))).astype(
+            np.float64
+        )
     if kind == "poisson":
         return latents, source.poisson(mean).astype(np.float64)
-    return latents, source.negative_binomial(DISPERSION, DISPERSION / (DISPERSION + mean)).astype(
-        np.float64
-    )
+    return latents, source.negative_binomial(
+        DISPERSION, DISPERSION / (DISPERSION + mean)
+    ).astype(np.float64)
 
 
 def measure(
@@ -72,7 +74,8 @@ def measure(
 def jobs(seeds: range, max_iter: int | str) -> Iterator[Job]:
     """Yield kinds of data by sweeps and bounds."""
     bounds = {
-        bound: bo.likelihoods.NegativeBinomial(bound=bound) for bound in ("polya-gamma", "tilted")
+        bound: bo.likelihoods.NegativeBinomial(bound=bound)
+        for bound in ("polya-gamma", "tilted")
     }
     for seed in seeds:
         for kind in KINDS:

@@ -120,11 +120,19 @@ def measure_time(n_rows: int, n_columns: int, seconds: float) -> dict[str, Value
     block = block_of(n_rows, n_columns)
     chunks = (n_rows, evidence.CHUNK_ROWS)
     ms = median_ms(step_of(model_of(n_rows), block), seconds)
-    bare = min(median_ms(bare_products(n_rows, block.Y, chunk), seconds / 3) for chunk in chunks)
+    bare = min(
+        median_ms(bare_products(n_rows, block.Y, chunk), seconds / 3) for chunk in chunks
+    )
     waves = min(median_ms(sines(n_rows, chunk), seconds / 3) for chunk in chunks)
     rate = 4 * n_rows * K * (K + n_columns) / ms / 1e6
     of_peak = rate / float(machine()["peak_gflops"])
-    values = {"ms": ms, "gflops": rate, "of_peak": of_peak, "bare_ms": bare, "sincos_ms": waves}
+    values = {
+        "ms": ms,
+        "gflops": rate,
+        "of_peak": of_peak,
+        "bare_ms": bare,
+        "sincos_ms": waves,
+    }
     return {"rows": n_rows, "columns": n_columns, **values, "ratio": ms / (bare + waves)}
 
 
@@ -136,7 +144,9 @@ def peak_bytes(reset: bool = False) -> int:
     if reset:
         switch.write_text("5")
     return 1024 * next(
-        int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")
+        int(line.split()[1])
+        for line in status.read_text().splitlines()
+        if line.startswith("VmHWM")
     )
 
 
@@ -188,7 +198,9 @@ def growth(rows: list[dict[str, str]], value: str, log: bool) -> float:
     """
     scale: Callable[[float], float] = math.log if log else float
     points = [
-        (scale(float(r["rows"])), scale(float(r[value]))) for r in rows if int(r["rows"]) >= 10_000
+        (scale(float(r["rows"])), scale(float(r[value])))
+        for r in rows
+        if int(r["rows"]) >= 10_000
     ]
     if len({x for x, _ in points}) < 2:
         return math.nan

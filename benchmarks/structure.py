@@ -53,7 +53,9 @@ def code_lines(text: str, tree: ast.Module) -> list[str]:
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     ]
-    skipped = {line for node in texts for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    skipped = {
+        line for node in texts for line in range(node.lineno, (node.end_lineno or 0) + 1)
+    }
     lines = enumerate(text.splitlines(), 1)
     stripped = [line.strip() for number, line in lines if number not in skipped]
     return [line for line in stripped if line and not line.startswith("#")]
@@ -99,7 +101,8 @@ def main() -> None:
         questions += sum(bool(re.search("|".join(KINDS), line)) for line in lines)
         # what an object asks of its own fields is asked inside the class concerned
         others = [
-            re.sub(r"\bself\.\w+ is (not )?None|\bself\.per_column", "", line) for line in lines
+            re.sub(r"\bself\.\w+ is (not )?None|\bself\.per_column", "", line)
+            for line in lines
         ]
         outside += sum(bool(re.search("|".join(KINDS), line)) for line in others)
         names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
@@ -110,7 +113,9 @@ def main() -> None:
     print(f"lines of code                 {len(lengths)}")
     print(f"characters a code line, mean  {statistics.fmean(lengths):.1f}")
     print(f"uses of Any                   {unknown}")
-    print(f"questions about a kind        {questions}, {outside} not of an object's own fields")
+    print(
+        f"questions about a kind        {questions}, {outside} not of an object's own fields"
+    )
     print(f"largest packages              {', '.join(f'{name} {n}' for name, n in largest)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

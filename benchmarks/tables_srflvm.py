@@ -43,7 +43,11 @@ import bochner as bo
 Data = tuple[NDArray[np.float64], NDArray[Any]]
 
 # name of a row: likelihood
-LIKELIHOODS = {"G-SRFLVM": "gaussian", "N-SRFLVM": "negative_binomial", "B-SRFLVM": "bernoulli"}
+LIKELIHOODS = {
+    "G-SRFLVM": "gaussian",
+    "N-SRFLVM": "negative_binomial",
+    "B-SRFLVM": "bernoulli",
+}
 # 1-NN accuracy and seconds that the paper prints for its own method, tables II and III
 PAPER = {
     ("bridges", "G-SRFLVM"): (0.851, 103.6),

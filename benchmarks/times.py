@@ -181,7 +181,9 @@ def main() -> None:
     rows = store.rows()
     print(table(rows, COLUMNS))
     ratios = [float(row["ratio"]) for row in rows]
-    print(f"processor seconds over t-SNE's, geometric mean {statistics.geometric_mean(ratios):.2f}")
+    print(
+        f"processor seconds over t-SNE's, geometric mean {statistics.geometric_mean(ratios):.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -66,7 +66,16 @@ html_theme_options = {
 }
 html_sidebars = {
     page: []
-    for page in ("index", "install", "start", "models", "extend", "background", "math", "gallery/*")
+    for page in (
+        "index",
+        "install",
+        "start",
+        "models",
+        "extend",
+        "background",
+        "math",
+        "gallery/*",
+    )
 }
 
 sphinx_gallery_conf = {

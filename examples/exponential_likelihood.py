@@ -29,7 +29,9 @@ class Exponential(NonConjugateLikelihood):
     def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
         return psi.exp() * torch.empty_like(psi).exponential_(generator=source)
 
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
+    def intercept(
+        self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None
+    ) -> Tensor:
         return y.nanmean(0).log()
 
     def first(

@@ -22,7 +22,10 @@ import bochner as bo
 def main() -> GridSearchCV:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--columns", type=int, default=120, help="output columns of the feature map (default 120)"
+        "--columns",
+        type=int,
+        default=120,
+        help="output columns of the feature map (default 120)",
     )
     parser.add_argument(
         "--iterations", type=int, default=100, help="iterations of its fit (default 100)"
@@ -38,15 +41,22 @@ def main() -> GridSearchCV:
         MinMaxScaler(clip=True), features, StandardScaler(), LinearSVC(dual=False)
     )
     d = X.shape[1]
-    grid = {"kreinfeatures__kernel__tau": [0.1 * d, 0.7 * d], "linearsvc__C": [1e-3, 1e-2, 1e-1]}
+    grid = {
+        "kreinfeatures__kernel__tau": [0.1 * d, 0.7 * d],
+        "linearsvc__C": [1e-3, 1e-2, 1e-1],
+    }
     search = GridSearchCV(pipeline, grid, cv=3).fit(X_train, y_train)
 
     fitted = search.best_estimator_.named_steps["kreinfeatures"]
     print(f"chosen: tau = {fitted.kernel_.tau:.2f}, C = {search.best_params_['linearsvc__C']}")
     print(f"accuracy on rows held out: {search.score(X_test, y_test):.3f}")
-    print(f"relative error of the kernel over pairs that no fit saw: {fitted.held_out_error_:.4f}")
+    print(
+        f"relative error of the kernel over pairs that no fit saw: {fitted.held_out_error_:.4f}"
+    )
     print(f"smallest over largest eigenvalue: {fitted.eigenvalue_ratio_:.4f}")
-    print(f"columns of the negative part: {int((fitted.signs_ < 0).sum())} of {options.columns}")
+    print(
+        f"columns of the negative part: {int((fitted.signs_ < 0).sum())} of {options.columns}"
+    )
     return search
 
 

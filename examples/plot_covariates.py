@@ -65,9 +65,13 @@ first = plate == 0
 asked = {"plate": ["second"] * int(first.sum())}
 predicted = model.inverse_transform(model.embedding_[first], covariates=asked)
 answer = signal[first] + effect[~first][0]
-print(f"error of rows moved to the other plate: {np.sqrt(np.mean((predicted - answer) ** 2)):.2f}")
+print(
+    f"error of rows moved to the other plate: {np.sqrt(np.mean((predicted - answer) ** 2)):.2f}"
+)
 shifted = X[first] - means[0] + means[1]
-print(f"of shifting them by the plates' means: {np.sqrt(np.mean((shifted - answer) ** 2)):.2f}")
+print(
+    f"of shifting them by the plates' means: {np.sqrt(np.mean((shifted - answer) ** 2)):.2f}"
+)
 
 # %%
 # New rows are placed with their members plate, or, where it is not known, with the average of both.
@@ -80,7 +84,9 @@ fig, axes = plt.subplots(1, 3, figsize=(10, 3.3))
 for ax, (name, Z) in zip(axes, shown.items(), strict=True):
     for p, marker in enumerate("ox"):
         members = plate == p
-        ax.scatter(*Z[members].T, c=angle[members], marker=marker, s=14, vmin=0.0, vmax=1.5 * np.pi)
+        ax.scatter(
+            *Z[members].T, c=angle[members], marker=marker, s=14, vmin=0.0, vmax=1.5 * np.pi
+        )
     ax.set_title(f"{name}\n$R^2$ {explained(Z):.2f}", fontsize=9)
     ax.set_xticks([])
     ax.set_yticks([])

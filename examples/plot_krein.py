@@ -55,7 +55,9 @@ true = np.maximum(
 fig, axs = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
 axs[0].scatter(true, approximate, s=4, alpha=0.4)
 axs[0].axline((true.mean(), true.mean()), slope=1, color="black", linewidth=0.8)
-axs[0].set(xlabel="true kernel value", ylabel=f"by {COLUMNS[-1]} columns", title="Pairs of rows")
+axs[0].set(
+    xlabel="true kernel value", ylabel=f"by {COLUMNS[-1]} columns", title="Pairs of rows"
+)
 axs[1].plot(COLUMNS, errors, "o-")
 axs[1].set(
     xlabel="columns",

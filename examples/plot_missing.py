@@ -32,14 +32,16 @@ X_shown[lacking, views["worst"]] = np.nan
 # %%
 # No row is dropped and nothing is filled in beforehand.
 
-model = bo.NGMVLVM(n_components=5, views=views, init="pca", max_iter=STEPS, random_state=0).fit(
-    X_shown
-)
+model = bo.NGMVLVM(
+    n_components=5, views=views, init="pca", max_iter=STEPS, random_state=0
+).fit(X_shown)
 full, std = model.impute(X_shown, return_std=True)
 hidden = np.isnan(X_shown)
 error, by_means = bo.metrics.rmse(X, full, hidden), bo.metrics.rmse(X, 0 * X, hidden)
 inside = bo.metrics.coverage(X[hidden], full[hidden], std[hidden], level=0.9)
-print(f"error of the hidden values: {error:.2f} standard deviations (column means: {by_means:.2f})")
+print(
+    f"error of the hidden values: {error:.2f} standard deviations (column means: {by_means:.2f})"
+)
 print(f"hidden values inside their 90 % intervals: {100 * inside:.0f} %")
 
 # %%

@@ -68,7 +68,9 @@ print(f"error of ten neighbours: {bo.metrics.rmse(true, by_neighbours, holes):.2
 # Draws carry the uncertainty on: every one is a completed table. Ninety percent of the hidden
 # values should lie between the 5 and 95 % quantiles of the draws.
 
-draws = np.stack([(drawn[numbers] - centre) / scale for drawn in model.impute(shown, n_draws=100)])
+draws = np.stack(
+    [(drawn[numbers] - centre) / scale for drawn in model.impute(shown, n_draws=100)]
+)
 low, high = np.quantile(draws, [0.05, 0.95], axis=0)
 inside = ((low <= true) & (true <= high))[holes].mean()
 print(f"hidden numbers inside their 90 % intervals: {100 * inside:.0f} %")
@@ -79,7 +81,9 @@ print(f"hidden numbers inside their 90 % intervals: {100 * inside:.0f} %")
 fig, axs = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 bo.plots.loadings(model, n=3, ax=axs[0])
 middle, width = restored[holes], np.stack([restored - low, high - restored])[:, holes].clip(0)
-axs[1].errorbar(true[holes], middle, yerr=width, fmt="o", markersize=3, elinewidth=0.5, alpha=0.6)
+axs[1].errorbar(
+    true[holes], middle, yerr=width, fmt="o", markersize=3, elinewidth=0.5, alpha=0.6
+)
 axs[1].axline((0, 0), slope=1, color="black", linewidth=0.8)
 axs[1].set(title="Hidden numbers", xlabel="true", ylabel="completed, with 90 % interval")
 plt.show()

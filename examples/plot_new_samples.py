@@ -25,7 +25,9 @@ STEPS = 150
 digits = bo.datasets.load_digits_halves()
 train, new = digits.data[:N_TRAIN], digits.data[N_TRAIN : N_TRAIN + N_NEW]
 labels, answers = digits.target[:N_TRAIN], digits.target[N_TRAIN : N_TRAIN + N_NEW]
-model = bo.NGMVLVM(6, views=digits.views, init="pca", max_iter=STEPS, random_state=0).fit(train)
+model = bo.NGMVLVM(6, views=digits.views, init="pca", max_iter=STEPS, random_state=0).fit(
+    train
+)
 
 # %%
 # New rows, whole and with their upper half only, and how sure the model is of each place.

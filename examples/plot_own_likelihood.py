@@ -18,9 +18,9 @@ STEPS = 150
 
 rng = np.random.default_rng(0)
 t = np.linspace(-1.5, 1.5, N_ROWS)
-log_mean = np.column_stack([t, t**2 - 1, np.sin(2 * t)]) @ rng.normal(size=(3, 40)) + rng.normal(
-    size=40
-)
+log_mean = np.column_stack([t, t**2 - 1, np.sin(2 * t)]) @ rng.normal(
+    size=(3, 40)
+) + rng.normal(size=40)
 waits = rng.exponential(np.exp(log_mean))
 
 # %%
@@ -55,7 +55,9 @@ order = np.argsort(model.embedding_[:, 0])
 mean, low, high = (
     part[order, 0] for part in model.inverse_transform(model.embedding_, interval=0.9)
 )
-axs[2].fill_between(model.embedding_[order, 0], low, high, color="#d1e5f0", label="90 % interval")
+axs[2].fill_between(
+    model.embedding_[order, 0], low, high, color="#d1e5f0", label="90 % interval"
+)
 axs[2].plot(model.embedding_[order, 0], mean, label="mean")
 axs[2].scatter(model.embedding_[:, 0], waits[::2, 0], s=8, color="black", label="waits")
 axs[2].set(title="One kind of wait", xlabel="latent", yscale="log")

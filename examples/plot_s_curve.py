@@ -18,7 +18,9 @@ STEPS = 200
 # 300 rows, two views of 100 columns each, noise of standard deviation 0.5 on signals of standard
 # deviation 1.
 
-curve = bo.datasets.make_s_curve(N_SAMPLES, 100, kernels=("rbf", "rbf"), noise=0.5, random_state=0)
+curve = bo.datasets.make_s_curve(
+    N_SAMPLES, 100, kernels=("rbf", "rbf"), noise=0.5, random_state=0
+)
 model = bo.NGMVLVM(
     n_components=2, views=curve.views, init="pca", max_iter=STEPS, random_state=0
 ).fit(curve.data)
@@ -40,8 +42,14 @@ def aligned(Z):
     return A @ np.linalg.lstsq(A, curve.latent, rcond=None)[0]
 
 
-fig, axs = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained", sharex=True, sharey=True)
-titles = ("truth", f"principal components, R² {pca_r2.mean():.2f}", f"NGMVLVM, R² {r2.mean():.3f}")
+fig, axs = plt.subplots(
+    1, 3, figsize=(11, 3.8), layout="constrained", sharex=True, sharey=True
+)
+titles = (
+    "truth",
+    f"principal components, R² {pca_r2.mean():.2f}",
+    f"NGMVLVM, R² {r2.mean():.3f}",
+)
 for ax, Z, title in zip(
     axs, (curve.latent, aligned(pca), aligned(model.embedding_)), titles, strict=True
 ):

@@ -39,7 +39,9 @@ completed, std = model.impute(shown, return_std=True)
 ridge = Ridge().fit(train[:, upper], train[:, lower]).predict(test[:, upper])
 error = bo.metrics.rmse(test[:, lower], completed[:, lower])
 ridge_error = bo.metrics.rmse(test[:, lower], ridge)
-print(f"root mean squared error in grey levels (0 to 16): {error:.2f}, ridge {ridge_error:.2f}")
+print(
+    f"root mean squared error in grey levels (0 to 16): {error:.2f}, ridge {ridge_error:.2f}"
+)
 
 fig, ax = plt.subplots(figsize=(11, 3.2), layout="constrained")
 bo.plots.completions(test, completed, ~np.isnan(shown), digits.image_shape, n=14, ax=ax)

@@ -37,7 +37,11 @@ class RationalQuadratic(SpectralKernel):
         return (1.0 + square / (2.0 * self.alpha)) ** -self.alpha
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         check_components("lengthscale", self.log_lengthscale, n_components)
         # orthogonal rows are for directions alone: the lengths have noise of their own
@@ -46,7 +50,9 @@ class RationalQuadratic(SpectralKernel):
         return torch.cat([direction, lengths], dim=1)[None]
 
     def frequencies(self, noise: Tensor) -> Frequencies:
-        direction, lengths = noise[0].split([noise.shape[2] - 2 * self.alpha, 2 * self.alpha], 1)
+        direction, lengths = noise[0].split(
+            [noise.shape[2] - 2 * self.alpha, 2 * self.alpha], 1
+        )
         first = direction * lengths.square().mean(1, keepdim=True).sqrt()
         n = noise.shape[1]
         return Frequencies(

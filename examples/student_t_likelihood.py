@@ -60,7 +60,9 @@ class StudentT(NonConjugateLikelihood):
         t = normal[0] / normal[1:].square().mean(0).sqrt()
         return psi + self.log_scale.detach().exp() * t
 
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
+    def intercept(
+        self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None
+    ) -> Tensor:
         return y.nanmedian(0).values
 
     def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:

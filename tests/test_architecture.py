@@ -133,13 +133,17 @@ def imports(name: str) -> Iterator[tuple[int, str]]:
             yield from (
                 (node.lineno, f"{absolute(node, name)}.{alias.name}") for alias in node.names
             )
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        elif (
+            isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)
+        ):
             called = (
                 node.func.attr
                 if isinstance(node.func, ast.Attribute)
                 else getattr(node.func, "id", "")
             )
-            if called in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+            if called in ("import_module", "__import__") and isinstance(
+                node.args[0].value, str
+            ):
                 yield node.lineno, node.args[0].value
 
 
@@ -198,7 +202,9 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, source: list[str]) 
 def test_the_table_has_every_module_once():
     assert len(ORDER) == len(set(ORDER)), "a module stands twice in FLOORS"
     missing = [
-        f"add {name!r} to FLOORS[{likely_floor(name)}]" for name in SOURCES if name not in FLOOR
+        f"add {name!r} to FLOORS[{likely_floor(name)}]"
+        for name in SOURCES
+        if name not in FLOOR
     ]
     assert not missing, "modules without a floor in tests/test_architecture.py:\n" + "\n".join(
         missing
@@ -223,7 +229,9 @@ def test_imported_modules_exist():
     """Also from tests and benchmarks, where imports are often deferred."""
     root = Path(__file__).parents[1]
     faults = []
-    for path in sorted(p for d in ("src", "tests", "benchmarks") for p in (root / d).rglob("*.py")):
+    for path in sorted(
+        p for d in ("src", "tests", "benchmarks") for p in (root / d).rglob("*.py")
+    ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 package, _, name = (node.module or "").partition(".")
@@ -237,7 +245,9 @@ def test_imported_modules_exist():
 )
 def test_numpy_stays_out_of_the_torch_floors(name):
     faults = [
-        f"{SOURCES[name]}:{line}" for line, full in imports(name) if full.split(".")[0] == "numpy"
+        f"{SOURCES[name]}:{line}"
+        for line, full in imports(name)
+        if full.split(".")[0] == "numpy"
     ]
     assert not faults, f"{FLOOR[name]} is torch only; numpy is imported at {', '.join(faults)}"
 
@@ -249,14 +259,18 @@ def test_modules_and_functions_stay_small(name):
         f"{SOURCES[name]} has {len(source)} lines, at most {MODULE_LINES}: split it"
     )
     functions = [
-        n for n in ast.walk(TREES[name]) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+        n
+        for n in ast.walk(TREES[name])
+        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     long = [
         f"{SOURCES[name]}:{f.lineno} {f.name}: {n}"
         for f in functions
         if (n := code_lines(f, source)) > FUNCTION_LINES
     ]
-    assert not long, f"functions of more than {FUNCTION_LINES} lines of code:\n" + "\n".join(long)
+    assert not long, f"functions of more than {FUNCTION_LINES} lines of code:\n" + "\n".join(
+        long
+    )
 
 
 def test_packages_stay_small():
@@ -268,10 +282,14 @@ def test_packages_stay_small():
 
 @pytest.mark.parametrize("module", ["bochner", "bochner.__main__"])
 def test_importing_loads_no_torch(module):
-    if target(module) not in SOURCES or (module.endswith("__main__") and "__main__" not in SOURCES):
+    if target(module) not in SOURCES or (
+        module.endswith("__main__") and "__main__" not in SOURCES
+    ):
         pytest.skip(f"{module} does not exist yet")
     code = f"import sys, {module}; print([m for m in ('torch',) if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]", (
         f"importing {module} loads {done.stdout.strip()}: import it where it is used"
@@ -296,5 +314,8 @@ def test_the_law_is_applied():
     code = "def f():\n    '''Doc.\n\n    More.'''\n\n    # why\n    return 1\n"
     assert code_lines(ast.parse(code).body[0], code.splitlines()) == 1
     relative = ast.parse("from ..errors import x\nfrom . import views").body
-    assert [absolute(node, "data.views") for node in relative] == ["bochner.errors", "bochner.data"]
+    assert [absolute(node, "data.views") for node in relative] == [
+        "bochner.errors",
+        "bochner.data",
+    ]
     assert absolute(relative[1], "data") == "bochner.data"

@@ -13,7 +13,13 @@ from bochner.errors import InputError
 array = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore")
-SETTINGS = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "landmarks": 70, "random_state": 0}
+SETTINGS = {
+    "n_frequencies": 8,
+    "init": "pca",
+    "max_iter": 8,
+    "landmarks": 70,
+    "random_state": 0,
+}
 
 
 @pytest.fixture(scope="module")

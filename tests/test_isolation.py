@@ -22,7 +22,9 @@ import bochner as bo
 X = np.random.default_rng(0).poisson(3.0, size=(24, 5)).astype(float)
 MODELS = {
     "gaussian": bo.NGMVLVM(init="pca", max_iter=4, random_state=0),
-    "counts": bo.SRFLVM(likelihood="negative_binomial", init="pca", max_iter=4, random_state=0),
+    "counts": bo.SRFLVM(
+        likelihood="negative_binomial", init="pca", max_iter=4, random_state=0
+    ),
 }
 MAPS = {
     "krein": bo.KreinFeatures(max_iter=2, random_state=0),

@@ -60,7 +60,9 @@ def dirichlet(d: int) -> DirichletProcessMixture:
         spectral_mixture(d).get_params()["means"],
         spectral_mixture(d).get_params()["scales"],
     )
-    return DirichletProcessMixture([0.7, 0.3, 0.0], [*means, means[0]], [*scales, scales[1]], 1.4)
+    return DirichletProcessMixture(
+        [0.7, 0.3, 0.0], [*means, means[0]], [*scales, scales[1]], 1.4
+    )
 
 
 def bivariate(d: int) -> BivariateSpectralMixture:
@@ -124,7 +126,9 @@ def test_every_kernel_is_covered():
     for module in pkgutil.iter_modules(bochner.kernels.__path__, "bochner.kernels."):
         importlib.import_module(module.name)
     missing = {c.__name__ for c in concrete(Kernel)} - {c.__name__ for c in EXAMPLES}
-    assert not missing, f"add examples of {missing} to EXAMPLES and rejected values to REJECTED"
+    assert not missing, (
+        f"add examples of {missing} to EXAMPLES and rejected values to REJECTED"
+    )
 
 
 # Laws 1 and 2: the functions that users call on kernels of their own
@@ -226,13 +230,22 @@ REJECTED: dict[type[Kernel], list[tuple[dict[str, object], str]]] = {
             r"weights must have shape \(2,\) \(mixtures first\), got \(1,\)",
         ),
         ({**MIXTURE, "means": [[0.0], [math.nan]]}, "means must be finite"),
-        ({**MIXTURE, "scales": [[1.0], [-1.0]]}, "scales must be positive and finite, got -1.0"),
+        (
+            {**MIXTURE, "scales": [[1.0], [-1.0]]},
+            "scales must be positive and finite, got -1.0",
+        ),
         (
             {**MIXTURE, "scales": [[1.0]]},
             r"scales must have shape \(2, 1\) \(mixtures first\), got \(1, 1\)",
         ),
-        ({"weights": [1.0]}, "Give all of weights, means, scales or none of them: means is None"),
-        ({"means": [[1.0]]}, "Give all of weights, means, scales or none of them: weights is None"),
+        (
+            {"weights": [1.0]},
+            "Give all of weights, means, scales or none of them: means is None",
+        ),
+        (
+            {"means": [[1.0]]},
+            "Give all of weights, means, scales or none of them: weights is None",
+        ),
     ],
     NextGenSpectralMixture: [
         ({**PAIRS, "weights": [-1.0]}, "weights must be positive and finite, got -1.0"),
@@ -326,7 +339,9 @@ def test_every_parameter_has_a_rejected_value(cls):
         BivariateSpectralMixture: BIVARIATE,
     }
     usual = {**usual, DirichletProcessMixture: PROCESS}.get(cls, {})
-    refused = {n for params, _ in REJECTED[cls] for n, v in params.items() if v is not usual.get(n)}
+    refused = {
+        n for params, _ in REJECTED[cls] for n, v in params.items() if v is not usual.get(n)
+    }
     assert refused == set(inspect.signature(cls).parameters)
 
 

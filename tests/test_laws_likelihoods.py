@@ -134,7 +134,9 @@ def test_draws_have_the_variance_they_should():
         assert float(y.mean()) == pytest.approx(
             float(mean), abs=5 * (float(variance) / 40_000) ** 0.5
         )
-        if not isinstance(likelihood, StudentT):  # whose fourth moment is infinite or nearly so
+        if not isinstance(
+            likelihood, StudentT
+        ):  # whose fourth moment is infinite or nearly so
             assert float(y.var()) == pytest.approx(float(variance), rel=0.15)
 
 
@@ -191,7 +193,8 @@ def test_products_are_the_bound_up_to_a_constant_of_the_row(make, values, some):
     y = torch.tensor(some, dtype=torch.float64)[:, None]
     mean, variance = PSI[:, None], torch.full((len(PSI), 1), 0.4, dtype=torch.float64)
     scores = sum(
-        of_row @ of_candidate.T for of_row, of_candidate in likelihood.products(y, mean, variance)
+        of_row @ of_candidate.T
+        for of_row, of_candidate in likelihood.products(y, mean, variance)
     )
     for i in range(len(some)):
         exact = likelihood.slopes(y[i].expand_as(mean), mean, variance).value[:, 0]
@@ -212,7 +215,9 @@ def test_dispersion_follows_the_exact_expectation():
     for shift in (1e-5, -1e-5):
         moved = NegativeBinomial((likelihood.dispersion.detach().log() + shift).exp())
         steps.append(
-            normal_mean(lambda psi, m=moved: m.log_prob(y, psi).detach(), mean, variance, 40).sum(0)
+            normal_mean(
+                lambda psi, m=moved: m.log_prob(y, psi).detach(), mean, variance, 40
+            ).sum(0)
         )
     torch.testing.assert_close(result, (steps[0] - steps[1]) / 2e-5, rtol=1e-3, atol=1e-5)
 
@@ -251,7 +256,9 @@ def test_quadrature_is_exact_for_polynomials():
     mean = torch.tensor([0.3], dtype=torch.float64)
     variance = torch.tensor([0.5], dtype=torch.float64)
     linear = EntryDensity(mean, lambda y, psi: psi + 0.0 * y)
-    assert float(log_normal_mean(linear, mean, variance)) == pytest.approx(0.3 + 0.25, abs=1e-12)
+    assert float(log_normal_mean(linear, mean, variance)) == pytest.approx(
+        0.3 + 0.25, abs=1e-12
+    )
 
 
 # -- extremes, parameters, files
@@ -297,7 +304,10 @@ def test_extreme_entries_stay_finite_in_single_precision(likelihood, value):
             lambda: NegativeBinomial("each"),
             "Expected dispersion 'shared', 'column' or numbers, got 'each'",
         ),
-        (lambda: Poisson(size_factors="sum"), "Expected size_factors None or 'total', got 'sum'"),
+        (
+            lambda: Poisson(size_factors="sum"),
+            "Expected size_factors None or 'total', got 'sum'",
+        ),
         (lambda: Categorical([[1.0, 1.0]]), "Expected distinct categories for every column"),
         (lambda: Gaussian(0.0), "noise_variance must be positive and finite, got 0.0"),
         (

@@ -25,7 +25,9 @@ def batch() -> torch.Tensor:
 
 
 def test_factor_solve_and_determinant_are_the_dense_ones(batch):
-    right = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    right = torch.randn(
+        2, 3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         factored = cholesky(batch)
@@ -52,17 +54,21 @@ def test_float32_is_factored_in_float64(batch):
 def test_jitter_escalates_only_as_far_as_it_must(negative, relative):
     matrix = 100.0 * spectrum(1.5, 1.5, -negative)
     with pytest.warns(
-        NumericalWarning, match=rf"jitter of 1\.0e-\d\d \({relative:.0e} of the mean diagonal\)"
+        NumericalWarning,
+        match=rf"jitter of 1\.0e-\d\d \({relative:.0e} of the mean diagonal\)",
     ):
         factored = cholesky(matrix)
     assert factored.jitter == pytest.approx(relative * 100.0, rel=1e-5)
     shifted = matrix + factored.jitter * torch.eye(3, dtype=torch.float64)
-    torch.testing.assert_close(factored.factor @ factored.factor.mT, shifted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        factored.factor @ factored.factor.mT, shifted, rtol=0, atol=1e-12
+    )
 
 
 def test_an_indefinite_matrix_is_refused():
     with pytest.raises(
-        NumericalError, match=r"not positive definite\. Lower the learning rate or raise the noise"
+        NumericalError,
+        match=r"not positive definite\. Lower the learning rate or raise the noise",
     ):
         cholesky(spectrum(2.0, 1.0, -1e-3))
 
@@ -77,7 +83,11 @@ def test_a_non_finite_matrix_is_refused(value):
 
 def test_gradients_flow_through_the_factor():
     root = torch.randn(
-        3, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64, requires_grad=True
+        3,
+        3,
+        generator=torch.Generator().manual_seed(2),
+        dtype=torch.float64,
+        requires_grad=True,
     )
     eye = torch.eye(3, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda r: cholesky(r @ r.T + eye).logdet(), (root,))
@@ -90,7 +100,9 @@ def test_a_matrix_that_rounding_made_indefinite_is_formed_anew(dim):
     rough.diagonal().add_(
         1e-9 - 1e-5 * float(rough.diagonal().mean())
     )  # as if rounding had gone all one way
-    exact = features.double().T @ features.double() + 1e-9 * torch.eye(180, dtype=torch.float64)
+    exact = features.double().T @ features.double() + 1e-9 * torch.eye(
+        180, dtype=torch.float64
+    )
     result = cholesky(rough, lambda: exact)
     assert result.jitter == 0.0
     torch.testing.assert_close(result.factor @ result.factor.T, exact)

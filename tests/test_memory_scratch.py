@@ -12,7 +12,11 @@ from bochner.memory import Scratch
 
 def test_arrays_of_one_name_share_their_memory():
     scratch = Scratch(torch.zeros(3))
-    first, again, other = scratch.take("a", 4, 6), scratch.take("a", 3, 5), scratch.take("b", 3, 5)
+    first, again, other = (
+        scratch.take("a", 4, 6),
+        scratch.take("a", 3, 5),
+        scratch.take("b", 3, 5),
+    )
     assert first.data_ptr() == again.data_ptr() != other.data_ptr()
     assert again.shape == (3, 5)
     assert again.is_contiguous()
@@ -28,7 +32,10 @@ def test_chunks_that_share_scratch_are_what_they_are_alone(paired, dim):
     first, second, amplitude = (
         torch.randn(*s, generator=source) for s in ((7, dim), (7, dim), (7,))
     )
-    frequencies, scratch = Frequencies(first, second if paired else None, amplitude), Scratch(first)
+    frequencies, scratch = (
+        Frequencies(first, second if paired else None, amplitude),
+        Scratch(first),
+    )
     for n in (12, 5, 12):  # the memory of a larger chunk serves a smaller one
         x, up = torch.randn(n, dim, generator=source), torch.randn(14, n, generator=source)
         alone = evaluate(x, frequencies)

@@ -15,10 +15,14 @@ def test_r2_is_blind_to_affine_maps_and_sees_noise():
     assert metrics.aligned_r2(X, Z) == pytest.approx([1, 1])
     noise = RNG.normal(size=(5000, 1))
     signal = RNG.normal(size=(5000, 1))
-    assert metrics.aligned_r2(signal + 0.5 * noise, signal)[0] == pytest.approx(1 / 1.25, abs=0.03)
+    assert metrics.aligned_r2(signal + 0.5 * noise, signal)[0] == pytest.approx(
+        1 / 1.25, abs=0.03
+    )
     assert metrics.aligned_r2(signal, noise)[0] == pytest.approx(0, abs=0.01)
     half = np.column_stack([Z[:, 0], RNG.normal(size=60)])
-    assert metrics.mean_aligned_r2(half, Z) == pytest.approx(metrics.aligned_r2(half, Z).mean())
+    assert metrics.mean_aligned_r2(half, Z) == pytest.approx(
+        metrics.aligned_r2(half, Z).mean()
+    )
     assert metrics.aligned_r2(half, Z)[0] == pytest.approx(1)
 
 
@@ -64,7 +68,10 @@ def test_relative_error():
             lambda: metrics.aligned_r2(Z[:, 0], Z),
             r"X_true with shape \(rows, columns\), got shape \(60,\)",
         ),
-        (lambda: metrics.aligned_r2(Z, Z[:5]), "the same number of rows, got X_true: 60, Z: 5"),
+        (
+            lambda: metrics.aligned_r2(Z, Z[:5]),
+            "the same number of rows, got X_true: 60, Z: 5",
+        ),
         (
             lambda: metrics.aligned_r2(np.ones((60, 1)), Z),
             "true latents that vary, got a constant dimension 0",
@@ -82,12 +89,18 @@ def test_relative_error():
             "1 <= k <= 48, the rows of four folds, got k=49 for 60",
         ),
         (lambda: metrics.knn_accuracy(Z[:3], np.zeros(3)), "got k=1 for 3 rows"),
-        (lambda: metrics.trustworthiness(Z, Z, 30), "1 <= k < half the rows, got k=30 for 60 rows"),
+        (
+            lambda: metrics.trustworthiness(Z, Z, 30),
+            "1 <= k < half the rows, got k=30 for 60 rows",
+        ),
         (
             lambda: metrics.rmse([1.0], [1.0, 2.0]),
             r"arrays of one shape, got true \(1,\), predicted \(2,\)",
         ),
-        (lambda: metrics.rmse([1.0], [np.inf]), r"finite values in predicted, got inf at \(0,\)"),
+        (
+            lambda: metrics.rmse([1.0], [np.inf]),
+            r"finite values in predicted, got inf at \(0,\)",
+        ),
         (lambda: metrics.rmse([1.0], [1.0], [False]), "entries to compare, got none"),
         (
             lambda: metrics.rmse([1.0], [1.0], [1]),

@@ -83,12 +83,17 @@ CASES = [
     pytest.param(Bernoulli(), _binomial(1), (0.0, 1.0), id="bernoulli"),
     pytest.param(Categorical([[0.0, 1.0]]), _binomial(1), (0.0, 1.0), id="categorical"),
     pytest.param(Binomial(1000), _binomial(1000), (0.0, 3.0, 500.0, 1e3), id="binomial"),
-    pytest.param(Binomial(200_000), _binomial(200_000), (0.0, 40.0, 1e5, 2e5), id="many-trials"),
+    pytest.param(
+        Binomial(200_000), _binomial(200_000), (0.0, 40.0, 1e5, 2e5), id="many-trials"
+    ),
     pytest.param(
         NegativeBinomial(0.7), _negative_binomial(0.7), (0.0, 5.0, 1e6), id="negative-binomial"
     ),
     pytest.param(
-        NegativeBinomial(30.0, bound="tilted"), _negative_binomial(30.0), (0.0, 1e3), id="tilted"
+        NegativeBinomial(30.0, bound="tilted"),
+        _negative_binomial(30.0),
+        (0.0, 1e3),
+        id="tilted",
     ),
     pytest.param(Exponential(), _exponential, (1e-3, 1.0, 1e3), id="of-one's-own"),
 ]
@@ -103,7 +108,9 @@ def _peak(likelihood: NonConjugateLikelihood, y: float) -> float:
     return math.log((y + 0.5) / (n - y + 0.5))
 
 
-def _grid(likelihood: NonConjugateLikelihood, values: tuple[float, ...]) -> list[tuple[float, ...]]:
+def _grid(
+    likelihood: NonConjugateLikelihood, values: tuple[float, ...]
+) -> list[tuple[float, ...]]:
     result = []
     for y in values:
         for variance in VARIANCES:
@@ -155,7 +162,9 @@ def test_entries_that_are_certain_have_their_own_density(likelihood):
     y = torch.tensor([[0.0], [3.0], [40.0]], dtype=torch.float64)
     mean = torch.tensor([[-2.0], [1.0], [4.0]], dtype=torch.float64)
     result = likelihood.log_predictive(y, mean, torch.zeros_like(mean)).detach()
-    torch.testing.assert_close(result, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(
+        result, likelihood.log_prob(y, mean).detach(), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_means_far_above_the_entry_stay_finite():

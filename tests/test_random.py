@@ -94,7 +94,9 @@ def test_sobol_is_a_net_and_stays_finite():
     cells = torch.special.ndtr(points[:, 0]).mul(64).floor().sort().values
     assert torch.equal(cells, torch.arange(64, dtype=torch.float64)), "one point in each 64th"
     assert torch.isfinite(random.normal(2**16, 4, random.generator(1, "s"), "sobol")).all()
-    whole = (torch.tensor([0, 2**random._SOBOL_BITS - 1]).double() + 0.5) / 2**random._SOBOL_BITS
+    whole = (
+        torch.tensor([0, 2**random._SOBOL_BITS - 1]).double() + 0.5
+    ) / 2**random._SOBOL_BITS
     assert torch.isfinite(torch.erfinv(2.0 * whole - 1.0)).all(), (
         "the outermost points of any shift"
     )

@@ -97,7 +97,8 @@ def _stored(name: str) -> list[dict[str, str]]:
 
 
 PICTURES: dict[str, Callable[[], Any]] = {
-    own.__name__: own for own in (command_line, cost, faq, sampling, saving, scale, uncertainty)
+    own.__name__: own
+    for own in (command_line, cost, faq, sampling, saving, scale, uncertainty)
 }
 
 

@@ -25,7 +25,10 @@ _TITLES = {
     "testing": "Laws for kernels and likelihoods of your own",
 }
 _GROUPS = (
-    ("Latent variable models", lambda thing: inspect.isclass(thing) and hasattr(thing, "impute")),
+    (
+        "Latent variable models",
+        lambda thing: inspect.isclass(thing) and hasattr(thing, "impute"),
+    ),
     (
         "Feature maps",
         lambda thing: inspect.isclass(thing) and hasattr(thing, "approximation_error"),
@@ -96,7 +99,9 @@ def write_api(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     _forget(folder / "generated")
     left = {
-        n: getattr(bochner, n) for n in bochner.__all__ if not inspect.ismodule(getattr(bochner, n))
+        n: getattr(bochner, n)
+        for n in bochner.__all__
+        if not inspect.ismodule(getattr(bochner, n))
     }
     parts = [
         _heading("Reference", "="),
@@ -135,7 +140,9 @@ def write_command_line(path: Path) -> None:
 
     path.parent.mkdir(exist_ok=True)
     commands = get_command(app).commands.items()
-    _write(path, "\n".join(part for name, command in commands for part in _command(name, command)))
+    _write(
+        path, "\n".join(part for name, command in commands for part in _command(name, command))
+    )
 
 
 def _command(name: str, command: Any) -> list[str]:

@@ -46,7 +46,12 @@ _PUBLIC = {
         "fit_mudata",
         "load",
     ),
-    "feature_maps": ("FourierFeatures", "KreinFeatures", "RandomMaclaurin", "SphericalFeatures"),
+    "feature_maps": (
+        "FourierFeatures",
+        "KreinFeatures",
+        "RandomMaclaurin",
+        "SphericalFeatures",
+    ),
     "model_selection": ("calibration", "select_n_components"),
     "io.containers": ("stack", "unstack"),
     "io.stored": ("open_rows",),
@@ -55,7 +60,16 @@ _PUBLIC = {
     "page.report": ("report",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-_MODULES = ("dask", "datasets", "features", "kernels", "likelihoods", "metrics", "plots", "testing")
+_MODULES = (
+    "dask",
+    "datasets",
+    "features",
+    "kernels",
+    "likelihoods",
+    "metrics",
+    "plots",
+    "testing",
+)
 
 __all__ = [
     "NGMVLVM",

@@ -148,7 +148,9 @@ def _processes(client: Any) -> list[str]:
     here = _process()
     if here in workers:
         do = "start them as processes: Client(processes=True)"
-        raise InputError(message("workers in processes of their own", "threads of this one", do))
+        raise InputError(
+            message("workers in processes of their own", "threads of this one", do)
+        )
     return list(workers.values())
 
 

@@ -124,7 +124,9 @@ def completion(model: LatentVariableEstimator, data: Split) -> FloatArray:
     return np.asarray(model.impute(shown))
 
 
-def scores(model: LatentVariableEstimator, data: Split, completed: FloatArray) -> dict[str, float]:
+def scores(
+    model: LatentVariableEstimator, data: Split, completed: FloatArray
+) -> dict[str, float]:
     """Return errors of the completion and of its peers, and accuracies of nearest neighbours."""
     from bochner import metrics
 
@@ -137,7 +139,9 @@ def scores(model: LatentVariableEstimator, data: Split, completed: FloatArray) -
 
 def _make_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise InputError(message("--out to be a folder", f"the file {out}", "choose another name"))
+        raise InputError(
+            message("--out to be a folder", f"the file {out}", "choose another name")
+        )
     out.mkdir(parents=True, exist_ok=True)
 
 
@@ -153,7 +157,11 @@ def split(options: DemoOptions) -> Split:
     train = np.sort(order[:cut])
     test = np.sort(order[cut:])
     return Split(
-        bunch.data[train], bunch.data[test], bunch.target[train], bunch.views, bunch.image_shape
+        bunch.data[train],
+        bunch.data[test],
+        bunch.target[train],
+        bunch.views,
+        bunch.image_shape,
     )
 
 
@@ -181,7 +189,8 @@ def _peers(data: Split) -> dict[str, FloatArray]:
     }
     shown = data.test[:, upper]
     made = {
-        name: peer.fit(given, asked - mean).predict(shown) + mean for name, peer in peers.items()
+        name: peer.fit(given, asked - mean).predict(shown) + mean
+        for name, peer in peers.items()
     }
     return {**made, "mean_rmse": np.broadcast_to(mean, data.test[:, lower].shape)}
 

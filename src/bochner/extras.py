@@ -48,4 +48,6 @@ def require(module: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         do = f"run: pip install 'bochner[{EXTRAS[module.partition('.')[0]]}]'"
-        raise InputError(message(f"the package {module} ({purpose})", f"{error}", do)) from error
+        raise InputError(
+            message(f"the package {module} ({purpose})", f"{error}", do)
+        ) from error

@@ -32,7 +32,9 @@ def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
     """
     if chunk_rows < 1:
         raise InputError(
-            message("chunk_rows of at least 1", str(chunk_rows), "choose a positive number of rows")
+            message(
+                "chunk_rows of at least 1", str(chunk_rows), "choose a positive number of rows"
+            )
         )
     for start in range(0, n_rows, chunk_rows):
         yield slice(start, min(start + chunk_rows, n_rows))
@@ -115,7 +117,9 @@ class Memory:
         if size > self.limit:
             do = do or f"take fewer rows or columns, or allow it: --memory {-(-size // GIB)}"
             raise InputError(
-                message(f"at most {size_text(self.limit)}", f"{size_text(size)} for {what}", do)
+                message(
+                    f"at most {size_text(self.limit)}", f"{size_text(size)} for {what}", do
+                )
             )
 
     def expanded(self, compressed: int) -> int:
@@ -125,7 +129,9 @@ class Memory:
     def too_large(self, place: str, most: int) -> InputError:
         """Build the error for a compressed file that becomes more than `most` bytes."""
         got = f"more from {place}"
-        do = "check where it comes from; to allow it give the memory in GiB, such as --memory 8"
+        do = (
+            "check where it comes from; to allow it give the memory in GiB, such as --memory 8"
+        )
         return InputError(message(f"at most {size_text(most)} when decompressed", got, do))
 
 

@@ -104,7 +104,9 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     if y.shape != (len(Z),):
         raise InputError(
             message(
-                f"labels of shape ({len(Z)},), one per row of Z", str(y.shape), "pass one per row"
+                f"labels of shape ({len(Z)},), one per row of Z",
+                str(y.shape),
+                "pass one per row",
             )
         )
     rows = len(Z) - -(-len(Z) // FOLDS)
@@ -175,7 +177,9 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
         if chosen.dtype != np.bool_ or chosen.shape != a.shape:
             got = f"{chosen.dtype} of shape {chosen.shape}"
             raise InputError(
-                message(f"a boolean mask of shape {a.shape}", got, "mark the entries to compare")
+                message(
+                    f"a boolean mask of shape {a.shape}", got, "mark the entries to compare"
+                )
             )
         a, b = a[chosen], b[chosen]
     if a.size == 0:
@@ -250,7 +254,9 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
 
 
 @checked(random_state=[Integral, None])
-def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None = None) -> Array:
+def randomised_pit(
+    true: ArrayLike, draws: ArrayLike, random_state: int | None = None
+) -> Array:
     """Probability integral transform by draws: the rank of the true value among them, ties broken
     at random.
 
@@ -278,7 +284,9 @@ def randomised_pit(true: ArrayLike, draws: ArrayLike, random_state: int | None =
         )
     finite({"true": t, "draws": d})
     uniform = np.random.default_rng(random_state).random(t.shape)
-    return np.asarray(((d < t).sum(axis=0) + uniform * ((d == t).sum(axis=0) + 1)) / (len(d) + 1))
+    return np.asarray(
+        ((d < t).sum(axis=0) + uniform * ((d == t).sum(axis=0) + 1)) / (len(d) + 1)
+    )
 
 
 def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
@@ -336,7 +344,9 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
     return float(np.linalg.norm(a - b) / size)
 
 
-def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array, Array, Array]:
+def _predictive(
+    true: ArrayLike, mean: ArrayLike, std: ArrayLike
+) -> tuple[Array, Array, Array]:
     t = numbers("true", true)
     m = numbers("mean", mean)
     s = numbers("std", std)
@@ -346,7 +356,9 @@ def _predictive(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Array
         got = "none" if t.size == 0 else f"{s.min()}"
         raise InputError(
             message(
-                "values with standard deviations of at least 0", got, "pass standard deviations"
+                "values with standard deviations of at least 0",
+                got,
+                "pass standard deviations",
             )
         )
     return t, m, s

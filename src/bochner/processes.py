@@ -98,7 +98,9 @@ class Processes(ABC):
             return list(values)
         wire = self.sum(torch.cat([part.detach().double().reshape(-1) for part in values]))
         parts = torch.split(wire, [part.numel() for part in values])
-        return [part.reshape(one.shape).to(one) for part, one in zip(parts, values, strict=True)]
+        return [
+            part.reshape(one.shape).to(one) for part, one in zip(parts, values, strict=True)
+        ]
 
     def agreed(self, cause: str | None) -> str | None:
         """Return the cause of the first process that has one."""
@@ -302,7 +304,9 @@ class Joined(Processes):
 
 
 ALONE = Alone()
-_CURRENT: contextvars.ContextVar[Processes] = contextvars.ContextVar("processes", default=ALONE)
+_CURRENT: contextvars.ContextVar[Processes] = contextvars.ContextVar(
+    "processes", default=ALONE
+)
 
 
 def current() -> Processes:
@@ -381,7 +385,9 @@ def _parted(store: Any, processes: Processes, error: BaseException) -> BaseExcep
     except RuntimeError:
         fault = "it ended without a word"
     got = f"the end of one ({fault})"
-    return InputError(message("all processes to the end of the fit", got, "see its own message"))
+    return InputError(
+        message("all processes to the end of the fit", got, "see its own message")
+    )
 
 
 def local_part(n_rows: int) -> slice:

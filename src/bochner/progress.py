@@ -75,7 +75,12 @@ def overall(words: str, shown: bool, console: Console | None = None) -> Iterator
     if not _draws(console):
         yield
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _left_column())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        _left_column(),
+    )
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as drawn:
         token = _current.set(_Bar(drawn, drawn.add_task(words, total=None, most=True)))
         try:

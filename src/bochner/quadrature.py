@@ -105,7 +105,9 @@ def normal_mean(
     return torch.where(wide, _mean(f, mean, variance, _WIDE_NODES), value)
 
 
-def _mean(f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int) -> Tensor:
+def _mean(
+    f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int
+) -> Tensor:
     deviation = variance.sqrt()
     total = torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(n_nodes)), strict=True):

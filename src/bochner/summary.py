@@ -53,8 +53,13 @@ def _noise(model: LatentVariableEstimator, view: str) -> dict[str, object]:
     """What a view's likelihood learned of its own."""
     if view in model.noise_variance_:
         share = float(model.collapse_.noise_share[view])
-        return {"noise_variance": float(np.mean(model.noise_variance_[view])), "noise_share": share}
-    return {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
+        return {
+            "noise_variance": float(np.mean(model.noise_variance_[view])),
+            "noise_share": share,
+        }
+    return (
+        {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
+    )
 
 
 def _plain(value: object) -> Any:

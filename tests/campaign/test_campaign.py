@@ -26,9 +26,13 @@ def test_some_trials_find_no_fault(part):
         assert any(outcome.seconds > 0 for outcome in result.values())
 
 
-def test_no_argument_of_another_type_ends_in_an_error_of_another_library(tmp_path, monkeypatch):
+def test_no_argument_of_another_type_ends_in_an_error_of_another_library(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    texts = [i for i, value in enumerate(arguments.VALUES) if isinstance(value, str | bytes | dict)]
+    texts = [
+        i for i, value in enumerate(arguments.VALUES) if isinstance(value, str | bytes | dict)
+    ]
     wrong = texts[1::4]
     faults = []
     for number, (name, _, _, parameter) in enumerate(arguments.calls()):
@@ -51,7 +55,11 @@ def test_counts_add_and_the_page_shows_them(tmp_path):
         part.add(first + 1, commit, counts.Trial("fitted", ["at /tmp/x/y.py", "more"], 2.0))
         counts.record(tmp_path, "fits", part)
     (again,) = counts.read(tmp_path / "campaign.json").values()
-    assert (again.total("faults"), again.total("seconds"), again.kinds["fitted"]) == (4, 14.0, 4)
+    assert (again.total("faults"), again.total("seconds"), again.kinds["fitted"]) == (
+        4,
+        14.0,
+        4,
+    )
     assert again.next_seed() == 11
     page = counts.page({"fits": again}, {"fits": "Random fits.", "files": "Damaged files."})
     assert "| fits | abc | 0 to 3, 7 to 8 | 6 | 3 | 0.2 |" in page

@@ -43,7 +43,9 @@ def tables(draw, likelihood="gaussian", least=2):
     shape = draw(st.tuples(st.integers(least, 9), st.integers(1, 5)))
     values = draw(hnp.arrays(np.float64, shape, elements=numbers(likelihood)))
     if likelihood == "gaussian":
-        values = values * 10.0 ** draw(st.integers(-30, 30)) * draw(st.sampled_from([1.0, -1.0]))
+        values = (
+            values * 10.0 ** draw(st.integers(-30, 30)) * draw(st.sampled_from([1.0, -1.0]))
+        )
         values = values + draw(st.sampled_from([0.0, 1.0, 1e3])) * np.abs(values).max()
     holes = draw(hnp.arrays(np.bool_, shape, elements=st.integers(0, 5).map(lambda i: i == 0)))
     if draw(st.booleans()):
@@ -63,7 +65,11 @@ def judged(estimator, values, pack):
             mean, std = model.transform(pack(values), return_std=True)
             some = model.embedding_[:3]
             result = {
-                **{n: value for n, value in vars(model).items() if n.endswith("_") and n[0] != "_"},
+                **{
+                    n: value
+                    for n, value in vars(model).items()
+                    if n.endswith("_") and n[0] != "_"
+                },
                 "embedding_": model.embedding_,
                 "transform": (mean, std),
                 "inverse_transform": model.inverse_transform(some, return_std=True),

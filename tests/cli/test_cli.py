@@ -68,7 +68,9 @@ def fitted(tmp_path_factory, folder):
 
 def test_fit_writes_model_embedding_and_pictures(fitted, rows):
     out, reply = fitted
-    assert {"model", "elbo", "elbo_se", "n_iter", "converged", "seconds", "files"} <= set(reply)
+    assert {"model", "elbo", "elbo_se", "n_iter", "converged", "seconds", "files"} <= set(
+        reply
+    )
     assert (reply["model"], reply["n_iter"], reply["converged"], reply["seed"]) == (
         "ng-mvlvm",
         12,
@@ -102,7 +104,13 @@ def test_transform_gives_what_the_estimator_gives(fitted, folder, tmp_path, matr
     np.testing.assert_array_equal(arrays["mean"], bo.load(out / "model.bochner").embedding_)
     assert arrays["row_names"].tolist() == [f"r{i}" for i in range(24)]
     replied(
-        "transform", out / "model.bochner", folder, "--out", tmp_path / "z.npy", "--index", "cell"
+        "transform",
+        out / "model.bochner",
+        folder,
+        "--out",
+        tmp_path / "z.npy",
+        "--index",
+        "cell",
     )
     np.testing.assert_array_equal(np.load(tmp_path / "z.npy")[:, :1], arrays["mean"])
 
@@ -117,7 +125,9 @@ def test_transform_writes_the_limits_of_intervals(fitted, tmp_path, matrix):
     expected = np.hstack(model.transform(matrix, return_std=True, interval=0.8))
     shown = np.array([[float(value) for value in row[-4:]] for row in table[1:]])
     np.testing.assert_allclose(shown, expected, rtol=1e-6)
-    result = refused("transform", fitted[0], data, "--out", tmp_path / "n.csv", "--interval", "2")
+    result = refused(
+        "transform", fitted[0], data, "--out", tmp_path / "n.csv", "--interval", "2"
+    )
     assert "interval" in result
     assert not (tmp_path / "n.csv").exists()
 
@@ -133,7 +143,9 @@ def test_impute_fills_a_view_whose_file_is_not_there(fitted, folder, tmp_path, r
     table = cells(full)
     assert table[0] == ["cell", *GENES, *PROTEINS]
     assert [row[0] for row in table[1:]] == rows
-    X, S = (np.array([row[1:] for row in cells(path)[1:]], dtype=float) for path in (full, std))
+    X, S = (
+        np.array([row[1:] for row in cells(path)[1:]], dtype=float) for path in (full, std)
+    )
     observed = np.ones((24, 6), dtype=bool)
     observed[:, 4:] = observed[3, 1] = False
     np.testing.assert_array_equal(X[observed], matrix[observed])
@@ -190,7 +202,17 @@ def test_calibrate_says_whether_intervals_hold(fitted, folder, tmp_path, matrix)
     out, _ = fitted
     picture = tmp_path / "c.png"
     reply = replied(
-        "calibrate", out, folder, "--index", "cell", "--hide", "view", "--seed", 3, "--out", picture
+        "calibrate",
+        out,
+        folder,
+        "--index",
+        "cell",
+        "--hide",
+        "view",
+        "--seed",
+        3,
+        "--out",
+        picture,
     )
     model = bo.load(out / "model.bochner")
     X = read_rows(model, folder, "cell").X
@@ -236,7 +258,11 @@ def test_info_of_a_model_and_of_data(fitted, folder):
     assert model["parameters"]["max_iter"] == 12
     data = replied("info", folder, "--index", "cell")
     assert (data["rows"], data["columns"], data["row_names"]) == (24, 6, True)
-    assert data["views"]["proteins"] == {"columns": 2, "missing_share": 4 / 24, "rows_without": 4}
+    assert data["views"]["proteins"] == {
+        "columns": 2,
+        "missing_share": 4 / 24,
+        "rows_without": 4,
+    }
     assert data["missing_share"] == pytest.approx((8 + 1) / 144)
     assert "genes" in run("info", fitted[0]).stdout
 
@@ -304,7 +330,9 @@ def test_parsing():
     }
     assert parse_views(["a=0,1"], ["1", "0"]) == {"a": ["0", "1"]}
     assert parse_views([], None) is None
-    assert parse_settings(["a=3", "b=pca", 'c=["pca"]', "d=null"], ["a", "b", "c", "d"], {}) == {
+    assert parse_settings(
+        ["a=3", "b=pca", 'c=["pca"]', "d=null"], ["a", "b", "c", "d"], {}
+    ) == {
         "a": 3,
         "b": "pca",
         "c": ["pca"],
@@ -386,9 +414,13 @@ def test_bad_files_are_refused(tmp_path, matrix):
     np.save(tmp_path / "c.npy", matrix + 1j)
     assert "Split complex numbers into two views" in refused("fit", tmp_path / "c.npy", *fit)
     np.save(tmp_path / "X.npy", matrix)
-    assert "--out to be a folder" in refused("fit", tmp_path / "X.npy", "--out", tmp_path / "X.npy")
+    assert "--out to be a folder" in refused(
+        "fit", tmp_path / "X.npy", "--out", tmp_path / "X.npy"
+    )
     write(tmp_path / "a.csv", ["a"], ["r", "s"], np.ones((2, 1)))
-    assert "an index column 'gene'" in refused("fit", tmp_path / "a.csv", "--index", "gene", *fit)
+    assert "an index column 'gene'" in refused(
+        "fit", tmp_path / "a.csv", "--index", "gene", *fit
+    )
 
 
 def test_bad_models_are_refused(fitted, folder, tmp_path):
@@ -409,7 +441,9 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
 
     tensors, header = files.read(fitted[0] / "model.bochner", "model", 1)
     files.write(tmp_path / "new.bochner", tensors, {**header, "schema": 99})
-    assert "schema 99 in new.bochner. Upgrade bochner" in refused("info", tmp_path / "new.bochner")
+    assert "schema 99 in new.bochner. Upgrade bochner" in refused(
+        "info", tmp_path / "new.bochner"
+    )
     files.write(tmp_path / "other.bochner", tensors, {**header, "kind": "checkpoint"})
     assert "a checkpoint file" in refused("info", tmp_path / "other.bochner")
 
@@ -417,7 +451,10 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
 BAD_ROWS = {
     "reordered": (["g1", "g0", "g2", "g3", *PROTEINS], r"'g1' where 'g0' was \(column 0\)"),
     "unknown": ([*GENES, "cd3", "cd5"], "unknown 'cd5'"),
-    "part of a view": ([*GENES, "cd3"], "all columns of view 'proteins', got none named 'cd4'"),
+    "part of a view": (
+        [*GENES, "cd3"],
+        "all columns of view 'proteins', got none named 'cd4'",
+    ),
 }
 
 
@@ -436,7 +473,9 @@ def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
         "transform", fitted[0], tmp_path / "five.npy", *out
     )
     np.savez(tmp_path / "views.npz", genes=matrix[:, :4], lipids=matrix[:, 4:])
-    assert "got a view 'lipids'" in refused("transform", fitted[0], tmp_path / "views.npz", *out)
+    assert "got a view 'lipids'" in refused(
+        "transform", fitted[0], tmp_path / "views.npz", *out
+    )
     np.savez(tmp_path / "width.npz", genes=matrix[:, :3], proteins=matrix[:, 4:])
     assert "4 columns in view 'genes', got 3" in refused(
         "transform", fitted[0], tmp_path / "width.npz", *out
@@ -520,7 +559,9 @@ main()
 def process(code, *arguments):
     command = [sys.executable, *code, *(str(argument) for argument in arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment
+    )
 
 
 def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
@@ -607,7 +648,14 @@ def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     from bochner.mcmc.chain import Chain
 
     np.save(tmp_path / "X.npy", matrix[:20, :4])
-    settings = ["n_warmup=2", "n_draws=4", "thin=1", "n_frequencies=4", "max_iter=3", "init=pca"]
+    settings = [
+        "n_warmup=2",
+        "n_draws=4",
+        "thin=1",
+        "n_frequencies=4",
+        "max_iter=3",
+        "init=pca",
+    ]
     fit = ["fit", tmp_path / "X.npy", "--model", "rflvm", "--chains", 2, "--seed", 0]
     fit += [part for setting in settings for part in ("--set", setting)]
     whole = replied(*fit, "--out", tmp_path / "whole")

@@ -111,7 +111,9 @@ def test_a_download_that_went_wrong_leaves_nothing(server, manifest, out):
 def test_what_was_there_before_is_kept(server, manifest, out):
     (out / "table.csv").write_text("my own")
     options = ("--manifest", manifest, "--out", out, "--from", server)
-    assert "with another content. Add --force to replace it" in refused("fetch", "good", *options)
+    assert "with another content. Add --force to replace it" in refused(
+        "fetch", "good", *options
+    )
     assert (out / "table.csv").read_text() == "my own"
     (out / "cut-table.csv").write_text("my own")
     assert "was cut" in refused("fetch", "cut", *options, "--force")
@@ -165,8 +167,12 @@ def public_file(name, X, y, names):
         rows = np.column_stack([X, np.where(y == 1, 1, 2)]).tolist()
         return "\n".join("\t".join(map(str, row)) for row in [*rows, [9, 9, 9, 3]])
     head = [f"@ATTRIBUTE {column} NUMERIC" for column in names]
-    rows = [",".join(format(v, ".9g") for v in row) for row in np.column_stack([X, y]).tolist()]
-    return "\n".join(["@RELATION EEG_DATA", *head, "@ATTRIBUTE eyeDetection {0,1}", "@DATA", *rows])
+    rows = [
+        ",".join(format(v, ".9g") for v in row) for row in np.column_stack([X, y]).tolist()
+    ]
+    return "\n".join(
+        ["@RELATION EEG_DATA", *head, "@ATTRIBUTE eyeDetection {0,1}", "@DATA", *rows]
+    )
 
 
 def made(name):
@@ -181,12 +187,16 @@ def made(name):
 
 
 @pytest.mark.parametrize("name", ["eeg", "skin", "spambase"])
-def test_a_data_set_is_built_from_its_public_original(name, server, out, tmp_path, monkeypatch):
+def test_a_data_set_is_built_from_its_public_original(
+    name, server, out, tmp_path, monkeypatch
+):
     monkeypatch.delenv("BOCHNER_DATA_URL", raising=False)
     X, y, names = made(name)
     file = tmp_path / "shared" / "original"
     file.write_text(public_file(name, X, y, names))
-    original = replace(ORIGINALS[name], url=f"{server}/original", sha256=digest({"X": X, "y": y}))
+    original = replace(
+        ORIGINALS[name], url=f"{server}/original", sha256=digest({"X": X, "y": y})
+    )
     monkeypatch.setitem(ORIGINALS, name, original)
     assert replied("fetch", name, "--out", out)["downloaded"] is True
     with np.load(out / f"{name}.npz") as result:
@@ -202,7 +212,10 @@ def test_a_data_set_is_built_from_its_public_original(name, server, out, tmp_pat
     file.write_text(file.read_text().replace(format(X[0, 0], ".9g"), "77", 1))
     assert "a file with SHA-256" in refused("fetch", name, "--out", out, "--force")
     file.write_text("<html>gone</html>")
-    assert "the public copy was changed" in refused("fetch", name, "--out", out, "--force").lower()
+    assert (
+        "the public copy was changed"
+        in refused("fetch", name, "--out", out, "--force").lower()
+    )
     assert (out / f"{name}.npz").read_bytes() == b"no data"
 
 
@@ -228,9 +241,13 @@ def checkout(tmp_path, monkeypatch):
         "import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n"
     )
     (scripts / "broken.py").write_text("def main(): raise SystemExit(3)\nmain()\n")
-    (scripts / "papers.py").write_text((scripts / "sums.py").read_text().replace("sum", "table"))
+    (scripts / "papers.py").write_text(
+        (scripts / "sums.py").read_text().replace("sum", "table")
+    )
     (scripts / "papers.csv").write_text("entry,item\n000-table-8,BRIDGES\n000-table-8,MNIST\n")
-    (scripts / "README.md").write_text("# Figures\n\n## other.py\n\nno\n\n## sums.py\n\nsum 4\n")
+    (scripts / "README.md").write_text(
+        "# Figures\n\n## other.py\n\nno\n\n## sums.py\n\nsum 4\n"
+    )
     monkeypatch.setattr(bench, "folder", lambda: scripts)
     return scripts
 
@@ -313,7 +330,13 @@ def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
     assert "step 1, elbo" in text
     assert "done: {'model': 'ng-mvlvm'" in text
     assert refused(
-        "transform", tmp_path / "o", tmp_path / "no.npy", "--out", tmp_path / "z.csv", "--log", log
+        "transform",
+        tmp_path / "o",
+        tmp_path / "no.npy",
+        "--out",
+        tmp_path / "z.csv",
+        "--log",
+        log,
     )
     assert "no.npy, which does not exist" in log.read_text()[len(text) :]
     assert refused("info", data, "--log", tmp_path / "no" / "l.log").endswith(
@@ -357,7 +380,10 @@ def test_an_estimate_before_the_fit(data, tmp_path):
     X = np.load(data)
     X[3, 1] = np.inf
     np.save(tmp_path / "inf.npy", X)
-    assert "inf in view 'x', row 3" in replied("info", tmp_path / "inf.npy")["estimate"]["refused"]
+    assert (
+        "inf in view 'x', row 3"
+        in replied("info", tmp_path / "inf.npy")["estimate"]["refused"]
+    )
 
 
 def test_completion_of_the_shell(monkeypatch):

@@ -19,10 +19,15 @@ def table(tmp_path):
     """A csv with rows in two plates, numbered, and an age; and its numbers."""
     rng = np.random.default_rng(0)
     latent, plate, age = rng.normal(size=40), rng.integers(1, 3, 40), rng.integers(20, 60, 40)
-    X = np.outer(latent, [1.0, -1.0, 0.5]) + 5.0 * plate[:, None] + 0.1 * rng.normal(size=(40, 3))
+    X = (
+        np.outer(latent, [1.0, -1.0, 0.5])
+        + 5.0 * plate[:, None]
+        + 0.1 * rng.normal(size=(40, 3))
+    )
     path = tmp_path / "data.csv"
     rows = [
-        ",".join([f"r{i}", *map(str, X[i].round(4)), str(plate[i]), str(age[i])]) for i in range(40)
+        ",".join([f"r{i}", *map(str, X[i].round(4)), str(plate[i]), str(age[i])])
+        for i in range(40)
     ]
     path.write_text("\n".join(["id,a,b,c,plate,age", *rows]) + "\n")
     return path, latent, plate
@@ -48,7 +53,9 @@ def test_columns_beside_the_data(table, tmp_path):
     far = []
     for value in ("1", "2"):
         drawn = tmp_path / f"drawn{value}.npy"
-        replied("sample", out, "--n", 200, "--at", f"plate={value}", "--seed", 0, "--out", drawn)
+        replied(
+            "sample", out, "--n", 200, "--at", f"plate={value}", "--seed", 0, "--out", drawn
+        )
         far.append(np.load(drawn).mean(0))
     np.testing.assert_allclose(far[1] - far[0], 5.0, atol=1.0)
 
@@ -61,7 +68,9 @@ def test_what_is_wrong_is_named(table, tmp_path):
     text = refused("fit", tmp_path / "x.npy", "--batch", "plate", "--out", tmp_path / "run")
     assert "column" in text
     out = tmp_path / "run"
-    replied("fit", path, "--batch", "plate", "--drop", "age", "--out", out, "--seed", 0, *SMALL)
+    replied(
+        "fit", path, "--batch", "plate", "--drop", "age", "--out", out, "--seed", 0, *SMALL
+    )
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("a,b,c\n1,2,3\n4,5,6\n")
     text = refused("transform", out, fewer, "--out", tmp_path / "z.csv")
@@ -101,7 +110,9 @@ def test_size_factors_from_a_column(counts, tmp_path):
     replied("impute", out, path, *beside, "--out", tmp_path / "full.csv")
     replied("calibrate", out, path, *beside, "--seed", 0)
     replied("report", out, path, "--out", tmp_path / "page.html")  # columns that are known
-    text = refused("transform", out, path, "--size-factors", "tim", "--out", tmp_path / "y.npy")
+    text = refused(
+        "transform", out, path, "--size-factors", "tim", "--out", tmp_path / "y.npy"
+    )
     assert "no 'tim': did you mean 'time'?" in text
     path.write_text(path.read_text().replace(repr(float(times[1])), "long"))
     text = refused("transform", out, path, *beside, "--out", tmp_path / "y.npy")
@@ -133,5 +144,7 @@ def test_variables_and_size_factors_of_cells(counts, tmp_path):
     text = refused("fit", path, "--mask-var", "varible", *fit, "--force")
     assert "'varible' in cells.h5ad.var" in text
     np.save(tmp_path / "x.npy", X)
-    text = refused("fit", tmp_path / "x.npy", "--mask-var", "variable", "--out", tmp_path / "other")
+    text = refused(
+        "fit", tmp_path / "x.npy", "--mask-var", "variable", "--out", tmp_path / "other"
+    )
     assert "mask_var only for h5ad and h5mu files" in text

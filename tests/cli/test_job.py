@@ -19,7 +19,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Training stopped"),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
 ]
-COMMAND = ["--set", "landmarks=70", "--set", "n_frequencies=8", "--set", "init=pca", "--seed", "0"]
+COMMAND = [
+    "--set",
+    "landmarks=70",
+    "--set",
+    "n_frequencies=8",
+    "--set",
+    "init=pca",
+    "--seed",
+    "0",
+]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +78,10 @@ def test_two_processes_write_the_model_of_one(rows, tmp_path):
     assert started.returncode == 0, errors
     assert said.count('"elbo"') == 1
     assert len(errors.split("before the bound had converged")) == 2
-    same(bo.load(tmp_path / "two" / "model.bochner"), bo.load(tmp_path / "one" / "model.bochner"))
+    same(
+        bo.load(tmp_path / "two" / "model.bochner"),
+        bo.load(tmp_path / "one" / "model.bochner"),
+    )
     files = {path.name for path in (tmp_path / "one").iterdir()}
     assert {path.name for path in (tmp_path / "two").iterdir()} == files
     # what one refuses all refuse, with one message
@@ -95,5 +107,8 @@ def test_one_process_continues_what_two_began_when_one_of_them_is_killed(rows, t
     done = run(*words, tmp_path / "run", "--resume")
     assert done.exit_code == 0, done.stderr
     assert run(*words, tmp_path / "whole").exit_code == 0
-    same(bo.load(tmp_path / "run" / "model.bochner"), bo.load(tmp_path / "whole" / "model.bochner"))
+    same(
+        bo.load(tmp_path / "run" / "model.bochner"),
+        bo.load(tmp_path / "whole" / "model.bochner"),
+    )
     assert not checkpoint.exists()

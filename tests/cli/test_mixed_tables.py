@@ -18,7 +18,16 @@ def test_a_mixed_table_is_fitted_and_completed(tmp_path):
     settings = [part for name in small for part in ("--set", name)]
     folder, full, std = tmp_path / "run", tmp_path / "full.csv", tmp_path / "std.csv"
     replied(
-        "fit", data, "--likelihood", "auto", "--out", folder, "--seed", 0, *settings, "--report"
+        "fit",
+        data,
+        "--likelihood",
+        "auto",
+        "--out",
+        folder,
+        "--seed",
+        0,
+        *settings,
+        "--report",
     )
     assert (folder / "report.html").exists()
     replied("impute", folder, data, "--out", full, "--std", std)

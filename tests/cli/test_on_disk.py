@@ -83,7 +83,9 @@ def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path,
 
     path = store(X, tmp_path)
     monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", whole)
-    done = run("fit", str(path), "--out", str(tmp_path / "run"), *SETTINGS, "--report", "--json")
+    done = run(
+        "fit", str(path), "--out", str(tmp_path / "run"), *SETTINGS, "--report", "--json"
+    )
     assert json.loads(done.stdout)["elbo"] == expected.elbo_
     model = bo.load(tmp_path / "run" / "model.bochner")
     np.testing.assert_array_equal(model.embedding_, expected.embedding_)
@@ -118,7 +120,9 @@ def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, mon
     done = run("impute", str(tmp_path / "m.bochner"), str(path), "--out", out, "--std", std)
     assert done.exit_code == 0, done.stderr
     for file, values in zip(files, wanted, strict=True):
-        stored = np.load(file) if kind == "npy" else np.loadtxt(file, delimiter=",", skiprows=1)
+        stored = (
+            np.load(file) if kind == "npy" else np.loadtxt(file, delimiter=",", skiprows=1)
+        )
         np.testing.assert_allclose(stored, values, rtol=1e-6, atol=1e-9)
 
 
@@ -154,7 +158,9 @@ def test_sparse_counts_of_a_file_stay_sparse(tmp_path, monkeypatch):
     anndata = pytest.importorskip("anndata")
     import scipy.sparse as sp
 
-    counts = sp.csr_array(np.random.default_rng(0).poisson(0.5, size=(60, 8)).astype(np.float32))
+    counts = sp.csr_array(
+        np.random.default_rng(0).poisson(0.5, size=(60, 8)).astype(np.float32)
+    )
     adata = anndata.AnnData(counts)
     adata.var["high"] = [True] * 6 + [False] * 2
     adata.layers["raw"] = counts * 2

@@ -55,7 +55,15 @@ def test_a_closed_standard_error_does_not_end_a_fit(tmp_path):
     data = tmp_path / "d.csv"
     data.write_text("a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20)))
     small = [f"--set={name}" for name in ("n_components=1", "n_init=1", "max_iter=3")]
-    command = [sys.executable, "-m", "bochner", "fit", str(data), "--out", str(tmp_path / "run")]
+    command = [
+        sys.executable,
+        "-m",
+        "bochner",
+        "fit",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+    ]
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
@@ -72,11 +80,15 @@ def test_a_closed_standard_error_does_not_end_a_fit(tmp_path):
 @pytest.mark.parametrize("more", [(), ("--json",)])
 @pytest.mark.parametrize(("source", "code"), [("d.csv", 0), ("none.csv", 2)])
 def test_a_reader_that_leaves_changes_no_exit_code(tmp_path, more, source, code):
-    (tmp_path / "d.csv").write_text("a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20)))
+    (tmp_path / "d.csv").write_text(
+        "a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20))
+    )
     command = [sys.executable, "-m", "bochner", "info", str(tmp_path / source), *more]
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
     os.close(write)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
@@ -110,7 +122,9 @@ def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path, argument
 
 
 def test_names_of_others_are_understood():
-    with pytest.raises(InputError, match=r"view 'rna', got 'nb'\. Write 'negative_binomial'\."):
+    with pytest.raises(
+        InputError, match=r"view 'rna', got 'nb'\. Write 'negative_binomial'\."
+    ):
         check_words(Path(__file__).parent, "ng-mvlvm", ["rna=nb"], [])
     with pytest.raises(InputError, match=r"got 'xyz'\. Choose from auto, bernoulli"):
         check_words(Path(__file__).parent, "ng-mvlvm", ["xyz"], [])
@@ -154,4 +168,7 @@ def test_views_that_share_no_row_are_refused(tmp_path):
         (folder / f"{view}.csv").write_text("\n".join([f"id,{view}", *lines]))
     done = CliRunner().invoke(app, ["fit", str(folder), "--out", str(tmp_path / "o")])
     assert done.exit_code == 2
-    assert "Expected rows that views share, got none in view 'a' ('0'; 'b' has '10')" in done.stderr
+    assert (
+        "Expected rows that views share, got none in view 'a' ('0'; 'b' has '10')"
+        in done.stderr
+    )

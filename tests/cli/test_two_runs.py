@@ -40,7 +40,9 @@ def test_a_folder_is_free_when_its_process_was_killed(data, tmp_path):
         "import sys, time\nfrom bochner.io.outputs import alone_in\n"
         "with alone_in(sys.argv[1]):\n    print('held', flush=True)\n    time.sleep(600)"
     )
-    held = subprocess.Popen([sys.executable, "-c", code, out], stdout=subprocess.PIPE, text=True)
+    held = subprocess.Popen(
+        [sys.executable, "-c", code, out], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert held.stdout.readline() == "held\n"
         assert "another run is writing" in refused("fit", data, *SMALL, "--out", out)

@@ -58,11 +58,17 @@ def test_categories_that_no_row_has_are_no_labels():
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        (pd.Series([f"n{i}" for i in range(30)]), "30 different texts in 30 rows of column 'c'"),
+        (
+            pd.Series([f"n{i}" for i in range(30)]),
+            "30 different texts in 30 rows of column 'c'",
+        ),
         (pd.Series(pd.date_range("2020", periods=3)), "numbers, categories, booleans or text"),
         (pd.Series([(1, 2), "a"], dtype=object), "values of type tuple, str"),
         (pd.Series([None, None], dtype=object), "no value"),
-        (pd.Series(pd.Categorical([pd.Timestamp(2020, 1, 1)])), "Convert the categories to text"),
+        (
+            pd.Series(pd.Categorical([pd.Timestamp(2020, 1, 1)])),
+            "Convert the categories to text",
+        ),
     ],
 )
 def test_columns_that_have_no_kind(values, text):

@@ -72,7 +72,9 @@ def test_a_low_rank_matrix_is_recovered_and_its_rank_is_found(rank):
     assert iterative_pca.chosen_rank(values, 0) == rank
     filled = iterative_pca.fill(values, 0)
     np.testing.assert_array_equal(filled[~missing], noisy[~missing])
-    assert np.mean((filled - truth)[missing] ** 2) < 0.005  # twice the noise; the mean leaves 1
+    assert (
+        np.mean((filled - truth)[missing] ** 2) < 0.005
+    )  # twice the noise; the mean leaves 1
     np.testing.assert_array_equal(iterative_pca.fill(values, 0), filled)
 
 
@@ -139,7 +141,9 @@ def test_many_columns_share_the_average_covariance_of_their_group_and_keep_their
 
 def test_holes_are_completed_by_their_posterior_means():
     f, (x, _), Y = _problem(2)
-    full = completed(IncompleteBlock.of(Y, None, torch.arange(6), (6,)), x, f, torch.tensor(0.2))
+    full = completed(
+        IncompleteBlock.of(Y, None, torch.arange(6), (6,)), x, f, torch.tensor(0.2)
+    )
     _, weights = _by_hand(f, [x], Y[:, 1], 0.2)
     expected = torch.where(Y[:, 1].isnan(), fourier_features(x, f).T @ weights, Y[:, 1])
     torch.testing.assert_close(full.Y[:, 1], expected, rtol=0.0, atol=0.05)
@@ -176,7 +180,9 @@ def curve_with_holes():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("options", [{}, {"landmarks": 50}, {"dtype": "float64"}])
-def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(curve_with_holes, options):
+def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(
+    curve_with_holes, options
+):
     X, shown = curve_with_holes
     model = NGMVLVM(**QUICK, **options)
     Z = model.fit_transform(shown)
@@ -184,7 +190,9 @@ def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(curve_with_
     np.testing.assert_allclose(model.transform(shown[7:8]), Z[7:8], atol=1e-6)
     hidden, restored = np.isnan(shown), model.impute(shown)
     np.testing.assert_array_equal(restored[~hidden], shown[~hidden])
-    assert np.mean((restored - X)[hidden] ** 2) < 0.7 * np.mean((X - X.mean(axis=0))[hidden] ** 2)
+    assert np.mean((restored - X)[hidden] ** 2) < 0.7 * np.mean(
+        (X - X.mean(axis=0))[hidden] ** 2
+    )
     again = NGMVLVM(**QUICK, **options).fit(shown)
     assert again.elbo_ == model.elbo_
 
@@ -195,7 +203,9 @@ def test_a_fit_restores_hidden_entries_and_places_each_row_by_itself(curve_with_
 
 def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, monkeypatch):
     source = np.random.default_rng(0)
-    X = source.normal(size=(40, 2)) @ source.normal(size=(2, 9)) + 0.1 * source.normal(size=(40, 9))
+    X = source.normal(size=(40, 2)) @ source.normal(size=(2, 9)) + 0.1 * source.normal(
+        size=(40, 9)
+    )
     X[source.random(X.shape) < 0.2] = np.nan
     model = NGMVLVM(n_frequencies=8, init="pca", max_iter=20, random_state=0).fit(X)
     model.save(tmp_path / "model")
@@ -204,7 +214,9 @@ def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, mo
     changed[0, ~np.isnan(X[0])] += 1.0
     for rows in (X, X[:7], changed):
         for one, other in zip(
-            model.impute(rows, return_std=True), fresh.impute(rows, return_std=True), strict=True
+            model.impute(rows, return_std=True),
+            fresh.impute(rows, return_std=True),
+            strict=True,
         ):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     calls = []
@@ -236,7 +248,9 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
         0.0,
     )  # dimensions without data would collapse
     assert (
-        make(NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}).spec.sampling
+        make(
+            NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}
+        ).spec.sampling
         == "iid"
     )
 
@@ -248,5 +262,7 @@ def test_a_table_with_few_holes_takes_no_more_room_than_a_complete_one():
     whole = NGMVLVM(**settings).fit(X)
     X[np.random.default_rng(1).random(X.shape) < 0.05] = np.nan
     incomplete = NGMVLVM(**settings).fit(X)
-    sizes = [model._fit.posterior[0].draws[0].covariance.numel() for model in (whole, incomplete)]
+    sizes = [
+        model._fit.posterior[0].draws[0].covariance.numel() for model in (whole, incomplete)
+    ]
     assert sizes[1] <= 2 * sizes[0]

@@ -34,7 +34,8 @@ def test_a_code_for_missing_values_is_named(code):
     X[[3, 9], 2] = code
     with pytest.warns(
         DataWarning,
-        match=rf"2 entries of {code:g}".replace("+", r"\+") + r" \(view 'x', row 3, column 2\)",
+        match=rf"2 entries of {code:g}".replace("+", r"\+")
+        + r" \(view 'x', row 3, column 2\)",
     ):
         bo.NGMVLVM(init="pca", max_iter=2, n_frequencies=5, random_state=0).fit(X)
 
@@ -111,7 +112,9 @@ def test_counts_may_be_large_in_new_rows():
 def test_values_whose_squares_overflow_say_nothing_about_a_code():
     X = np.full((20, 3), 1e200)
     X[:, 1], X[0, 2] = -1e210, -999.0
-    with pytest.raises(InputError, match=r"numbers of at most .* got -1e\+210 in view 'x', row 0"):
+    with pytest.raises(
+        InputError, match=r"numbers of at most .* got -1e\+210 in view 'x', row 0"
+    ):
         check_magnitudes(X, extremes(X), {"x": np.arange(3)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -7,7 +7,10 @@ from bochner.data.masks import FullMask, Mask, PartialMask
 from bochner.regression.observations import AllRows, Rows, SomeRows
 
 VALUES = torch.arange(24, dtype=torch.float64).reshape(6, 4)
-KINDS = {"all": (AllRows(), list(range(6))), "some": (SomeRows(torch.tensor([1, 2, 5])), [1, 2, 5])}
+KINDS = {
+    "all": (AllRows(), list(range(6))),
+    "some": (SomeRows(torch.tensor([1, 2, 5])), [1, 2, 5]),
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,6 +56,8 @@ def test_masks_hide_and_weigh():
         index = torch.tensor([0, 3])
         assert torch.equal(masking.rows(index).weights(VALUES[index]), weights[index])
         assert torch.equal(masking.columns(index).weights(VALUES[:, index]), weights[:, index])
-        assert torch.equal(masking.columns(slice(1, 3)).weights(VALUES[:, 1:3]), weights[:, 1:3])
+        assert torch.equal(
+            masking.columns(slice(1, 3)).weights(VALUES[:, 1:3]), weights[:, 1:3]
+        )
     assert torch.equal(mask.weights(VALUES) > 0, observed)
     assert torch.equal(mask.hide(filled).isnan(), Y.isnan())

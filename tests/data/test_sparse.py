@@ -19,7 +19,13 @@ from bochner.errors import DataWarning, InputError
 from bochner.fitting.svd_compression import rotate
 from bochner.regression.observations import AllRows, CompleteBlock, EncodedBlock
 
-COMMON = {"n_mixtures": 1, "n_frequencies": 8, "max_iter": 20, "init": "pca", "random_state": 0}
+COMMON = {
+    "n_mixtures": 1,
+    "n_frequencies": 8,
+    "max_iter": 20,
+    "init": "pca",
+    "random_state": 0,
+}
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson")
 
@@ -31,7 +37,9 @@ def _counts(n: int = 40, m: int = 7, seed: int = 0) -> np.ndarray:
 
 
 def _data(kind: str, seed: int = 0) -> np.ndarray:
-    return (_counts(seed=seed) > 0).astype(float) if kind == "bernoulli" else _counts(seed=seed)
+    return (
+        (_counts(seed=seed) > 0).astype(float) if kind == "bernoulli" else _counts(seed=seed)
+    )
 
 
 def _matrix(X: np.ndarray, centre: np.ndarray | None = None) -> SparseMatrix:
@@ -120,7 +128,9 @@ def test_leading_components_are_those_of_the_centred_matrix():
     wanted = np.linalg.svd(X - X.mean(0), compute_uv=False)[: result.shape[1]]
     np.testing.assert_allclose(np.sqrt((result**2).sum(0)), wanted, rtol=1e-6)
     np.testing.assert_array_equal(leading(sp.csr_array([[1.0, 2.0]]), 0), [[1.0, 2.0]])
-    np.testing.assert_array_equal(leading(sp.csr_array(np.full((4, 5), 1e6)), 0), np.zeros((4, 1)))
+    np.testing.assert_array_equal(
+        leading(sp.csr_array(np.full((4, 5), 1e6)), 0), np.zeros((4, 1))
+    )
 
 
 def test_functions_that_keep_zeros_are_applied_row_by_row():
@@ -139,7 +149,13 @@ def test_entries_that_are_stored_twice_are_added_and_the_callers_matrix_stays():
 @pytest.mark.parametrize("landmarks", [None, 20])
 def test_a_sparse_fit_is_the_dense_one(kind, landmarks):
     X, Z = _data(kind), np.random.default_rng(1).normal(size=(40, 2))
-    settings = {**COMMON, "init": Z, "likelihood": kind, "landmarks": landmarks, "dtype": "float64"}
+    settings = {
+        **COMMON,
+        "init": Z,
+        "likelihood": kind,
+        "landmarks": landmarks,
+        "dtype": "float64",
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dense = bo.NGMVLVM(**settings).fit(X)
@@ -159,7 +175,10 @@ def test_columns_of_a_sparse_matrix_are_views_and_size_factors_are_totals():
     settings = {**COMMON, "views": views, "likelihood": kinds, "dtype": "float64"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dense, sparse = bo.NGMVLVM(**settings).fit(X), bo.NGMVLVM(**settings).fit(sp.csr_array(X))
+        dense, sparse = (
+            bo.NGMVLVM(**settings).fit(X),
+            bo.NGMVLVM(**settings).fit(sp.csr_array(X)),
+        )
     assert sparse.likelihood_ == {"rna": "poisson", "open": "bernoulli", "real": "gaussian"}
     assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=1e-3 * abs(dense.elbo_))
     half = X[:3].copy()
@@ -196,7 +215,9 @@ def test_impossible_counts_are_named_by_row_and_column():
             "column 2. Correct the value, or choose another likelihood."
         )
         assert (
-            _message(lambda kind=kind: bo.NGMVLVM(**COMMON, likelihood=kind).fit(sp.csr_array(X)))
+            _message(
+                lambda kind=kind: bo.NGMVLVM(**COMMON, likelihood=kind).fit(sp.csr_array(X))
+            )
             == want
         )
     trials = bo.likelihoods.Binomial(n_trials=[9, 9, 9, 9, 9, 9, 1])

@@ -25,7 +25,9 @@ TWO = {"a": slice(0, 2), "b": slice(2, 4)}
 
 
 def columns_of(views, names=None):
-    return {view: positions.tolist() for view, positions in resolve_views(views, 4, names).items()}
+    return {
+        view: positions.tolist() for view, positions in resolve_views(views, 4, names).items()
+    }
 
 
 def table(n=6, m=4, seed=0):
@@ -107,7 +109,8 @@ def test_views_that_cannot_be_used(views, text):
 
 def test_names_need_column_names():
     with pytest.raises(
-        InputError, match="column numbers for view 'a', got the name 'cd3' for an X without column"
+        InputError,
+        match="column numbers for view 'a', got the name 'cd3' for an X without column",
     ):
         resolve_views({"a": ["cd3"]}, 4)
 
@@ -168,7 +171,10 @@ def test_good_data_pass_without_a_word():
         (table() + 1j, "^Complex data not supported. Pass real and imaginary parts"),
         ([[1j, 2], [3, 4]], "^Complex data not supported"),
         ([["a", "b"], ["c", "d"]], "numbers, got the text 'a' in row 0, column 0. Convert"),
-        (np.array([[1.0, "x"], [2.0, 3.0]], dtype=object), "got the text 'x' in row 0, column 1"),
+        (
+            np.array([[1.0, "x"], [2.0, 3.0]], dtype=object),
+            "got the text 'x' in row 0, column 1",
+        ),
         (
             pd.DataFrame({"u": [1.0, 2.0], "v": [3.0, "?"]}),
             r"got the text '\?' in row 1, column 1 \('v'\)",
@@ -236,9 +242,14 @@ def test_scaling_keeps_the_type_and_survives_a_file():
     X = table().astype(np.float32)
     scaling = Scaling.fit(X, resolve_views(TWO, 4))
     assert (
-        scaling.apply(X).dtype == scaling.undo(X).dtype == scaling.undo_std(X).dtype == np.float32
+        scaling.apply(X).dtype
+        == scaling.undo(X).dtype
+        == scaling.undo_std(X).dtype
+        == np.float32
     )
-    again = Scaling.from_arrays({key: value.tolist() for key, value in scaling.to_arrays().items()})
+    again = Scaling.from_arrays(
+        {key: value.tolist() for key, value in scaling.to_arrays().items()}
+    )
     np.testing.assert_array_equal(again.apply(X), scaling.apply(X))
     np.testing.assert_allclose(scaling.undo_std(np.ones((1, 4)))[0], scaling.scale)
 
@@ -276,7 +287,9 @@ def test_blocks_of_the_common_cases():
     assert [(r.tolist(), c.tolist()) for r, c in whole] == [([0, 1, 2, 3, 4], [0, 1, 2])]
     rows_absent = np.ones((5, 3), bool)
     rows_absent[[1, 4]] = False
-    assert [(r.tolist(), c.tolist()) for r, c in blocks(rows_absent)] == [([0, 2, 3], [0, 1, 2])]
+    assert [(r.tolist(), c.tolist()) for r, c in blocks(rows_absent)] == [
+        ([0, 2, 3], [0, 1, 2])
+    ]
     assert blocks(np.zeros((5, 3), bool)) == []
 
 
@@ -288,7 +301,9 @@ def test_blocks_cover_every_observed_entry_once(observed):
     for rows, columns in result:
         count[np.ix_(rows, columns)] += 1
     np.testing.assert_array_equal(count, observed)
-    patterns = {observed[:, j].tobytes() for j in range(observed.shape[1]) if observed[:, j].any()}
+    patterns = {
+        observed[:, j].tobytes() for j in range(observed.shape[1]) if observed[:, j].any()
+    }
     assert len(result) == len(patterns)
 
 
@@ -306,7 +321,9 @@ def test_scaling_in_parts_is_scaling_at_once():
     X[:9000, 1] = np.nan  # parts without any entry of a column, or of a view
     columns = {"a": np.arange(1), "b": np.array([1]), "c": np.array([4, 2, 3])}
     result = Scaling.fit(X, columns)
-    np.testing.assert_allclose(result.centre, np.nanmean(X, axis=0, dtype=np.float64), rtol=1e-12)
+    np.testing.assert_allclose(
+        result.centre, np.nanmean(X, axis=0, dtype=np.float64), rtol=1e-12
+    )
     for positions in columns.values():
         expected = np.sqrt(
             np.nanmean((X[:, positions].astype(np.float64) - result.centre[positions]) ** 2)

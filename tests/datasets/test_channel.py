@@ -38,7 +38,9 @@ def test_a_user_is_like_itself_and_fades_with_time():
     across = np.abs(np.sum(unit[0].conj() * unit[1], axis=1)).mean()
     assert min(alike) > across
     still = drawn(random_state=0, n_samples=100, interval=1e-6).data.reshape(3, 100, 64)
-    assert np.abs(np.diff(still, axis=1)).max() < 1e-3 < np.abs(np.diff(bunch.data, axis=0)).max()
+    assert (
+        np.abs(np.diff(still, axis=1)).max() < 1e-3 < np.abs(np.diff(bunch.data, axis=0)).max()
+    )
 
 
 def test_a_seed_repeats_and_another_does_not():
@@ -59,7 +61,9 @@ from sionna.phy import config
 print(config.seed)
 """
     pytest.importorskip("sionna.phy", reason="pip install 'bochner[channel]'")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == ["True", "True", "None"], done.stderr
 
 

@@ -28,7 +28,9 @@ def test_s_curve_shapes_and_seed():
         60, [3, 5, 2], ("rbf", "gibbs", "rbf+periodic"), noise=0.1, random_state=0
     )
     np.testing.assert_array_equal(one.data, again.data)
-    assert not np.array_equal(datasets.make_s_curve(60, 2).data, datasets.make_s_curve(60, 2).data)
+    assert not np.array_equal(
+        datasets.make_s_curve(60, 2).data, datasets.make_s_curve(60, 2).data
+    )
     assert "noise standard deviation 0.1" in one.DESCR
 
 
@@ -61,11 +63,17 @@ def test_kernels_are_what_they_say(kernel):
     assert np.linalg.eigvalsh(K).min() > -1e-10
     # the formula for one pair, written out
     x, y = X[3], X[17]
-    a, b, r2 = np.exp(-np.linalg.norm(x) / 2), np.exp(-np.linalg.norm(y) / 2), np.sum((x - y) ** 2)
+    a, b, r2 = (
+        np.exp(-np.linalg.norm(x) / 2),
+        np.exp(-np.linalg.norm(y) / 2),
+        np.sum((x - y) ** 2),
+    )
     rbf, gibbs = np.exp(-r2 / 2), 2 * a * b / (a**2 + b**2) * np.exp(-r2 / (a**2 + b**2))
     periodic = np.exp(-2 * np.sum(np.sin(np.pi * (x - y) / 2) ** 2))
     assert K[3, 17] == pytest.approx(
-        {"rbf": rbf, "gibbs": gibbs, "periodic": periodic, "rbf+periodic": rbf + periodic}[kernel]
+        {"rbf": rbf, "gibbs": gibbs, "periodic": periodic, "rbf+periodic": rbf + periodic}[
+            kernel
+        ]
     )
     # 4,000 draws have this covariance: every entry within 5 standard errors and a little more for
     # the 820 looked at
@@ -86,7 +94,10 @@ def test_kernels_are_what_they_say(kernel):
         ({"kernels": ()}, r"one per view, got \(\)"),
         ({"n_samples": 1}, "n_samples of at least 2, got 1"),
         ({"noise": -1}, "a noise standard deviation of at least 0, got -1"),
-        ({"n_columns": [3]}, r"one positive number, or one per kernel, got \[3\] for 2 kernels"),
+        (
+            {"n_columns": [3]},
+            r"one positive number, or one per kernel, got \[3\] for 2 kernels",
+        ),
         ({"n_columns": 0}, "got 0 for 2 kernels"),
     ],
 )
@@ -113,7 +124,8 @@ def test_absent_folder_and_file(monkeypatch, tmp_path):
         datasets.load_oil()
     monkeypatch.setenv("BOCHNER_DATA", str(tmp_path))
     with pytest.raises(
-        InputError, match=r"the file mnist.npz in BOCHNER_DATA=.*, got no such file. Put mnist.npz"
+        InputError,
+        match=r"the file mnist.npz in BOCHNER_DATA=.*, got no such file. Put mnist.npz",
     ):
         datasets.load_mnist()
     with pytest.raises(
@@ -131,7 +143,10 @@ def test_loaders_on_small_files(monkeypatch, tmp_path):
     assert result.data[0].tolist() == [0, 1]
     assert (result.n_train, result.image_shape) == (2, (28, 28))
     assert datasets.load_mnist(scale=False).data.dtype == np.uint8
-    content, cites = sp.random(4, 6, 0.5, format="csr", random_state=0), sp.eye(4, format="csr")
+    content, cites = (
+        sp.random(4, 6, 0.5, format="csr", random_state=0),
+        sp.eye(4, format="csr"),
+    )
     parts = {}
     for name, view in {"content": content, "cites": cites}.items():
         parts |= {

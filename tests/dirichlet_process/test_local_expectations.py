@@ -42,7 +42,9 @@ def joined(f: Frequencies, g: Frequencies) -> Frequencies:
     return Frequencies(torch.cat([f.first, g.first]), None, amplitude, f.linear)
 
 
-def with_covariates(x: Tensor, f: Frequencies, n_covariates: int) -> tuple[Tensor, Frequencies]:
+def with_covariates(
+    x: Tensor, f: Frequencies, n_covariates: int
+) -> tuple[Tensor, Frequencies]:
     if not n_covariates:
         return x, f
     source = torch.Generator().manual_seed(4)
@@ -57,7 +59,10 @@ def with_covariates(x: Tensor, f: Frequencies, n_covariates: int) -> tuple[Tenso
 def test_gains_are_differences_of_the_evidence(d, n_points, n_covariates):
     x, Y = rows(d)
     some = torch.arange(20)
-    blocks = (CompleteBlock.of(Y[:, :3]), CompleteBlock.of(Y[:20, 3:], some, torch.tensor([3, 4])))
+    blocks = (
+        CompleteBlock.of(Y[:, :3]),
+        CompleteBlock.of(Y[:20, 3:], some, torch.tensor([3, 4])),
+    )
     x, current = with_covariates(x, points(n_points, d, 0), n_covariates)
     candidates = points(3, d, 1)
     gains = replacement_gains(x, current, candidates, NOISE, blocks, chunk_rows=7)
@@ -66,7 +71,8 @@ def test_gains_are_differences_of_the_evidence(d, n_points, n_covariates):
         without = view_evidence(x, others, NOISE, blocks)
         for c in range(3):
             value = (
-                view_evidence(x, joined(others, taken(candidates, [c])), NOISE, blocks) - without
+                view_evidence(x, joined(others, taken(candidates, [c])), NOISE, blocks)
+                - without
             )
             torch.testing.assert_close(gains[c, left_out], value, rtol=1e-9, atol=1e-8)
 
@@ -77,7 +83,9 @@ def test_a_point_put_back_in_its_own_place_changes_nothing():
     gains = replacement_gains(x, current, current, NOISE, blocks)
     value = view_evidence(x, current, NOISE, blocks)
     for i in range(6):
-        without = view_evidence(x, taken(current, [j for j in range(6) if j != i]), NOISE, blocks)
+        without = view_evidence(
+            x, taken(current, [j for j in range(6) if j != i]), NOISE, blocks
+        )
         torch.testing.assert_close(gains[i, i], value - without)
 
 
@@ -88,9 +96,13 @@ def test_they_are_the_gradient_of_the_expected_evidence_in_q():
     x, Y = rows(2)
     blocks, book = (CompleteBlock.of(Y),), points(3, 2, 5)
     book = Frequencies(book.first, None, torch.full((3,), math.sqrt(0.5), dtype=torch.float64))
-    phi = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]], dtype=torch.float64, requires_grad=True)
+    phi = torch.tensor(
+        [[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]], dtype=torch.float64, requires_grad=True
+    )
     every = list(itertools.product(range(3), repeat=2))
-    values = torch.stack([view_evidence(x, taken(book, list(z)), NOISE, blocks) for z in every])
+    values = torch.stack(
+        [view_evidence(x, taken(book, list(z)), NOISE, blocks) for z in every]
+    )
     expected = sum(phi[0, a] * phi[1, b] * v for (a, b), v in zip(every, values, strict=True))
     gradient = torch.autograd.grad(expected, phi)[0]
     local = torch.zeros(2, 3, dtype=torch.float64)
@@ -124,7 +136,10 @@ def test_gains_given_sites_are_differences_of_the_bound_they_imply(d, n_covariat
     def bound(f: Frequencies) -> Tensor:
         phi, total = fourier_features(x, f), 0.0
         for m in range(5):
-            B = torch.eye(len(phi), dtype=torch.float64) + (phi * sites.precision[:, m]) @ phi.T
+            B = (
+                torch.eye(len(phi), dtype=torch.float64)
+                + (phi * sites.precision[:, m]) @ phi.T
+            )
             c = phi @ sites.shift[:, m]
             total = total + 0.5 * c @ torch.linalg.solve(B, c) - 0.5 * torch.logdet(B)
         return total

@@ -51,7 +51,9 @@ def matched(
 def test_the_kernel_of_the_data_is_found(dim: int) -> None:
     X, Y, K = drawn(TRUTH[dim])
     kernel = matched(X, (CompleteBlock.of(Y),))
-    start = DirichletProcessMixture(n_points=40).initial(8, dim, torch.Generator().manual_seed(1))
+    start = DirichletProcessMixture(n_points=40).initial(
+        8, dim, torch.Generator().manual_seed(1)
+    )
     with torch.no_grad():
         error, before = (
             float((covariance(X) - K).norm() / K.norm()) for covariance in (kernel, start)
@@ -84,7 +86,9 @@ def test_it_is_the_same_from_blocks_of_columns_and_from_rotated_columns() -> Non
 
 def test_data_without_covariance_leave_the_kernel_as_it_was() -> None:
     X = torch.randn(30, 2, dtype=torch.float64)
-    kernel = DirichletProcessMixture(n_points=10).initial(4, 2, torch.Generator().manual_seed(1))
+    kernel = DirichletProcessMixture(n_points=10).initial(
+        4, 2, torch.Generator().manual_seed(1)
+    )
     before = {name: value.clone() for name, value in kernel.state_dict().items()}
     match_spectrum(
         kernel,
@@ -108,14 +112,16 @@ def test_a_kernel_whose_points_have_given_proportions_trains() -> None:
     X, Y, _ = drawn(TRUTH[2], n=60, m=10)
     phi = torch.full((40, 2), 0.5)
     given = DirichletProcessMixture(phi, [[0.0, 0.0], [4.0, 3.0]], [[0.5, 0.5]] * 2)
-    model = bo.RandomFeatureLVM(kernel=given, n_frequencies=40, init=X.numpy(), max_iter=20).fit(
-        Y.numpy()
-    )
+    model = bo.RandomFeatureLVM(
+        kernel=given, n_frequencies=40, init=X.numpy(), max_iter=20
+    ).fit(Y.numpy())
     assert np.isfinite(model.elbo_)
     assert model.kernels_["x"]["means"].shape == (2, 2)
 
 
-def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_are_given() -> None:
+def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_are_given() -> (
+    None
+):
     X, Y, _ = drawn(TRUTH[2], n=100, m=30)
     data = ((CompleteBlock.of(Y.float()),),)
     given = DirichletProcessMixture([[0.5, 0.5]], [[0.0, 0.0], [1.0, 0.0]], [[1.0, 1.0]] * 2)

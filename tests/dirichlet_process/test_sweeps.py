@@ -85,7 +85,10 @@ def test_points_choose_their_own_components(sampling):
     phi[3] = torch.tensor([0.25, 0.25, 0.5])
     kernel = DirichletProcessMixture(phi, [[-9.0], [0.0], [9.0]], [[0.1], [0.1], [0.1]])
     z = torch.stack(
-        [kernel.assign(kernel.noise(4, 1, random.generator(s, "z"), sampling)) for s in range(600)]
+        [
+            kernel.assign(kernel.noise(4, 1, random.generator(s, "z"), sampling))
+            for s in range(600)
+        ]
     )
     assert (z[:, 0] == 2).all()
     assert (z[:, 1] == 0).all()
@@ -287,7 +290,14 @@ def test_sweeps_record_every_block_and_their_draws_are_shared():
     sweep = MixtureSweep(model, data, H, "sobol", 0).ascent
     for number in range(0, 60, 10):
         records = sweep.sweep(number)
-        assert [name for _, name, _ in records] == ["gradient", "z", "merge", "birth", "v", "alpha"]
+        assert [name for _, name, _ in records] == [
+            "gradient",
+            "z",
+            "merge",
+            "birth",
+            "v",
+            "alpha",
+        ]
         bounds = {name: bound for _, name, bound in records}
         assert bounds["v"] >= bounds["birth"] - 1e-9
         assert bounds["alpha"] >= bounds["v"] - 1e-9
@@ -323,7 +333,10 @@ def test_q_of_z_climbs_while_the_rest_stays():
         with torch.no_grad():
             return float(
                 torch.stack(
-                    [elbo(model, data, draw(model, H, "sobol", 1, "e", i)).total for i in range(48)]
+                    [
+                        elbo(model, data, draw(model, H, "sobol", 1, "e", i)).total
+                        for i in range(48)
+                    ]
                 ).mean()
             )
 
@@ -367,7 +380,9 @@ def test_training_goes_through_the_blocks_and_rewinds_with_them():
 def test_models_without_such_kernels_have_no_sweeps():
     latents = GaussianLatents(torch.zeros(3, 1), torch.zeros(3, 1))
     assert (
-        sweeps.sweeps(LatentVariableModel(latents, [View("x", RBF(), Gaussian())]), (), 4, "iid", 0)
+        sweeps.sweeps(
+            LatentVariableModel(latents, [View("x", RBF(), Gaussian())]), (), 4, "iid", 0
+        )
         is None
     )
 
@@ -435,7 +450,11 @@ def test_kernel_objects_bring_their_prior():
 def test_srflvm_takes_any_likelihood(likelihood):
     rng = np.random.default_rng(0)
     rate = np.exp(0.5 + np.sin(rng.normal(size=(40, 1)) @ rng.normal(size=(1, 6))))
-    X = rng.poisson(rate).astype(float) if likelihood != "bernoulli" else (rate > 1.6).astype(float)
+    X = (
+        rng.poisson(rate).astype(float)
+        if likelihood != "bernoulli"
+        else (rate > 1.6).astype(float)
+    )
     settings = {
         "n_frequencies": 8,
         "n_mixtures": 3,

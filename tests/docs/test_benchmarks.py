@@ -180,7 +180,9 @@ def test_short_tables_are_those_of_the_digits(page, lines):
         name, *shown = [cell.strip() for cell in line.strip("|").split("|")]
         if name not in DIGITS or not shown or "±" not in shown[0]:
             continue
-        rows = [r for r in STORED["digits"] if (r["data"], r["method"]) == ("MNIST", DIGITS[name])]
+        rows = [
+            r for r in STORED["digits"] if (r["data"], r["method"]) == ("MNIST", DIGITS[name])
+        ]
         assert printed([row["knn1"] for row in rows], shown[0]), line
         assert printed([row["knn10"] for row in rows], shown[1]), line
         if page == "README.md":
@@ -240,7 +242,9 @@ def test_a_line_that_no_row_supports_is_found(right, wrong):
 
 
 def test_mixed_commits_must_be_said_and_rows_that_are_left_out_are_found():
-    (fault,) = unsupported(PAGE.replace("commits 1111111, 2222222", "commit 1111111"), {"": ROWS})
+    (fault,) = unsupported(
+        PAGE.replace("commits 1111111, 2222222", "commit 1111111"), {"": ROWS}
+    )
     assert "rows have ['1111111', '2222222']" in fault
     more = {"made": [*ROWS, {**ROWS[0], "method": "UMAP"}]}
     assert hidden(PAGE, more) == {("made", "a", "UMAP")}

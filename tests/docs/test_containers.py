@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("anndata", reason="anndata is not installed: pip install 'bochner[anndata]'")
+pytest.importorskip(
+    "anndata", reason="anndata is not installed: pip install 'bochner[anndata]'"
+)
 pytest.importorskip("mudata", reason="mudata is not installed: pip install 'bochner[anndata]'")
 PAGE = Path(__file__).parents[2] / "docs" / "containers.md"
 
@@ -18,7 +20,9 @@ def test_the_blocks_run_one_after_another():
     assert len(blocks) == 3
     names = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of short fits, and of the containers about themselves
+        warnings.simplefilter(
+            "ignore"
+        )  # of short fits, and of the containers about themselves
         for block in blocks:
             exec(compile(block, str(PAGE), "exec"), names)
     rna, full, cells, both = (names[name] for name in ("rna", "full", "cells", "both"))

@@ -28,7 +28,9 @@ ITEMS = papers.items()
 
 
 def test_the_page_is_generated_from_the_stored_rows():
-    assert papers.page() == (ROOT / "docs" / "coverage.md").read_text(), "run bochner bench --page"
+    assert papers.page() == (ROOT / "docs" / "coverage.md").read_text(), (
+        "run bochner bench --page"
+    )
 
 
 def test_every_item_has_rows_a_test_or_a_reason():
@@ -58,7 +60,11 @@ for item in papers.items():
             print(item.entry, item.item, item.file, item.data, item.method, item.column)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=BENCHMARKS,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.returncode) == ("", 0), done.stderr
 
@@ -66,7 +72,9 @@ for item in papers.items():
 def made(**changes):
     values = dict.fromkeys(papers.Item.__dataclass_fields__, "")
     first = {"published": "0.5", "deviation": "0.1", "better": "higher", "file": "maps"}
-    return papers.Item(**{**values, **first, "data": "a", "method": "b", "column": "c", **changes})
+    return papers.Item(
+        **{**values, **first, "data": "a", "method": "b", "column": "c", **changes}
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,12 @@ def test_the_state_of_an_item(changes, values, state):
 def test_peers_stand_beside_the_best_first():
     rows = [
         {"data": "a", "method": name, "c": value}
-        for name, value in (("PCA", "0.2"), ("UMAP", "0.4"), ("UMAP", "0.6"), ("SRFLVM", "0.9"))
+        for name, value in (
+            ("PCA", "0.2"),
+            ("UMAP", "0.4"),
+            ("UMAP", "0.6"),
+            ("SRFLVM", "0.9"),
+        )
     ]
     other = [{"data": "z", "method": "PCA", "c": "1"}]
     assert made().peers({"maps": rows + other}) == "UMAP 0.500 ± 0.141, PCA 0.200"

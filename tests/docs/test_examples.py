@@ -82,7 +82,9 @@ def test_s_curve():
 
 def test_counts():
     names = run("plot_counts")
-    assert ((names["low"] >= 0) & (names["high"] <= 16) & (names["low"] <= names["high"])).all()
+    assert (
+        (names["low"] >= 0) & (names["high"] <= 16) & (names["low"] <= names["high"])
+    ).all()
     assert names["images"].min() >= 0
     assert names["images"].max() <= 16
 

@@ -38,7 +38,19 @@ DRAWN = {
 }
 # Undocumented, unknown or misplaced parameters, parameters without a type, returned values that
 # nothing describes.
-FAULTS = {"GL06", "GL08", "PR01", "PR02", "PR03", "PR04", "PR10", "RT01", "SS01", "SS03", "YD01"}
+FAULTS = {
+    "GL06",
+    "GL08",
+    "PR01",
+    "PR02",
+    "PR03",
+    "PR04",
+    "PR10",
+    "RT01",
+    "SS01",
+    "SS03",
+    "YD01",
+}
 # Of other libraries' base classes.
 INHERITED = ("Module", "BaseEstimator", "TransformerMixin", "object")
 
@@ -93,7 +105,8 @@ TESTED_APART = {page for page in PAGES if (ROOT / "tests" / f"test_docs_{page}.p
 
 
 @pytest.mark.parametrize(
-    "page", [name for name, text in CODE.items() if BLOCK.search(text) and name not in TESTED_APART]
+    "page",
+    [name for name, text in CODE.items() if BLOCK.search(text) and name not in TESTED_APART],
 )
 def test_code_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -190,7 +203,10 @@ def methods(cls: type) -> list[str]:
     result = []
     for name, thing in inspect.getmembers(cls, inspect.isfunction):
         owners = [c for c in cls.__mro__ if name in vars(c)]
-        ours = owners[-1].__module__.startswith("bochner.") and owners[-1].__name__ not in INHERITED
+        ours = (
+            owners[-1].__module__.startswith("bochner.")
+            and owners[-1].__name__ not in INHERITED
+        )
         if not name.startswith("_") and ours and thing.__doc__:
             result.append(f"{owners[-1].__module__}.{owners[-1].__name__}.{name}")
     return result

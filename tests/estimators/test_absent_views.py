@@ -37,7 +37,13 @@ def fitted(request):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = bo.NGMVLVM(
-            1, views=views, init=z, n_mixtures=1, n_frequencies=16, max_iter=150, random_state=0
+            1,
+            views=views,
+            init=z,
+            n_mixtures=1,
+            n_frequencies=16,
+            max_iter=150,
+            random_state=0,
         )
         return model.fit(X), X, views
 
@@ -54,7 +60,9 @@ def test_every_absent_view_widens_the_posterior(fitted):
     widths = {}
     for count in range(len(views)):
         for absent in itertools.combinations(views, count):
-            widths[absent] = model.transform(without(X, views, absent), return_std=True)[1].mean()
+            widths[absent] = model.transform(without(X, views, absent), return_std=True)[
+                1
+            ].mean()
     for absent, width in widths.items():
         for name in views:
             if name not in absent and len(absent) + 1 < len(views):
@@ -70,7 +78,9 @@ def test_several_plausible_places_are_in_the_deviation_and_in_the_draws(fitted):
     signed = [name for name in views if name != "even"]
     shown = without(X, views, signed)
     odd = views["odd"]
-    rows = np.flatnonzero(np.abs(X[:, odd][:, -1]) > 0.6)  # far from where the two branches meet
+    rows = np.flatnonzero(
+        np.abs(X[:, odd][:, -1]) > 0.6
+    )  # far from where the two branches meet
     truth, column = X[rows][:, odd][:, -1], odd.stop - 1
     mean, std = (array[rows, column] for array in model.impute(shown, return_std=True))
     # half the weight on either side: the mean is nowhere, the standard deviation is the distance
@@ -99,7 +109,13 @@ def test_one_observed_entry_is_enough_to_be_fitted():
         warnings.simplefilter("ignore")
         views = {"a": slice(0, 3), "b": slice(3, 6)}
         model = bo.NGMVLVM(
-            1, views=views, init="pca", n_mixtures=1, n_frequencies=8, max_iter=60, random_state=0
+            1,
+            views=views,
+            init="pca",
+            n_mixtures=1,
+            n_frequencies=8,
+            max_iter=60,
+            random_state=0,
         ).fit(X)
     assert np.isfinite(model.embedding_).all()
     assert model.embedding_std_[0] > model.embedding_std_[5:].mean()
@@ -111,9 +127,9 @@ def test_one_observed_entry_is_enough_to_be_fitted():
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_views_of_many_columns_with_scattered_holes_fit_and_complete(share):
     source = np.random.default_rng(3)
-    X = np.sin(source.normal(size=(90, 2)) @ source.normal(size=(2, 40))) + 0.05 * source.normal(
-        size=(90, 40)
-    )
+    X = np.sin(
+        source.normal(size=(90, 2)) @ source.normal(size=(2, 40))
+    ) + 0.05 * source.normal(size=(90, 40))
     Y = np.where(source.random(X.shape) < share, np.nan, X)
     views = {"a": slice(0, 20), "b": slice(20, 40)}
     with warnings.catch_warnings():

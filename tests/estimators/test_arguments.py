@@ -62,7 +62,9 @@ def test_half_a_row_and_no_path(model):
 def test_a_kernel_beyond_single_precision_is_refused():
     large = bo.NGMVLVM(**SMALL).fit((1e24 * X).astype(np.float32))
     Z = large.embedding_[:3]
-    with pytest.raises(InputError, match=r"Expected a kernel that float32 can hold, got one of up"):
+    with pytest.raises(
+        InputError, match=r"Expected a kernel that float32 can hold, got one of up"
+    ):
         large.kernel_matrix(Z)
     assert np.isfinite(large.kernel_matrix(Z.astype(np.float64))).all()
 
@@ -78,12 +80,15 @@ def test_an_error_relative_to_a_kernel_of_zero_is_refused():
     features = bo.SphericalFeatures("hellinger", random_state=0).fit(np.eye(3))
     rows = np.eye(3)  # no two of them have anything in common
     assert np.isfinite(features.approximation_error(rows))
-    with pytest.raises(InputError, match="Expected a kernel that is not zero between all rows"):
+    with pytest.raises(
+        InputError, match="Expected a kernel that is not zero between all rows"
+    ):
         features.approximation_error(rows, relative=True)
 
 
 @pytest.mark.parametrize(
-    "name", ["n_components", "n_mixtures", "n_frequencies", "n_init", "max_iter", "noise_variance"]
+    "name",
+    ["n_components", "n_mixtures", "n_frequencies", "n_init", "max_iter", "noise_variance"],
 )
 @pytest.mark.parametrize("truth", [True, np.True_])
 def test_true_is_no_number(name, truth):
@@ -109,7 +114,9 @@ def test_a_likelihood_by_another_name_is_known(word):
 
 
 def test_no_likelihood_is_guessed_from_nothing():
-    with pytest.raises(InputError, match=r"got 'xyzq'\. Choose from auto, bernoulli, binomial"):
+    with pytest.raises(
+        InputError, match=r"got 'xyzq'\. Choose from auto, bernoulli, binomial"
+    ):
         bo.NGMVLVM(likelihood="xyzq").fit(X)
 
 

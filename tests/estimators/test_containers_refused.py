@@ -45,7 +45,9 @@ def test_what_is_masked_is_missing(X, model):
 @pytest.mark.parametrize("method", ["fit", "transform", "impute", "score", "fit_transform"])
 def test_annotated_data_are_refused_at_once(X, model, method):
     adata = anndata.AnnData(X)
-    with pytest.raises(InputError, match=r"type AnnData. To fit it write bochner.fit_anndata\("):
+    with pytest.raises(
+        InputError, match=r"type AnnData. To fit it write bochner.fit_anndata\("
+    ):
         getattr(model, method)(adata)
     mdata = mudata.MuData({"a": adata})
     with pytest.raises(InputError, match=r"type MuData. To fit it write bochner.fit_mudata\("):
@@ -72,12 +74,18 @@ def test_sparse_formats_without_rows_are_selected_on(X):
 
 
 def test_sizes_are_refused_before_memory_is_asked_for(X, model):
-    match = r"at most 8.0 GiB, got 74.5 GiB for 100,000 latent dimensions of 24 rows. Lower n_comp"
+    match = (
+        r"at most 8.0 GiB, got 74.5 GiB for 100,000 latent dimensions of 24 rows. Lower n_comp"
+    )
     with pytest.raises(InputError, match=match):
         bo.NGMVLVM(10**5, **SMALL).fit(X)
-    with pytest.raises(InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"):
+    with pytest.raises(
+        InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"
+    ):
         model.sample(10**9)
-    with pytest.raises(InputError, match=r"a torch device, got 'meta', which holds no numbers"):
+    with pytest.raises(
+        InputError, match=r"a torch device, got 'meta', which holds no numbers"
+    ):
         bo.NGMVLVM(1, **{**SMALL, "device": "meta"}).fit(X)
 
 
@@ -92,7 +100,11 @@ def test_two_columns_of_one_name_are_refused():
 
 
 def test_features_and_data_that_no_memory_holds_are_refused():
-    for wrong in ({"n_frequencies": 10**10}, {"n_frequencies": 10**20}, {"n_mixtures": 10**10}):
+    for wrong in (
+        {"n_frequencies": 10**10},
+        {"n_frequencies": 10**20},
+        {"n_mixtures": 10**10},
+    ):
         (name,) = wrong
         with pytest.raises(
             InputError, match=rf"at most 8\.0 GiB, got .* for {name}=1.*Lower {name}"
@@ -105,9 +117,13 @@ def test_features_and_data_that_no_memory_holds_are_refused():
         bo.SphericalFeatures(n_gaussians=10**9),
         bo.RandomMaclaurin(n_components=10**20),
     ):
-        with pytest.raises(InputError, match=r"at most 8\.0 GiB, got .* and 4 columns\. Lower n_"):
+        with pytest.raises(
+            InputError, match=r"at most 8\.0 GiB, got .* and 4 columns\. Lower n_"
+        ):
             estimator.fit(np.eye(4))
-    with pytest.raises(InputError, match=r"for 1,000,000,000 rows and their kernel\. Draw fewer"):
+    with pytest.raises(
+        InputError, match=r"for 1,000,000,000 rows and their kernel\. Draw fewer"
+    ):
         bo.datasets.make_s_curve(10**9)
 
 

@@ -73,10 +73,17 @@ def test_predictions_are_those_of_the_batch_that_is_asked_for(fitted):
     shift = (of_b - of_a).std(0)
     np.testing.assert_allclose(shift, 0.0, atol=1e-8)  # the same for every row
     average = model.inverse_transform(Z)
-    assert np.corrcoef(average.ravel(), (signal + (average - signal).mean(0)).ravel())[0, 1] > 0.95
+    assert (
+        np.corrcoef(average.ravel(), (signal + (average - signal).mean(0)).ravel())[0, 1]
+        > 0.95
+    )
     np.testing.assert_allclose(model.inverse_transform(Z, covariates="average"), average)
-    drawn = model.sample(500, random_state=0, covariates=pandas.DataFrame({"batch": ["b"] * 500}))
-    others = model.sample(500, random_state=0, covariates=pandas.DataFrame({"batch": ["a"] * 500}))
+    drawn = model.sample(
+        500, random_state=0, covariates=pandas.DataFrame({"batch": ["b"] * 500})
+    )
+    others = model.sample(
+        500, random_state=0, covariates=pandas.DataFrame({"batch": ["a"] * 500})
+    )
     far = (drawn.mean(0) - others.mean(0)) - (of_b - of_a)[0]
     assert np.abs(far).max() < 0.3 * np.abs((of_b - of_a)[0]).max()
     del batch
@@ -301,7 +308,9 @@ def test_numbers_that_are_none_are_refused():
 def test_columns_of_obs():
     anndata = pytest.importorskip("anndata")
     X, batch, _, _ = _data(40)
-    obs = pandas.DataFrame({"plate": np.searchsorted(["a", "b", "c"], batch), "age": np.arange(40)})
+    obs = pandas.DataFrame(
+        {"plate": np.searchsorted(["a", "b", "c"], batch), "age": np.arange(40)}
+    )
     obs.index = [f"cell{i}" for i in range(40)]
     cells = anndata.AnnData(X, obs=obs)
     model = bo.fit_anndata(cells, batch_key="plate", covariate_keys=["age"], **SMALL)

@@ -97,6 +97,9 @@ def test_it_fits_places_and_completes(cls, noise, names, size, holes):
             *model.impute(new, return_std=True),
             model.score_samples(new),
         ]
-        result += [model.inverse_transform(model.embedding_[:3]), model.sample(3, random_state=0)]
+        result += [
+            model.inverse_transform(model.embedding_[:3]),
+            model.sample(3, random_state=0),
+        ]
     for array in result:
         assert np.isfinite(np.asarray(array, dtype=float)).all()

@@ -17,10 +17,14 @@ def data(seed=0, n=60):
     return 10.0 * (signal + 0.3 * rng.normal(size=(n, 10)))
 
 
-@pytest.mark.parametrize("model", [bo.NGMVLVM, bo.AdvisedRFLVM, bo.SRFLVM, bo.RandomFeatureLVM])
+@pytest.mark.parametrize(
+    "model", [bo.NGMVLVM, bo.AdvisedRFLVM, bo.SRFLVM, bo.RandomFeatureLVM]
+)
 @pytest.mark.parametrize("init", ["pca", ["pca", "fold"]])
 def test_it_is_kept_in_original_units(model, init):
-    fitted = model(2, **{**QUICK, "init": init}, views=VIEWS, noise_variance={"a": 9.0}).fit(data())
+    fitted = model(2, **{**QUICK, "init": init}, views=VIEWS, noise_variance={"a": 9.0}).fit(
+        data()
+    )
     assert fitted.noise_variance_["a"] == pytest.approx(9.0, rel=1e-6)
     assert fitted.noise_variance_["b"] != pytest.approx(9.0, rel=0.05)
     both = model(2, **QUICK, views=VIEWS, noise_variance=9.0).fit(data())

@@ -19,7 +19,13 @@ from bochner.errors import DataWarning, InputError
 from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
 
 N, M = 60, 6
-COMMON = {"n_mixtures": 1, "n_frequencies": 8, "max_iter": 30, "init": "pca", "random_state": 0}
+COMMON = {
+    "n_mixtures": 1,
+    "n_frequencies": 8,
+    "max_iter": 30,
+    "init": "pca",
+    "random_state": 0,
+}
 KINDS = ("bernoulli", "binomial", "negative_binomial", "poisson", "categorical")
 
 
@@ -91,7 +97,9 @@ def test_every_method_works_on_the_datas_scale(fitted):
 
 def test_intervals_hold_as_many_new_observations_as_they_say(fitted):
     kind, X, model = fitted
-    mean, std, low, high = model.inverse_transform(model.embedding_, return_std=True, interval=0.8)
+    mean, std, low, high = model.inverse_transform(
+        model.embedding_, return_std=True, interval=0.8
+    )
     assert mean.shape == std.shape == low.shape == high.shape
     assert _possible(kind, low)
     assert _possible(kind, high)
@@ -124,8 +132,12 @@ def test_files_hold_the_likelihood(fitted, tmp_path):
     loaded = bo.load(tmp_path / "m.bochner")
     assert loaded.likelihood_ == model.likelihood_
     np.testing.assert_allclose(loaded.transform(X), model.embedding_, atol=1e-8)
-    np.testing.assert_allclose(loaded.score_samples(X[:5]), model.score_samples(X[:5]), atol=1e-8)
-    np.testing.assert_array_equal(loaded.sample(3, random_state=0), model.sample(3, random_state=0))
+    np.testing.assert_allclose(
+        loaded.score_samples(X[:5]), model.score_samples(X[:5]), atol=1e-8
+    )
+    np.testing.assert_array_equal(
+        loaded.sample(3, random_state=0), model.sample(3, random_state=0)
+    )
 
 
 def test_same_seed_same_result(fitted):
@@ -201,7 +213,9 @@ def test_a_row_without_a_view_trains_on_the_others():
     X = np.hstack([_data("gaussian"), _data("poisson", 2)])
     X[:8, M:] = np.nan
     X[8, M + 1] = np.nan
-    model = _fit(X, views={"a": slice(0, M), "b": slice(M, 2 * M)}, likelihood={"b": "poisson"})
+    model = _fit(
+        X, views={"a": slice(0, M), "b": slice(M, 2 * M)}, likelihood={"b": "poisson"}
+    )
     assert np.isfinite(model.embedding_).all()
     assert np.isfinite(model.score(X))
 
@@ -210,7 +224,9 @@ def test_a_row_without_a_view_trains_on_the_others():
 def test_other_estimators_take_a_likelihood_too(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = estimator(likelihood=Bernoulli(bound="bohning"), **COMMON).fit(_data("bernoulli"))
+        model = estimator(likelihood=Bernoulli(bound="bohning"), **COMMON).fit(
+            _data("bernoulli")
+        )
     assert model.likelihood_ == {"x": "bernoulli"}
     assert clone(model).get_params()["likelihood"].bound == "bohning"
 

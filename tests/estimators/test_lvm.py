@@ -29,7 +29,13 @@ pytestmark = [
 ]
 
 CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM]
-SMALL = {"n_frequencies": 10, "n_mixtures": 1, "max_iter": 60, "init": "pca", "random_state": 0}
+SMALL = {
+    "n_frequencies": 10,
+    "n_mixtures": 1,
+    "max_iter": 60,
+    "init": "pca",
+    "random_state": 0,
+}
 QUICK = {**SMALL, "n_frequencies": 5, "max_iter": 8}
 VIEWS = {"a": slice(0, 5), "b": slice(5, 9)}
 NAMES = [f"c{j}" for j in range(9)]
@@ -149,7 +155,9 @@ def test_several_starts_are_raced_and_the_best_goes_on():
     )
     best = max(model.starts_, key=lambda start: start["elbo"])
     pca = NGMVLVM(**SMALL).fit(_data())
-    assert pca.starts_[0]["elbo_start"] == pytest.approx(model.starts_[0]["elbo_start"], rel=1e-6)
+    assert pca.starts_[0]["elbo_start"] == pytest.approx(
+        model.starts_[0]["elbo_start"], rel=1e-6
+    )
     assert best["init"] != "random"
 
 
@@ -186,7 +194,13 @@ def test_training_has_few_features_until_the_decay(monkeypatch, n_frequencies, e
 
 @pytest.mark.parametrize(
     ("n_frequencies", "n_rows", "n_components", "early"),
-    [(100, 1000, 2, 50), (100, 300, 2, 16), (100, 700, 2, 35), (50, 5000, 2, 25), (12, 99, 2, 12)],
+    [
+        (100, 1000, 2, 50),
+        (100, 300, 2, 16),
+        (100, 700, 2, 35),
+        (50, 5000, 2, 25),
+        (12, 99, 2, 12),
+    ],
 )
 def test_few_rows_begin_with_few_frequencies(n_frequencies, n_rows, n_components, early):
     assert plans._early(n_frequencies, n_rows, n_components) == early
@@ -223,8 +237,12 @@ def test_the_bound_is_in_original_units():
     jacobian = -X.size * np.log(8.0)
     assert scaled.elbo_ == pytest.approx(plain.elbo_ + jacobian, rel=1e-9)
     np.testing.assert_allclose(scaled.elbo_history_, plain.elbo_history_ + jacobian, rtol=1e-9)
-    assert scaled.starts_[0]["elbo"] == pytest.approx(plain.starts_[0]["elbo"] + jacobian, rel=1e-9)
-    assert scaled.noise_variance_["x"] == pytest.approx(64.0 * plain.noise_variance_["x"], rel=1e-9)
+    assert scaled.starts_[0]["elbo"] == pytest.approx(
+        plain.starts_[0]["elbo"] + jacobian, rel=1e-9
+    )
+    assert scaled.noise_variance_["x"] == pytest.approx(
+        64.0 * plain.noise_variance_["x"], rel=1e-9
+    )
     weights = [model.kernels_["x"]["weights"] for model in (plain, scaled)]
     np.testing.assert_allclose(weights[1], 64.0 * weights[0])
     Z = plain.embedding_
@@ -377,13 +395,17 @@ def test_draws_and_deviations_exclude_each_other(fitted, call):
 def test_a_row_with_nothing_observed_is_the_prior_and_said_once(fitted):
     X = _data(5, seed=1)
     X[[1, 3]] = np.nan
-    text = r"2 row\(s\) with nothing observed \(first: row 1\).*mean 0 and standard deviation 1"
+    text = (
+        r"2 row\(s\) with nothing observed \(first: row 1\).*mean 0 and standard deviation 1"
+    )
     with pytest.warns(DataWarning, match=text) as w:
         Z, std = fitted.transform(X, return_std=True)
     assert len(w) == 1
     assert (Z[[1, 3]] == 0).all()
     assert (std[[1, 3]] == 1).all()
-    np.testing.assert_allclose(Z[[0, 2, 4]], fitted.transform(X[[0, 2, 4]]), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        Z[[0, 2, 4]], fitted.transform(X[[0, 2, 4]]), rtol=1e-7, atol=1e-9
+    )
     with pytest.warns(DataWarning, match="nothing observed"):
         assert np.isfinite(fitted.impute(X)).all()
     with pytest.warns(DataWarning, match="nothing observed"):
@@ -428,7 +450,9 @@ def test_densities_do_not_depend_on_the_other_rows(fitted):
 
 def test_data_of_the_model_score_above_shuffled_data(fitted):
     X = _data(40, seed=1)
-    shuffled = np.column_stack([np.random.default_rng(j).permutation(X[:, j]) for j in range(9)])
+    shuffled = np.column_stack(
+        [np.random.default_rng(j).permutation(X[:, j]) for j in range(9)]
+    )
     assert fitted.score(X) > fitted.score(shuffled) + 2
     assert fitted.score(fitted.sample(40, random_state=0)) > fitted.score(shuffled) + 2
 
@@ -442,7 +466,9 @@ def test_score_of_rescaled_data_falls_by_the_jacobian(factor, views):
     new[0, 0], new[1, 5:] = np.nan, np.nan
     observed = (~np.isnan(new)).sum(axis=1)
     expected = plain.score_samples(new) - observed * np.log(factor)
-    np.testing.assert_allclose(scaled.score_samples(factor * new), expected, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(
+        scaled.score_samples(factor * new), expected, rtol=1e-6, atol=1e-5
+    )
     assert plain.elbo_ - X.size * np.log(factor) == pytest.approx(scaled.elbo_, rel=1e-8)
 
 
@@ -476,7 +502,9 @@ def test_samples_have_the_shape_the_seed_and_the_moments_of_the_model(fitted):
     Z = np.random.default_rng(0).normal(size=(3000, 2))
     mean, std = fitted.inverse_transform(Z, return_std=True)
     total = np.sqrt((std**2).mean(axis=0) + mean.var(axis=0))
-    assert (np.abs(first.mean(axis=0) - mean.mean(axis=0)) < 5 * total * np.sqrt(2 / 3000)).all()
+    assert (
+        np.abs(first.mean(axis=0) - mean.mean(axis=0)) < 5 * total * np.sqrt(2 / 3000)
+    ).all()
     np.testing.assert_allclose(first.std(axis=0), total, rtol=0.1)
 
 
@@ -622,7 +650,9 @@ def test_columns_of_a_view_may_lie_anywhere():
         apart.inverse_transform(Z), together.inverse_transform(Z)[:, order], atol=1e-5
     )
     np.testing.assert_allclose(
-        apart.sample(5, random_state=0), together.sample(5, random_state=0)[:, order], atol=1e-5
+        apart.sample(5, random_state=0),
+        together.sample(5, random_state=0)[:, order],
+        atol=1e-5,
     )
     for one, other in zip(
         apart.impute(holes[:, order], True), together.impute(holes, True), strict=True
@@ -641,7 +671,8 @@ def test_one_view_of_all_columns_is_no_view():
 def test_the_models_of_the_papers_are_configurations_of_the_general_one(cls, kernel):
     X = _data()
     np.testing.assert_array_equal(
-        cls(**QUICK).fit(X).embedding_, RandomFeatureLVM(**QUICK, kernel=kernel).fit(X).embedding_
+        cls(**QUICK).fit(X).embedding_,
+        RandomFeatureLVM(**QUICK, kernel=kernel).fit(X).embedding_,
     )
 
 
@@ -717,7 +748,10 @@ BAD_DATA = {
         "Complex data not supported. Pass real and imaginary parts as columns of two",
     ),
     "text": (lambda: np.where(np.eye(60, 9) > 0, "n/a", "1").astype(object), "the text 'n/a'"),
-    "dates": (lambda: np.zeros((60, 9), dtype="datetime64[s]"), "got dates or time differences"),
+    "dates": (
+        lambda: np.zeros((60, 9), dtype="datetime64[s]"),
+        "got dates or time differences",
+    ),
     "too few columns": (lambda: _data()[:, :7], r"slice\(5, 9\), which reaches column 9"),
 }
 
@@ -753,7 +787,10 @@ BAD_VIEWS = {
         "every column of X in a view, got column 4 in no view",
     ),
     "names without names": ({"a": ["c1"]}, "got the name 'c1' for an X without column names"),
-    "beyond": ({"a": slice(0, 5), "b": [5, 6, 7, 9]}, "view 'b' to stay within X, got column 9"),
+    "beyond": (
+        {"a": slice(0, 5), "b": [5, 6, 7, 9]},
+        "view 'b' to stay within X, got column 9",
+    ),
     "a number": ({"a": slice(0, 8), "b": 8}, r"write \[8\] for a single column|Write \[8\]"),
 }
 
@@ -772,7 +809,10 @@ def test_an_unknown_column_name_suggests_the_nearest():
 
 BAD_PARAMETERS = {
     "n_components": (0, "'n_components' parameter of NGMVLVM must be an int in the range"),
-    "likelihood": ("cauchy", "Expected the name of a likelihood, got 'cauchy'. Choose from auto"),
+    "likelihood": (
+        "cauchy",
+        "Expected the name of a likelihood, got 'cauchy'. Choose from auto",
+    ),
     "n_mixtures": (0, "'n_mixtures' parameter of NGMVLVM must be"),
     "n_frequencies": (1.5, "'n_frequencies' parameter of NGMVLVM must be"),
     "landmarks": (1, "'landmarks' parameter of NGMVLVM must be"),
@@ -786,7 +826,10 @@ BAD_PARAMETERS = {
     "n_init": (0, "'n_init' parameter of NGMVLVM must be"),
     "max_iter": (0, "'max_iter' parameter of NGMVLVM must be"),
     "tol": (-1.0, "'tol' parameter of NGMVLVM must be a float in the range"),
-    "learning_rate": (0.0, "'learning_rate' parameter of NGMVLVM must be a float in the range"),
+    "learning_rate": (
+        0.0,
+        "'learning_rate' parameter of NGMVLVM must be a float in the range",
+    ),
     "device": (3, "'device' parameter of NGMVLVM must be"),
     "dtype": ("float16", "'dtype' parameter of NGMVLVM must be a str among"),
     "checkpoint": (5, "'checkpoint' parameter of NGMVLVM must be"),
@@ -928,6 +971,8 @@ def test_arrays_that_may_not_be_written_are_read_without_a_word():
     for data in (X, sparse, pd.DataFrame(X)):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            model = NGMVLVM(1, init=X[:, :1], max_iter=2, n_frequencies=5, random_state=0).fit(data)
+            model = NGMVLVM(1, init=X[:, :1], max_iter=2, n_frequencies=5, random_state=0).fit(
+                data
+            )
             model.transform(data)
         assert not [str(w.message) for w in said if "writ" in str(w.message)]

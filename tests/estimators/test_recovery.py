@@ -19,7 +19,12 @@ def curve():
 @pytest.fixture(scope="module")
 def fitted(curve):
     model = NGMVLVM(
-        views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=400, init="pca", random_state=0
+        views=curve.views,
+        n_frequencies=20,
+        n_mixtures=1,
+        max_iter=400,
+        init="pca",
+        random_state=0,
     )
     return model.fit(curve.data)
 
@@ -51,7 +56,12 @@ def test_the_noise_and_the_kernel_are_those_of_the_data(curve, fitted):
 
 def test_rows_never_seen_are_placed_where_they_belong(curve):
     model = AdvisedRFLVM(
-        views=curve.views, n_frequencies=20, n_mixtures=1, max_iter=300, init="pca", random_state=0
+        views=curve.views,
+        n_frequencies=20,
+        n_mixtures=1,
+        max_iter=300,
+        init="pca",
+        random_state=0,
     )
     model.fit(curve.data[:120])
     placed = model.transform(curve.data[120:])
@@ -95,7 +105,9 @@ def test_data_with_hardly_any_noise_are_fitted_whichever_form_is_cheaper(kind):
     latent, slopes = source.normal(size=(200, 2)), source.normal(size=(2, 30))
     X = latent @ slopes + 0.01 * source.normal(size=(200, 30))
     for n_frequencies in (20, 100):  # fewer features than rows, and more
-        fitted = kind(init="pca", n_frequencies=n_frequencies, max_iter=400, random_state=0).fit(X)
+        fitted = kind(
+            init="pca", n_frequencies=n_frequencies, max_iter=400, random_state=0
+        ).fit(X)
         assert mean_aligned_r2(latent, fitted.embedding_) > 0.99
         restored = fitted.inverse_transform(fitted.embedding_)
         assert np.mean((restored - X) ** 2) < 0.05**2

@@ -21,7 +21,9 @@ SMALL = {"n_frequencies": 5, "n_mixtures": 1, "max_iter": 4, "init": "pca", "ran
 def _data(scale=1.0, shift=0.0):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(24, 2))
-    return shift + scale * (np.sin(x @ rng.normal(size=(2, 5))) + 0.1 * rng.normal(size=(24, 5)))
+    return shift + scale * (
+        np.sin(x @ rng.normal(size=(2, 5))) + 0.1 * rng.normal(size=(24, 5))
+    )
 
 
 BAD = {

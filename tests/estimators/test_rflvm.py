@@ -137,14 +137,18 @@ def test_private_latents_of_views():
 
 
 def test_short_chains_are_reported():
-    with pytest.warns(UserWarning, match="Chains: 2, draws of each: 4. That is too few for R-hat"):
+    with pytest.warns(
+        UserWarning, match="Chains: 2, draws of each: 4. That is too few for R-hat"
+    ):
         model = bo.RFLVM(**SMALL).fit(data())
     assert not model.converged_
 
 
 def test_the_report_speaks_of_chains_and_not_of_training_steps(fitted, tmp_path):
     page = bo.report(fitted, data(), path=tmp_path / "chains.html").read_text(encoding="utf-8")
-    assert "2 chains of 4 draws, 7 sweeps each. Chains: 2, draws of each: 4. That is too" in page
+    assert (
+        "2 chains of 4 draws, 7 sweeps each. Chains: 2, draws of each: 4. That is too" in page
+    )
     assert "about.chains || `Training" in page
 
 
@@ -172,11 +176,15 @@ def interrupt_at(monkeypatch, call):
     monkeypatch.setattr(Chain, "advance", interrupted)
 
 
-def test_an_interruption_keeps_the_draws_and_resuming_loses_none(fitted, tmp_path, monkeypatch):
+def test_an_interruption_keeps_the_draws_and_resuming_loses_none(
+    fitted, tmp_path, monkeypatch
+):
     monkeypatch.setattr("bochner.mcmc.run.SWEEPS_A_ROUND", 5)
     settings = {**SMALL, "checkpoint": tmp_path / "run"}
     interrupt_at(monkeypatch, 3)
-    with pytest.warns(UserWarning, match="Interrupted: the 2 draws of each chain so far are kept"):
+    with pytest.warns(
+        UserWarning, match="Interrupted: the 2 draws of each chain so far are kept"
+    ):
         model = bo.RFLVM(**settings).fit(data())
     assert model.interrupted_
     assert model.transform(data()).shape == (14, 2)

@@ -13,7 +13,13 @@ import bochner as bo
 from bochner.data.row_sources import ArraySource
 from bochner.errors import InputError
 
-SETTINGS = {"landmarks": 80, "n_frequencies": 20, "max_iter": 8, "init": "pca", "random_state": 0}
+SETTINGS = {
+    "landmarks": 80,
+    "n_frequencies": 20,
+    "max_iter": 8,
+    "init": "pca",
+    "random_state": 0,
+}
 TWO = {"views": {"left": slice(0, 3), "right": slice(3, 7)}, **SETTINGS}
 pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
 
@@ -200,7 +206,9 @@ def test_noise_per_column_is_learned_from_blocks(X):
     settings = {**SETTINGS, "noise": "column", "landmarks": 200}
     expected = bo.AdvisedRFLVM(**settings).fit(X)
     model = bo.AdvisedRFLVM(**settings).fit(Watched(X))
-    np.testing.assert_allclose(model.noise_variance_["x"], expected.noise_variance_["x"], rtol=1e-4)
+    np.testing.assert_allclose(
+        model.noise_variance_["x"], expected.noise_variance_["x"], rtol=1e-4
+    )
 
 
 def test_checks_name_rows_of_later_blocks(X):
@@ -255,10 +263,14 @@ def test_what_must_be_in_memory_and_is_too_large_is_refused(tmp_path):
         str(tmp_path / "x.zarr"), mode="w", shape=shape, chunks=(1000, 100), dtype="f8",
         fill_value=np.nan,
     )  # fmt: skip
-    text = "got 14.9 GiB for 20,000,000 × 100 numbers, held in memory because of missing entries"
+    text = (
+        "got 14.9 GiB for 20,000,000 × 100 numbers, held in memory because of missing entries"
+    )
     with pytest.raises(InputError, match=re.escape(text)):
         bo.NGMVLVM(**SETTINGS, noise="column").fit(array)
-    with pytest.raises(InputError, match="because of missing entries and likelihood='poisson'"):
+    with pytest.raises(
+        InputError, match="because of missing entries and likelihood='poisson'"
+    ):
         bo.NGMVLVM(likelihood="poisson").fit(array)
     with pytest.raises(InputError, match="because of a fit without landmarks"):
         bo.NGMVLVM(landmarks=None).fit(array)

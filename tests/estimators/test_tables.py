@@ -20,7 +20,9 @@ def table(n=60, seed=0):
             "visits": np.rint(5 + 2 * x).astype("int64"),
             "smoker": x > 0.3,
             "grade": pd.cut(x, [-9, -0.5, 0.5, 9], labels=["low", "mid", "high"]),
-            "site": pd.Categorical(np.where(x > 0.8, "north", np.where(x < -0.5, "east", "west"))),
+            "site": pd.Categorical(
+                np.where(x > 0.8, "north", np.where(x < -0.5, "east", "west"))
+            ),
             "weight": pd.array(70 + 8 * x, dtype="Float64"),
         },
         index=[f"p{i}" for i in range(n)],

@@ -62,4 +62,8 @@ def test_the_mean_is_exact_up_to_a_variance_of_one_and_never_overflows(make):
         torch.testing.assert_close(first, (mean + 0.5).exp())
         assert second.isfinite().all()
     source = torch.Generator().manual_seed(0)
-    assert likelihood.draw(torch.full((3, 3), 800.0, dtype=torch.float64), source).isfinite().all()
+    assert (
+        likelihood.draw(torch.full((3, 3), 800.0, dtype=torch.float64), source)
+        .isfinite()
+        .all()
+    )

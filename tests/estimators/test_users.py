@@ -24,7 +24,8 @@ SMALL = [
 
 
 @pytest.mark.skipif(
-    not os.environ.get("BOCHNER_DATA"), reason="BOCHNER_DATA names no folder with the real files"
+    not os.environ.get("BOCHNER_DATA"),
+    reason="BOCHNER_DATA names no folder with the real files",
 )
 def test_a_biologist_with_a_mudata_file(tmp_path):
     """Breast TCGA: 150 samples with three views, 70 without protein."""
@@ -70,9 +71,9 @@ def test_a_biologist_with_a_mudata_file(tmp_path):
     }
     full, std = tmp_path / "full.csv", tmp_path / "std.csv"
     assert (
-        replied("impute", tmp_path / "run", tmp_path / "tcga.h5mu", "--out", full, "--std", std)[
-            "rows"
-        ]
+        replied(
+            "impute", tmp_path / "run", tmp_path / "tcga.h5mu", "--out", full, "--std", std
+        )["rows"]
         == 220
     )
     completed, deviation = (pd.read_csv(path, index_col=0) for path in (full, std))
@@ -100,7 +101,9 @@ def test_an_analyst_with_three_csv_files(tmp_path):
             "client",
         )
     replied("fit", folder, "--index", "client", "--out", tmp_path / "run", *SMALL)
-    replied("impute", tmp_path / "run", folder, "--index", "client", "--out", tmp_path / "full.csv")
+    replied(
+        "impute", tmp_path / "run", folder, "--index", "client", "--out", tmp_path / "full.csv"
+    )
     with (tmp_path / "full.csv").open() as file:
         table = list(csv.reader(file))
     assert sorted(row[0] for row in table[1:]) == sorted(rows)

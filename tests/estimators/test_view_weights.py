@@ -47,7 +47,9 @@ def _model(dim, weights=None, n=20):
 
 
 def _columns(n=20):
-    return [torch.randn(n, m, generator=generator(1, "y", m), dtype=torch.float64) for m in (4, 3)]
+    return [
+        torch.randn(n, m, generator=generator(1, "y", m), dtype=torch.float64) for m in (4, 3)
+    ]
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -56,7 +58,9 @@ def test_twice_the_weight_is_the_bound_of_twice_the_columns(dim):
     weighted, plain = _model(dim, (2.0, 1.0)), _model(dim)
     draws = draw(plain, 3, "iid", 0, "train", 0)
     one = elbo(weighted, ((CompleteBlock.of(a),), (CompleteBlock.of(b),)), draws)
-    two = elbo(plain, ((CompleteBlock.of(torch.cat([a, a], 1)),), (CompleteBlock.of(b),)), draws)
+    two = elbo(
+        plain, ((CompleteBlock.of(torch.cat([a, a], 1)),), (CompleteBlock.of(b),)), draws
+    )
     torch.testing.assert_close(one.total, two.total)
     torch.testing.assert_close(one.unweighted, two.total - one.views[0])
     gradient = torch.autograd.grad(one.total, weighted.latents.mean)[0]
@@ -68,14 +72,23 @@ def test_twice_the_weight_is_the_bound_of_twice_the_columns(dim):
 def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
     a, b = _columns()
     twice = torch.cat([a, a], 1)
-    options = {"n_frequencies": 4, "n_draws": 2, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
+    options = {
+        "n_frequencies": 4,
+        "n_draws": 2,
+        "n_latent_draws": 1,
+        "sampling": "iid",
+        "seed": 0,
+    }
     one = weights_posterior(
         _model(dim, (2.0, 1.0)), ((CompleteBlock.of(a),), (CompleteBlock.of(b),)), **options
     )
     two = weights_posterior(
         _model(dim), ((CompleteBlock.of(twice),), (CompleteBlock.of(b),)), **options
     )
-    x, rows = torch.randn(5, dim, generator=generator(2, "x"), dtype=torch.float64), torch.arange(5)
+    x, rows = (
+        torch.randn(5, dim, generator=generator(2, "x"), dtype=torch.float64),
+        torch.arange(5),
+    )
     single, double = (
         target_for(one, [a[:5], b[:5]], dim, shared),
         target_for(two, [twice[:5], b[:5]], dim, shared),
@@ -86,7 +99,10 @@ def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
         torch.testing.assert_close(single.table(x), double.table(x))
     scores = [
         candidate_scores(
-            [view.reconstructions(x) for view in views], views, [first[:5], b[:5]], [None, None]
+            [view.reconstructions(x) for view in views],
+            views,
+            [first[:5], b[:5]],
+            [None, None],
         )
         for views, first in ((one, a), (two, twice))
     ]
@@ -107,7 +123,9 @@ def test_balanced_is_the_rule_that_scikit_learn_has_for_classes():
     assert options.weights({"b": 2}, widths) == {"a": 1.0, "b": 2.0}
 
 
-def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_weights(tmp_path):
+def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_weights(
+    tmp_path,
+):
     X = np.random.default_rng(0).normal(size=(40, 9))
     plain = AdvisedRFLVM(**QUICK).fit(X)
     ones = AdvisedRFLVM(**QUICK, view_weight={"a": 1.0}).fit(X)
@@ -117,7 +135,9 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
     assert abs(faint.elbo_ - whole.elbo_) < 0.2 * abs(
         whole.elbo_
     )  # a weighted bound would be a millionth of it
-    assert float(np.abs(faint.embedding_).max()) < 1e-3  # data of no weight leave rows at the prior
+    assert (
+        float(np.abs(faint.embedding_).max()) < 1e-3
+    )  # data of no weight leave rows at the prior
     balanced = NGMVLVM(**QUICK, view_weight="balanced").fit(X)
     balanced.save(tmp_path / "m.bochner")
     again = bo.load(tmp_path / "m.bochner")
@@ -128,7 +148,10 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
 @pytest.mark.parametrize(
     ("weights", "text"),
     [
-        ({"c": 1.0}, r"Expected view_weight for views \['a', 'b'\], got 'c'\. Correct the name\."),
+        (
+            {"c": 1.0},
+            r"Expected view_weight for views \['a', 'b'\], got 'c'\. Correct the name\.",
+        ),
         (
             {"a": 0},
             r"Expected a positive view_weight for view 'a', got 0\. Choose a number above 0",
@@ -138,4 +161,6 @@ def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_we
 )
 def test_wrong_weights_are_named(weights, text):
     with pytest.raises(InputError, match=text):
-        NGMVLVM(**QUICK, view_weight=weights).fit(np.random.default_rng(0).normal(size=(20, 9)))
+        NGMVLVM(**QUICK, view_weight=weights).fit(
+            np.random.default_rng(0).normal(size=(20, 9))
+        )

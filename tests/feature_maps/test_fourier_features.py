@@ -178,7 +178,9 @@ def test_frames_and_output_containers(X):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=["a", "b"])
     model = (
-        FourierFeatures(n_components=4, random_state=0).set_output(transform="pandas").fit(frame)
+        FourierFeatures(n_components=4, random_state=0)
+        .set_output(transform="pandas")
+        .fit(frame)
     )
     assert list(model.transform(frame).columns) == [f"fourierfeatures{i}" for i in range(4)]
     assert sum(len(c) for c in model.iter_transform(frame, 7)) == len(frame)
@@ -191,7 +193,9 @@ def test_same_seed_same_features_and_no_global_state(X):
     assert not np.allclose(first, FourierFeatures(random_state=4).fit_transform(X))
     assert torch.equal(before, torch.get_rng_state())
     np.testing.assert_array_equal(numpy_before, np.random.get_state()[1])
-    assert not np.allclose(FourierFeatures().fit_transform(X), FourierFeatures().fit_transform(X))
+    assert not np.allclose(
+        FourierFeatures().fit_transform(X), FourierFeatures().fit_transform(X)
+    )
 
 
 def test_pickled_and_cloned(X):
@@ -209,9 +213,9 @@ def test_kernel_parameters_can_be_searched(X):
     pipe = make_pipeline(
         FourierFeatures(RBF(), n_components=60, random_state=0), RidgeClassifier(alpha=1e-2)
     )
-    search = GridSearchCV(pipe, {"fourierfeatures__kernel__lengthscale": [0.01, 1.0]}, cv=3).fit(
-        X, y
-    )
+    search = GridSearchCV(
+        pipe, {"fourierfeatures__kernel__lengthscale": [0.01, 1.0]}, cv=3
+    ).fit(X, y)
     assert search.best_params_ == {"fourierfeatures__kernel__lengthscale": 1.0}
     assert "lengthscale=1.0" in repr(search.best_estimator_)
 
@@ -221,7 +225,10 @@ def test_kernel_parameters_can_be_searched(X):
     [
         ({"kernel": "cubic"}, "'kernel' parameter of FourierFeatures must be"),
         ({"kernel": Gibbs()}, "must have a spectral density, got Gibbs"),
-        ({"kernel": SpectralMixture()}, "SpectralMixture has no values for weights, means, scales"),
+        (
+            {"kernel": SpectralMixture()},
+            "SpectralMixture has no values for weights, means, scales",
+        ),
         (
             {"kernel": SpectralSum([RBF(), SpectralMixture()])},
             "SpectralMixture has no values for weights",
@@ -257,7 +264,9 @@ def test_wrong_rows_are_refused(X):
     wrong[3, 1] = float("nan")
     with pytest.raises(ValueError, match="NaN or infinity"):
         model.transform(wrong)
-    with pytest.raises(ValueError, match="X has 1 features, but FourierFeatures is expecting 2"):
+    with pytest.raises(
+        ValueError, match="X has 1 features, but FourierFeatures is expecting 2"
+    ):
         model.transform(torch.tensor(X[:, :1]))
     with pytest.raises(ValueError, match="Expected 2D array, got 1D"):
         model.transform(torch.tensor(X[:, 0]))
@@ -288,6 +297,8 @@ def test_rows_whose_phases_no_precision_holds_are_refused(dtype, columns):
     rows = np.random.default_rng(0).normal(size=(5, columns)).astype(dtype)
     rows[3, 1] = 1.25e20
     features = FourierFeatures(random_state=0).fit(rows)
-    text = r"rows within .*e\+0. of zero, .* got 1.25e\+20 in row 3, column 1. Centre and scale"
+    text = (
+        r"rows within .*e\+0. of zero, .* got 1.25e\+20 in row 3, column 1. Centre and scale"
+    )
     with pytest.raises(InputError, match=text):
         features.transform(rows)

@@ -55,7 +55,9 @@ def kernel_of(features: np.ndarray, signs: np.ndarray) -> np.ndarray:
     return (features * signs) @ features.T
 
 
-@pytest.mark.parametrize("kernel", ["polynomial", "hellinger", "tl1", "tanh", "geodesic_gaussian"])
+@pytest.mark.parametrize(
+    "kernel", ["polynomial", "hellinger", "tl1", "tanh", "geodesic_gaussian"]
+)
 def test_signed_products_approach_the_kernel(X, kernel):
     model = KreinFeatures(kernel, 30, random_state=0).fit(X)
     F, exact = (
@@ -98,9 +100,9 @@ def test_maclaurin_features_are_unbiased(d, low):
     draws = np.stack(
         [
             kernel_of(
-                RandomMaclaurin(kernel, d + 4, exact_low_degrees=low, random_state=s).fit_transform(
-                    rows
-                ),
+                RandomMaclaurin(
+                    kernel, d + 4, exact_low_degrees=low, random_state=s
+                ).fit_transform(rows),
                 1.0,
             )
             for s in range(400)
@@ -113,7 +115,9 @@ def test_maclaurin_features_are_unbiased(d, low):
 
 def test_maclaurin_error_falls_with_the_root_of_the_columns(X):
     def square(columns: int) -> float:
-        maps = (RandomMaclaurin(Polynomial(3), columns, random_state=s).fit(X) for s in range(40))
+        maps = (
+            RandomMaclaurin(Polynomial(3), columns, random_state=s).fit(X) for s in range(40)
+        )
         return float(np.mean([one.approximation_error(X) ** 2 for one in maps]))
 
     errors = [square(32), square(512)]
@@ -133,18 +137,22 @@ def test_spherical_features_fit_a_definite_kernel(X):
 def test_ours_are_closer_than_the_comparators(X):
     for kernel in ("polynomial", "hellinger", "tanh", "geodesic_gaussian"):
         ours = KreinFeatures(kernel, 12, random_state=0).fit(X).approximation_error(X)
-        assert ours < SphericalFeatures(kernel, 12, random_state=0).fit(X).approximation_error(X)
+        assert ours < SphericalFeatures(kernel, 12, random_state=0).fit(X).approximation_error(
+            X
+        )
     ours = KreinFeatures(n_components=12, random_state=0).fit(X).approximation_error(X)
-    assert ours < RandomMaclaurin(n_components=12, random_state=0).fit(X).approximation_error(X)
+    assert ours < RandomMaclaurin(n_components=12, random_state=0).fit(X).approximation_error(
+        X
+    )
 
 
 def test_negative_part_is_there_where_the_sketch_shows_it(X):
     definite = KreinFeatures("polynomial", 20, random_state=0, max_iter=5).fit(X)
     assert bool((definite.signs_ == 1).all())
     assert definite.eigenvalue_ratio_ > -1e-9
-    indefinite = KreinFeatures(Tanh(3.0), 20, inference="gradient", random_state=0, max_iter=5).fit(
-        X
-    )
+    indefinite = KreinFeatures(
+        Tanh(3.0), 20, inference="gradient", random_state=0, max_iter=5
+    ).fit(X)
     assert indefinite.eigenvalue_ratio_ < -1e-3
     assert indefinite.signs_.tolist() == sorted(indefinite.signs_.tolist(), reverse=True)
     assert 2 <= int((indefinite.signs_ < 0).sum()) < 20
@@ -189,7 +197,9 @@ def test_callables_are_kernels(X):
 
     model = KreinFeatures(matrices, 20, random_state=0, max_iter=50).fit(X)
     assert model.approximation_error(X, relative=True) < 0.1
-    pairwise = bo.kernels.FunctionKernel(lambda a, b: np.exp(-np.abs(a - b).sum()), pairwise=True)
+    pairwise = bo.kernels.FunctionKernel(
+        lambda a, b: np.exp(-np.abs(a - b).sum()), pairwise=True
+    )
     again = KreinFeatures(pairwise, 20, random_state=0, max_iter=50).fit(X)
     np.testing.assert_allclose(again.transform(X), model.transform(X), atol=1e-6)
 
@@ -270,7 +280,9 @@ def test_rows_of_norm_zero_become_zero_features_and_one_warning(X, model):
 def test_kernel_parameters_can_be_searched_in_a_pipeline(X):
     y = (X[:, 0] * X[:, 1] > 0.25).astype(int)
     pipe = make_pipeline(
-        MinMaxScaler(clip=True), KreinFeatures(TL1(), random_state=0, **QUICK), RidgeClassifier()
+        MinMaxScaler(clip=True),
+        KreinFeatures(TL1(), random_state=0, **QUICK),
+        RidgeClassifier(),
     )
     search = GridSearchCV(pipe, {"kreinfeatures__kernel__tau": [1e-3, 2.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"kreinfeatures__kernel__tau": 2.0}
@@ -342,7 +354,10 @@ def test_wrong_parameters_say_what_to_type(X, params, match):
             "a kernel of the distance on the sphere, got TL1. Use KreinFeatures",
         ),
         (SphericalFeatures("tl1"), "'kernel' parameter of SphericalFeatures must be"),
-        (SphericalFeatures(n_gaussians=0), "'n_gaussians' parameter of SphericalFeatures must be"),
+        (
+            SphericalFeatures(n_gaussians=0),
+            "'n_gaussians' parameter of SphericalFeatures must be",
+        ),
     ],
 )
 def test_comparators_say_what_they_cannot_do(X, model, match):
@@ -362,7 +377,9 @@ def test_wrong_rows_are_refused(X):
     ):
         model.transform(outside)
     signed = X - 0.5
-    with pytest.raises(InputError, match="Expected non-negative products <x, y> for Hellinger"):
+    with pytest.raises(
+        InputError, match="Expected non-negative products <x, y> for Hellinger"
+    ):
         KreinFeatures(Hellinger(), **QUICK).fit(signed)
     nothing = np.zeros((10, 3))
     nothing[0] = 1.0

@@ -71,7 +71,9 @@ def test_an_iterator_of_blocks_is_transformed_block_by_block(X):
     np.testing.assert_allclose(np.concatenate(list(parts)), model.transform(X[:14]), atol=1e-6)
 
 
-@pytest.mark.parametrize("model", [MAPS[0], *MAPS[3:]], ids=["fourier", "maclaurin", "spherical"])
+@pytest.mark.parametrize(
+    "model", [MAPS[0], *MAPS[3:]], ids=["fourier", "maclaurin", "spherical"]
+)
 def test_partial_fit_of_blocks_is_the_fit_of_all_rows(model, X):
     expected = model.fit(X).transform(X[1:9])
     del model._n_features_out
@@ -98,7 +100,9 @@ def test_a_zarr_group_is_refused_with_its_arrays(tmp_path):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
     group.create_array("counts", shape=(4, 2), dtype="f4")
-    text = r"Expected an array of rows, got a zarr group that holds 'counts'. Choose one of its "
+    text = (
+        r"Expected an array of rows, got a zarr group that holds 'counts'. Choose one of its "
+    )
     with pytest.raises(InputError, match=text + r"arrays: group\['counts'\]."):
         FourierFeatures().fit(group)
 
@@ -110,7 +114,9 @@ def test_dask_arrays_are_transformed_when_asked_for(X):
     assert lazy.shape == (1000, 6)
     assert lazy.dtype == np.float32
     np.testing.assert_allclose(lazy.compute(), model.transform(X[:1000]), atol=1e-6)
-    again = FourierFeatures(n_components=6, random_state=0).fit(da.from_array(X, chunks=10_000))
+    again = FourierFeatures(n_components=6, random_state=0).fit(
+        da.from_array(X, chunks=10_000)
+    )
     np.testing.assert_array_equal(again.transform(X[:9]), model.transform(X[:9]))
 
 
@@ -183,6 +189,8 @@ def test_memory_does_not_grow_with_the_rows_of_a_memory_map(model, tmp_path):
     rows[::3] *= 0.5
     del rows
     code = textwrap.dedent(PEAK).format(model=f"model = {model}", path=str(path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     # the file has 153 MB, a copy of it would show; a block of it has 4
     assert float(done.stdout) < 80.0

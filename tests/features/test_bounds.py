@@ -24,7 +24,9 @@ BOUNDS = [published_bound, sharper_bound]
 
 def test_published_formula_in_the_papers_letters():
     n, length, c, q, norm, eps = 10, 80_000, 0.5, 2, 5.0, 0.1
-    exponent = -3 * eps**2 * length / (2 * n * c * (6 * norm + 3 * n * c * math.sqrt(q) + 8 * eps))
+    exponent = (
+        -3 * eps**2 * length / (2 * n * c * (6 * norm + 3 * n * c * math.sqrt(q) + 8 * eps))
+    )
     assert 0.01 < n * math.exp(exponent) < 1
     assert published_bound(eps, **SETTING) == pytest.approx(
         n * math.exp(exponent), rel=1e-12, abs=0

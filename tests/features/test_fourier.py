@@ -27,7 +27,12 @@ def arguments(shape, paired: bool) -> tuple[Tensor, Tensor, Tensor | None, Tenso
         return torch.randn(*size, generator=source, dtype=torch.float64).requires_grad_()
 
     x, first, second = leaf(n, d), leaf(p, d), leaf(p, d)
-    return x, first, second if paired else None, (0.2 + leaf(p).detach().abs()).requires_grad_()
+    return (
+        x,
+        first,
+        second if paired else None,
+        (0.2 + leaf(p).detach().abs()).requires_grad_(),
+    )
 
 
 @pytest.mark.parametrize("paired", [False, True])

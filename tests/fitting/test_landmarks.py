@@ -7,7 +7,15 @@ import torch
 from bochner import NGMVLVM, datasets
 from bochner.data.covariates import Covariates
 from bochner.errors import InputError
-from bochner.fitting.landmarks import as_if_whole, choose, narrow, others, rows_of, spread, take
+from bochner.fitting.landmarks import (
+    as_if_whole,
+    choose,
+    narrow,
+    others,
+    rows_of,
+    spread,
+    take,
+)
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
@@ -165,7 +173,9 @@ def test_values_that_make_no_sense_are_refused(bad, curve):
 def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
     source = torch.Generator().manual_seed(dim)
     x = torch.randn(60, dim, generator=source)
-    Y = (x @ torch.randn(dim, 4, generator=source)).sin() @ torch.randn(4, 40, generator=source)
+    Y = (x @ torch.randn(dim, 4, generator=source)).sin() @ torch.randn(
+        4, 40, generator=source
+    )
     Y += 0.05 * torch.randn(60, 4, generator=source) @ torch.randn(4, 40, generator=source)
     index, whole, none = torch.arange(0, 60, 2), ((CompleteBlock.of(Y),),), Covariates.none(60)
     some = take(whole, index)
@@ -173,7 +183,13 @@ def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
     assert rotation.ranks[0] <= 8
     latents = GaussianLatents(x[index], torch.full((30, dim), -3.0))
     model = LatentVariableModel(latents, [View("view", RBF(1.0), Gaussian(0.05))])
-    options = {"n_frequencies": 16, "n_draws": 2, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
+    options = {
+        "n_frequencies": 16,
+        "n_draws": 2,
+        "n_latent_draws": 1,
+        "sampling": "iid",
+        "seed": 0,
+    }
     plain = spread(model, weights_posterior(model, some, **options), whole, index, 60, none)
     posterior = as_if_whole(weights_posterior(model, narrow(turned), **options), turned)
     less = spread(model, posterior, narrow(rotation.apply(whole)), index, 60, none)

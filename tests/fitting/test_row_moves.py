@@ -51,7 +51,9 @@ def _data(model: LatentVariableModel, absent: bool = False):
     x = model.latents.mean.detach()
     out = []
     for m in (6, 4):
-        Y = torch.sin(x @ torch.randn(D, m, generator=source) + torch.rand(m, generator=source))
+        Y = torch.sin(
+            x @ torch.randn(D, m, generator=source) + torch.rand(m, generator=source)
+        )
         Y = Y + 0.05 * torch.randn(N, m, generator=source)
         present = torch.ones(N, dtype=torch.bool)
         if absent and m == 4:
@@ -81,7 +83,10 @@ def test_scores_are_expected_log_densities_under_the_posterior_of_the_weights(di
     mean = model.latents.mean.detach()
     slow = -0.5 * mean.double().square().sum(1).repeat(N, 1)
     for v, (view, (block,)) in enumerate(zip(model.views, data, strict=True)):
-        f, s2 = view.frequencies(draws[0].spectra[v]).to(mean.dtype), float(view.noise_variance)
+        f, s2 = (
+            view.frequencies(draws[0].spectra[v]).to(mean.dtype),
+            float(view.noise_variance),
+        )
         rows = block.rows.numbers(N)
         b, c = 0.0, 0.0
         for one in draws:

@@ -79,7 +79,9 @@ def test_steps_are_those_of_each_trainer_and_go_on_from_there():
     models, data = models_of(NextGenSpectralMixture, 2)
     alone = trainers_of(copy.deepcopy(models), data)
     together = trainers_of(models, data)
-    run = StackedRun(together, lambda s, step: draw(models[s], 4, "iid", s, "train", step), data)
+    run = StackedRun(
+        together, lambda s, step: draw(models[s], 4, "iid", s, "train", step), data
+    )
     assert run.run(10, lambda state: None)
     for one, other in zip(together, alone, strict=True):
         other.run(until=10, settle=True)
@@ -95,7 +97,9 @@ def test_steps_are_those_of_each_trainer_and_go_on_from_there():
 def test_an_interrupt_leaves_whole_trainers():
     models, data = models_of(SpectralMixture, 2)
     trainers = trainers_of(models, data)
-    run = StackedRun(trainers, lambda s, step: draw(models[s], 4, "iid", s, "train", step), data)
+    run = StackedRun(
+        trainers, lambda s, step: draw(models[s], 4, "iid", s, "train", step), data
+    )
 
     def stop(state):
         if state.step == 17:
@@ -146,7 +150,9 @@ def test_noise_per_column_and_rows_that_lack_a_view_are_trained_alone():
 
 def test_races_side_by_side_are_those_one_after_the_other(monkeypatch):
     source = np.random.default_rng(0)
-    X = np.sin(source.normal(size=(60, 1)) * np.arange(1, 6)) + 0.1 * source.normal(size=(60, 5))
+    X = np.sin(source.normal(size=(60, 1)) * np.arange(1, 6)) + 0.1 * source.normal(
+        size=(60, 5)
+    )
 
     def starts():
         with pytest.warns(ConvergenceWarning):

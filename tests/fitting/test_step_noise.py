@@ -51,7 +51,9 @@ def test_steps_go_in_pairs_whose_latents_mirror_each_other_and_whose_spectra_do_
 
 def test_the_mean_gradient_of_a_pair_is_less_noisy_than_that_of_two_draws():
     plan, model = _plan(), _model()
-    data = ((CompleteBlock.of(torch.randn(N, 4, generator=torch.Generator().manual_seed(1))),),)
+    data = (
+        (CompleteBlock.of(torch.randn(N, 4, generator=torch.Generator().manual_seed(1))),),
+    )
 
     def spread(draws_of) -> float:
         """Variance of means over two steps, of all gradients of the means."""

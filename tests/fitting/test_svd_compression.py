@@ -23,7 +23,12 @@ def _problem(dim: int, n: int, m: int, rank: int, noise: float = 0.0):
         torch.randn(size, rank, generator=source, dtype=torch.float64) for size in (n, m)
     )
     Y = left @ right.T + noise * torch.randn(n, m, generator=source, dtype=torch.float64)
-    return x, f, torch.tensor(0.3, dtype=torch.float64, requires_grad=True), CompleteBlock.of(Y)
+    return (
+        x,
+        f,
+        torch.tensor(0.3, dtype=torch.float64, requires_grad=True),
+        CompleteBlock.of(Y),
+    )
 
 
 def _value(x, f, s2, block):
@@ -81,7 +86,10 @@ def test_views_with_holes_of_few_columns_or_of_full_rank_stay_as_they_are():
 
 def test_both_sides_of_the_singular_value_decomposition_agree():
     x, f, s2, block = _problem(2, 280, 300, rank=20, noise=0.05)
-    wide, tall = CompleteBlock.of(block.Y), CompleteBlock.of(torch.cat([block.Y, block.Y.flip(0)]))
+    wide, tall = (
+        CompleteBlock.of(block.Y),
+        CompleteBlock.of(torch.cat([block.Y, block.Y.flip(0)])),
+    )
     for b in (wide, tall):
         ((less,),), report = rotate(((b,),), 0.05, seed=0)
         singular = torch.linalg.svdvals(b.Y).square()
@@ -126,7 +134,9 @@ def test_a_flat_spectrum_beyond_the_exact_size_stays_as_it_is(share):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(20, 300), (300, 20), (60, 300), (300, 60)])
-@pytest.mark.parametrize("limits", [Limits(), SMALL, Limits(narrow=10, exact=20, directions=70)])
+@pytest.mark.parametrize(
+    "limits", [Limits(), SMALL, Limits(narrow=10, exact=20, directions=70)]
+)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
 def test_whatever_the_shape_the_bound_falls_by_at_most_the_squares_dropped(
     share, limits, shape, dtype

@@ -49,14 +49,18 @@ def test_random_starts_differ_by_seed():
     assert not np.allclose(start("random", Y, 2, 0), start("random", Y, 2, 1))
 
 
-@pytest.mark.parametrize("shape", [(80, 12), (12, 80), (70, 60)])  # dense and sparse decompositions
+@pytest.mark.parametrize(
+    "shape", [(80, 12), (12, 80), (70, 60)]
+)  # dense and sparse decompositions
 def test_the_pca_start_is_the_principal_components(shape):
     Y = _data(*shape)
     left, values, _ = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)
     expected = left[:, :2] * values[:2]
     expected /= expected.std(axis=0)
     result = start("pca", Y, 2, 0)
-    np.testing.assert_allclose(np.abs(np.sum(result * expected, axis=0)) / shape[0], 1.0, atol=1e-8)
+    np.testing.assert_allclose(
+        np.abs(np.sum(result * expected, axis=0)) / shape[0], 1.0, atol=1e-8
+    )
     assert (result[np.abs(result).argmax(axis=0), [0, 1]] > 0).all()  # the sign is fixed
 
 
@@ -92,7 +96,9 @@ def test_degenerate_data_give_a_finite_start_that_separates_latents(what, name, 
         latents = start(name, Y, dim, 0)
     assert latents.shape == (len(Y), dim)
     assert np.isfinite(latents).all()
-    assert (latents.std(axis=0) > 1e-3).all()  # at a single point every gradient would be the same
+    assert (
+        latents.std(axis=0) > 1e-3
+    ).all()  # at a single point every gradient would be the same
     assert np.abs(latents).max() < 10.0
 
 
@@ -107,7 +113,9 @@ def test_t_sne_keeps_the_neighbours_that_two_principal_components_lose():
     centres = 2.0 * rng.normal(size=(30, 10))
     labels = np.repeat(np.arange(30), 8)
     Y = centres[labels] + 0.5 * rng.normal(size=(240, 10))
-    by_tsne, by_pca = (knn_accuracy(start(name, Y, 2, 0), labels, 1) for name in ("tsne", "pca"))
+    by_tsne, by_pca = (
+        knn_accuracy(start(name, Y, 2, 0), labels, 1) for name in ("tsne", "pca")
+    )
     assert by_tsne > by_pca + 0.2
 
 
@@ -133,7 +141,8 @@ def test_a_model_is_built_at_its_start():
     latents = start("pca", _data(), 2, 0)
     kernels = [NextGenSpectralMixture(), NextGenSpectralMixture()]
     models = [
-        build(latents, kernels, n_mixtures=3, seed=seed, dtype=torch.float32) for seed in (0, 0, 1)
+        build(latents, kernels, n_mixtures=3, seed=seed, dtype=torch.float32)
+        for seed in (0, 0, 1)
     ]
     assert models[0].latents.mean.dtype == torch.float32
     np.testing.assert_allclose(models[0].latents.mean.detach(), latents, rtol=1e-6, atol=1e-6)

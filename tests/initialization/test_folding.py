@@ -15,7 +15,9 @@ from bochner.regression.observations import AllRows, CompleteBlock
 
 
 def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def evidence_of(features, noise, block):
     """Plain torch, log N(Y | 0, Phi^T Phi + noise I), differentiable."""
     n, m_cols = block.Y.shape
     covariance = features.T @ features + noise * torch.eye(n, dtype=torch.float64)
-    law = torch.distributions.MultivariateNormal(torch.zeros(n, dtype=torch.float64), covariance)
+    law = torch.distributions.MultivariateNormal(
+        torch.zeros(n, dtype=torch.float64), covariance
+    )
     observed = law.log_prob(block.Y.T).sum()
     unseen = block.square - block.Y.square().sum()
     missing = block.n_columns - m_cols
@@ -73,10 +77,14 @@ def test_a_model_without_a_factor_has_no_bound_and_moves_nothing(blocks):
 
 
 def test_values_alone_are_those_that_come_with_gradients(blocks):
-    models = SimpleModels(normal(3, 16, 2, seed=1), tuple((b,) for b in blocks), weights=(1.0, 0.5))
+    models = SimpleModels(
+        normal(3, 16, 2, seed=1), tuple((b,) for b in blocks), weights=(1.0, 0.5)
+    )
     models.scales += 0.3 * normal(*models.scales.shape, seed=2)
     key = (torch.ones(3, 2, dtype=torch.float64), 4, "any", 1, 8)
-    torch.testing.assert_close(models.values(*key), models.gradient(*key).value, rtol=1e-10, atol=0)
+    torch.testing.assert_close(
+        models.values(*key), models.gradient(*key).value, rtol=1e-10, atol=0
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -162,7 +170,8 @@ def test_folding_straightens_what_principal_components_leave_crossed():
         left[:, :5] * values[:5] / (left[:, 0] * values[0]).std(), dtype=torch.float32
     )
     halves = tuple(
-        (CompleteBlock.of(torch.tensor(part, dtype=torch.float32)),) for part in np.hsplit(Y, 2)
+        (CompleteBlock.of(torch.tensor(part, dtype=torch.float32)),)
+        for part in np.hsplit(Y, 2)
     )
     folded = fold(wide, Layout(2, (0, 0)), Layout(5, (0, 0)), halves, 0, 400).double().numpy()
     assert folded.shape == (150, 2)

@@ -38,7 +38,9 @@ def test_conditional_probabilities_have_the_perplexity(perplexity, scale):
 
 def test_neighbours_at_one_distance_are_equal():
     np.testing.assert_allclose(conditionals(np.zeros((2, 8)), 3.0), 1 / 8)
-    two = conditionals(np.array([[0.0] * 6 + [1.0, 2.0]]), 3.0)  # more twins than the perplexity
+    two = conditionals(
+        np.array([[0.0] * 6 + [1.0, 2.0]]), 3.0
+    )  # more twins than the perplexity
     np.testing.assert_allclose(two[0], [1 / 6] * 6 + [0.0, 0.0], atol=1e-9)
 
 
@@ -54,7 +56,9 @@ def test_affinities_are_symmetric_and_sum_to_one():
 @pytest.mark.parametrize("exaggeration", [1.0, 12.0])
 def test_the_gradient_is_that_of_the_divergence(dim, n, exaggeration):
     joint = affinities(_values(n), 5.0)
-    y = 3.0 * torch.randn(dim, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = 3.0 * torch.randn(
+        dim, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     y.requires_grad_()
     value, kernels = _divergence(y, joint)
     (expected,) = torch.autograd.grad(value, y)

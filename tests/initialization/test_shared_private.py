@@ -121,7 +121,10 @@ def test_private_dimensions_of_views_without_data_cost_nothing_and_stay_at_the_p
     with_private, without = _model(Layout(shared, (0, 1))), _model(Layout(shared, (0, 0)))
     with torch.no_grad():
         without.latents.mean.copy_(with_private.latents.mean[:, :shared])
-        with_private.latents.mean[:, shared:], with_private.latents.log_std[:, shared:] = 0.0, 0.0
+        with_private.latents.mean[:, shared:], with_private.latents.log_std[:, shared:] = (
+            0.0,
+            0.0,
+        )
         without.views[0].kernel.load_state_dict(with_private.views[0].kernel.state_dict())
     data = (_blocks()[0], ())
     noise = draw(with_private, 3, "iid", 0, "train", 0)
@@ -235,7 +238,9 @@ def test_no_private_latents_are_shared_latents():
         np.testing.assert_array_equal(same.embedding_, plain.embedding_)
 
 
-def test_stopped_and_continued_equals_never_stopped_with_private_latents(tmp_path, monkeypatch):
+def test_stopped_and_continued_equals_never_stopped_with_private_latents(
+    tmp_path, monkeypatch
+):
     from bochner.training.checkpoint import Checkpoint
 
     X, path = _data(), tmp_path / "c"
@@ -298,8 +303,16 @@ def test_variance_explained_of_counts_is_that_of_psi():
 WRONG = [
     ({"common": 1}, 2, "Expected latent with the keys 'shared' and 'private', got 'common'."),
     ({"shared": 0}, 2, r"Expected latent\['shared'\] as a whole number of at least 1, got 0."),
-    ({"shared": 1.5}, 2, r"Expected latent\['shared'\] as a whole number of at least 1, got 1.5."),
-    ({"private": 3}, 2, r"Expected latent\['private'\] as a dict of view to dimensions, got 3."),
+    (
+        {"shared": 1.5},
+        2,
+        r"Expected latent\['shared'\] as a whole number of at least 1, got 1.5.",
+    ),
+    (
+        {"private": 3},
+        2,
+        r"Expected latent\['private'\] as a dict of view to dimensions, got 3.",
+    ),
     (
         {"private": {"c": 1}},
         2,
@@ -329,20 +342,29 @@ def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
         InputError, match=r"Expected several views for private latents, got one view, 'x'\."
     ):
         NGMVLVM(**QUICK, latent={"private": {"x": 1}}).fit(_data())
-    with pytest.raises(InputError, match=r"Expected init of shape \(50, 4\), got shape \(50, 2\)"):
-        NGMVLVM(**{**QUICK, "init": np.zeros((50, 2))}, views=VIEWS, latent=LATENT).fit(_data())
+    with pytest.raises(
+        InputError, match=r"Expected init of shape \(50, 4\), got shape \(50, 2\)"
+    ):
+        NGMVLVM(**{**QUICK, "init": np.zeros((50, 2))}, views=VIEWS, latent=LATENT).fit(
+            _data()
+        )
 
 
 def test_n_components_counts_the_shared_dimensions_that_the_dict_leaves_out():
     assert options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
-    assert options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(3, (0, 1))
+    assert options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
+        3, (0, 1)
+    )
     assert options.layout("shared", 5, ("a", "b")) == Layout(5, (0, 0))
 
 
 def test_a_view_without_variance_has_none_to_explain():
     # rows that are all at one place: 0/0 had been 1e287
     X = np.tile([3.0, 2e27, 0.0, 5.0], (5, 1))
-    options = {"views": {"a": [0, 1], "b": [2, 3]}, "likelihood": {"a": "gaussian", "b": "poisson"}}
+    options = {
+        "views": {"a": [0, 1], "b": [2, 3]},
+        "likelihood": {"a": "gaussian", "b": "poisson"},
+    }
     with pytest.warns(DataWarning, match="Constant columns"):
         model = AdvisedRFLVM(**{**QUICK, **options, "max_iter": 30}).fit(X)
     np.testing.assert_array_equal(model.variance_explained_, 0.0)

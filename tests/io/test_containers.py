@@ -58,7 +58,9 @@ def test_arrays_lists_and_sparse_matrices_share_their_rows():
     np.testing.assert_array_equal(X, [[1, 1, 1, 1, 0], [1, 1, 2, 0, 1]])
     assert X.dtype == np.float64
     assert bo.stack({"a": np.ones((2, 2), np.float32)})[0].dtype == np.float32
-    nullable = pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "b": pd.array([True, False])})
+    nullable = pd.DataFrame(
+        {"n": pd.array([1, None], dtype="Int64"), "b": pd.array([True, False])}
+    )
     np.testing.assert_array_equal(bo.stack({"a": nullable})[0], [[1, 1], [NAN, 0]])
 
 
@@ -128,7 +130,8 @@ def test_a_sparse_matrix_is_written_out_up_to_a_limit(monkeypatch):
     assert dense(X, "X", np.float32).dtype == np.float32
     monkeypatch.setattr("bochner.io.table.DENSE_LIMIT", 1000)
     with pytest.raises(
-        InputError, match=r"got 5,000 × 7 entries \(0.0 GiB\) in view 'X'. Choose fewer columns"
+        InputError,
+        match=r"got 5,000 × 7 entries \(0.0 GiB\) in view 'X'. Choose fewer columns",
     ):
         bo.stack({"X": X})
 
@@ -162,7 +165,10 @@ def test_names_are_kept_and_reordered_columns_are_refused(table):
     model = bo.NGMVLVM(views=views, **SMALL).fit(X)
     assert model.feature_names_in_.tolist() == table.columns.tolist()
     full = model.impute(X)
-    assert (full.index.tolist(), full.columns.tolist()) == (X.index.tolist(), X.columns.tolist())
+    assert (full.index.tolist(), full.columns.tolist()) == (
+        X.index.tolist(),
+        X.columns.tolist(),
+    )
     assert not full.isna().any().any()
     out = model.set_output(transform="pandas").transform(X)
     assert (out.index.tolist(), out.columns.tolist()) == (X.index.tolist(), ["ngmvlvm0"])
@@ -209,7 +215,9 @@ def test_new_categories_are_refused_at_transform(table):
 # ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metadata", [b'{"columns": [{"name": "a"}], "index_columns": []}', b"[1]"])
+@pytest.mark.parametrize(
+    "metadata", [b'{"columns": [{"name": "a"}], "index_columns": []}', b"[1]"]
+)
 def test_parquet_files_whose_metadata_are_damaged(tmp_path, metadata):
     pa = pytest.importorskip(
         "pyarrow", reason="pyarrow is not installed: pip install 'bochner[parquet]'"
@@ -237,12 +245,14 @@ def test_parquet_files(tmp_path):
         np.testing.assert_array_equal(result.X, X.to_numpy())
     assert read(tmp_path / "column.parquet", index="id").row_names == ["p", "q"]
     with pytest.raises(
-        InputError, match=r"an index column 'name' in .*column.parquet, got columns 'id', 'a', 'b'"
+        InputError,
+        match=r"an index column 'name' in .*column.parquet, got columns 'id', 'a', 'b'",
     ):
         read(tmp_path / "column.parquet", index="name")
     pd.DataFrame({"a": [1.0], "t": ["u"]}).to_parquet(tmp_path / "text.parquet")
     with pytest.raises(
-        InputError, match=r"numbers, got the text 'u' in row 0, column 1 \('t'\) of .*text.parquet"
+        InputError,
+        match=r"numbers, got the text 'u' in row 0, column 1 \('t'\) of .*text.parquet",
     ):
         read(tmp_path / "text.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"no parquet at all")
@@ -262,7 +272,8 @@ with warnings.catch_warnings():
     except ImportError:
         pass
 needs_anndata = pytest.mark.skipif(
-    anndata is None, reason="anndata and mudata are not installed: pip install 'bochner[anndata]'"
+    anndata is None,
+    reason="anndata and mudata are not installed: pip install 'bochner[anndata]'",
 )
 
 
@@ -309,7 +320,11 @@ def test_fit_anndata_writes_what_survives_a_file(table, tmp_path):
     assert model.feature_names_in_.tolist() == table.columns.tolist()
     result = adata.uns["bochner"]
     json.dumps(result)
-    assert (result["model"], result["elbo"], result["views"]) == ("NGMVLVM", model.elbo_, ["x"])
+    assert (result["model"], result["elbo"], result["views"]) == (
+        "NGMVLVM",
+        model.elbo_,
+        ["x"],
+    )
     assert json.loads(result["settings"])["max_iter"] == 8
     adata.write_h5ad(tmp_path / "a.h5ad")
     back = anndata.read_h5ad(tmp_path / "a.h5ad")
@@ -351,7 +366,10 @@ def test_layers_masks_representations_and_subsets(table, tmp_path):
     expected = bo.AdvisedRFLVM(**SMALL).fit(2 * table.iloc[:, :4]).embedding_
     # the order of a table's memory, and with it the rounding, differs between versions of pandas
     np.testing.assert_allclose(adata.obsm["X_bochner"], expected, atol=1e-6)
-    assert json.loads(adata.uns["bochner"]["source"]) == {"layer": "twice", "mask_var": "chosen"}
+    assert json.loads(adata.uns["bochner"]["source"]) == {
+        "layer": "twice",
+        "mask_var": "chosen",
+    }
     estimator = bo.NGMVLVM(**SMALL)
     assert bo.fit_anndata(adata, estimator, use_rep="X_pca", overwrite=True) is estimator
     np.testing.assert_array_equal(
@@ -469,7 +487,9 @@ def test_what_fit_mudata_refuses(unpaired, table):
         bo.fit_mudata(unpaired, layer={"lipids": "counts"})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        apart = mudata.MuData({"a": annotated(table.iloc[:10]), "b": annotated(table.iloc[10:])})
+        apart = mudata.MuData(
+            {"a": annotated(table.iloc[:10]), "b": annotated(table.iloc[10:])}
+        )
     with pytest.raises(
         InputError, match=r"share rows, got none in common \('a' has 'r0', 'b' has 'r10'\)"
     ):
@@ -480,13 +500,18 @@ def test_what_fit_mudata_refuses(unpaired, table):
 def test_files_that_are_not_what_they_are_called(unpaired, table, tmp_path):
     annotated(table).write_h5ad(tmp_path / "a.h5ad")
     result = read(tmp_path / "a.h5ad")
-    assert (result.row_names, result.column_names) == (table.index.tolist(), table.columns.tolist())
+    assert (result.row_names, result.column_names) == (
+        table.index.tolist(),
+        table.columns.tolist(),
+    )
     np.testing.assert_array_equal(result.X, table.to_numpy())
     with pytest.raises(InputError, match=r"'counts' in a.h5ad.layers, got an empty one"):
         read(tmp_path / "a.h5ad", layer="counts")
     for extension in ("h5ad", "h5mu"):
         (tmp_path / f"bad.{extension}").write_bytes(b"no HDF5")
-        with pytest.raises(InputError, match=f"a readable {extension} file, got .*bad.{extension}"):
+        with pytest.raises(
+            InputError, match=f"a readable {extension} file, got .*bad.{extension}"
+        ):
             read(tmp_path / f"bad.{extension}")
     np.save(tmp_path / "x.npy", np.ones((2, 2)))
     with pytest.raises(InputError, match="layer only for h5ad and h5mu files"):

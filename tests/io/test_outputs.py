@@ -43,7 +43,9 @@ def test_a_full_disk_leaves_the_old_file_and_no_half_of_the_new_one(tmp_path, na
     path.write_bytes(b"old")
     with (
         room_for(512),
-        pytest.raises(StorageError, match=rf"Expected .*{name} to be written, got File too large"),
+        pytest.raises(
+            StorageError, match=rf"Expected .*{name} to be written, got File too large"
+        ),
     ):
         WRITERS[name](path, 10_000)
     assert path.read_bytes() == b"old"
@@ -91,7 +93,9 @@ def test_a_link_is_followed_and_the_mode_is_that_of_any_new_file(tmp_path):
     assert link.is_symlink()
     assert path.read_bytes() == b"through the link"
     (tmp_path / "plain").touch()
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(
+        (tmp_path / "plain").stat().st_mode
+    )
 
 
 def test_a_place_that_is_none_is_bad_input(tmp_path):
@@ -124,11 +128,15 @@ def test_every_changed_byte_is_noticed(tmp_path):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
-        with pytest.raises(ModelFileError, match="Expected a bochner checkpoint file, got file"):
+        with pytest.raises(
+            ModelFileError, match="Expected a bochner checkpoint file, got file"
+        ):
             files.read(path, "checkpoint", 1)
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(ModelFileError, match="Expected a bochner checkpoint file, got file"):
+        with pytest.raises(
+            ModelFileError, match="Expected a bochner checkpoint file, got file"
+        ):
             files.read(path, "checkpoint", 1)
 
 

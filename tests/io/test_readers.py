@@ -162,7 +162,9 @@ words = st.text("abc ,\"'é0", min_size=1, max_size=5).map(lambda s: "g" + s.str
 @given(numbers, st.data())
 def test_what_is_written_is_read(tmp_path_factory, X, data):
     def labels(count):
-        return data.draw(st.none() | st.lists(words, min_size=count, max_size=count, unique=True))
+        return data.draw(
+            st.none() | st.lists(words, min_size=count, max_size=count, unique=True)
+        )
 
     rows, columns = labels(X.shape[0]), labels(X.shape[1])
     path = tmp_path_factory.mktemp("csv") / "out.csv"
@@ -191,11 +193,17 @@ def test_writing_leaves_no_half_file(tmp_path):
 def test_numpy_files(tmp_path):
     A, B = np.arange(6).reshape(3, 2), np.ones((3, 4), np.float32)
     np.save(tmp_path / "a.npy", A)
-    np.savez(tmp_path / "one.npz", X=A, y=np.array([0, 1, 1]), n_train=2, row_names=["p", "q", "r"])
+    np.savez(
+        tmp_path / "one.npz", X=A, y=np.array([0, 1, 1]), n_train=2, row_names=["p", "q", "r"]
+    )
     np.savez(tmp_path / "two.npz", rna=A, protein=B)
     assert read(tmp_path / "a.npy").X.tolist() == A.tolist()
     one = read(str(tmp_path / "one.npz"))
-    assert (one.views, one.row_names, one.labels.tolist()) == (None, ["p", "q", "r"], [0, 1, 1])
+    assert (one.views, one.row_names, one.labels.tolist()) == (
+        None,
+        ["p", "q", "r"],
+        [0, 1, 1],
+    )
     two = read(tmp_path / "two.npz")
     assert two.views == {"rna": slice(0, 2), "protein": slice(2, 6)}
     np.testing.assert_array_equal(two.X, np.hstack([A, B]))
@@ -251,7 +259,9 @@ def test_unreadable_numpy_files(tmp_path, extension):
 
 def test_wrong_containers_and_dimensions(tmp_path):
     np.save(tmp_path / "v.npy", np.ones(3))
-    with pytest.raises(InputError, match=r"got 1 dimensions, shape \(3,\), in .*v.npy. Reshape"):
+    with pytest.raises(
+        InputError, match=r"got 1 dimensions, shape \(3,\), in .*v.npy. Reshape"
+    ):
         read(tmp_path / "v.npy")
     (tmp_path / "v.npy").rename(tmp_path / "v.npz")
     with pytest.raises(InputError, match=r"holds a single array: rename it to .npy"):
@@ -269,7 +279,8 @@ def test_wrong_containers_and_dimensions(tmp_path):
 
 def test_missing_and_unknown_files(tmp_path):
     with pytest.raises(
-        InputError, match=r"a file or folder, got .*none.csv, which does not exist. Check the path"
+        InputError,
+        match=r"a file or folder, got .*none.csv, which does not exist. Check the path",
     ):
         read(tmp_path / "none.csv")
     for name, text in {
@@ -277,7 +288,9 @@ def test_missing_and_unknown_files(tmp_path):
         "plain": "plain without extension",
     }.items():
         (tmp_path / name).write_text("x")
-        with pytest.raises(InputError, match=f"one of {KNOWN} or a folder of them, got .*{text}"):
+        with pytest.raises(
+            InputError, match=f"one of {KNOWN} or a folder of them, got .*{text}"
+        ):
             read(tmp_path / name)
 
 

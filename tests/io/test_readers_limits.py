@@ -27,7 +27,9 @@ def promised(shape, dtype="<f8", content=b""):
 def test_headers_that_promise_terabytes(tmp_path):
     path = tmp_path / "a.npy"
     path.write_bytes(promised((10**6, 10**6)))
-    match = r"a readable npy file, got .*cut short: 7.3 TiB for the shape 1,000,000 × 1,000,000"
+    match = (
+        r"a readable npy file, got .*cut short: 7.3 TiB for the shape 1,000,000 × 1,000,000"
+    )
     with pytest.raises(InputError, match=match):
         read(path)
     path = tmp_path / "a.npz"
@@ -68,7 +70,9 @@ def test_what_else_an_archive_holds_is_left_out(tmp_path):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(["npy", "npz"]), st.binary(max_size=60), st.integers(0, 200), st.booleans())
+@given(
+    st.sampled_from(["npy", "npz"]), st.binary(max_size=60), st.integers(0, 200), st.booleans()
+)
 def test_damaged_arrays_are_read_or_refused(tmp_path_factory, kind, patch, place, cut):
     path = tmp_path_factory.mktemp("d") / f"a.{kind}"
     (np.save if kind == "npy" else np.savez)(path, np.arange(6.0).reshape(3, 2))
@@ -118,7 +122,9 @@ def test_a_file_at_which_the_hdf5_library_crashes_is_refused(tmp_path):
     path = tmp_path / "damaged.h5mu"
     stored = Path(__file__).parent / "damaged" / "crash.h5mu.gz"
     path.write_bytes(gzip.decompress(stored.read_bytes()))
-    with pytest.raises(InputError, match=r"a readable h5mu file, got .*damaged\.h5mu \(.*complete"):
+    with pytest.raises(
+        InputError, match=r"a readable h5mu file, got .*damaged\.h5mu \(.*complete"
+    ):
         read(path)
 
 

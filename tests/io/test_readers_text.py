@@ -51,7 +51,9 @@ def test_headers_that_are_numbers(csv, text, rows, columns):
 
 @pytest.mark.parametrize("mark", ["?", "-", "missing", "n.d."])
 def test_a_line_with_a_mark_for_missing_is_no_header(csv, mark):
-    match = rf"a number, got '{mark}' in .*, line 1, cell 3\. .*names the columns, add --header"
+    match = (
+        rf"a number, got '{mark}' in .*, line 1, cell 3\. .*names the columns, add --header"
+    )
     with pytest.raises(InputError, match=match.replace("?", r"\?")):
         read(csv(f"1,2,{mark}\n3,4,5\n"))
     assert read(csv(f"1,2,{mark}\n3,4,5\n"), header=True).column_names == ["1", "2", mark]
@@ -62,7 +64,9 @@ def test_whether_there_is_a_header_can_be_said(csv):
     assert read(path).X.shape == (2, 2)
     assert read(path, header=True).column_names == ["2001", "2002"]
     assert read(csv("id,1,2\np,3,4\n"), header=False).row_names == ["id", "p"]
-    with pytest.raises(InputError, match=r"a header with 'id', got none .*Leave out --no-header"):
+    with pytest.raises(
+        InputError, match=r"a header with 'id', got none .*Leave out --no-header"
+    ):
         read(csv("id,1,2\np,3,4\n"), index="id", header=False)
 
 
@@ -91,7 +95,9 @@ def test_ids_under_another_name_are_asked_for(csv, tmp_path):
     assert read(tmp_path, index="nr").row_names == ["2", "1"]
     csv("1,10\n2,20\n", "rna.csv")
     csv("2,200\n1,100\n", "protein.csv")
-    with pytest.raises(InputError, match=r"the same whole numbers in another order.*--index NAME"):
+    with pytest.raises(
+        InputError, match=r"the same whole numbers in another order.*--index NAME"
+    ):
         read(tmp_path)
 
 
@@ -128,7 +134,9 @@ def test_separators(csv):
 
 
 def test_names_without_nul(csv):
-    with pytest.raises(InputError, match=r"row names without the character NUL, got 'p\\x00q'"):
+    with pytest.raises(
+        InputError, match=r"row names without the character NUL, got 'p\\x00q'"
+    ):
         read(csv(",a\np\0q,1\n"))
 
 
@@ -180,17 +188,23 @@ def test_large_files_are_read_as_small_ones(tmp_path):
     assert (table.row_names, table.column_names) == (rows, columns)
     # a fault is placed
     path.write_text(text.replace("\nr400,", "\nr400,oops", 1))
-    with pytest.raises(InputError, match=r"got 'oops-?[\d.]+' in .*, line 402, cell 2 \('c0'\)"):
+    with pytest.raises(
+        InputError, match=r"got 'oops-?[\d.]+' in .*, line 402, cell 2 \('c0'\)"
+    ):
         read(path)
     path.write_text(text.replace("\nr400,", "\n", 1))
-    with pytest.raises(InputError, match="61 cells in every line, as in the first, got 60 in line"):
+    with pytest.raises(
+        InputError, match="61 cells in every line, as in the first, got 60 in line"
+    ):
         read(path)
 
 
 def test_a_small_file_that_becomes_a_large_one_is_refused(tmp_path, csv):
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"1,2\n" * 2**26 + b"1,2\n", 9))
-    with pytest.raises(InputError, match=r"at most 256.0 MiB when decompressed, got more.*bomb"):
+    with pytest.raises(
+        InputError, match=r"at most 256.0 MiB when decompressed, got more.*bomb"
+    ):
         read(path)
 
 
@@ -271,6 +285,8 @@ def test_labels_that_are_no_archive(tmp_path):
     path = tmp_path / "labels.npz"
     for content in (b"PK\x03\x04 broken", b"no archive", b"\x80\x04pickle"):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"a readable npz file, got .*Check that") as result:
+        with pytest.raises(
+            InputError, match=r"a readable npz file, got .*Check that"
+        ) as result:
             read_labels(path, None, 3)
         assert "pickle" not in str(result.value)

@@ -24,7 +24,13 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.bochner"
     X = np.sin(np.random.default_rng(0).normal(size=(20, 5)))
     views = {"a": slice(0, 3), "b": slice(3, 5)}
-    options = {"n_frequencies": 4, "n_mixtures": 1, "max_iter": 3, "init": "pca", "views": views}
+    options = {
+        "n_frequencies": 4,
+        "n_mixtures": 1,
+        "max_iter": 3,
+        "init": "pca",
+        "views": views,
+    }
     bo.NGMVLVM(**options, random_state=0).fit(X).save(path)
     return files.read(path, "model", 1)
 
@@ -34,7 +40,9 @@ def refusal(tmp_path, tensors, header):
     text = json.dumps(header)
     changed = {name: part.contiguous().clone() for name, part in tensors.items()}
     path = tmp_path / "my.model"
-    path.write_bytes(save(changed, {"bochner": text, "blake2b": files.checksum(changed, text)}))
+    path.write_bytes(
+        save(changed, {"bochner": text, "blake2b": files.checksum(changed, text)})
+    )
     with pytest.raises(ModelFileError) as caught:
         bo.load(path)
     return str(caught.value)
@@ -56,11 +64,27 @@ def edited(header, path, value):
 HEADERS = {
     "unknown": (["harm"], 1, "the file has the unknown key 'harm'"),
     "missing": (["collapse"], KeyError, "the file lacks the key 'collapse'"),
-    "an attribute": (["attributes", "transform"], 1, "attributes has the unknown key 'transform'"),
+    "an attribute": (
+        ["attributes", "transform"],
+        1,
+        "attributes has the unknown key 'transform'",
+    ),
     "kind": (["fit", "views", 0, "n_draws"], "2", "n_draws is '2' in place of a whole number"),
-    "true is no number": (["attributes", "n_iter_"], True, "n_iter_ is True in place of a whole"),
-    "not finite": (["fit", "elbo"], float("nan"), "fit.elbo is nan in place of a finite number"),
-    "more draws": (["fit", "views", 0, "n_draws"], 10**12, "the tensor '0.2.first' is missing"),
+    "true is no number": (
+        ["attributes", "n_iter_"],
+        True,
+        "n_iter_ is True in place of a whole",
+    ),
+    "not finite": (
+        ["fit", "elbo"],
+        float("nan"),
+        "fit.elbo is nan in place of a finite number",
+    ),
+    "more draws": (
+        ["fit", "views", 0, "n_draws"],
+        10**12,
+        "the tensor '0.2.first' is missing",
+    ),
     "no draws": (["fit", "views", 0, "n_draws"], 0, "the view 'a' has no draws"),
     "dimensions": (["fit", "views", 1, "dims"], [7], "'b' sees dimensions that are not there"),
     "columns": (["columns", "b"], [3, 99], "columns of the view 'b' are not there"),
@@ -79,7 +103,11 @@ HEADERS = {
         10**9,
         "the parameters of NextGenSpectralMixture.correlations is 1000000000 in place of a whole",
     ),
-    "a history of text": (["fit", "history"], ["x"], "fit.history[0] is 'x' in place of a number"),
+    "a history of text": (
+        ["fit", "history"],
+        ["x"],
+        "fit.history[0] is 'x' in place of a number",
+    ),
     "an end": (["fit", "stopped"], "__class__", "fit.stopped or fit.dropped is none"),
     "a weight": (["fit", "views", 0, "weight"], -1.0, "a weight or a noise of the view 'a'"),
 }
@@ -90,7 +118,9 @@ def test_a_header_that_says_something_else_is_refused(tmp_path, saved, what):
     tensors, header = saved
     path, value, text = HEADERS[what]
     said = refusal(tmp_path, tensors, edited(header, path, value))
-    assert said.startswith("Expected a whole bochner model file, got my.model, which does not fit")
+    assert said.startswith(
+        "Expected a whole bochner model file, got my.model, which does not fit"
+    )
     assert text in said
     assert said.endswith("Save it again.")
 
@@ -136,7 +166,10 @@ def test_a_tensor_is_taken_once():
 
 CHECKPOINTS = {
     "no state": (lambda t, h: h.pop("state"), "the file lacks the key 'state'"),
-    "a step": (lambda t, h: h["state"].update(step="1"), "state.step is '1' in place of a whole"),
+    "a step": (
+        lambda t, h: h["state"].update(step="1"),
+        "state.step is '1' in place of a whole",
+    ),
     "a moment": (
         lambda t, h: t.update(
             {"optimiser.0.step": torch.tensor(1), "optimiser.0.exp_avg": torch.ones(2)}
@@ -148,7 +181,10 @@ CHECKPOINTS = {
         'Missing key(s) in state_dict: "latents.mean"',
     ),
     "unknown": (lambda t, h: t.update(harm=torch.ones(1)), "the tensor 'harm' is unknown"),
-    "the race": (lambda t, h: h["extra"].update(decided=1), "extra.decided is 1 in place of true"),
+    "the race": (
+        lambda t, h: h["extra"].update(decided=1),
+        "extra.decided is 1 in place of true",
+    ),
 }
 
 

@@ -47,7 +47,9 @@ def test_null_is_missing_and_whole_numbers_are_double(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    table = arrow.table({"n": arrow.array([1, None, 3]), "flag": arrow.array([True, False, None])})
+    table = arrow.table(
+        {"n": arrow.array([1, None, 3]), "flag": arrow.array([True, False, None])}
+    )
     parquet.write_table(table, tmp_path / "x.parquet")
     source = bo.open_rows(tmp_path / "x.parquet")
     assert source.dtype == np.float64
@@ -93,7 +95,12 @@ def test_commands_transform_from_disk_to_disk(X, tmp_path):
     zarr.save_array(str(tmp_path / "x.zarr"), X)
 
     def run(data, out):
-        where = [str(tmp_path / "m.bochner"), str(tmp_path / data), "--out", str(tmp_path / out)]
+        where = [
+            str(tmp_path / "m.bochner"),
+            str(tmp_path / data),
+            "--out",
+            str(tmp_path / out),
+        ]
         done = CliRunner().invoke(app, ["transform", *where])
         assert done.exit_code == 0, done.output
         return tmp_path / out
@@ -104,4 +111,6 @@ def test_commands_transform_from_disk_to_disk(X, tmp_path):
     result = np.load(run("x.npy", "z.npy"))
     assert result.dtype == np.float32
     np.testing.assert_array_equal(result, expected)
-    np.testing.assert_array_equal(zarr.open(str(run("x.zarr", "z.zarr")), mode="r")[:], expected)
+    np.testing.assert_array_equal(
+        zarr.open(str(run("x.zarr", "z.zarr")), mode="r")[:], expected
+    )

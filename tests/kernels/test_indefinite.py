@@ -99,7 +99,9 @@ def test_every_kernel_is_covered():
 def test_kernel_matrix_is_its_formula(kernel, formula, d):
     x, y = kernel.normalise(rows(6, d)), kernel.normalise(rows(4, d, 1))
     matrix = kernel(x, y)
-    expected = torch.tensor([[float(formula(a, b)) for b in y] for a in x], dtype=torch.float64)
+    expected = torch.tensor(
+        [[float(formula(a, b)) for b in y] for a in x], dtype=torch.float64
+    )
     torch.testing.assert_close(matrix, expected, atol=1e-7, rtol=1e-7)
     torch.testing.assert_close(kernel(y, x), matrix.T)
     assert kernel(x.float(), y.float()).dtype == torch.float32
@@ -185,7 +187,8 @@ REJECTED: dict[type[IndefiniteKernel], list[tuple[dict[str, object], str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("cls", "params", "match"), [(c, p, m) for c, result in REJECTED.items() for p, m in result]
+    ("cls", "params", "match"),
+    [(c, p, m) for c, result in REJECTED.items() for p, m in result],
 )
 def test_wrong_parameters_are_refused(cls, params, match):
     with pytest.raises(InputError, match=match):
@@ -196,7 +199,8 @@ def test_rows_outside_the_domain_are_named():
     x = torch.full((3, 2), 0.5)
     x[1, 0] = 1.25
     with pytest.raises(
-        InputError, match=r"between 0 and 1 for TL1, got 1.25 in row 1, column 0. Put MinMaxScaler"
+        InputError,
+        match=r"between 0 and 1 for TL1, got 1.25 in row 1, column 0. Put MinMaxScaler",
     ):
         TL1().normalise(x)
     y = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])

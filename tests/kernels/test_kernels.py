@@ -27,7 +27,9 @@ DIMENSIONS = pytest.mark.parametrize("d", [1, 2, 3])
 
 
 def points(n: int, d: int, seed: int = 0) -> Tensor:
-    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 @torch.no_grad()
@@ -53,7 +55,8 @@ def test_matern_is_scikit_learns(d, nu):
 def test_rbf_is_scikit_learns(d):
     x, y, lengthscale = points(8, d), points(5, d, 1), np.linspace(0.5, 1.5, d)
     close(
-        exact(RBF(lengthscale, 2.0), x, y), 2.0 * reference.RBF(lengthscale)(x.numpy(), y.numpy())
+        exact(RBF(lengthscale, 2.0), x, y),
+        2.0 * reference.RBF(lengthscale)(x.numpy(), y.numpy()),
     )
 
 
@@ -61,7 +64,9 @@ def test_periodic_is_scikit_learns_and_sums_over_dimensions():
     x = points(8, 1)
     close(exact(Periodic(1.7, 0.6), x), reference.ExpSineSquared(0.6, 1.7)(x.numpy()))
     x = points(8, 2)
-    parts = [exact(Periodic(p, s), x[:, [i]]) for i, (p, s) in enumerate([(1.7, 0.6), (0.9, 1.2)])]
+    parts = [
+        exact(Periodic(p, s), x[:, [i]]) for i, (p, s) in enumerate([(1.7, 0.6), (0.9, 1.2)])
+    ]
     close(exact(Periodic([1.7, 0.9], [0.6, 1.2], 3.0), x), 3.0 * parts[0] * parts[1])
 
 
@@ -160,7 +165,9 @@ def test_next_gen_with_equal_partners_is_the_spectral_mixture(d):
     stationary = SpectralMixture([0.7, 0.4], means, scales)
     gaps = []
     for gap in (1e-4, 1e-6):
-        paired = NextGenSpectralMixture([0.7, 0.4], means, means, scales, scales, [1 - gap] * 2)
+        paired = NextGenSpectralMixture(
+            [0.7, 0.4], means, means, scales, scales, [1 - gap] * 2
+        )
         gaps.append(float((exact(paired, x) - exact(stationary, x)).abs().max()))
     assert gaps[1] < 1e-4
     assert gaps[1] == pytest.approx(gaps[0] / 100, rel=0.05), "linear in 1 - rho"
@@ -193,7 +200,9 @@ def test_matern_frequencies_are_one_multivariate_student(d, sampling, nu):
     source, kernel = random.generator(0, "t"), Matern(0.5, nu)
     noises = [kernel.noise(8, d, source, sampling) for _ in range(500)]
     assert noises[0].shape == (1, 8, d + round(2 * nu))
-    first = torch.stack([kernel.frequencies(noise).first[0] for noise in noises]).detach().numpy()
+    first = (
+        torch.stack([kernel.frequencies(noise).first[0] for noise in noises]).detach().numpy()
+    )
     # |w|^2 lengthscale^2 / D is F(D, 2 nu) for one shared chi-square; margins are Student-t with 2
     # nu degrees
     assert stats.kstest(0.25 * (first**2).sum(1) / d, "f", args=(d, 2 * nu)).pvalue > 1e-3
@@ -242,7 +251,10 @@ def test_gibbs_formula_and_its_constant_case(d):
     square = lengths[:, None] ** 2 + lengths[None, :] ** 2
     prefactor = (2 * lengths[:, None] * lengths[None, :] / square) ** (d / 2)
     distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
-    close(exact(Gibbs(0.9, variance=1.5), x), 1.5 * prefactor * (-distance.square() / square).exp())
+    close(
+        exact(Gibbs(0.9, variance=1.5), x),
+        1.5 * prefactor * (-distance.square() / square).exp(),
+    )
     close(exact(Gibbs(0.9, decay=0.0), x), exact(RBF(0.9), x))
 
 
@@ -251,7 +263,10 @@ def test_gibbs_with_the_square_root_is_not_positive_in_two_dimensions():
     curve = torch.tensor(np.stack([np.sin(t), np.sign(t) * (np.cos(t) - 1)], axis=1))
     lengths = (-0.5 * curve.norm(dim=1)).exp()
     ratio = (
-        2 * lengths[:, None] * lengths[None, :] / (lengths[:, None] ** 2 + lengths[None, :] ** 2)
+        2
+        * lengths[:, None]
+        * lengths[None, :]
+        / (lengths[:, None] ** 2 + lengths[None, :] ** 2)
     )
     right = exact(Gibbs(), curve)
     assert torch.linalg.eigvalsh(right).min() > -1e-10
@@ -273,7 +288,9 @@ def test_sums_add_and_copy_their_parts():
 
 def test_spectral_sum_stacks_the_features_of_its_parts():
     x, source = points(4, 2), random.generator(0, "sum")
-    paired = NextGenSpectralMixture([1.0], [[0.5, 0]], [[0, 0.5]], [[1.0, 1]], [[0.5, 1]], [0.2])
+    paired = NextGenSpectralMixture(
+        [1.0], [[0.5, 0]], [[0, 0.5]], [[1.0, 1]], [[0.5, 1]], [0.2]
+    )
     parts: list[SpectralKernel] = [RBF(0.5), Matern(1.5, 0.5), paired]
     total = SpectralSum(parts)
     noise = total.noise(4, 2, source, "iid")
@@ -291,7 +308,9 @@ def test_mixtures_start_with_what_was_asked(d):
         start = kernel.initial(3, d, random.generator(0, "start"))
         assert start.n_mixtures == 3
         assert start.means.shape[-2:] == (3, d)
-        assert exact(start, torch.zeros(1, d, dtype=torch.float64)).item() == pytest.approx(1.0)
+        assert exact(start, torch.zeros(1, d, dtype=torch.float64)).item() == pytest.approx(
+            1.0
+        )
         again = kernel.initial(3, d, random.generator(0, "start"))
         assert torch.equal(start.means, again.means)
 
@@ -304,7 +323,9 @@ def test_set_params_rebuilds():
     assert kernel.get_params() == {"lengthscale": 1.0, "nu": 0.5, "variance": 1.0}
     assert repr(kernel) == "Matern(lengthscale=1.0, nu=0.5, variance=1.0)"
     for params in ParameterGrid({"lengthscale": [0.5, 1.5]}):
-        close(exact(kernel.set_params(**params), x), exact(Matern(params["lengthscale"], 0.5), x))
+        close(
+            exact(kernel.set_params(**params), x), exact(Matern(params["lengthscale"], 0.5), x)
+        )
 
 
 @pytest.mark.parametrize("kernel", [SpectralMixture, NextGenSpectralMixture])

@@ -56,7 +56,9 @@ def test_updates_are_stationary_points(name):
     mixture, known = start(2)
     mixture = mixture.update(known)
     mixture = (
-        mixture.update_centres(known) if name.startswith("centre") else mixture.update_scales(known)
+        mixture.update_centres(known)
+        if name.startswith("centre")
+        else mixture.update_scales(known)
     )
     free = getattr(mixture, name).clone().requires_grad_()
     (gradient,) = torch.autograd.grad(replace(mixture, **{name: free}).bound(known), free)
@@ -66,7 +68,9 @@ def test_updates_are_stationary_points(name):
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_diagonal_and_full_covariances_agree(d):
     (one, diagonal), (two, full) = start(d), start(d, full=True)
-    torch.testing.assert_close(one.update(diagonal).bound(diagonal), two.update(full).bound(full))
+    torch.testing.assert_close(
+        one.update(diagonal).bound(diagonal), two.update(full).bound(full)
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -87,7 +91,9 @@ def test_divergence_of_scales_is_that_of_draws(d):
     mixture, _ = start(d)
     torch.manual_seed(0)
     total, variance, n = 0.0, 0.0, 20_000
-    prior = Wishart(torch.tensor(d + 2.0).double(), torch.eye(d).double() / ((d + 2.0) * 1.5**2))
+    prior = Wishart(
+        torch.tensor(d + 2.0).double(), torch.eye(d).double() / ((d + 2.0) * 1.5**2)
+    )
     for k in range(4):
         q = Wishart(mixture.dof[k], mixture.scale[k])
         draws = q.sample((n,))
@@ -101,7 +107,9 @@ def test_prior_pulls_as_the_mixture_says():
     mixture, _ = start(2)
     precision, pull = mixture.pulled()
     phi = mixture.responsibilities[3]
-    torch.testing.assert_close(precision[3], sum(phi[k] * mixture.precision[k] for k in range(4)))
+    torch.testing.assert_close(
+        precision[3], sum(phi[k] * mixture.precision[k] for k in range(4))
+    )
     torch.testing.assert_close(
         pull[3], sum(phi[k] * mixture.precision[k] @ mixture.centre[k] for k in range(4))
     )

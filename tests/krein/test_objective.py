@@ -37,7 +37,9 @@ from bochner.krein.taylor import fit_taylor, pull_matrix
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def uniform(n: int, d: int, seed: int = 0) -> Tensor:
@@ -66,7 +68,9 @@ def test_expected_squared_error_is_differentiable(d):
     values = [normal(3, d), 0.3 * uniform(3, d) + 0.05, normal(3, seed=1)]
     delta, target = normal(4, d, seed=2), normal(4, seed=3)
     inputs = [value.requires_grad_() for value in values]
-    assert torch.autograd.gradcheck(lambda *v: expected_squared_error(*v, delta, target), inputs)
+    assert torch.autograd.gradcheck(
+        lambda *v: expected_squared_error(*v, delta, target), inputs
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -158,7 +162,9 @@ def test_decomposition_returns_the_matrix():
     assert float(torch.linalg.eigvalsh(parts.negative)[0]) > 0
     assert parts.shift == pytest.approx(-1.1 * float(torch.linalg.eigvalsh(matrix)[0]))
     known = Sketch.of(
-        FunctionKernel(lambda A, B: A @ np.diag([1.0, -0.5]) @ B.T), normal(12, 2), normal(2, 2)
+        FunctionKernel(lambda A, B: A @ np.diag([1.0, -0.5]) @ B.T),
+        normal(12, 2),
+        normal(2, 2),
     )
     assert known.negative_mass == pytest.approx(
         float(-known.eigenvalues[known.eigenvalues < 0].sum() / known.eigenvalues.abs().sum())
@@ -295,7 +301,10 @@ def test_gradient_inference_stops_when_rows_held_out_no_longer_gain():
     """One plane wave is soon as good as it gets for raw products; a hard kernel takes every
     iteration.
     """
-    source, known = random.generator(0, "fit"), sketch(FunctionKernel(lambda A, B: A @ B.T), d=1)
+    source, known = (
+        random.generator(0, "fit"),
+        sketch(FunctionKernel(lambda A, B: A @ B.T), d=1),
+    )
     assert fit_gradient(known, search_start(known, 1, source), 1, 100, source).n_iter < 100
     known = sketch(FunctionKernel(rbf), d=3)
     fit = fit_gradient(known, search_start(known, 12, source), 1, 100, source)
@@ -335,7 +344,9 @@ def test_gradient_inference_finds_what_a_mixture_made():
 
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.parametrize(
-    "kernel", [Polynomial(4), GeodesicGaussian(2.0), Hellinger()], ids=lambda k: type(k).__name__
+    "kernel",
+    [Polynomial(4), GeodesicGaussian(2.0), Hellinger()],
+    ids=lambda k: type(k).__name__,
 )
 def test_spectral_inference_uses_the_radial_spectrum(kernel, d):
     known = sketch(kernel, d=d)

@@ -59,7 +59,8 @@ def test_scores_are_the_bound_and_cubics_its_expansion(dim, m):
     scale = hessian.diagonal(dim1=1, dim2=2).abs().amax(1, keepdim=True)
     assert float((gradient / scale).abs().max()) < 1e-2
     assert (
-        float((starts.hessian[here, 0] - hessian).abs().amax((1, 2)).div(scale[:, 0]).max()) < 0.2
+        float((starts.hessian[here, 0] - hessian).abs().amax((1, 2)).div(scale[:, 0]).max())
+        < 0.2
     )
 
 
@@ -98,8 +99,12 @@ def test_rows_with_other_columns_get_a_table_of_their_own():
     y[20:, 3] = torch.nan
     placer = Placer([view], x)
     together = placer.place([y])
-    torch.testing.assert_close(placer.place([y[20:]]).mean, together.mean[20:], atol=1e-7, rtol=0)
-    torch.testing.assert_close(placer.place([y[:20]]).mean, together.mean[:20], atol=1e-7, rtol=0)
+    torch.testing.assert_close(
+        placer.place([y[20:]]).mean, together.mean[20:], atol=1e-7, rtol=0
+    )
+    torch.testing.assert_close(
+        placer.place([y[:20]]).mean, together.mean[:20], atol=1e-7, rtol=0
+    )
 
 
 @pytest.mark.parametrize("missing", [0, 1])

@@ -41,7 +41,9 @@ def _view(
     inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
     draw = SharedDraw(f, inverse @ phi @ Y, inverse[None])
     return (
-        ViewPosterior.of("a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)),
+        ViewPosterior.of(
+            "a", (draw,) * n_draws, torch.zeros(m, dtype=torch.int64), Gaussian(s2)
+        ),
         x,
         Y,
     )
@@ -81,7 +83,9 @@ def test_target_is_the_rows_bound_and_its_derivatives_are_right(dim, paired, sha
     )
     # E log N(y; phi^T a, s2) over a ~ N(m, s2 B^-1)
     entries = -0.5 * (
-        math.log(2 * math.pi * s2) + (torch.nan_to_num(y) - mean).square() / s2 + spread[:, None]
+        math.log(2 * math.pi * s2)
+        + (torch.nan_to_num(y) - mean).square() / s2
+        + spread[:, None]
     )
     prior = -0.5 * (x.square().sum(1) + dim * math.log(2 * math.pi))
     value, gradient, hessian = target.evaluate(x, rows)
@@ -122,7 +126,9 @@ def test_placing_a_training_row_does_not_move_it():
     x.requires_grad_()
     collapsed = view_evidence(x, f, s2, (CompleteBlock.of(Y),)) - 0.5 * x.square().sum()
     (expected,) = torch.autograd.grad(collapsed, x)
-    _, gradient, _ = target_for([view], [Y], 2, True).evaluate(x.detach(), torch.arange(len(x)))
+    _, gradient, _ = target_for([view], [Y], 2, True).evaluate(
+        x.detach(), torch.arange(len(x))
+    )
     torch.testing.assert_close(gradient, expected, rtol=1e-8, atol=1e-8)
 
 
@@ -171,7 +177,9 @@ def test_a_row_with_two_plausible_places_says_so():
     grid = torch.linspace(-2, 2, 41, dtype=torch.float64)[:, None]
     placed = place([view], grid, [torch.tensor([[3.0 * math.cos(1.0)]], dtype=torch.float64)])
     assert abs(float(placed.mean)) == pytest.approx(1.0, abs=0.02)
-    assert float(placed.weights.sort(descending=True).values[0, 1]) == pytest.approx(0.5, abs=0.01)
+    assert float(placed.weights.sort(descending=True).values[0, 1]) == pytest.approx(
+        0.5, abs=0.01
+    )
     assert float(placed.std) == pytest.approx(
         math.sqrt(2.0), rel=0.05
     )  # half the weight lies 2 away
@@ -207,7 +215,9 @@ def test_modes_without_weight_take_no_part_in_a_completion():
     share = weights.double().T[..., None]
     expected = sum(w * m for w, (m, _) in zip(share, each, strict=True))
     torch.testing.assert_close(mean, expected)
-    spread = sum(w * (v + (m - expected).square()) for w, (m, v) in zip(share, each, strict=True))
+    spread = sum(
+        w * (v + (m - expected).square()) for w, (m, v) in zip(share, each, strict=True)
+    )
     torch.testing.assert_close(variance, spread)
 
 
@@ -236,7 +246,9 @@ def test_newton_steps_and_inverses_by_factors_are_those_by_eigenvectors():
     along = (vectors.mT @ gradient[..., None])[..., 0]
     full = (vectors @ (along / values.abs())[..., None])[..., 0]
     step, gain = newton_step(gradient, -precision, radius)
-    torch.testing.assert_close(step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None])
+    torch.testing.assert_close(
+        step, full * (radius / full.norm(dim=1)).clamp(max=1.0)[:, None]
+    )
     torch.testing.assert_close(gain, 0.5 * (along.square() / values.abs()).sum(1))
     inverse = vectors @ torch.diag_embed(1.0 / values.clamp(min=1.0)) @ vectors.mT
     result, log_volume = positive_inverse(precision)

@@ -24,13 +24,17 @@ def _settled(name: str, dim: int, groups: int | None = None):
     likelihood.requires_grad_(False)
     with torch.no_grad():
         for _ in range(200):
-            sites.absorb(nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).update)
+            sites.absorb(
+                nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13).update
+            )
         # weights in the order of the columns: one group, or a group each
         m = sites.n_columns
         sizes = (m,) if groups == 1 else (1,) * m
         order = sites.group_of.argsort(stable=True)
         phi = SharedDraw(f, torch.zeros(0), torch.zeros(0)).features(x).T.contiguous()
-        result = weights_from(phi, sites.precision[:, order], sites.shift[:, order], sizes, 1e-13)
+        result = weights_from(
+            phi, sites.precision[:, order], sites.shift[:, order], sizes, 1e-13
+        )
         mean = torch.empty_like(result.mean)
         mean[:, order] = result.mean
     draw = SharedDraw(f, mean, result.covariance)

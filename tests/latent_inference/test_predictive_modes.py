@@ -107,7 +107,11 @@ def _view(per_column=False, dim=2, m=9, n=80):
         else:
             draws.append(SharedDraw(f, mean, ((vectors * scales[0]) @ vectors.T)[None]))
     likelihood = Gaussian(noise.tolist() if per_column else 0.1).requires_grad_(False)
-    return ViewPosterior.of("a", tuple(draws), torch.zeros(m, dtype=torch.int64), likelihood), x, Y
+    return (
+        ViewPosterior.of("a", tuple(draws), torch.zeros(m, dtype=torch.int64), likelihood),
+        x,
+        Y,
+    )
 
 
 def test_the_target_is_the_log_predictive_density_with_its_derivatives():
@@ -127,8 +131,12 @@ def test_the_target_is_the_log_predictive_density_with_its_derivatives():
         step = torch.zeros(2, dtype=torch.float64)
         step[d] = 1e-5
         up, down = target.evaluate(x + step, rows), target.evaluate(x - step, rows)
-        torch.testing.assert_close((up[0] - down[0]) / 2e-5, gradient[:, d], rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close((up[1] - down[1]) / 2e-5, hessian[:, d], rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(
+            (up[0] - down[0]) / 2e-5, gradient[:, d], rtol=1e-5, atol=1e-5
+        )
+        torch.testing.assert_close(
+            (up[1] - down[1]) / 2e-5, hessian[:, d], rtol=1e-5, atol=1e-4
+        )
 
 
 def test_climbs_end_at_modes_of_every_draw():
@@ -177,7 +185,9 @@ def test_normal_intervals_hold_half_of_a_mixture_with_a_mode_far_away():
     drawn = torch.randn(200_000, generator=source, dtype=torch.float64)
     drawn[:20_000] = 8.0 + drawn[:20_000]
     away = (drawn - 0.1).abs()
-    widths = [float(away.quantile(level)) / z for level, z in ((0.5, 0.67449), (0.95, 1.95996))]
+    widths = [
+        float(away.quantile(level)) / z for level, z in ((0.5, 0.67449), (0.95, 1.95996))
+    ]
     std, plain = modes.normal_std_about(centre), modes.std_about(centre)
     expected = math.sqrt(float(plain[0]) * math.sqrt(widths[0] * widths[1]))
     assert std[0].item() == pytest.approx(expected, rel=0.02)

@@ -102,16 +102,31 @@ CHANGES = {
     "index": (lambda t, h: h.update(index="27"), "index is '27' in place of a whole number"),
     "few sweeps": (lambda t, h: h.update(index=3), "index is 3 with 10 draws"),
     "number": (lambda t, h: h.update(number=0), "number is 0 in place of 1"),
-    "snapshots": (lambda t, h: h.update(snapshots=[3, 99, 9]), r"snapshots are \[3, 99, 9\] of 10"),
-    "missing": (lambda t, h: t.pop("state.1.weights"), "the tensor 'state.1.weights' is missing"),
+    "snapshots": (
+        lambda t, h: h.update(snapshots=[3, 99, 9]),
+        r"snapshots are \[3, 99, 9\] of 10",
+    ),
+    "missing": (
+        lambda t, h: t.pop("state.1.weights"),
+        "the tensor 'state.1.weights' is missing",
+    ),
     "unknown": (lambda t, h: t.update(harm=torch.ones(1)), "the tensor 'harm' is unknown"),
-    "shape": (lambda t, h: t.update({"state.x": t["state.x"].T}), r"the shape \(3, 6\) in place"),
+    "shape": (
+        lambda t, h: t.update({"state.x": t["state.x"].T}),
+        r"the shape \(3, 6\) in place",
+    ),
     "not finite": (_plus("snapshot0.0.points", np.inf), "'snapshot0.0.points' is not finite"),
-    "draws": (lambda t, h: t.update({"trace.real.points": t["trace.real.points"][:4]}), "place of"),
+    "draws": (
+        lambda t, h: t.update({"trace.real.points": t["trace.real.points"][:4]}),
+        "place of",
+    ),
     "labels": (_plus("state.0.labels", 7), "'state.0.labels' holds what no chain does"),
     "covariances": (lambda t, h: t["state.0.covariances"].neg_(), "not positive definite"),
     "a step": (lambda t, h: t["state.step"].neg_(), "'state.step' holds what no chain does"),
-    "a variance": (lambda t, h: t["state.1.numbers"].neg_(), "'state.1.numbers' holds what no"),
+    "a variance": (
+        lambda t, h: t["state.1.numbers"].neg_(),
+        "'state.1.numbers' holds what no",
+    ),
 }
 
 
@@ -143,7 +158,9 @@ def test_stopped_and_resumed_is_never_stopped(whole, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Chain, "advance", interrupted)
     files = ChainFiles(tmp_path / "run", "abc")
-    with pytest.warns(UserWarning, match="Interrupted: the 4 draws of each chain so far are kept"):
+    with pytest.warns(
+        UserWarning, match="Interrupted: the 4 draws of each chain so far are kept"
+    ):
         part = run(checkpoint=files)
     assert part.interrupted
     assert [chain.index for chain in part.chains] == [16, 16]

@@ -51,7 +51,9 @@ def test_assignments_have_the_law_that_enumeration_gives(prior, seed):
     points = 2.0 * np.random.default_rng(seed).standard_normal((4, prior.dim))
     points[:2] += 3.0
     every = list(partitions(4))
-    logs = [mixture.log_partition(z, 0.8) + mixture.log_points(points, z, prior) for z in every]
+    logs = [
+        mixture.log_partition(z, 0.8) + mixture.log_points(points, z, prior) for z in every
+    ]
     exact = np.exp(np.array(logs) - logsumexp(logs))
     names = {tuple(mixture.by_size(z)): i for i, z in enumerate(every)}
     # several partitions can share labels by size only where ties break them: by first appearance
@@ -119,7 +121,11 @@ def test_elliptical_slice_sampling_draws_from_a_normal_posterior():
 
 def test_features_are_those_of_the_library():
     rng = np.random.default_rng(0)
-    x, points, amplitude = rng.standard_normal((5, 2)), rng.standard_normal((3, 2)), rng.random(3)
+    x, points, amplitude = (
+        rng.standard_normal((5, 2)),
+        rng.standard_normal((3, 2)),
+        rng.random(3),
+    )
     frequencies = Frequencies(torch.tensor(points), None, torch.tensor(amplitude))
     theirs = fourier_features(torch.tensor(x), frequencies).T.numpy()
     np.testing.assert_allclose(features(x, points, amplitude), theirs, rtol=1e-12, atol=1e-14)
@@ -127,7 +133,11 @@ def test_features_are_those_of_the_library():
 
 def test_a_pair_is_the_change_of_the_dense_marginal_likelihood():
     rng = np.random.default_rng(1)
-    phi, score, precision = rng.standard_normal((2, 6)), data(6, 3, holes=False), rng.random((6, 3))
+    phi, score, precision = (
+        rng.standard_normal((2, 6)),
+        data(6, 3, holes=False),
+        rng.random((6, 3)),
+    )
     pair = Pair.of(phi, score, precision)
     value = 0.0
     for s, w in zip(score.T, precision.T, strict=True):
@@ -239,7 +249,8 @@ def test_the_joint_density_rises_to_the_mode_of_the_latents():
 
     def value(state):
         of_views = [
-            v.latent_objective(s, state.x)[0] for v, s in zip(m.views, state.views, strict=True)
+            v.latent_objective(s, state.x)[0]
+            for v, s in zip(m.views, state.views, strict=True)
         ]
         return sum(of_views) - 0.5 * np.square(state.x).sum()
 
@@ -280,7 +291,9 @@ def test_moves_of_the_coordinates_change_no_psi():
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("n_points", [3, 9], ids=["fewer features", "more features than rows"])
-def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_moves(dim, n_points):
+def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_moves(
+    dim, n_points
+):
     rng = np.random.default_rng(dim)
     x, points = rng.normal(size=(11, dim)), rng.normal(size=(n_points, dim))
     amplitude, noise = np.full(n_points, 0.6), 0.05
@@ -294,7 +307,9 @@ def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_mov
         total = 0.0
         for present, Y in patterns:
             covariance = phi[present] @ phi[present].T + noise * np.eye(len(present))
-            total += stats.multivariate_normal(np.zeros(len(present)), covariance).logpdf(Y.T).sum()
+            total += (
+                stats.multivariate_normal(np.zeros(len(present)), covariance).logpdf(Y.T).sum()
+            )
         return total
 
     for h in [*range(n_points), 1, 0]:
@@ -303,6 +318,8 @@ def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_mov
         there, moved = likelihood(proposal), points.copy()
         moved[h] = proposal
         expected = density(moved) - density(points)
-        assert there.log_marginal - here.log_marginal == pytest.approx(expected, rel=1e-6, abs=1e-5)
+        assert there.log_marginal - here.log_marginal == pytest.approx(
+            expected, rel=1e-6, abs=1e-5
+        )
         regression.put(h, there)
         points = moved

@@ -32,7 +32,13 @@ def data(dim, n=100, m=14):
 
 
 def model(**settings):
-    common = {"n_mixtures": 1, "n_frequencies": 16, "n_init": 1, "init": "pca", "max_iter": 120}
+    common = {
+        "n_mixtures": 1,
+        "n_frequencies": 16,
+        "n_init": 1,
+        "init": "pca",
+        "max_iter": 120,
+    }
     return bo.NGMVLVM(**{**common, **settings})
 
 
@@ -58,7 +64,13 @@ def test_the_dimension_of_the_data_is_found(result):
 
 def test_it_prints_itself_and_can_be_drawn(result, tmp_path):
     lines = str(result).splitlines()
-    assert lines[0].split()[:5] == ["n_components", "log-likelihood", "per", "held-out", "entry"]
+    assert lines[0].split()[:5] == [
+        "n_components",
+        "log-likelihood",
+        "per",
+        "held-out",
+        "entry",
+    ]
     assert [line.split()[0] for line in lines[1:4]] == ["1", "2", "3"]
     assert lines[-1] == f"Use n_components={result.best}."
     ax = plots.n_components(result)
@@ -73,7 +85,8 @@ def test_the_rule_of_one_standard_error_takes_the_smallest_that_is_near():
     scores = {1: noise - 1.0, 2: noise + near - near.mean() - 0.01, 3: noise, 4: noise - 0.5}
     embeddings = {d: [source.normal(size=(5, d))] for d in scores}
     best = [
-        _summary((1, 2, 3, 4), scores, rows, embeddings, 1, rule) for rule in ("best", "one_se")
+        _summary((1, 2, 3, 4), scores, rows, embeddings, 1, rule)
+        for rule in ("best", "one_se")
     ]
     assert [b.best for b in best] == [3, 2]
     # the errors of single means are all alike here: only the comparison row by row tells the
@@ -195,7 +208,8 @@ def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
     assert (estimator.init, estimator.max_iter) == ("auto", "auto")
     asked = bo.NGMVLVM(init="random", max_iter=7)
     assert [
-        getattr(_coarse(asked, X, "auto", "entries", 0)[0], name) for name in ("init", "max_iter")
+        getattr(_coarse(asked, X, "auto", "entries", 0)[0], name)
+        for name in ("init", "max_iter")
     ] == ["random", 7]
     for other, hide in ((bo.NGMVLVM(likelihood="poisson"), "entries"), (estimator, "view")):
         assert _coarse(other, X, "auto", hide, 0)[1] == (1, 2, 3, 5, 8)

@@ -64,7 +64,9 @@ def test_updates_are_stationary_points(name):
         (gradient,) = torch.autograd.grad(value, logits)
     else:
         free = getattr(q, name).clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(bound(replace(q, **{name: free}), phi, density), free)
+        (gradient,) = torch.autograd.grad(
+            bound(replace(q, **{name: free}), phi, density), free
+        )
     torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-9, rtol=0)
 
 
@@ -163,13 +165,18 @@ def test_batches_are_independent():
 def test_responsibilities_of_zero_cost_nothing():
     q, phi = some(), torch.eye(6, dtype=torch.float64)
     assert torch.isfinite(q.assignment_bound(phi))
-    assert float(q.assignment_bound(phi)) == pytest.approx(float(q.expected_log_weights().sum()))
+    assert float(q.assignment_bound(phi)) == pytest.approx(
+        float(q.expected_log_weights().sum())
+    )
 
 
 @pytest.mark.parametrize(
     ("params", "match"),
     [
-        ({"n_components": 0}, "Expected a truncation of at least 1, got 0. Choose n_mixtures=5"),
+        (
+            {"n_components": 0},
+            "Expected a truncation of at least 1, got 0. Choose n_mixtures=5",
+        ),
         ({"n_components": 3, "prior_shape": 0.0}, "Expected a positive prior_shape, got 0.0"),
         ({"n_components": 3, "prior_rate": -1.0}, "Expected a positive prior_rate, got -1.0"),
         ({"n_components": 3, "known": float("inf")}, "Expected a positive known, got inf"),

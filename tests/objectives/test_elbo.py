@@ -22,7 +22,9 @@ from helpers.models import build
 KERNELS = {"ng-sm": NextGenSpectralMixture, "sm": SpectralMixture}
 
 
-def _model(dim: int, n: int, names=("a",), kernel: str = "ng-sm", seed: int = 0, std: float = 0.3):
+def _model(
+    dim: int, n: int, names=("a",), kernel: str = "ng-sm", seed: int = 0, std: float = 0.3
+):
     start = row_noise(n, dim, seed, "test", 0, dtype=torch.float64).numpy()
     kernels: list[SpectralKernel] = [KERNELS[kernel]() for _ in names]
     model = build(start, kernels, names, seed=seed)
@@ -43,7 +45,9 @@ def _log_density(features: Tensor, Y: Tensor, s2: float) -> Tensor:
     """log N(Y; 0, Phi Phi^T + s2 I) for a batch of features (S, N, K): independent of the code
     under test.
     """
-    covariance = features @ features.transpose(1, 2) + s2 * torch.eye(Y.shape[0], dtype=Y.dtype)
+    covariance = features @ features.transpose(1, 2) + s2 * torch.eye(
+        Y.shape[0], dtype=Y.dtype
+    )
     normal = torch.distributions.MultivariateNormal(
         torch.zeros(Y.shape[0], dtype=Y.dtype), covariance
     )
@@ -88,14 +92,18 @@ def test_the_mean_bound_lies_below_the_log_evidence(dim, kernel):
     n, m, n_frequencies = 5, 2, 2
     model, Y = _model(dim, n, kernel=kernel, std=0.9), 0.7 * _data(n, m)
     with torch.no_grad():
-        model.latents.mean.mul_(0.3)  # close to the prior, where the bound is close to the evidence
+        model.latents.mean.mul_(
+            0.3
+        )  # close to the prior, where the bound is close to the evidence
     evidence, error = _evidence(model, Y, n_frequencies, 30_000)
     assert error < 0.1
     with torch.no_grad():
         values = torch.stack(
             [
                 elbo(
-                    model, ((CompleteBlock.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)
+                    model,
+                    ((CompleteBlock.of(Y),),),
+                    draw(model, n_frequencies, "iid", 0, "law", i),
                 ).total
                 for i in range(700)
             ]
@@ -117,7 +125,9 @@ def test_at_the_prior_the_bound_is_the_mean_log_density_and_jensens_gap_is_its_d
         values = torch.stack(
             [
                 elbo(
-                    model, ((CompleteBlock.of(Y),),), draw(model, n_frequencies, "iid", 0, "law", i)
+                    model,
+                    ((CompleteBlock.of(Y),),),
+                    draw(model, n_frequencies, "iid", 0, "law", i),
                 ).total
                 for i in range(1500)
             ]
@@ -165,7 +175,13 @@ def test_the_bound_is_the_sum_over_views_minus_the_divergence(dim):
 
 def test_where_samples_begin_is_keyed_by_view_and_step():
     one, two = (
-        dict(zip(names, draw(_model(1, 9, names), 4, "iid", 0, "train", step).starts, strict=True))
+        dict(
+            zip(
+                names,
+                draw(_model(1, 9, names), 4, "iid", 0, "train", step).starts,
+                strict=True,
+            )
+        )
         for names, step in ((("a", "b"), 3), (("b", "a"), 3))
     )
     assert one == two
@@ -277,7 +293,8 @@ def test_noise_of_a_row_does_not_depend_on_how_rows_are_cut_nor_on_how_many_ther
         assert torch.equal(torch.cat([head, tail]), whole)
     few, many = _model(2, 5), _model(2, 50)
     assert torch.equal(
-        draw(few, 4, "iid", 0, "train", 0).latents, draw(many, 4, "iid", 0, "train", 0).latents[:5]
+        draw(few, 4, "iid", 0, "train", 0).latents,
+        draw(many, 4, "iid", 0, "train", 0).latents[:5],
     )
 
 

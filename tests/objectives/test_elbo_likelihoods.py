@@ -33,7 +33,9 @@ def _model(names: tuple[str, ...], dim: int):
         if name == "categorical":
             Y = torch.randint(3, (N, 3), generator=source).double()
         else:
-            Y = likelihood.draw(torch.randn(N, 2, generator=source, dtype=torch.float64), source)
+            Y = likelihood.draw(
+                torch.randn(N, 2, generator=source, dtype=torch.float64), source
+            )
         data.append((EncodedBlock.of(likelihood.encode(Y)),))
     start = row_noise(N, dim, 0, "test", 0, dtype=torch.float64).numpy()
     kernels = [SpectralMixture() for _ in names]
@@ -117,7 +119,9 @@ def test_column_budgets_are_keyed_and_unbiased_in_the_long_run():
     model = build(start, kernels, n_mixtures=1, likelihoods=[likelihood], data=data)
     model.views[
         0
-    ].sites.n_groups = None  # a covariance each: groups would be shared by fewer columns in a batch
+    ].sites.n_groups = (
+        None  # a covariance each: groups would be shared by fewer columns in a batch
+    )
     model.regroup()
     gaps = []
     for step in range(60):

@@ -14,7 +14,12 @@ from bochner.models.sites import Sites
 from bochner.objectives.elbo import draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
-from bochner.regression.observations import AllRows, CompleteBlock, EncodedBlock, IncompleteBlock
+from bochner.regression.observations import (
+    AllRows,
+    CompleteBlock,
+    EncodedBlock,
+    IncompleteBlock,
+)
 from bochner.weight_posterior.posterior import weights_posterior
 
 N, M, H = 40, 9, 6
@@ -50,7 +55,11 @@ def _model(likelihood, index, dim=2, private=0):
     ]
     x = torch.cat([x, extra], dim=1)
     model = LatentVariableModel(GaussianLatents(x, torch.full_like(x, -2.0)), views)
-    return model, ((counts,), (real,)), Anchors(index, ((few,), (real.take(index, AllRows()),)))
+    return (
+        model,
+        ((counts,), (real,)),
+        Anchors(index, ((few,), (real.take(index, AllRows()),))),
+    )
 
 
 def _draws(model, step=0):
@@ -101,13 +110,21 @@ def test_holes_of_a_view_beside_the_counts_are_in_the_bound():
             model.update_sites(elbo(model, data, _draws(model, step)).updates)
         draws = _draws(model)
         wanted = elbo(model, data, draws, n_sweeps=4).with_gap
-        result = anchored_elbo(model, data, Anchors(anchors.index, (counts, (with_holes,))), draws)
+        result = anchored_elbo(
+            model, data, Anchors(anchors.index, (counts, (with_holes,))), draws
+        )
     assert float(result) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
 
 
 def test_the_posterior_of_all_rows_is_sharper_than_that_of_the_anchors():
     model, data, anchors = _model(Bernoulli(), torch.arange(0, N, 2))
-    settings = {"n_frequencies": H, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
+    settings = {
+        "n_frequencies": H,
+        "n_draws": 1,
+        "n_latent_draws": 1,
+        "sampling": "iid",
+        "seed": 0,
+    }
     every = weights_posterior(model, data, **settings, anchors=anchors)[0].draws[0]
     few = LatentVariableModel(
         GaussianLatents(

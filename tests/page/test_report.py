@@ -35,7 +35,13 @@ N = 24
 def fitted(X, d=2, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        settings = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "random_state": 0, **options}
+        settings = {
+            "n_frequencies": 8,
+            "init": "pca",
+            "max_iter": 8,
+            "random_state": 0,
+            **options,
+        }
         return bo.NGMVLVM(d, **settings).fit(X)
 
 
@@ -81,7 +87,9 @@ class Elements(html.parser.HTMLParser):
 
 
 def written(model, path, *arguments, **options):
-    page = Elements(bo.report(model, *arguments, path=path, **options).read_text(encoding="utf-8"))
+    page = Elements(
+        bo.report(model, *arguments, path=path, **options).read_text(encoding="utf-8")
+    )
     return page, json.loads(page.scripts["content"]), json.loads(page.scripts["about"])
 
 
@@ -111,10 +119,13 @@ def test_the_page_needs_nothing_but_itself(page):
                 attributes,
             )
         assert (
-            tag not in ("link", "iframe", "object", "embed") or attributes.get("href") == "data:,"
+            tag not in ("link", "iframe", "object", "embed")
+            or attributes.get("href") == "data:,"
         )
     (policy,) = [
-        a["content"] for tag, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy"
+        a["content"]
+        for tag, a in elements.tags
+        if a.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy.startswith("default-src 'none';")
     assert "unsafe" not in policy
@@ -126,7 +137,9 @@ def test_the_page_needs_nothing_but_itself(page):
 def test_the_page_is_one_whole_document(page):
     elements, content, _ = page
     tags = [tag for tag, _ in elements.tags]
-    assert [tags.count(tag) for tag in ("html", "head", "body", "main", "h1", "title")] == [1] * 6
+    assert [tags.count(tag) for tag in ("html", "head", "body", "main", "h1", "title")] == [
+        1
+    ] * 6
     ids = [a["id"] for _, a in elements.tags if "id" in a]
     assert len(ids) == len(set(ids))
     script = elements.scripts["code"]
@@ -152,7 +165,9 @@ def test_the_page_is_one_whole_document(page):
 def test_text_of_the_data_cannot_leave_its_place(page):
     elements, content, about = page
     assert not any("alert(1)" in str(attributes) for _, attributes in elements.tags)
-    assert sum(tag == "script" for tag, _ in elements.tags) == 4  # three of data and the page's own
+    assert (
+        sum(tag == "script" for tag, _ in elements.tags) == 4
+    )  # three of data and the page's own
     assert content["labels"][0]["classes"] == sorted(["x", EVIL, "z"])
     assert EVIL in content["views"][0]["columns"]
     assert set(about["views"]) == {"left", "right"}
@@ -316,7 +331,9 @@ def test_columns_of_a_mixed_table_carry_their_labels():
     settings = {"n_frequencies": 4, "init": "pca", "max_iter": 5, "random_state": 0}
     model = bo.NGMVLVM(1, likelihood="auto", **settings).fit(table)
     views = choose_views(model, None, model.embedding_, {})
-    labels = {name: of for view in views for name, of in zip(view.names, view.labels, strict=True)}
+    labels = {
+        name: of for view in views for name, of in zip(view.names, view.labels, strict=True)
+    }
     assert labels == {"number": None, "kind": ["a", "b", "c"], "flag": ["False", "True"]}
 
 
@@ -391,7 +408,9 @@ def test_square_images_are_recognised_and_tables_are_not():
     assert guess_shape(digits[:300]) == (8, 8)
     assert guess_shape(digits[:300, source.permutation(64)]) is None
     assert guess_shape(source.normal(size=(300, 64))) is None
-    assert guess_shape(np.cumsum(source.normal(size=(300, 64)), axis=1)) is None  # a series in time
+    assert (
+        guess_shape(np.cumsum(source.normal(size=(300, 64)), axis=1)) is None
+    )  # a series in time
     assert guess_shape(digits[:300, :49]) is None
     assert guess_shape(digits[:300, :32]) is None
 
@@ -449,10 +468,13 @@ def test_labels_of_every_kind():
     (many,) = as_labels(np.arange(60), 60)
     assert many.classes is None
     assert as_labels(None, 3) == []
-    with pytest.raises(InputError, match=r"one label for each of the 3 rows, got 2 in 'label'"):
+    with pytest.raises(
+        InputError, match=r"one label for each of the 3 rows, got 2 in 'label'"
+    ):
         as_labels([1, 2], 3)
     with pytest.raises(
-        InputError, match=r"one label for each of the 3 rows, got an array of shape \(1, 3\) in 'x'"
+        InputError,
+        match=r"one label for each of the 3 rows, got an array of shape \(1, 3\) in 'x'",
     ):
         as_labels({"x": [[1, 2, 3]]}, 3)
 
@@ -461,7 +483,8 @@ def test_label_files(tmp_path):
     def read(text, names=None, n=2, name="l.csv"):
         (tmp_path / name).write_text(text)
         return {
-            key: values.tolist() for key, values in read_labels(tmp_path / name, names, n).items()
+            key: values.tolist()
+            for key, values in read_labels(tmp_path / name, names, n).items()
         }
 
     assert read("a\nb\n") == {"label": ["a", "b"]}
@@ -473,9 +496,13 @@ def test_label_files(tmp_path):
     assert read_labels(tmp_path / "l.npy", None, 2)["label"].tolist() == [1, 2]
     np.savez(tmp_path / "l.npz", y=["a", "b"])
     assert read_labels(tmp_path / "l.npz", None, 2)["y"].tolist() == ["a", "b"]
-    with pytest.raises(InputError, match=r"one label for each of the 5 rows, got 2 in .*l.csv"):
+    with pytest.raises(
+        InputError, match=r"one label for each of the 5 rows, got 2 in .*l.csv"
+    ):
         read("kind\na\nb\n", n=5)
-    with pytest.raises(InputError, match=r"a file of labels, got .*none.csv, which does not exist"):
+    with pytest.raises(
+        InputError, match=r"a file of labels, got .*none.csv, which does not exist"
+    ):
         read_labels(tmp_path / "none.csv", None, 2)
     with pytest.raises(InputError, match="2 cells in every line"):
         read("a,b\nc\n")
@@ -511,7 +538,9 @@ def test_layouts_are_checked():
         as_layouts({"u": [["a", "b"]]}, 1)
     incomplete = np.zeros((3, 2))
     incomplete[2, 1] = np.nan
-    with pytest.raises(InputError, match="finite coordinates, got nan in row 2, column 1 of 'u'"):
+    with pytest.raises(
+        InputError, match="finite coordinates, got nan in row 2, column 1 of 'u'"
+    ):
         as_layouts({"u": incomplete}, 3)
 
 
@@ -568,7 +597,8 @@ def test_colours_have_contrast(scheme):
 def test_places_that_cannot_be_written(model, tmp_path):
     (tmp_path / "there.html").write_text("mine")
     with pytest.raises(
-        InputError, match=r"there.html, which exists. Add --force \(overwrite=True\) to replace it"
+        InputError,
+        match=r"there.html, which exists. Add --force \(overwrite=True\) to replace it",
     ):
         bo.report(model, path=tmp_path / "there.html")
     assert (tmp_path / "there.html").read_text() == "mine"
@@ -593,7 +623,9 @@ def test_a_folder_without_the_right_to_write(model, tmp_path):
 def test_names_and_labels_of_another_length(model, tmp_path):
     with pytest.raises(InputError, match="a name for each of the 24 rows, got 2"):
         bo.report(model, path=tmp_path / "r.html", row_names=["a", "b"])
-    with pytest.raises(InputError, match="one label for each of the 24 rows, got 2 in 'label'"):
+    with pytest.raises(
+        InputError, match="one label for each of the 24 rows, got 2 in 'label'"
+    ):
         bo.report(model, labels=["a", "b"], path=tmp_path / "r.html")
     assert not list(tmp_path.iterdir())
 
@@ -639,7 +671,10 @@ def folder(tmp_path_factory, X):
     text = "\n".join(
         [
             ",a,b,c,d,e,f",
-            *(f"r{i}," + ",".join("" if np.isnan(v) else str(v) for v in X[i]) for i in range(N)),
+            *(
+                f"r{i}," + ",".join("" if np.isnan(v) else str(v) for v in X[i])
+                for i in range(N)
+            ),
         ]
     )
     (path / "data.csv").write_text(text + "\n")
@@ -674,27 +709,36 @@ def test_report_takes_the_folder_the_data_and_labels(folder, tmp_path):
     assert (reply["rows"], reply["file"]) == (N, str(tmp_path / "r.html"))
     assert reply["bytes"] == (tmp_path / "r.html").stat().st_size
     content = json.loads(Elements((tmp_path / "r.html").read_text()).scripts["content"])
-    assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
-    done = run("report", folder / "o", "--labels", tmp_path / "l.csv", "--out", tmp_path / "s.html")
+    assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [
+        i % 2 for i in range(N)
+    ]
+    done = run(
+        "report", folder / "o", "--labels", tmp_path / "l.csv", "--out", tmp_path / "s.html"
+    )
     assert done.exit_code == 0, done.stderr  # joined by the names in embedding.csv
     done = run(
         "report", folder / "o", "--held-out", folder / "data.csv", "--out", tmp_path / "t.html"
     )
     assert done.exit_code == 0, done.stderr
     assert (
-        json.loads(Elements((tmp_path / "t.html").read_text()).scripts["about"])["calibration"][
-            "n_draws"
-        ]
+        json.loads(Elements((tmp_path / "t.html").read_text()).scripts["about"])[
+            "calibration"
+        ]["n_draws"]
         == 200
     )
     content = json.loads(Elements((tmp_path / "s.html").read_text()).scripts["content"])
-    assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [i % 2 for i in range(N)]
+    assert unpacked(content["labels"][0]["values"]).ravel().tolist() == [
+        i % 2 for i in range(N)
+    ]
 
 
 BAD = {
     "exists": (["o"], "which exists. Add --force"),
     "no model": (["."], "no file at"),
-    "no such folder": (["o", "--out", "none/r.html"], "Expected an existing folder to write to"),
+    "no such folder": (
+        ["o", "--out", "none/r.html"],
+        "Expected an existing folder to write to",
+    ),
     "extension": (["o", "--out", "r.pdf"], "Expected an output file .html"),
     "labels": (
         ["o", "--labels", "two.csv", "--out", "r.html"],
@@ -707,7 +751,10 @@ BAD = {
         ["o", "--shape", "x=3x3", "--out", "r.html"],
         "a shape of 6 pixels for view 'x', got 3 x 3 = 9",
     ),
-    "form of a shape": (["o", "--shape", "x=3", "--out", "r.html"], "--shape VIEW=HEIGHTxWIDTH"),
+    "form of a shape": (
+        ["o", "--shape", "x=3", "--out", "r.html"],
+        "--shape VIEW=HEIGHTxWIDTH",
+    ),
 }
 
 
@@ -741,6 +788,8 @@ def test_the_command_takes_a_layout(folder, tmp_path):
 
 def test_force_replaces_the_page(folder, tmp_path):
     (tmp_path / "r.html").write_text("old")
-    done = run("report", folder / "o" / "model.bochner", "--out", tmp_path / "r.html", "--force")
+    done = run(
+        "report", folder / "o" / "model.bochner", "--out", tmp_path / "r.html", "--force"
+    )
     assert done.exit_code == 0, done.stderr
     assert "<!doctype html>" in (tmp_path / "r.html").read_text()

@@ -18,7 +18,9 @@ import pytest
 import bochner as bo
 
 pandas = pytest.importorskip("pandas")
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: make browser")
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="needs playwright: make browser"
+)
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 CHROMIUM = os.environ.get("BOCHNER_CHROMIUM") or next(
@@ -32,7 +34,9 @@ def browser():
     with playwright.sync_playwright() as driver:
         executable = CHROMIUM or driver.chromium.executable_path
         if not Path(executable).is_file():
-            pytest.skip("no Chromium on this machine: install one, or name it in BOCHNER_CHROMIUM")
+            pytest.skip(
+                "no Chromium on this machine: install one, or name it in BOCHNER_CHROMIUM"
+            )
         started = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield started
         started.close()
@@ -63,7 +67,8 @@ class Page:
         self.errors, self.requests = [], []
         self.tab = browser.new_page(**options)
         self.tab.on(
-            "console", lambda said: self.errors.append(said.text) if said.type == "error" else None
+            "console",
+            lambda said: self.errors.append(said.text) if said.type == "error" else None,
         )
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("request", lambda asked: self.requests.append(asked.url))
@@ -106,7 +111,9 @@ def path(model, tmp_path_factory):
 
 @pytest.fixture
 def page(browser, path):
-    opened = Page(browser, path, viewport={"width": 1300, "height": 1000}, accept_downloads=True)
+    opened = Page(
+        browser, path, viewport={"width": 1300, "height": 1000}, accept_downloads=True
+    )
     yield opened
     opened.tab.close()
     assert opened.errors == []
@@ -177,7 +184,17 @@ def test_a_lasso_chooses_rows_and_exports_them(page, model, tmp_path):
     waiting.value.save_as(tmp_path / "rows.csv")
     rows = list(csv.DictReader((tmp_path / "rows.csv").open(newline="")))
     assert len(rows) > N / 2
-    assert list(rows[0]) == ["row", "name", "z0", "z1", "z2", "z0_std", "z1_std", "z2_std", "digit"]
+    assert list(rows[0]) == [
+        "row",
+        "name",
+        "z0",
+        "z1",
+        "z2",
+        "z0_std",
+        "z1_std",
+        "z2_std",
+        "digit",
+    ]
     for row in rows:
         i = int(row["row"])
         assert (row["name"], row["digit"]) == (f"digit {i}", str(labels[i]))
@@ -193,7 +210,9 @@ def test_classes_colours_dimensions_and_shade(page, model):
     page.tab.click("#legend button >> nth=3")
     assert page.text("#export") == f"Export {int((labels == 3).sum())} rows (csv)"
     options = page.tab.locator("#colour-by option").all_inner_texts()
-    assert {"digit", "standard deviation of the latents", "mean of upper", "66"} <= set(options)
+    assert {"digit", "standard deviation of the latents", "mean of upper", "66"} <= set(
+        options
+    )
     page.tab.select_option("#colour-by", label="standard deviation of the latents")
     assert page.tab.locator("#legend .ramp").count() == 1
     page.tab.select_option("#shade-by", index=2)
@@ -274,9 +293,12 @@ def test_columns_of_labels_show_labels_and_probabilities(browser, tmp_path):
     opened.tab.mouse.click(*opened.place(0.5, 0.5))
     decoded = opened.tab.locator("#place .bars .numbers").all_inner_texts()
     assert (
-        len([text for text in decoded if re.fullmatch(r"(low|middle|high) \(\d+ %\)", text)]) == 1
+        len([text for text in decoded if re.fullmatch(r"(low|middle|high) \(\d+ %\)", text)])
+        == 1
     )
-    assert len([text for text in decoded if re.fullmatch(r"(True|False) \(\d+ %\)", text)]) == 1
+    assert (
+        len([text for text in decoded if re.fullmatch(r"(True|False) \(\d+ %\)", text)]) == 1
+    )
     opened.tab.close()
     assert opened.errors == []
 
@@ -339,7 +361,9 @@ def test_hostile_text_stays_text_in_every_field(browser, tmp_path, kind):
     known = "[...new Set([...document.querySelectorAll('*')].map((e) => e.tagName))].sort()"
     tags = set(tab.evaluate(known))
     for name in ("#dim-x", "#colour-by", "#shade-by", "#layout"):
-        for value in tab.locator(f"{name} option").evaluate_all("all => all.map((o) => o.value)"):
+        for value in tab.locator(f"{name} option").evaluate_all(
+            "all => all.map((o) => o.value)"
+        ):
             tab.select_option(name, value)
     tab.select_option("#layout", "")
     tab.select_option("#colour-by", index=0)
@@ -409,7 +433,9 @@ def test_the_policy_stops_what_is_put_into_the_page(browser, path):
         made.setAttribute("style", "position: fixed; top: 7px");
         document.body.append(made);
     }""")
-    assert opened.tab.evaluate("getComputedStyle(document.body.lastChild).position") == "static"
+    assert (
+        opened.tab.evaluate("getComputedStyle(document.body.lastChild).position") == "static"
+    )
     opened.tab.close()
 
 
@@ -486,16 +512,22 @@ def test_the_map_is_exported_as_a_picture(page, tmp_path):
     assert height > 2 * round(box["height"])  # the legend is in it
 
 
-def test_a_supplied_layout_moves_the_rows_and_nothing_is_decoded_there(browser, model, tmp_path):
+def test_a_supplied_layout_moves_the_rows_and_nothing_is_decoded_there(
+    browser, model, tmp_path
+):
     fitted, X, labels = model
     places = np.random.default_rng(3).normal(size=(N, 2)) * [30, 4] + 100
     path = bo.report(fitted, X, labels, path=tmp_path / "r.html", embedding={"umap": places})
     opened = Page(browser, path)
     tab = opened.tab
-    before = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)])
+    before = np.array(
+        [tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)]
+    )
     tab.select_option("#layout", label="umap")
     tab.wait_for_timeout(100)
-    moved = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(N)])
+    moved = np.array(
+        [tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(N)]
+    )
     for k in (0, 1):
         assert abs(np.corrcoef(moved[:, k], places[:, k])[0, 1]) > 0.999999
     assert not tab.locator("#dim-x").is_visible()
@@ -503,18 +535,24 @@ def test_a_supplied_layout_moves_the_rows_and_nothing_is_decoded_there(browser, 
     tab.mouse.move(*opened.row_on_screen(7))
     tab.wait_for_function("document.getElementById('row').innerText.includes('row 7')")
     tab.select_option("#layout", label="latent dimensions")
-    after = np.array([tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)])
+    after = np.array(
+        [tab.evaluate("(i) => window.bochnerPage.toScreen(i)", i) for i in range(5)]
+    )
     np.testing.assert_array_equal(after, before)
     assert "±" in opened.text("#place")
     tab.close()
     assert opened.errors == []
 
 
-def test_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(browser, model, tmp_path):
+def test_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(
+    browser, model, tmp_path
+):
     fitted, X, _ = model
     names = [f"{'=+-@'[i % 4]}cell {i}" for i in range(N)]
     labels = {"=kind": [f"@{i % 3}" for i in range(N)], "score": -np.linspace(0.1, 1, N)}
-    opened = Page(browser, bo.report(fitted, X, labels, path=tmp_path / "r.html", row_names=names))
+    opened = Page(
+        browser, bo.report(fitted, X, labels, path=tmp_path / "r.html", row_names=names)
+    )
     opened.tab.evaluate("window.bochnerPage.choose([0, 1, 2, 3])")
     with opened.tab.expect_download() as waiting:
         opened.tab.click("#export")
@@ -522,7 +560,9 @@ def test_text_that_a_spreadsheet_would_run_is_quoted_and_numbers_are_not(browser
     rows = list(csv.DictReader((tmp_path / "rows.csv").open(newline="")))
     assert [row["name"] for row in rows] == [f"'{name}" for name in names[:4]]
     assert [row["'=kind"] for row in rows] == ["'@0", "'@1", "'@2", "'@0"]
-    assert [float(row["score"]) for row in rows] == pytest.approx(labels["score"][:4], rel=1e-6)
+    assert [float(row["score"]) for row in rows] == pytest.approx(
+        labels["score"][:4], rel=1e-6
+    )
     opened.tab.close()
     assert opened.errors == []
 

@@ -43,7 +43,8 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
         assert ax.get_ylabel()
         assert plots.save(ax, tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert (
-        "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+        "matplotlib.pyplot" not in sys.modules
+        or not sys.modules["matplotlib.pyplot"].get_fignums()
     )
 
 
@@ -116,7 +117,10 @@ def test_kernel_recovery_shows_the_two_matrices_and_their_difference(model, tmp_
     np.testing.assert_allclose(second, true[::-1, ::-1])
     np.testing.assert_allclose(third, first - second)
     error = np.linalg.norm(learned - true) / np.linalg.norm(true)
-    assert axs[2].get_title(loc="left") == f"Difference: error {error:.2f}, without constants 0.00"
+    assert (
+        axs[2].get_title(loc="left")
+        == f"Difference: error {error:.2f}, without constants 0.00"
+    )
     assert len({ax.images[0].get_clim() for ax in axs}) == 1
     assert plots.save(axs[0], tmp_path / "k.png").read_bytes()[:4] == b"\x89PNG"
     leading = np.linalg.eigh(true)[1][:, -1].argsort()
@@ -168,7 +172,8 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
             bo.RandomFeatureLVM(kernel="rbf", init="pca", max_iter=5, random_state=0).fit(X)
         )
     with pytest.raises(
-        InputError, match=r"a kernel with mixture components, got the kernel of view 'left' with"
+        InputError,
+        match=r"a kernel with mixture components, got the kernel of view 'left' with",
     ):
         plots.spectrum(model, "left")  # pairs of frequencies
 
@@ -179,7 +184,8 @@ def test_plots_of_reports_say_what_they_are_given_instead(model):
     ):
         plots.calibration(model)
     with pytest.raises(
-        InputError, match=r"a ComponentSelection, got a NGMVLVM. Call bochner.select_n_components"
+        InputError,
+        match=r"a ComponentSelection, got a NGMVLVM. Call bochner.select_n_components",
     ):
         plots.n_components(model)
 
@@ -193,7 +199,9 @@ def test_a_given_axes_is_drawn_into(model):
 def test_the_ellipses_are_one_deviation(model):
     collections = plots.latent_map(model, n_ellipses=30).collections
     ellipses = next(c for c in collections if type(c).__name__ == "EllipseCollection")
-    np.testing.assert_allclose(ellipses.get_widths(), 2 * model.embedding_std_[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(
+        ellipses.get_widths(), 2 * model.embedding_std_[:, 0], rtol=1e-6
+    )
     np.testing.assert_allclose(ellipses.get_offsets(), model.embedding_, rtol=1e-6)
 
 
@@ -227,7 +235,9 @@ def test_the_shown_line_hides_what_was_not_observed():
     true = np.arange(24.0).reshape(2, 12)
     observed = np.tile([True] * 6 + [False] * 6, (2, 1))
     ax = plots.completions(true, true + 1, observed, (4, 3), n=2)
-    picture, hidden = (np.ma.filled(image.get_array().astype(float), np.nan) for image in ax.images)
+    picture, hidden = (
+        np.ma.filled(image.get_array().astype(float), np.nan) for image in ax.images
+    )
     assert picture.shape == (15, 7)
     np.testing.assert_array_equal(picture[:4, :3], true[0].reshape(4, 3))
     np.testing.assert_array_equal(picture[10:14, 4:], true[1].reshape(4, 3) + 1)
@@ -245,7 +255,14 @@ def test_without_matplotlib_the_error_says_what_to_install(model, monkeypatch):
 
 def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
     raced = [
-        {"init": "pca", "index": 0, "steps": 5, "elbo": -9.0, "elbo_se": 0.1, "elbo_start": -12.0},
+        {
+            "init": "pca",
+            "index": 0,
+            "steps": 5,
+            "elbo": -9.0,
+            "elbo_se": 0.1,
+            "elbo_start": -12.0,
+        },
         {
             "init": "isomap",
             "index": 0,
@@ -257,8 +274,13 @@ def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
     ]
     monkeypatch.setattr(model, "starts_", raced)
     ax = plots.starts(model)
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["pca, 5 steps", "isomap, 5 steps"]
-    races = [line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2]
+    assert [text.get_text() for text in ax.get_yticklabels()] == [
+        "pca, 5 steps",
+        "isomap, 5 steps",
+    ]
+    races = [
+        line for line in ax.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2
+    ]
     assert [list(line.get_xdata()) for line in races] == [[-12.0, -9.0], [-14.0, -7.0]]
     assert [line.get_color() == COLOURS[0] for line in races] == [False, True]
     assert ax.get_title(loc="left")
@@ -283,7 +305,9 @@ def test_the_grid_holds_what_the_model_decodes_at_its_places(model, tmp_path):
         ax.images[0].get_extent(),
     )
     corner = [[left + (right - left) / 24, bottom + (top - bottom) / 24]]
-    assert colours[0, 0] == pytest.approx(model.inverse_transform(corner)[0, 1], rel=1e-3, abs=1e-4)
+    assert colours[0, 0] == pytest.approx(
+        model.inverse_transform(corner)[0, 1], rel=1e-3, abs=1e-4
+    )
     assert "column 1" in ax.get_title(loc="left")
     most = np.argmax(
         [
@@ -298,12 +322,15 @@ def test_a_grid_of_what_is_not_there_is_refused(model):
     with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
         plots.decoded_grid(model, "left", dims=(0, 0))
     with pytest.raises(
-        InputError, match=r"a column of view 'left', which has 3, got 3\. Number it within the view"
+        InputError,
+        match=r"a column of view 'left', which has 3, got 3\. Number it within the view",
     ):
         plots.decoded_grid(model, "left", column=3)
     with pytest.raises(InputError, match="got 'age'"):
         plots.decoded_grid(model, "left", column="age")
-    with pytest.raises(InputError, match="a shape of 4 pixels for view 'right', got 3 x 3 = 9"):
+    with pytest.raises(
+        InputError, match="a shape of 4 pixels for view 'right', got 3 x 3 = 9"
+    ):
         plots.decoded_grid(model, "right", shape=(3, 3))
 
 

@@ -56,7 +56,9 @@ def test_errors_that_rows_share_are_said_where_draws_do_not_share_them():
     for correlated, drawn_so in ((True, False), (False, False), (True, True)):
         pit, rows, sums = _joint(correlated, drawn_so)
         more, error = beyond_draws(sums, len(pit))
-        result = assess("a", pit, np.zeros(len(pit)), rows, np.arange(len(pit)) % 5, (more, error))
+        result = assess(
+            "a", pit, np.zeros(len(pit)), rows, np.arange(len(pit)) % 5, (more, error)
+        )
         if correlated and not drawn_so:
             assert more == pytest.approx(0.3, abs=0.04)
             assert "entries correlate by 0." in result.problems()[-1]
@@ -119,7 +121,10 @@ def test_uniform_ranks_are_calibrated_and_shares_are_shares():
             lambda u: u**2,
             "at 33 ± 0 % of its predictive distribution on average: predictions too high.",
         ),
-        (np.sqrt, "at 66 ± 0 % of its predictive distribution on average: predictions too low."),
+        (
+            np.sqrt,
+            "at 66 ± 0 % of its predictive distribution on average: predictions too low.",
+        ),
         (
             lambda u: np.where(
                 u < 0.1, u / 4, np.where(u > 0.9, 1 - (1 - u) / 4, 0.5 + (u - 0.5) * 0.6)
@@ -139,7 +144,9 @@ def test_columns_that_differ_are_said_where_their_mean_is_right():
     u[:, :2] = 0.5 + (u[:, :2] - 0.5) * 0.85
     u[:, 2:] = 0.5 + np.sign(u[:, 2:] - 0.5) * 0.5 * np.abs(2 * u[:, 2:] - 1) ** 0.7
     (problem,) = [p for p in report(u.ravel()).problems() if "columns" in p]
-    assert "(4 of 4 are off what the view holds): the columns differ in their noise." in problem
+    assert (
+        "(4 of 4 are off what the view holds): the columns differ in their noise." in problem
+    )
 
 
 @pytest.mark.parametrize("power", [0.5, 2.0])
@@ -213,7 +220,8 @@ def test_a_row_keeps_an_entry_and_nothing_is_hidden_twice():
     assert (views[50:].sum(axis=1) == 2).all()
     assert 50 < views[50:, 0].sum() < 100
     assert (
-        hide_some(X, columns, "b", 0.1, np.random.default_rng(1))[50:] == [False, False, True, True]
+        hide_some(X, columns, "b", 0.1, np.random.default_rng(1))[50:]
+        == [False, False, True, True]
     ).all()
 
 
@@ -236,7 +244,11 @@ def test_a_few_columns_or_rows_have_entries_to_hide_as_well(seed):
             0.1,
             r"Expected hide= 'entries', 'view' or one of \['a'\], got 'everything'. Correct it.",
         ),
-        ("entries", 1.5, r"Expected fraction between 0 and 1, got 1.5. Give a share such as 0.1."),
+        (
+            "entries",
+            1.5,
+            r"Expected fraction between 0 and 1, got 1.5. Give a share such as 0.1.",
+        ),
         (
             "view",
             0.1,
@@ -301,7 +313,12 @@ def test_on_rows_of_the_model_itself_intervals_hold_what_they_say(fitted, hide):
     _, model = fitted
     n = 400 if hide == "entries" else 250
     result = bo.calibration(
-        model, model.sample(n, random_state=1), hide=hide, fraction=0.2, n_draws=99, random_state=0
+        model,
+        model.sample(n, random_state=1),
+        hide=hide,
+        fraction=0.2,
+        n_draws=99,
+        random_state=0,
     )
     assert set(result.views) == {"a", "b"}
     for view in result.views.values():
@@ -347,7 +364,10 @@ def test_densities_of_all_values_sum_to_one(fitted):
     step = 1.0
     if kind == "gaussian":
         values, step = np.linspace(-12, 12, 2001), 24 / 2000
-    rows, mixture = model._split(shown), completion.Mixture(model._candidates, model.completion_)
+    rows, mixture = (
+        model._split(shown),
+        completion.Mixture(model._candidates, model.completion_),
+    )
     latents = completion.draw_latents(model._fit.posterior, mixture, rows, 20, 0)
     total = 0.0
     for value in values:
@@ -425,5 +445,7 @@ def test_the_report_is_repeatable_and_travels_as_json():
     assert f"Calibration on {plain['hidden']}: share of the truth in central intervals" in str(
         result
     )
-    with pytest.raises(InputError, match=r"Expected n_draws of at least 2, got 1. Ask for 200."):
+    with pytest.raises(
+        InputError, match=r"Expected n_draws of at least 2, got 1. Ask for 200."
+    ):
         bo.calibration(model, X, n_draws=1)

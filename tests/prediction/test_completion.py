@@ -34,8 +34,12 @@ def _views(dim: int, s2: float, n: int = 120, m: int = 6):
         draw = SharedDraw(f, torch.zeros(f.n_features, m, dtype=torch.float64), torch.zeros(1))
         phi = draw.features(x)
         weights = torch.randn(f.n_features, m, generator=source, dtype=torch.float64)
-        Y = phi @ weights + math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
-        inverse = torch.linalg.inv(phi.T @ phi + s2 * torch.eye(f.n_features, dtype=torch.float64))
+        Y = phi @ weights + math.sqrt(s2) * torch.randn(
+            n, m, generator=source, dtype=torch.float64
+        )
+        inverse = torch.linalg.inv(
+            phi.T @ phi + s2 * torch.eye(f.n_features, dtype=torch.float64)
+        )
         draw = SharedDraw(f, inverse @ phi.T @ Y, inverse[None])
         views.append(
             ViewPosterior.of(name, (draw,), torch.zeros(m, dtype=torch.int64), Gaussian(s2))

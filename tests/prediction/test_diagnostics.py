@@ -46,7 +46,9 @@ def _optimum(S, dim: int, s2: float | None, m: int | None = None, seed: int = 0)
         X = theta[: N * dim].reshape(N, dim)
         noise = theta[-1].exp() if s2 is None else torch.tensor(s2, dtype=torch.float64)
         C = X @ X.T + noise * torch.eye(N, dtype=torch.float64)
-        value = 0.5 * (torch.logdet(C) + torch.trace(torch.linalg.solve(C, torch.tensor(S.copy()))))
+        value = 0.5 * (
+            torch.logdet(C) + torch.trace(torch.linalg.solve(C, torch.tensor(S.copy())))
+        )
         if m is not None:
             value = value + 0.5 * X.square().sum() / m
         (gradient,) = torch.autograd.grad(value, theta)
@@ -74,7 +76,9 @@ def test_maximum_likelihood_latents_are_those_of_the_optimiser(dim):
     assert values[dim - 1] > s2
     XX, _, _ = _optimum(S, dim, s2)
     variances = linear_latent_variances(values, s2, dim)
-    np.testing.assert_allclose(XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=2e-4)
+    np.testing.assert_allclose(
+        XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=2e-4
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -84,7 +88,9 @@ def test_maximum_likelihood_noise_is_the_mean_of_the_discarded_eigenvalues(dim):
     assert linear_noise_variance(values, dim) == pytest.approx(s2, rel=1e-3)
     assert linear_noise_variance(values, dim) == pytest.approx(float(np.mean(values[dim:])))
     variances = linear_latent_variances(values, s2, dim)
-    np.testing.assert_allclose(XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=2e-3)
+    np.testing.assert_allclose(
+        XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=2e-3
+    )
 
 
 @pytest.mark.parametrize(("dim", "q"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
@@ -113,7 +119,9 @@ def test_maximum_a_posteriori_latents_are_those_of_the_optimiser(dim, m):
     assert (
         variances < linear_latent_variances(values, s2, dim) + 1e-12
     ).all()  # the prior only shrinks
-    np.testing.assert_allclose(XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=5e-4)
+    np.testing.assert_allclose(
+        XX, (vectors[:, :dim] * variances) @ vectors[:, :dim].T, atol=5e-4
+    )
 
 
 @pytest.mark.parametrize("m", [1, 5, 200])
@@ -161,7 +169,9 @@ def test_dead_dimensions_are_found_and_the_advice_names_them(dim, dead):
         expected = f"Latent dimensions {list(dead)} carry nothing: {fewer}try another init."
         assert report.advice() == expected
     else:
-        assert report.advice().startswith("No collapse: every dimension and every view carries")
+        assert report.advice().startswith(
+            "No collapse: every dimension and every view carries"
+        )
         assert "Dimensions that the data do not need may do so too" in report.advice()
     assert report.advice() in str(report)
     assert f"of {dim}" in str(report)
@@ -211,7 +221,9 @@ def test_relevance_is_that_of_finite_differences(dim):
     expected = np.zeros(dim)
     for d in range(dim):
         shift = step * torch.eye(dim, dtype=torch.float64)[d]
-        slopes = [(mean(x + shift, w.mean) - mean(x - shift, w.mean)) / (2 * step) for w in draws]
+        slopes = [
+            (mean(x + shift, w.mean) - mean(x - shift, w.mean)) / (2 * step) for w in draws
+        ]
         expected[d] = sum(float(s.square().sum()) for s in slopes) * float(
             x[:, d].var(unbiased=False)
         )

@@ -6,7 +6,14 @@ import torch
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.predictive_modes import Modes
 from bochner.likelihoods.poisson import Poisson
-from bochner.prediction.latent_std import LEVELS, Check, check, latent_interval, latent_std, widened
+from bochner.prediction.latent_std import (
+    LEVELS,
+    Check,
+    check,
+    latent_interval,
+    latent_std,
+    widened,
+)
 from bochner.prediction.row_batch import log_likelihood
 from helpers.posteriors import count_view, drawn_rows, gaussian_view
 
@@ -153,4 +160,6 @@ def test_in_many_dimensions_the_curvature_at_the_place_counts():
     away, before = (
         (x - placement.mean)[near] / deviation[near] for deviation in (std, placement.std)
     )
-    assert 0.7 < float(away.square().mean().sqrt()) < 0.9 * float(before.square().mean().sqrt())
+    assert (
+        0.7 < float(away.square().mean().sqrt()) < 0.9 * float(before.square().mean().sqrt())
+    )

@@ -8,7 +8,13 @@ import torch
 import bochner as bo
 from bochner.prediction import diagnostics
 
-SMALL = {"n_frequencies": 16, "n_init": 1, "init": "pca", "random_state": 0, "dtype": "float64"}
+SMALL = {
+    "n_frequencies": 16,
+    "n_init": 1,
+    "init": "pca",
+    "random_state": 0,
+    "dtype": "float64",
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +47,14 @@ def test_slopes_of_other_likelihoods_are_those_of_the_linear_predictor(model):
     for d in range(2):
         away = step * torch.eye(2, dtype=torch.float64)[d]
         x = torch.tensor(Z)
-        high, low = diagnostics.predicted(view, x + away), diagnostics.predicted(view, x - away)
+        high, low = (
+            diagnostics.predicted(view, x + away),
+            diagnostics.predicted(view, x - away),
+        )
         expected = ((high - low) / (2 * step)).numpy()
-        np.testing.assert_allclose(model.slopes(Z)[:, [0, 5], d], expected, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            model.slopes(Z)[:, [0, 5], d], expected, rtol=1e-6, atol=1e-7
+        )
 
 
 def test_shares_are_what_is_lost_without_a_dimension(model):
@@ -77,7 +88,9 @@ def test_names_label_the_frame(model):
     frame = model.loadings(as_frame=True)
     assert frame.columns.tolist() == ["dim 0", "dim 1"]
     np.testing.assert_array_equal(frame.to_numpy(), model.loadings())
-    named = pd.DataFrame(np.random.default_rng(0).standard_normal((20, 3)), columns=["a", "b", "c"])
+    named = pd.DataFrame(
+        np.random.default_rng(0).standard_normal((20, 3)), columns=["a", "b", "c"]
+    )
     with pytest.warns(UserWarning, match="stopped after"):
         fitted = bo.NGMVLVM(1, max_iter=3, **SMALL).fit(named)
     assert fitted.loadings(as_frame=True).index.tolist() == ["a", "b", "c"]

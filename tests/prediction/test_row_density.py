@@ -82,7 +82,8 @@ def test_standard_errors_are_those_over_seeds():
     z = torch.stack([(density - expected) / error for density, error in result])
     assert 0.5 < float(z.square().mean().sqrt()) < 1.2  # parts have their share of the samples
     assert (
-        abs(float(torch.stack([density for density, _ in result]).mean(0)[0] - expected[0])) < 0.05
+        abs(float(torch.stack([density for density, _ in result]).mean(0)[0] - expected[0]))
+        < 0.05
     )
 
 

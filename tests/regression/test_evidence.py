@@ -117,7 +117,10 @@ def test_scattered_holes_are_integrated_out_exactly():
 def test_statistics_add():
     x, f, Y, _ = _problem(3, True)
     phi = fourier_features(x, f)
-    both, parts = statistics(phi, Y), statistics(phi[:, :9], Y[:9]) + statistics(phi[:, 9:], Y[9:])
+    both, parts = (
+        statistics(phi, Y),
+        statistics(phi[:, :9], Y[:9]) + statistics(phi[:, 9:], Y[9:]),
+    )
     assert (both.n_rows, both.n_columns) == (parts.n_rows, parts.n_columns) == Y.shape
     torch.testing.assert_close(parts.gram, both.gram)
     torch.testing.assert_close(parts.cross, both.cross)
@@ -205,4 +208,6 @@ def test_single_precision_keeps_bound_and_gradient_of_data_almost_without_noise(
     # features themselves are rounded: to 1e-7 of an amplitude of about one
     rounded = 1e-7 / s2**0.5
     assert abs(float(value - exact)) < 800 * (1e-4 + 3 * rounded)
-    assert float((gradient - exact_gradient).norm() / exact_gradient.norm()) < 1e-2 + 30 * rounded
+    assert (
+        float((gradient - exact_gradient).norm() / exact_gradient.norm()) < 1e-2 + 30 * rounded
+    )

@@ -57,9 +57,9 @@ def _naive(x, f, Y, noise):
     total = torch.zeros((), dtype=torch.float64)
     for m in range(Y.shape[1]):
         covariance = phi.T @ phi + noise[m] * torch.eye(len(x), dtype=x.dtype)
-        total = total + MultivariateNormal(torch.zeros(len(x), dtype=x.dtype), covariance).log_prob(
-            Y[:, m]
-        )
+        total = total + MultivariateNormal(
+            torch.zeros(len(x), dtype=x.dtype), covariance
+        ).log_prob(Y[:, m])
     return total
 
 
@@ -167,14 +167,18 @@ def _by_hand(dim, n=60):
     group, likelihood = torch.zeros(5, dtype=torch.int64), Gaussian(noise.tolist())
     with torch.no_grad():
         likelihood.log_noise_variance.copy_((noise - 1e-4).log())
-    view = ViewPosterior.of("a", (SpectralDraw(f, mean, vectors[None], scales),), group, likelihood)
+    view = ViewPosterior.of(
+        "a", (SpectralDraw(f, mean, vectors[None], scales),), group, likelihood
+    )
     columns = []
     for m in range(5):
         inverse = torch.linalg.inv(
             phi @ phi.T + noise[m] * torch.eye(phi.shape[0], dtype=phi.dtype)
         )
         draw = SharedDraw(f, inverse @ phi @ Y[:, [m]], inverse[None])
-        columns.append(ViewPosterior.of(f"c{m}", (draw,), group[:1], Gaussian(float(noise[m]))))
+        columns.append(
+            ViewPosterior.of(f"c{m}", (draw,), group[:1], Gaussian(float(noise[m])))
+        )
     return view, columns, x, Y
 
 
@@ -191,14 +195,21 @@ def test_prediction_and_placement_are_those_of_one_view_per_column(dim):
         torch.randn(4, dim, generator=generator(5, "x"), dtype=torch.float64),
     )
     for shared in (True, False):
-        one, many = target_for([view], [y], dim, shared), target_for(columns, split, dim, shared)
+        one, many = (
+            target_for([view], [y], dim, shared),
+            target_for(columns, split, dim, shared),
+        )
         for together, other in zip(
             one.evaluate(point, rows), many.evaluate(point, rows), strict=True
         ):
             torch.testing.assert_close(together, other)
-    one = candidate_scores([view.reconstructions(x)], [view], [torch.nan_to_num(Y[:4])], [None])
+    one = candidate_scores(
+        [view.reconstructions(x)], [view], [torch.nan_to_num(Y[:4])], [None]
+    )
     whole = [Y[:4, [m]] for m in range(5)]
-    many = candidate_scores([c.reconstructions(x) for c in columns], columns, whole, [None] * 5)
+    many = candidate_scores(
+        [c.reconstructions(x) for c in columns], columns, whole, [None] * 5
+    )
     torch.testing.assert_close(one, many)
 
 
@@ -207,7 +218,13 @@ def test_the_posterior_of_the_weights_is_that_of_each_column():
     latents = GaussianLatents(x, torch.full_like(x, -20.0))
     kernel = NextGenSpectralMixture().initial(2, 2, generator(0, "k"))
     model = LatentVariableModel(latents, [View("a", kernel, view.likelihood)])
-    options = {"n_frequencies": 3, "n_draws": 1, "n_latent_draws": 1, "sampling": "iid", "seed": 0}
+    options = {
+        "n_frequencies": 3,
+        "n_draws": 1,
+        "n_latent_draws": 1,
+        "sampling": "iid",
+        "seed": 0,
+    }
     (result,) = weights_posterior(model, ((CompleteBlock.of(Y),),), **options)
     phi, noise = result.draws[0].features(x), view.likelihood.noise_variance
     new = result.draws[0].features(
@@ -228,7 +245,11 @@ def test_the_posterior_of_the_weights_is_that_of_each_column():
 def _data(n=200, seed=0):
     rng = np.random.default_rng(seed)
     true = np.array([0.05, 0.05, 0.4, 0.4, 0.1, 0.1, 0.8, 0.05])
-    return np.sin(rng.normal(size=(n, 2)) @ np.random.default_rng(7).normal(size=(2, 8))), true, rng
+    return (
+        np.sin(rng.normal(size=(n, 2)) @ np.random.default_rng(7).normal(size=(2, 8))),
+        true,
+        rng,
+    )
 
 
 def test_noise_per_column_finds_the_noisy_columns_and_its_file_keeps_them(tmp_path, caplog):
@@ -236,9 +257,9 @@ def test_noise_per_column_finds_the_noisy_columns_and_its_file_keeps_them(tmp_pa
     X = 3.0 * (clean + true * rng.normal(size=clean.shape))
     X[5, 2] = np.nan
     with caplog.at_level(logging.INFO, logger="bochner"):
-        model = AdvisedRFLVM(**{**QUICK, "n_frequencies": 16, "max_iter": 400}, noise="column").fit(
-            X
-        )
+        model = AdvisedRFLVM(
+            **{**QUICK, "n_frequencies": 16, "max_iter": 400}, noise="column"
+        ).fit(X)
     assert (
         "view 'x': noise per column, so that training sees all columns and rotates none away"
         in caplog.text

@@ -93,7 +93,9 @@ def test_fewer_rows_than_features_are_dense_and_exact(dim, paired, noise):
 def test_many_holes_and_many_rows_are_not_dense():
     _, f, Y, rows, _ = _problem(2, n_frequencies=20)
     assert not fits(_block(Y, rows), 28)
-    wide = torch.where(torch.rand(29, 40, generator=generator(1, "wide")) < 0.5, torch.nan, 1.0)
+    wide = torch.where(
+        torch.rand(29, 40, generator=generator(1, "wide")) < 0.5, torch.nan, 1.0
+    )
     assert not fits(_block(wide, rows, (40,)), f.n_features)
 
 
@@ -119,7 +121,10 @@ def test_it_is_the_sum_over_blocks_of_equal_patterns(dim):
         gaussian_evidence(x, f, s2, (_block(Y, rows),)), old, rtol=1e-4, atol=0.0
     )
     mixed = gaussian_evidence(
-        x, f, s2, (*blocks[:3], IncompleteBlock.of(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6))
+        x,
+        f,
+        s2,
+        (*blocks[:3], IncompleteBlock.of(Y[:, 3:], rows, torch.arange(3, 9), (1,) * 6)),
     )
     torch.testing.assert_close(mixed, old, rtol=1e-10, atol=1e-9)
 
@@ -215,7 +220,7 @@ def _naive_of(phi, Y, s2):
         covariance = features.T @ features + s2 * torch.eye(
             int(observed.sum()), dtype=torch.float64
         )
-        total = total + MultivariateNormal(y.new_zeros(int(observed.sum())), covariance).log_prob(
-            y[observed]
-        )
+        total = total + MultivariateNormal(
+            y.new_zeros(int(observed.sum())), covariance
+        ).log_prob(y[observed])
     return total

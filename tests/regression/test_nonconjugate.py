@@ -32,7 +32,9 @@ def _value(
     block: EncodedBlock,
     n_sweeps: int,
 ) -> Tensor:
-    return nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13).value
+    return nonconjugate_evidence(
+        x, f, likelihood, sites, block, n_sweeps=n_sweeps, tol=1e-13
+    ).value
 
 
 def _features(x: Tensor, f: Frequencies) -> Tensor:
@@ -64,7 +66,8 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
             precision = torch.eye(phi.shape[1], dtype=torch.float64) + (phi.T * omega) @ phi
             mean = torch.linalg.solve(precision, phi.T @ (kappa[:, m] - omega * o[:, m]))
             c = (
-                (o[:, m] + phi @ mean).square() + ((phi @ torch.linalg.inv(precision)) * phi).sum(1)
+                (o[:, m] + phi @ mean).square()
+                + ((phi @ torch.linalg.inv(precision)) * phi).sum(1)
             ).sqrt()
         omega = b[:, m] * mean_weight(c)
         lower = torch.linalg.cholesky(
@@ -74,9 +77,13 @@ def test_at_its_fixed_point_the_bound_is_the_collapsed_one():
             lower, (phi.T @ (kappa[:, m] - omega * o[:, m]))[:, None], upper=False
         )
         log_cosh = log_2cosh_half(c) - math.log(2.0)
-        entries = constant[:, m] - b[:, m] * (math.log(2.0) + log_cosh) + 0.5 * omega * c.square()
+        entries = (
+            constant[:, m] - b[:, m] * (math.log(2.0) + log_cosh) + 0.5 * omega * c.square()
+        )
         entries = entries + kappa[:, m] * o[:, m] - 0.5 * omega * o[:, m].square()
-        total = total + entries.sum() + 0.5 * pulled.square().sum() - lower.diagonal().log().sum()
+        total = (
+            total + entries.sum() + 0.5 * pulled.square().sum() - lower.diagonal().log().sum()
+        )
     torch.testing.assert_close(value.detach(), total, rtol=1e-8, atol=1e-7)
 
 
@@ -109,7 +116,9 @@ def test_the_gradient_is_that_of_the_converged_bound(name, dim):
     def value(x: Tensor, first: Tensor, second: Tensor, amplitude: Tensor) -> Tensor:
         return _value(x, Frequencies(first, second, amplitude), likelihood, sites, block, 150)
 
-    assert torch.autograd.gradcheck(value, inputs, eps=1e-5, atol=1e-4, rtol=1e-4, fast_mode=True)
+    assert torch.autograd.gradcheck(
+        value, inputs, eps=1e-5, atol=1e-4, rtol=1e-4, fast_mode=True
+    )
 
 
 def _log_evidence(
@@ -137,7 +146,9 @@ def _log_evidence(
 @pytest.mark.parametrize("groups", [None, 1])
 @pytest.mark.parametrize("name", list(MAKERS))
 def test_the_bound_is_below_the_sampled_evidence_and_close(name, groups):
-    x, f, likelihood, block, sites = small_view(name, n=5, n_pairs=2, missing=True, groups=groups)
+    x, f, likelihood, block, sites = small_view(
+        name, n=5, n_pairs=2, missing=True, groups=groups
+    )
     with torch.no_grad():
         value = float(_value(x, f, likelihood, sites, block, 60))
     evidence, error = _log_evidence(
@@ -151,7 +162,9 @@ def test_a_loose_group_or_a_rough_solve_is_still_a_bound():
     x, f, likelihood, block, sites = small_view("bernoulli", groups=1)
     separate = small_view("bernoulli")[-1]
     with torch.no_grad():
-        rough = nonconjugate_evidence(x, f, likelihood, sites, block, n_sweeps=1, tol=1.0).value
+        rough = nonconjugate_evidence(
+            x, f, likelihood, sites, block, n_sweeps=1, tol=1.0
+        ).value
         shared = _value(x, f, likelihood, sites, block, 50)
         best = _value(x, f, likelihood, separate, block, 50)
     assert float(rough) < float(shared) <= float(best) + 1e-9
@@ -181,13 +194,16 @@ def test_the_mean_over_all_samples_of_rows_is_the_value_of_all_rows(name, n):
     parameters = list(likelihood.parameters())
 
     def slack_and_gradient(sample):
-        result = nonconjugate_evidence(x, f, likelihood, sites, block, tol=1e-13, sample=sample)
+        result = nonconjugate_evidence(
+            x, f, likelihood, sites, block, tol=1e-13, sample=sample
+        )
         return torch.stack([result.gap, *torch.autograd.grad(result.value, parameters)])
 
     n_samples = RowSample(0.0, n_entries=8).of(n, 3)[1]
     assert n_samples == n * 3 // 8
     some = [
-        slack_and_gradient(RowSample((i + 0.5) / n_samples, n_entries=8)) for i in range(n_samples)
+        slack_and_gradient(RowSample((i + 0.5) / n_samples, n_entries=8))
+        for i in range(n_samples)
     ]
     every = slack_and_gradient(None)
     assert float((some[0] - every)[1].abs()) > 1e-3
@@ -219,7 +235,12 @@ def test_separable_and_empty_columns_keep_finite_intercepts():
     Y = torch.zeros_like(block.Y)
     Y[:, 1] = 1.0
     Y[:, 2] = (x[:, 0] > 0).double()
-    for likelihood in (Bernoulli(), Bernoulli(bound="bohning"), NegativeBinomial(1.0), Poisson()):
+    for likelihood in (
+        Bernoulli(),
+        Bernoulli(bound="bohning"),
+        NegativeBinomial(1.0),
+        Poisson(),
+    ):
         sites = Sites(likelihood, Y, FullMask(), torch.zeros(9).double(), None)
         separable = EncodedBlock.of(Y)
         with torch.no_grad():
@@ -270,7 +291,9 @@ def test_the_gap_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     )
     variance = 0.3 * torch.rand(6, 3, generator=source).double()
     gap = likelihood.gap(y, mean, variance)
-    psi = mean + variance.sqrt() * torch.randn(40_000, 6, 3, generator=source, dtype=torch.float64)
+    psi = mean + variance.sqrt() * torch.randn(
+        40_000, 6, 3, generator=source, dtype=torch.float64
+    )
     sampled = likelihood.log_prob(y, psi)
     want = sampled.mean(0) - likelihood.slopes(y, mean, variance).value
     assert bool((gap >= 0).all())

@@ -57,7 +57,9 @@ def test_value_and_gradient_are_those_of_rows_in_memory(sizes, sample):
     slow = masked_evidence(x, f, s2, held, sample=sample, tol=TIGHT)
     expected = torch.autograd.grad(slow, leaves)
     for block, chunk_rows in [(streamed, 7), (streamed, 1000), (held, 20)]:
-        fast = streamed_evidence(x, f, s2, block, sample=sample, chunk_rows=chunk_rows, tol=TIGHT)
+        fast = streamed_evidence(
+            x, f, s2, block, sample=sample, chunk_rows=chunk_rows, tol=TIGHT
+        )
         torch.testing.assert_close(fast, slow, rtol=1e-11, atol=1e-9)
         for a, b in zip(torch.autograd.grad(fast, leaves), expected, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)

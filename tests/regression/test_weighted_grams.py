@@ -5,7 +5,11 @@ import torch
 
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
-from bochner.regression.weighted_grams import quadratic_forms, weighted_grams, weighted_products
+from bochner.regression.weighted_grams import (
+    quadratic_forms,
+    weighted_grams,
+    weighted_products,
+)
 
 
 def _case(k: int = 7, n: int = 23, m: int = 5, dtype: torch.dtype = torch.float64):
@@ -20,7 +24,9 @@ def _case(k: int = 7, n: int = 23, m: int = 5, dtype: torch.dtype = torch.float6
 def test_grams_are_the_dense_sums_whatever_the_pieces(k, n):
     features, weights, _ = _case(k, n)
     grams = weighted_grams(features, weights)
-    torch.testing.assert_close(grams, torch.einsum("kn,nm,ln->mkl", features, weights, features))
+    torch.testing.assert_close(
+        grams, torch.einsum("kn,nm,ln->mkl", features, weights, features)
+    )
     halves = weighted_grams(features[:, :9], weights[:9]) + weighted_grams(
         features[:, 9:], weights[9:]
     )
@@ -37,7 +43,9 @@ def test_forms_and_products_are_the_dense_ones(k, n):
     root = torch.randn(5, k, k, generator=source, dtype=torch.float64)
     matrices = (root @ root.transpose(1, 2)).requires_grad_(False)
     forms = quadratic_forms(features, matrices)
-    torch.testing.assert_close(forms, torch.einsum("kn,mkl,ln->nm", features, matrices, features))
+    torch.testing.assert_close(
+        forms, torch.einsum("kn,mkl,ln->nm", features, matrices, features)
+    )
     leaf = features.clone().requires_grad_()
     value = 0.5 * (weights * torch.einsum("kn,mkl,ln->nm", leaf, matrices, leaf)).sum()
     (expected,) = torch.autograd.grad(value, leaf)
@@ -49,7 +57,8 @@ def test_a_missing_entry_is_an_entry_of_weight_zero():
     weights[4, 2] = 0.0
     kept = [n for n in range(23) if n != 4]
     torch.testing.assert_close(
-        weighted_grams(features, weights)[2], weighted_grams(features[:, kept], weights[kept])[2]
+        weighted_grams(features, weights)[2],
+        weighted_grams(features[:, kept], weights[kept])[2],
     )
 
 
@@ -85,8 +94,11 @@ def test_grams_of_large_weights_keep_what_the_identity_adds():
         [features, features + 1e-4 * torch.randn(3, 200, generator=source)]
     )  # nearly repeated
     weights = 1e5 * torch.rand(200, 2, generator=source)
-    exact = torch.einsum("kn,nm,ln->mkl", features.double(), weights.double(), features.double())
+    exact = torch.einsum(
+        "kn,nm,ln->mkl", features.double(), weights.double(), features.double()
+    )
     assert torch.allclose(weighted_grams(features, weights), exact, rtol=1e-12)
     assert (
-        float(torch.linalg.eigvalsh(weighted_grams(features, weights) + torch.eye(6)).min()) > 0.99
+        float(torch.linalg.eigvalsh(weighted_grams(features, weights) + torch.eye(6)).min())
+        > 0.99
     )

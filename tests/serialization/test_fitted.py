@@ -54,7 +54,9 @@ CASES = {
     "Dirichlet process": lambda: SRFLVM(**{**SMALL, "n_mixtures": 4, "max_iter": 21}),
     "periodic": lambda: RandomFeatureLVM(**SMALL, kernel="periodic"),
     "rbf+periodic": lambda: RandomFeatureLVM(**SMALL, kernel="rbf+periodic"),
-    "RBF object": lambda: RandomFeatureLVM(**SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])),
+    "RBF object": lambda: RandomFeatureLVM(
+        **SMALL, kernel=kernels.RBF(lengthscale=[0.5, 2.0])
+    ),
     "Matern object": lambda: RandomFeatureLVM(
         **SMALL, kernel=kernels.Matern(nu=2.5, variance=np.float64(2.0))
     ),
@@ -68,7 +70,11 @@ CASES = {
         **SMALL, views=VIEWS, kernel={"a": "rbf", "b": kernels.Matern()}
     ),
     "float64 and an array start": lambda: NGMVLVM(
-        **{**SMALL, "dtype": "float64", "init": np.random.default_rng(1).normal(size=(N_ROWS, 2))}
+        **{
+            **SMALL,
+            "dtype": "float64",
+            "init": np.random.default_rng(1).normal(size=(N_ROWS, 2)),
+        }
     ),
 }
 
@@ -109,7 +115,9 @@ def test_a_loaded_model_has_every_attribute_of_the_saved_one(tmp_path):
     model = NGMVLVM(**SMALL, views=VIEWS).fit(_data())
     model.save(tmp_path / "model")
     loaded = bo.load(tmp_path / "model")
-    attributes = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+    attributes = {
+        name for name in vars(model) if name.endswith("_") and not name.startswith("_")
+    }
     assert attributes == {
         name for name in vars(loaded) if name.endswith("_") and not name.startswith("_")
     }
@@ -125,7 +133,9 @@ def test_a_loaded_model_has_every_attribute_of_the_saved_one(tmp_path):
 def test_names_of_columns_survive(tmp_path):
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(_data(), columns=[f"c{j}" for j in range(7)])
-    model = NGMVLVM(**SMALL, views={"a": ["c0", "c2"], "b": ["c1", "c3", "c4", "c5", "c6"]}).fit(X)
+    model = NGMVLVM(
+        **SMALL, views={"a": ["c0", "c2"], "b": ["c1", "c3", "c4", "c5", "c6"]}
+    ).fit(X)
     model.save(tmp_path / "model")
     loaded = bo.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.feature_names_in_, X.columns)
@@ -138,7 +148,9 @@ def test_a_loaded_model_can_be_fitted_again(tmp_path):
     X = _data()
     model = NGMVLVM(**SMALL, views=VIEWS).fit(X)
     model.save(tmp_path / "model")
-    np.testing.assert_array_equal(bo.load(tmp_path / "model").fit(X).embedding_, model.embedding_)
+    np.testing.assert_array_equal(
+        bo.load(tmp_path / "model").fit(X).embedding_, model.embedding_
+    )
 
 
 @pytest.mark.parametrize("n_rows", [37, 41])
@@ -155,9 +167,9 @@ def test_the_file_holds_no_training_rows(tmp_path, n_rows):
             for column in columns.T[columns.std(axis=0) > 0]:
                 similarity = [abs(np.corrcoef(column, X[:, j])[0, 1]) for j in range(7)]
                 assert max(similarity) < 1 - 1e-6, name
-    assert {t.shape for n, t in load_file(tmp_path / "model").items() if n == "candidates"} == {
-        (n_rows, 2)
-    }
+    assert {
+        t.shape for n, t in load_file(tmp_path / "model").items() if n == "candidates"
+    } == {(n_rows, 2)}
 
 
 # -- what is no model file
@@ -216,7 +228,8 @@ def test_a_newer_schema_says_upgrade(path):
 def test_an_unknown_model_and_an_unknown_kernel_say_upgrade(path):
     _rewrite(path, estimator="GrandUnifiedLVM")
     with pytest.raises(
-        ModelFileError, match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner"
+        ModelFileError,
+        match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner",
     ):
         bo.load(path)
     _rewrite(path, estimator="load")  # a name of the package that is no model

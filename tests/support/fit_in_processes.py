@@ -9,7 +9,13 @@ import bochner as bo
 from bochner.errors import InputError
 from bochner.fitting import landmarks
 
-SETTINGS = {"n_frequencies": 8, "init": "pca", "max_iter": 8, "landmarks": 70, "random_state": 0}
+SETTINGS = {
+    "n_frequencies": 8,
+    "init": "pca",
+    "max_iter": 8,
+    "landmarks": 70,
+    "random_state": 0,
+}
 TWO = {"views": {"left": slice(0, 3), "right": slice(3, 6)}}
 
 
@@ -108,7 +114,11 @@ def main(case, folder):
             shared = bo.share(np.load(folder / "x.npy", mmap_mode="r"))
         model = fitted("one" if case == "stored" else case, shared)
         model.save(folder / f"{case}.bochner")
-        result = {"elbo": model.elbo_, "embedding": model.embedding_, "std": model.embedding_std_}
+        result = {
+            "elbo": model.elbo_,
+            "embedding": model.embedding_,
+            "std": model.embedding_std_,
+        }
         np.savez(folder / f"{case}{processes.rank}.npz", **result)
 
 

@@ -34,7 +34,10 @@ class Misplaced(RBF):
 class Rooted(RBF):
     def forward(self, x, y=None):
         distance = (x[:, None] - (x if y is None else y)[None]).square().sum(-1).sqrt()
-        return self.log_variance.exp().to(x.dtype) * (-distance / self.log_lengthscale.exp()).exp()
+        return (
+            self.log_variance.exp().to(x.dtype)
+            * (-distance / self.log_lengthscale.exp()).exp()
+        )
 
 
 class Doubled(RBF):
@@ -70,13 +73,20 @@ class Restarted(RBF):
 
 class Correlated(RBF):
     def noise(self, n_frequencies, n_components, source, sampling):
-        return super().noise(1, n_components, source, "iid").expand(1, n_frequencies, n_components)
+        return (
+            super()
+            .noise(1, n_components, source, "iid")
+            .expand(1, n_frequencies, n_components)
+        )
 
 
 @pytest.mark.parametrize(
     ("kernel", "text"),
     [
-        (Lopsided(), r"Lopsided, 2 dimensions: k\(x, x'\) must be k\(x', x\): expected .*, got"),
+        (
+            Lopsided(),
+            r"Lopsided, 2 dimensions: k\(x, x'\) must be k\(x', x\): expected .*, got",
+        ),
         (Indefinite(), "not positive semi-definite, an eigenvalue is -"),
         (Misplaced(), "says stationary = False, but shifts change nothing"),
         (Rooted(), "the gradient in x must be finite where points coincide"),
@@ -142,7 +152,8 @@ class Straight(Poisson):
 class Reversed(Poisson):
     def products(self, y, mean, variance):
         return tuple(
-            (of_row, -of_candidate) for of_row, of_candidate in super().products(y, mean, variance)
+            (of_row, -of_candidate)
+            for of_row, of_candidate in super().products(y, mean, variance)
         )
 
 

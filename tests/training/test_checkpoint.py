@@ -54,8 +54,12 @@ def _interrupted(path, monkeypatch, step: int = 15, X=None, after: int = 0, **se
     return model
 
 
-@pytest.mark.parametrize("step", [7, 15, 21])  # soon after the race, in the middle, in the decay
-def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(tmp_path, monkeypatch, step):
+@pytest.mark.parametrize(
+    "step", [7, 15, 21]
+)  # soon after the race, in the middle, in the decay
+def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(
+    tmp_path, monkeypatch, step
+):
     path, X = tmp_path / "fit.ckpt", _data()
     whole = NGMVLVM(**SETTINGS).fit(X)
     stopped = _interrupted(path, monkeypatch, step)
@@ -88,7 +92,9 @@ def test_blocks_are_continued_too(tmp_path, monkeypatch):
         continued.kernels_["x"]["proportions"], whole.kernels_["x"]["proportions"]
     )
     assert len(whole.block_history_["step"]) == 3
-    np.testing.assert_array_equal(continued.block_history_["alpha"], whole.block_history_["alpha"])
+    np.testing.assert_array_equal(
+        continued.block_history_["alpha"], whole.block_history_["alpha"]
+    )
 
 
 def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothing(
@@ -239,7 +245,8 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path, monkeypatch
     change, settings = OTHERS[what]
     model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
     with pytest.raises(
-        InputError, match=r"fit.ckpt, which belongs to other data or settings\. Delete it or name"
+        InputError,
+        match=r"fit.ckpt, which belongs to other data or settings\. Delete it or name",
     ):
         model.fit(change(_data()))
     assert path.exists()  # refusing is not deleting
@@ -276,7 +283,8 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, monkeypatch):
     for length in (0, 5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
         with pytest.raises(
-            ModelFileError, match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short"
+            ModelFileError,
+            match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short",
         ):
             NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 
@@ -310,7 +318,9 @@ def test_a_checkpoint_of_numbers_that_no_fit_has_is_refused(tmp_path, monkeypatc
         for name, value in tensors.items()
     }
     files.write(path, changed, header)
-    match = r"Expected a checkpoint that can be continued, got fit\.ckpt, from which the fit fails"
+    match = (
+        r"Expected a checkpoint that can be continued, got fit\.ckpt, from which the fit fails"
+    )
     with (
         pytest.raises(ModelFileError, match=match + r".*Delete it and fit anew"),
         pytest.warns(NumericalWarning),

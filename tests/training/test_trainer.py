@@ -144,7 +144,9 @@ def test_tol_is_per_observed_entry():
     def decay_from(n_entries: int) -> int | None:
         anchor = Point()
         options = Options(max_iter=1000, learning_rate=0.01, tol=0.1, window=50)
-        trainer = Trainer(anchor, lambda step: step + 0.0 * anchor.place.sum(), n_entries, options)
+        trainer = Trainer(
+            anchor, lambda step: step + 0.0 * anchor.place.sum(), n_entries, options
+        )
         trainer.run()
         return trainer.state.decay_from if trainer.state.plateau else None
 
@@ -228,13 +230,16 @@ def test_roll_back_returns_parameters_optimiser_and_history_to_the_last_good_sta
 
 def test_training_gives_up_after_many_faults_with_a_finite_model():
     trainer = _trainer(max_iter=200)
-    trainer.objective = _failing(trainer.module, range(25, 10**6), lambda bound: bound * math.nan)
+    trainer.objective = _failing(
+        trainer.module, range(25, 10**6), lambda bound: bound * math.nan
+    )
     with pytest.warns(NumericalWarning) as record:
         state = trainer.run()
     assert len(record) == state.roll_backs == 9
     assert "training stops here" in str(record[-1].message)
     assert all(
-        "continuing from step 20 with half the learning rate" in str(w.message) for w in record[:-1]
+        "continuing from step 20 with half the learning rate" in str(w.message)
+        for w in record[:-1]
     )
     assert not trainer.finished
     assert state.step == 20
@@ -273,7 +278,9 @@ def test_an_interrupt_leaves_the_best_state_to_return_to():
     trainer.objective = objective
     with pytest.raises(KeyboardInterrupt):
         trainer.run(
-            on_step=lambda state: places.update({state.step: trainer.module.place.detach().clone()})
+            on_step=lambda state: places.update(
+                {state.step: trainer.module.place.detach().clone()}
+            )
         )
     trainer.restore_best()
     assert trainer.state.step == len(trainer.state.history) == 60

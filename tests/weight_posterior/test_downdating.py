@@ -28,7 +28,9 @@ def _posterior(f, draws, Y, groups):
         columns = (groups == group).nonzero()[:, 0]
         observed = ~Y[:, columns[0]].isnan()
         gram = torch.stack([phi[observed].T @ phi[observed] for phi in phis]).mean(0)
-        cross = torch.stack([phi[observed].T @ Y[observed][:, columns] for phi in phis]).mean(0)
+        cross = torch.stack([phi[observed].T @ Y[observed][:, columns] for phi in phis]).mean(
+            0
+        )
         inverse = torch.linalg.inv(gram + NOISE * torch.eye(f.n_features, dtype=torch.float64))
         mean[:, columns] = inverse @ cross
         covariance.append(inverse)
@@ -99,7 +101,9 @@ def test_columns_that_share_an_averaged_covariance_lose_rows_nearly_as_they_woul
     stay = torch.ones(n, dtype=torch.bool).index_fill_(0, leaving, False)
     exact = _posterior(f, x, Y, torch.arange(30)).draws[0]
     averaged = SharedDraw(f, exact.mean, exact.covariance.mean(0, keepdim=True))
-    whole = ViewPosterior.of("a", (averaged,), torch.zeros(30, dtype=torch.int64), Gaussian(NOISE))
+    whole = ViewPosterior.of(
+        "a", (averaged,), torch.zeros(30, dtype=torch.int64), Gaussian(NOISE)
+    )
     (left,) = leave_out([whole], x[:, leaving], [Y[leaving]])
     expected = _posterior(f, x[:, stay], Y[stay], torch.arange(30)).draws[0]
     new = left.draws[0].covariance[0]
@@ -150,7 +154,9 @@ def test_views_that_are_not_gaussian_and_rows_without_data_stay():
         Poisson(),
         torch.zeros(2, dtype=torch.float64),
     )
-    real = ViewPosterior.of("g", (SharedDraw(f, mean, inverse[None]),), groups, Gaussian(NOISE))
+    real = ViewPosterior.of(
+        "g", (SharedDraw(f, mean, inverse[None]),), groups, Gaussian(NOISE)
+    )
     x, nothing = (
         torch.zeros(1, 3, 1, dtype=torch.float64),
         torch.full((3, 2), math.nan, dtype=torch.float64),

@@ -129,8 +129,12 @@ def _by_view(
     unknown = [repr(view) for view in views if view not in columns]
     if unknown:
         do = "remove it, or name it as at the fit"
-        raise InputError(message(f"views from {list(columns)}", f"a view {listing(unknown)}", do))
-    X = np.full((table.X.shape[0], sum(positions.size for positions in columns.values())), np.nan)
+        raise InputError(
+            message(f"views from {list(columns)}", f"a view {listing(unknown)}", do)
+        )
+    X = np.full(
+        (table.X.shape[0], sum(positions.size for positions in columns.values())), np.nan
+    )
     for view, place in views.items():
         positions = columns[view]
         part = table.X[:, place]
@@ -138,7 +142,9 @@ def _by_view(
             got = f"{part.shape[1]}"
             raise InputError(
                 message(
-                    f"{positions.size} columns in view {view!r}", got, "pass the columns of the fit"
+                    f"{positions.size} columns in view {view!r}",
+                    got,
+                    "pass the columns of the fit",
                 )
             )
         if known is not None and table.column_names is not None:
@@ -155,7 +161,9 @@ def _check_order(given: Sequence[str], fitted: Sequence[str], view: str) -> None
         if new.removeprefix(prefix) != old.removeprefix(prefix):
             got = f"{new!r} where {old!r} was (column {position} of view {view!r})"
             raise InputError(
-                message("the columns in the order of the fit", got, "reorder or rename the columns")
+                message(
+                    "the columns in the order of the fit", got, "reorder or rename the columns"
+                )
             )
 
 

@@ -104,7 +104,9 @@ def _completed_on_disk(
     names = source.columns or [""] * source.n_columns  # of arrays, which have none
     size = max(1, _PLACED // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True), ExitStack() as files:
-        model._validate(source, reset=False)  # a bad value is found, and placed, before any work
+        model._validate(
+            source, reset=False
+        )  # a bad value is found, and placed, before any work
         given = (source.n_rows, names, source.dtype)
         write = [files.enter_context(writing(out, *given)) for out in outs]
         for rows in chunks(source.n_rows, size):
@@ -121,7 +123,9 @@ def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked:
     names = latent_names(model._n_latents, 2 if interval is None else 4)
     size = max(1, _PLACED // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True):
-        model._validate(source, reset=False)  # a bad value is found, and placed, before any work
+        model._validate(
+            source, reset=False
+        )  # a bad value is found, and placed, before any work
         with writing(asked.out, n_rows, names, source.dtype) as write:
             for rows in chunks(n_rows, size):
                 say(f"placing rows {rows.start + 1:,} to {rows.stop:,} of {n_rows:,}")
@@ -144,7 +148,9 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     model = load_model(rows.model)
     outs = [rows.out] if std_out is None else [rows.out, std_out]
     source = _on_disk(model, rows) if all(o.suffix.lower() in STREAMED for o in outs) else None
-    if source is not None and (source.columns or all(o.suffix in (".npy", ".zarr") for o in outs)):
+    if source is not None and (
+        source.columns or all(o.suffix in (".npy", ".zarr") for o in outs)
+    ):
         return _completed_on_disk(model, source, outs)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     mixed = isinstance(table, FrameTable)
@@ -215,7 +221,9 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     }
     with names_are_checked():
         beside = covariates_of(model, options.data, options.index, options.reading)
-        report = calibration(model, table.X, **how, covariates=beside, random_state=options.seed)
+        report = calibration(
+            model, table.X, **how, covariates=beside, random_state=options.seed
+        )
     if out is not None:
         from bochner import plots
 

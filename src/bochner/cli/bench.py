@@ -28,7 +28,9 @@ def folder() -> Path:
         if (root / "benchmarks" / "harness.py").is_file():
             return root / "benchmarks"
     do = "clone the repository, install it with pip install -e . and run the command there"
-    raise InputError(message("a checkout with benchmarks/", "an installed package without it", do))
+    raise InputError(
+        message("a checkout with benchmarks/", "an installed package without it", do)
+    )
 
 
 def run(name: str | None, options: Sequence[str] = ()) -> dict[str, object]:

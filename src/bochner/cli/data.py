@@ -141,7 +141,9 @@ def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPU
     """
     if path.suffix.lower() not in endings:
         got = (
-            f"{path} with extension {path.suffix!r}" if path.suffix else f"{path} without extension"
+            f"{path} with extension {path.suffix!r}"
+            if path.suffix
+            else f"{path} without extension"
         )
         raise InputError(message(f"an output file {', '.join(endings)}", got, "rename it"))
     if not path.parent.is_dir():
@@ -152,7 +154,9 @@ def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPU
     if path.exists() and not force:
         raise InputError(
             message(
-                "a new output file", f"{path}, which exists", "add --force to replace it, or rename"
+                "a new output file",
+                f"{path}, which exists",
+                "add --force to replace it, or rename",
             )
         )
 
@@ -161,7 +165,9 @@ def check_writable(folder: Path) -> None:
     """Refuse a folder that this user cannot write to."""
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(
-            message("a folder to write to", f"{folder} without permission", "choose another place")
+            message(
+                "a folder to write to", f"{folder} without permission", "choose another place"
+            )
         )
 
 

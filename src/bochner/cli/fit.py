@@ -206,7 +206,9 @@ def estimator_of(options: FitOptions, table: Table) -> Any:
     from bochner.estimators.annotated import MODELS
 
     cls: Any = MODELS[options.model]
-    settings = parse_settings(options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE)
+    settings = parse_settings(
+        options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE
+    )
     views = parse_views(options.views, table.column_names) or table.views
     likelihood = parse_by_view(options.likelihood, "--likelihood")
     return cls(
@@ -217,7 +219,9 @@ def estimator_of(options: FitOptions, table: Table) -> Any:
 def _prepare(out: Path) -> bool:
     """Make the folder; True when it was not there."""
     if out.exists() and not out.is_dir():
-        raise InputError(message("--out to be a folder", f"the file {out}", "choose another name"))
+        raise InputError(
+            message("--out to be a folder", f"the file {out}", "choose another name")
+        )
     created = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     check_writable(out)
@@ -247,7 +251,9 @@ def _check_earlier_run(options: FitOptions) -> None:
         got = f"{options.out / MODEL_FILE} of a run that is finished"
         raise InputError(
             message(
-                "no results in --out", got, "add --force to replace them, or choose another folder"
+                "no results in --out",
+                got,
+                "add --force to replace them, or choose another folder",
             )
         )
     if options.resume:
@@ -290,7 +296,9 @@ def _write_all(
 
 def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]
-    estimator.set_params(checkpoint=None)  # a path of this run has no place in a file that travels
+    estimator.set_params(
+        checkpoint=None
+    )  # a path of this run has no place in a file that travels
     estimator.save(files[0])
     std = estimator.embedding_std_  # first: rows on disk are placed once for both
     write_embedding(files[1], (estimator.embedding_, std), table)

@@ -26,7 +26,9 @@ def describe(options: FitOptions) -> dict[str, object]:
     take.
     """
     path = options.data
-    is_model = (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
+    is_model = (
+        (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
+    )
     if is_model or (path.is_file() and extension_of(path) not in EXTENSIONS):
         return describe_model(load_model(path))
     table = options.read()
@@ -75,8 +77,12 @@ def describe_data(table: Table) -> dict[str, object]:
         "labels": table.labels is not None,
         "missing_share": float(shares.mean()),
         "infinite_entries": infinite,
-        "constant_columns": [describe_column(int(j), names) for j in np.flatnonzero(low == high)],
-        "empty_columns": [describe_column(int(j), names) for j in np.flatnonzero(shares == 1.0)],
+        "constant_columns": [
+            describe_column(int(j), names) for j in np.flatnonzero(low == high)
+        ],
+        "empty_columns": [
+            describe_column(int(j), names) for j in np.flatnonzero(shares == 1.0)
+        ],
         "empty_rows": empty_rows,
         "views": {
             view: {

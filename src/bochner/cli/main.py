@@ -69,9 +69,9 @@ def _main(
 
 @app.command(epilog="Example: bochner demo --out demo")
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for pictures, embedding and model.")] = Path(
-        "demo"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder for pictures, embedding and model.")
+    ] = Path("demo"),
     n_components: Annotated[int | None, typer.Option(min=2, help="Latent dimensions.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and the fit.")] = 0,
     log: Log = None,
@@ -139,7 +139,8 @@ def fit(
     mask_var: MaskVar = None,
     size_factors: SizeFactorColumn = None,
     page: Annotated[
-        bool, typer.Option("--report", help="Write report.html too: one page that shows the fit.")
+        bool,
+        typer.Option("--report", help="Write report.html too: one page that shows the fit."),
     ] = False,
     log: Log = None,
     as_json: Json = False,
@@ -189,7 +190,9 @@ def _say_how_to_resume(checkpoint: bool) -> None:
     if not checkpoint:
         say("There is no checkpoint to continue from: run the command again.")
         return
-    arguments = [argument for argument in sys.argv[1:] if argument not in ("--resume", "--force")]
+    arguments = [
+        argument for argument in sys.argv[1:] if argument not in ("--resume", "--force")
+    ]
     say(f"To continue: bochner {shlex.join(arguments)} --resume")
 
 
@@ -197,7 +200,9 @@ def _say_how_to_resume(checkpoint: bool) -> None:
 def info(
     path: Annotated[
         Path,
-        typer.Argument(metavar="MODEL|DATA", help="A model, the folder that fit wrote, or data."),
+        typer.Argument(
+            metavar="MODEL|DATA", help="A model, the folder that fit wrote, or data."
+        ),
     ],
     model: ModelName = Model.NG_MVLVM,
     view: ViewColumns = None,
@@ -231,10 +236,12 @@ def info(
 
 
 app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(rows.transform)
-app.command(epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv")(
-    rows.impute
+app.command(
+    epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv"
+)(rows.impute)
+app.command(epilog="Example: bochner sample run --n 1000 --seed 0 --out drawn.csv")(
+    rows.sample
 )
-app.command(epilog="Example: bochner sample run --n 1000 --seed 0 --out drawn.csv")(rows.sample)
 app.command(
     epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png"
 )(rows.calibrate)

@@ -43,7 +43,9 @@ Json = Annotated[
 ]
 Index = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column of csv and parquet files that names the rows."),
+    typer.Option(
+        metavar="COLUMN", help="Column of csv and parquet files that names the rows."
+    ),
 ]
 Columns = Annotated[
     list[str] | None,
@@ -103,7 +105,9 @@ Data = Annotated[
 Output = Annotated[
     Path,
     typer.Option(
-        "--out", metavar="FILE", help="A .csv, .npy or .npz file; transform also .parquet, .zarr."
+        "--out",
+        metavar="FILE",
+        help="A .csv, .npy or .npz file; transform also .parquet, .zarr.",
     ),
 ]
 Seed = Annotated[

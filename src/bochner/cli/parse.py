@@ -30,7 +30,15 @@ COMMON = """
 EXTRA = {
     **{name: ["noise_variance"] for name in ("ng-mvlvm", "advised-rflvm", "srflvm")},
     "random-feature-lvm": ["inference", "kernel", "noise_variance"],
-    "rflvm": ["frequency_kernel", "latents", "n_chains", "n_draws", "n_jobs", "n_warmup", "thin"],
+    "rflvm": [
+        "frequency_kernel",
+        "latents",
+        "n_chains",
+        "n_draws",
+        "n_jobs",
+        "n_warmup",
+        "thin",
+    ],
 }
 
 
@@ -39,7 +47,9 @@ def parameters(model: str) -> list[str]:
     return sorted([*COMMON, *EXTRA.get(model, ())])
 
 
-def check_words(data: Path, model: str, likelihood: Sequence[str], settings: Sequence[str]) -> None:
+def check_words(
+    data: Path, model: str, likelihood: Sequence[str], settings: Sequence[str]
+) -> None:
     """Refuse what can be refused by its name: a path, a parameter, a likelihood.
 
     Raises
@@ -81,7 +91,9 @@ def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, 
         if name in views:
             raise InputError(
                 message(
-                    "every view once", f"--view {name}=... twice", "list all its columns in one"
+                    "every view once",
+                    f"--view {name}=... twice",
+                    "list all its columns in one",
                 )
             )
         views[name] = _selection(columns, names or ())
@@ -114,10 +126,14 @@ def parse_settings(
     for spec in specs:
         name, equals, text = spec.partition("=")
         if not (name and equals):
-            raise InputError(message("--set NAME=VALUE", repr(spec), "write --set n_components=3"))
+            raise InputError(
+                message("--set NAME=VALUE", repr(spec), "write --set n_components=3")
+            )
         if name in elsewhere:
             raise InputError(
-                message("parameters without an option of their own", spec, f"use {elsewhere[name]}")
+                message(
+                    "parameters without an option of their own", spec, f"use {elsewhere[name]}"
+                )
             )
         if name not in allowed:
             known = [other for other in allowed if other not in elsewhere]
@@ -144,7 +160,9 @@ def parse_by_view(specs: Sequence[str], option: str) -> str | dict[str, str] | N
         got = " ".join(f"{option} {spec}" for spec in specs)
         raise InputError(
             message(
-                "one name for all views, or VIEW=NAME for each", got, f"write {option} rna=NAME"
+                "one name for all views, or VIEW=NAME for each",
+                got,
+                f"write {option} rna=NAME",
             )
         )
     return {name: value for name, _, value in pairs}

@@ -69,7 +69,9 @@ def run(options: ReportOptions) -> dict[str, object]:
     model = load_model(options.model)
     table = _rows(model, options)
     names = (
-        _fitted_names(options.model, len(model.embedding_)) if table is None else table.row_names
+        _fitted_names(options.model, len(model.embedding_))
+        if table is None
+        else table.row_names
     )
     n_rows = len(model.embedding_) if table is None else len(table.X)
     labels: Any = None if table is None else table.labels
@@ -78,13 +80,24 @@ def run(options: ReportOptions) -> dict[str, object]:
     layout = None
     if options.embedding is not None:
         layout = read_layout(options.embedding, names, n_rows)
-    X = None if table is None else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
+    X = (
+        None
+        if table is None
+        else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
+    )
     calibrated = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
     with names_are_checked():
-        common: dict[str, Any] = {"path": out, "shapes": shapes, "row_names": names, "title": title}
+        common: dict[str, Any] = {
+            "path": out,
+            "shapes": shapes,
+            "row_names": names,
+            "title": title,
+        }
         common |= {"calibration": calibrated, "embedding": layout, "overwrite": options.force}
-        report(model, X, labels, **common, covariates=_covariates(model, options.data, options))
+        report(
+            model, X, labels, **common, covariates=_covariates(model, options.data, options)
+        )
     seconds = round(time.perf_counter() - started, 3)
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
 
@@ -128,7 +141,9 @@ def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
     first = (table.column_names or [""])[0]
     # numbers under a name are no row names unless that is said
     names = (
-        table.row_names if first in ("", "z0") else read_csv(path, Request(index=first)).row_names
+        table.row_names
+        if first in ("", "z0")
+        else read_csv(path, Request(index=first)).row_names
     )
     if names is not None and len(names) != n_rows:
         got = f"{len(names)} in {path}"

@@ -74,7 +74,9 @@ def impute(
     data: Data,
     out: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix."),
+        typer.Option(
+            metavar="FILE", help="A .csv, .npy or .npz file for the completed matrix."
+        ),
     ],
     std: Annotated[
         Path | None,
@@ -116,7 +118,8 @@ def sample(
     at: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COVARIATE=VALUE", help="What the rows are drawn for; left out, the average."
+            metavar="COVARIATE=VALUE",
+            help="What the rows are drawn for; left out, the average.",
         ),
     ] = None,
     seed: Seed = None,
@@ -148,7 +151,9 @@ def calibrate(
         float, typer.Option(help="Share of the observed entries that is hidden.")
     ] = 0.1,
     n_draws: Annotated[int, typer.Option(min=2, help="Draws of every hidden entry.")] = 200,
-    out: Annotated[Path | None, typer.Option(metavar="PNG", help="A file for the picture.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="A file for the picture.")
+    ] = None,
     index: Index = None,
     layer: Layer = None,
     columns: Columns = None,

@@ -142,7 +142,9 @@ def _reader_may_leave() -> Iterator[None]:
 
 def is_bad_input(error: Exception) -> bool:
     """Tell whether an exception is about what the user gave, not about a fault of ours."""
-    if isinstance(error, InputError) or (isinstance(error, OSError) and error.filename is not None):
+    if isinstance(error, InputError) or (
+        isinstance(error, OSError) and error.filename is not None
+    ):
         return True
     frames = list(traceback.walk_tb(error.__traceback__))
     # scikit-learn's checks raise plain ValueErrors: they are told from others by where they come
@@ -157,7 +159,9 @@ def _fail_with(error: Exception, as_json: bool) -> None:
     if isinstance(error, StorageError):
         _fail(f"Error: {error}", NOT_WRITTEN, as_json)
     if is_bad_input(error):
-        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        reason = (
+            f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        )
         _fail(f"Error: {reason}", BAD_INPUT, as_json)
     if not isinstance(error, NumericalError):
         traceback.print_exception(error, file=sys.stderr)
@@ -223,7 +227,9 @@ def _logged(path: Path) -> Iterator[_LogFile]:
     finally:
         _LOG.setLevel(level)
         _LOG.removeHandler(handler)
-        with contextlib.suppress(OSError):  # what a full disk did not take is lost, and was said
+        with contextlib.suppress(
+            OSError
+        ):  # what a full disk did not take is lost, and was said
             handler.close()
 
 

@@ -80,7 +80,12 @@ def show_demo(values: Mapping[str, object]) -> None:
         title="Digits as two views: upper and lower half",
         title_justify="left",
     )
-    peers = {"kernel_ridge": "kernel ridge", "knn": "neighbours", "ridge": "ridge", "mean": "mean"}
+    peers = {
+        "kernel_ridge": "kernel ridge",
+        "knn": "neighbours",
+        "ridge": "ridge",
+        "mean": "mean",
+    }
     table.add_row(
         "error of completed halves (RMSE)",
         text(values["completion_rmse"]),

@@ -16,7 +16,9 @@ from bochner.errors import InputError, message
 def fetch(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A data set with a loader, or an entry of --manifest."),
+        typer.Argument(
+            metavar="NAME", help="A data set with a loader, or an entry of --manifest."
+        ),
     ],
     server: Annotated[
         str | None,
@@ -57,7 +59,11 @@ def fetch(
             "downloaded": downloaded,
             "url": source.url,
         }
-        reply.values |= {"sha256": source.sha256, "bytes": path.stat().st_size, "seconds": seconds}
+        reply.values |= {
+            "sha256": source.sha256,
+            "bytes": path.stat().st_size,
+            "seconds": seconds,
+        }
         reply.show = show
 
 
@@ -70,17 +76,21 @@ def bench(
         ),
     ] = None,
     listed: Annotated[
-        bool, typer.Option("--list", help="Name every table and figure, and what is not there.")
+        bool,
+        typer.Option("--list", help="Name every table and figure, and what is not there."),
     ] = False,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Every table and figure; rows that are there are not repeated."),
+        typer.Option(
+            "--all", help="Every table and figure; rows that are there are not repeated."
+        ),
     ] = False,
     page: Annotated[
         bool, typer.Option("--page", help="Write docs/coverage.md from the stored rows.")
     ] = False,
     stored: Annotated[
-        bool, typer.Option("--stored", help="Show a table or figure as stored; measure nothing.")
+        bool,
+        typer.Option("--stored", help="Show a table or figure as stored; measure nothing."),
     ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, small sizes: does it run at all.")

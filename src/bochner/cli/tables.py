@@ -113,7 +113,9 @@ def _named(frame: Any, index: str | None, path: Path, request: Request) -> objec
     """Return the columns asked for, rows named by the index or by a first column of names."""
     if index is not None and index not in frame.columns:
         got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
-        raise InputError(message(f"an index column {index!r} in {path}", got, "choose one of them"))
+        raise InputError(
+            message(f"an index column {index!r} in {path}", got, "choose one of them")
+        )
     if index is None and _names_rows(frame):
         index = frame.columns[0]
     frame = frame if index is None else frame.set_index(index)
@@ -159,7 +161,11 @@ _KINDS = (*TEXT, ".parquet", ".h5ad")
 
 
 def covariates_to_fit(
-    path: Path, batch: Sequence[str], others: Sequence[str], index: str | None, reading: Reading
+    path: Path,
+    batch: Sequence[str],
+    others: Sequence[str],
+    index: str | None,
+    reading: Reading,
 ) -> Any:
     """Read the columns that a fit is to take for covariates; None where there are none.
 
@@ -200,7 +206,9 @@ def size_factors_in(
     if column is None:
         return None
     values = _read(path, [column], index, reading)[column]
-    numbers = require("pandas", "reads columns of size factors").to_numeric(values, errors="coerce")
+    numbers = require("pandas", "reads columns of size factors").to_numeric(
+        values, errors="coerce"
+    )
     wrong = np.flatnonzero(numbers.isna() & ~values.isna())
     if wrong.size:
         got = f"{values.iloc[wrong[0]]!r} in row {wrong[0]}"

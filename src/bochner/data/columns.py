@@ -71,14 +71,17 @@ def resolve_views(
         got = f"views of type {type(views).__name__}"
         raise InputError(
             message(
-                "views to be None or a dict of view name to columns", got, 'write {"name": slice}'
+                "views to be None or a dict of view name to columns",
+                got,
+                'write {"name": slice}',
             )
         )
     if not views:
         do = "name at least one view, or leave views=None for a single view of all columns"
         raise InputError(message("at least one view", "an empty dict", do))
     columns = {
-        _checked_name(name): _select(name, s, n_columns, column_names) for name, s in views.items()
+        _checked_name(name): _select(name, s, n_columns, column_names)
+        for name, s in views.items()
     }
     _check_partition(columns, n_columns, column_names)
     return columns
@@ -100,7 +103,9 @@ def named_columns(views: object, column_names: Sequence[str]) -> list[int] | Non
             return None
         if not (len(selection) and all(isinstance(item, str) for item in selection)):
             return None
-    positions = [_from_names(str(view), list(names), column_names) for view, names in views.items()]
+    positions = [
+        _from_names(str(view), list(names), column_names) for view, names in views.items()
+    ]
     chosen: list[int] = np.unique(np.concatenate(positions)).tolist()
     return chosen
 
@@ -110,12 +115,16 @@ def _checked_name(name: object) -> str:
         return name
     raise InputError(
         message(
-            "view names to be non-empty strings", f"the name {name!r}", 'write {"name": columns}'
+            "view names to be non-empty strings",
+            f"the name {name!r}",
+            'write {"name": columns}',
         )
     )
 
 
-def _select(view: str, selection: object, n_columns: int, column_names: ColumnNames) -> IntArray:
+def _select(
+    view: str, selection: object, n_columns: int, column_names: ColumnNames
+) -> IntArray:
     if isinstance(selection, slice):
         columns = _from_slice(view, selection, n_columns)
     else:
@@ -165,7 +174,9 @@ def _from_sequence(
         if not isinstance(item, int | np.integer) or isinstance(item, bool):
             got = f"{item!r} of type {type(item).__name__} in it"
             raise InputError(
-                message(f"the columns of view {view!r} as {KINDS}", got, "use one kind throughout")
+                message(
+                    f"the columns of view {view!r} as {KINDS}", got, "use one kind throughout"
+                )
             )
         if not 0 <= item < n_columns:
             do = f"X has columns 0 to {n_columns - 1}; correct the number"
@@ -177,7 +188,9 @@ def _from_mask(view: str, mask: BoolArray, n_columns: int) -> IntArray:
     if mask.size != n_columns:
         got = f"{mask.size} entries"
         do = "give one True or False per column of X"
-        raise InputError(message(f"the mask of view {view!r} to have {n_columns} entries", got, do))
+        raise InputError(
+            message(f"the mask of view {view!r} to have {n_columns} entries", got, do)
+        )
     return np.flatnonzero(mask)
 
 
@@ -186,7 +199,9 @@ def _from_names(view: str, items: list[str], column_names: ColumnNames) -> IntAr
         got = f"the name {items[0]!r} for an X without column names"
         raise InputError(
             message(
-                f"column numbers for view {view!r}", got, "pass a DataFrame, or use column numbers"
+                f"column numbers for view {view!r}",
+                got,
+                "pass a DataFrame, or use column numbers",
             )
         )
     position = {str(name): j for j, name in enumerate(column_names)}
@@ -224,7 +239,9 @@ def _check_partition(
     if left:
         got = f"{listing(left)} in no view"
         raise InputError(
-            message("every column of X in a view", got, "add them to a view or drop them from X")
+            message(
+                "every column of X in a view", got, "add them to a view or drop them from X"
+            )
         )
 
 

@@ -268,7 +268,9 @@ class CovariateCoding:
             if given is None:
                 return columns_beside(None, n_rows)
             do = "fit(X, covariates=...) first, or leave them out"
-            raise InputError(message("no covariates: the model was fitted without", "some", do))
+            raise InputError(
+                message("no covariates: the model was fitted without", "some", do)
+            )
         known = listing([repr(name) for name in self.names])
         if isinstance(given, str) and given == AVERAGE:
             return torch.zeros(n_rows, len(self.groups), dtype=torch.float64)

@@ -240,7 +240,9 @@ def _of_texts(labels: list[str], n_observed: int, name: str, dtype: str) -> Colu
 
 def from_json(plain: dict[str, Any]) -> Column:
     """Rebuild what `Column.to_json` wrote."""
-    return KINDS[plain["kind"]](**{key: value for key, value in plain.items() if key != "kind"})
+    return KINDS[plain["kind"]](
+        **{key: value for key, value in plain.items() if key != "kind"}
+    )
 
 
 def _plain(label: object, name: str) -> object:

@@ -81,7 +81,9 @@ class RowSource(ABC):
         start, stop, step = rows.indices(self.n_rows)
         if step == 1:
             parts = list(self.blocks(start, stop))
-            return parts[0] if len(parts) == 1 else np.concatenate([self.take(_NO_ROWS), *parts])
+            return (
+                parts[0] if len(parts) == 1 else np.concatenate([self.take(_NO_ROWS), *parts])
+            )
         return self.take(np.arange(start, stop, step))
 
     def take(self, index: IntArray) -> FloatArray:
@@ -136,7 +138,9 @@ class ArraySource(RowSource):
         shape = tuple(array.shape)
         if len(shape) != 2:
             got = f"{len(shape)} dimensions, shape {shape}"
-            raise InputError(message("a two-dimensional array (rows × columns)", got, "reshape it"))
+            raise InputError(
+                message("a two-dimensional array (rows × columns)", got, "reshape it")
+            )
         self.array = array
         self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
         self.dtype = floating(np.dtype(array.dtype))
@@ -193,7 +197,9 @@ def additive_checksum(X: Any, start: int) -> int:
         Number of the first row among all.
     """
     words = {4: np.uint32, 8: np.uint64}
-    odd = np.random.Generator(np.random.PCG64(0)).integers(2**63, size=X.shape[1], dtype=np.uint64)
+    odd = np.random.Generator(np.random.PCG64(0)).integers(
+        2**63, size=X.shape[1], dtype=np.uint64
+    )
     total = 0
     for rows in passes(X.shape):
         part = np.ascontiguousarray(X[rows])
@@ -277,7 +283,8 @@ def source_of(X: object) -> RowSource | None:
         return None
     if type(X).__module__.partition(".")[0] == "dask":
         do = (
-            "write bochner.dask.fit(estimator, X), bochner.dask.transform(model, X), or X.compute()"
+            "write bochner.dask.fit(estimator, X), bochner.dask.transform(model, X), or "
+            "X.compute()"
         )
         raise InputError(message("rows in memory or in a file", "a Dask array", do))
     return ArraySource(X)
@@ -299,7 +306,9 @@ def floating(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
         The type is none of real numbers.
     """
     if dtype.kind not in "biuf":
-        raise InputError(message("real numbers", f"the type {dtype}", "convert them to numbers"))
+        raise InputError(
+            message("real numbers", f"the type {dtype}", "convert them to numbers")
+        )
     small = dtype.kind == "f" and dtype.itemsize <= 4
     return np.dtype(np.float32 if small else np.float64)
 

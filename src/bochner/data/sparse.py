@@ -68,7 +68,9 @@ class SparseMatrix:
         starts, positions, values = (
             torch.from_numpy(np.require(part, requirements=["C", "W"])) for part in arrays
         )
-        middle = torch.from_numpy(np.asarray(zeros if centre is None else centre, dtype=np.float64))
+        middle = torch.from_numpy(
+            np.asarray(zeros if centre is None else centre, dtype=np.float64)
+        )
         return cls(
             starts.to(device),
             positions.to(device),
@@ -183,14 +185,18 @@ class SparseMatrix:
         middle = self.centre.double()
         values = self.values.double()
         mixed = torch.dot(values, middle[self.positions])
-        return float(values.square().sum() - 2.0 * mixed + self.shape[0] * middle.square().sum())
+        return float(
+            values.square().sum() - 2.0 * mixed + self.shape[0] * middle.square().sum()
+        )
 
     def _row_numbers(self) -> Tensor:
         counts = self.row_starts[1:] - self.row_starts[:-1]
         return torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), counts)
 
 
-def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNames = None) -> None:
+def check_stored(
+    X: Any, columns: Mapping[str, IntArray], column_names: ColumnNames = None
+) -> None:
     """Refuse what a sparse matrix stores that is no finite number.
 
     Raises
@@ -208,7 +214,9 @@ def check_stored(X: Any, columns: Mapping[str, IntArray], column_names: ColumnNa
     view = next(name for name, positions in columns.items() if column in positions)
     place = f"view {view!r}, row {row}, {describe_column(column, column_names)}"
     do = "correct the value; where entries are missing, pass a dense X with NaN"
-    raise InputError(message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do))
+    raise InputError(
+        message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do)
+    )
 
 
 def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -224,7 +232,9 @@ def mapped(X: Any, function: Callable[[FloatArray, slice], FloatArray]) -> Any:
     """Apply a function of (dense rows, their slice) that keeps zeros at 0, rows by rows; compressed
     by rows.
     """
-    parts = [sp.csr_matrix(function(X[rows].toarray(), rows)) for rows in chunks(X.shape[0], ROWS)]
+    parts = [
+        sp.csr_matrix(function(X[rows].toarray(), rows)) for rows in chunks(X.shape[0], ROWS)
+    ]
     return sp.vstack(parts, format="csr")
 
 

@@ -56,7 +56,9 @@ class Support:
         if self.kind == "positive":
             return X <= 0, "numbers above 0", "correct the value, or choose another likelihood"
         if self.kind == "categories":
-            known = [np.isin(X[:, j], levels) for j, levels in enumerate(self.categories or ())]
+            known = [
+                np.isin(X[:, j], levels) for j, levels in enumerate(self.categories or ())
+            ]
             bad = ~np.stack(known, axis=1) if known else np.zeros(X.shape, dtype=bool)
             return (
                 bad,
@@ -164,7 +166,8 @@ def guess(X: FloatArray) -> tuple[str, str]:
     most = float(values.max(initial=0.0)) if sparse else float(values.max())
     zeros = {0.0: n_zeros}
     top, below = (
-        (np.sum(values == v) + zeros.get(v, 0)) / (values.size + n_zeros) for v in (most, most - 1)
+        (np.sum(values == v) + zeros.get(v, 0)) / (values.size + n_zeros)
+        for v in (most, most - 1)
     )
     if top > _PILED_UP and top > below:
         return (

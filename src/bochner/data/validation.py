@@ -94,7 +94,8 @@ def check_kind(X: object) -> None:
             return  # ragged: scikit-learn says so
     dtypes = getattr(X, "dtypes", None)
     kinds = {
-        getattr(d, "kind", "O") for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)
+        getattr(d, "kind", "O")
+        for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)
     }
     if "c" in kinds:
         # The first words are scikit-learn's: its check suite asks for them.
@@ -204,7 +205,9 @@ def check_fit(
             f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}"
             for j in constant
         ]
-        text = f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."
+        text = (
+            f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."
+        )
         warn_user(text, DataWarning)
 
 
@@ -215,7 +218,9 @@ def _check_entries(
         samples = "1 sample" if X.shape[0] == 1 else "0 samples"
         raise InputError(
             message(
-                "at least 2 samples to fit", f"{samples} (n_samples={X.shape[0]})", "pass more rows"
+                "at least 2 samples to fit",
+                f"{samples} (n_samples={X.shape[0]})",
+                "pass more rows",
             )
         )
     check_finite(X, columns, column_names)
@@ -244,16 +249,22 @@ def _check_columns(
             )
     if not in_column.all():
         column = int(np.argmin(in_column))
-        place = f"{describe_column(column, column_names)} of view {_view_of(column, columns)!r}"
+        place = (
+            f"{describe_column(column, column_names)} of view {_view_of(column, columns)!r}"
+        )
         raise InputError(
-            message("an observed entry in every column", f"only NaN in {place}", "drop the column")
+            message(
+                "an observed entry in every column", f"only NaN in {place}", "drop the column"
+            )
         )
 
 
 def _check_row(empty: int | None) -> None:
     if empty is not None:
         raise InputError(
-            message("an observed entry in every row", f"only NaN in row {empty}", "drop the row")
+            message(
+                "an observed entry in every row", f"only NaN in row {empty}", "drop the row"
+            )
         )
 
 
@@ -270,7 +281,9 @@ def matrix(name: str, values: ArrayLike) -> Array:
     if array.ndim != 2 or array.size == 0:
         got = f"shape {array.shape}"
         raise InputError(
-            message(f"{name} with shape (rows, columns)", got, "reshape it to one row per sample")
+            message(
+                f"{name} with shape (rows, columns)", got, "reshape it to one row per sample"
+            )
         )
     finite({name: array})
     return array
@@ -316,7 +329,9 @@ def same_rows(arrays: Mapping[str, NDArray[np.generic]]) -> None:
     """Refuse arrays with different numbers of rows."""
     if len({len(array) for array in arrays.values()}) > 1:
         got = ", ".join(f"{name}: {len(array)}" for name, array in arrays.items())
-        raise InputError(message("the same number of rows", got, "pass arrays of the same samples"))
+        raise InputError(
+            message("the same number of rows", got, "pass arrays of the same samples")
+        )
 
 
 def same_shape(arrays: Mapping[str, NDArray[np.generic]]) -> None:
@@ -382,9 +397,13 @@ def check_magnitudes(
                 _warn(said, value, place_of(X, view, column, value, column_names))
 
 
-def place_of(X: FloatArray, view: str, column: int, value: float, column_names: ColumnNames) -> str:
+def place_of(
+    X: FloatArray, view: str, column: int, value: float, column_names: ColumnNames
+) -> str:
     """Name view, row and column of the first such value."""
-    return f"view {view!r}, row {_row(X, column, value)}, {describe_column(column, column_names)}"
+    return (
+        f"view {view!r}, row {_row(X, column, value)}, {describe_column(column, column_names)}"
+    )
 
 
 def _row(X: FloatArray, column: int, value: float) -> int:
@@ -408,7 +427,9 @@ def _code(X: FloatArray, positions: IntArray, value: float) -> tuple[int, float]
         return None  # a sample tells, as it does of almost every view
     same, count, deviations = _away(X, positions, value)
     return (
-        (same, deviations) if deviations > _DEVIATIONS and same <= _FEW * (same + count) else None
+        (same, deviations)
+        if deviations > _DEVIATIONS and same <= _FEW * (same + count)
+        else None
     )
 
 

@@ -79,13 +79,17 @@ class Scaling:
             mean, square = moments(X[:, positions] / peak)
             centre[positions] = np.clip(peak * mean, *extremes(X[:, positions]))
             spread = float(np.sqrt(square.sum() / (X.shape[0] * positions.size)))
-            scale[positions] = peak * spread if spread > _ROUNDING else _scale_of_constants(peak)
+            scale[positions] = (
+                peak * spread if spread > _ROUNDING else _scale_of_constants(peak)
+            )
         return cls(centre, scale)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Scaling:
         """Rebuild what `to_arrays` wrote; lists of numbers do as well."""
-        centre, scale = (np.asarray(arrays[key], dtype=np.float64) for key in ("centre", "scale"))
+        centre, scale = (
+            np.asarray(arrays[key], dtype=np.float64) for key in ("centre", "scale")
+        )
         if centre.ndim != 1 or centre.shape != scale.shape:
             got = f"shapes {centre.shape} and {scale.shape}"
             raise InputError(
@@ -93,7 +97,9 @@ class Scaling:
             )
         if not (np.isfinite(centre).all() and np.isfinite(scale).all() and (scale > 0).all()):
             raise InputError(
-                message("a finite centre and a positive scale", "others", "save the model again")
+                message(
+                    "a finite centre and a positive scale", "others", "save the model again"
+                )
             )
         return cls(centre, scale)
 
@@ -395,4 +401,6 @@ def check_reach(
             value = float(ends[column])
             got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
             want = f"entries within {_FARTHEST:g} standard deviations of the training data"
-            raise InputError(message(want, got, "correct the value, or write NaN if it is missing"))
+            raise InputError(
+                message(want, got, "correct the value, or write NaN if it is missing")
+            )

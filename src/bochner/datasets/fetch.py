@@ -128,7 +128,9 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
     return Source(Path(entry.get("file") or url.rsplit("/", 1)[-1]).name, url, sha256)
 
 
-def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tuple[Path, bool]:
+def fetch(
+    source: Source, folder: Path | None = None, force: bool = False
+) -> tuple[Path, bool]:
     """Download a file unless it is there already.
 
     Parameters
@@ -155,7 +157,9 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
     if folder is None or not folder.is_dir():
         got = "none" if folder is None else str(folder)
         raise InputError(
-            message("an existing folder to write to", got, f"give --out DIR, or set {VARIABLE}")
+            message(
+                "an existing folder to write to", got, f"give --out DIR, or set {VARIABLE}"
+            )
         )
     target = folder / source.file
     if target.exists():
@@ -164,16 +168,21 @@ def fetch(source: Source, folder: Path | None = None, force: bool = False) -> tu
         if not force:
             got = f"{target} with another content"
             raise InputError(
-                message("no file of this name, or the right one", got, "add --force to replace it")
+                message(
+                    "no file of this name, or the right one", got, "add --force to replace it"
+                )
             )
     with replacing(target) as part:
         digest = source.write(part)
         if digest != source.sha256:
             do = (
-                "the file on the server is another one, or was changed on the way: nothing was kept"
+                "the file on the server is another one, or was changed on the way: nothing was "
+                "kept"
             )
             raise InputError(
-                message(f"a file with SHA-256 {source.sha256} at {source.url}", f"{digest}", do)
+                message(
+                    f"a file with SHA-256 {source.sha256} at {source.url}", f"{digest}", do
+                )
             )
     return target, True
 
@@ -193,7 +202,9 @@ def _download(url: str, part: Path) -> str:
         ConnectionError,
     ) as error:
         reason = (
-            f"{error.code} {error.reason}" if isinstance(error, urllib.error.HTTPError) else error
+            f"{error.code} {error.reason}"
+            if isinstance(error, urllib.error.HTTPError)
+            else error
         )
         raise InputError(
             message(f"an answer from {url}", str(reason), "check the address and the network")
@@ -201,7 +212,9 @@ def _download(url: str, part: Path) -> str:
     if length is not None and received != int(length):
         got = f"{received:,}, then the end"
         raise InputError(
-            message(f"{int(length):,} bytes from {url}", got, "the download was cut: run it again")
+            message(
+                f"{int(length):,} bytes from {url}", got, "the download was cut: run it again"
+            )
         )
     return digest.hexdigest()
 
@@ -220,7 +233,9 @@ def _entries(manifest: Path) -> Mapping[str, Mapping[str, str]]:
         ) from error
     if not isinstance(entries, dict):
         raise InputError(
-            message("a manifest of names", f"{manifest} with a list", "write {name: {url, sha256}}")
+            message(
+                "a manifest of names", f"{manifest} with a list", "write {name: {url, sha256}}"
+            )
         )
     for name, entry in entries.items():
         fields = entry if isinstance(entry, dict) else {}

@@ -108,7 +108,9 @@ RECIPES: dict[str, Recipe] = {
         "mv_citeseer.npz", "3,312 papers: words and citations.", ("content", "cites")
     ),
     "movies617": Recipe(
-        "mv_movies617.npz", "617 films: keywords and actors; 17 genres.", ("keywords", "actors")
+        "mv_movies617.npz",
+        "617 films: keywords and actors; 17 genres.",
+        ("keywords", "actors"),
     ),
     "handwritten": Recipe(
         "mv_handwritten.npz",
@@ -116,7 +118,9 @@ RECIPES: dict[str, Recipe] = {
         ("fac", "fou", "kar", "mor", "pix", "zer"),
     ),
     "three_sources": Recipe(
-        "mv_3sources.npz", "169 news stories told by three sources.", ("bbc", "guardian", "reuters")
+        "mv_3sources.npz",
+        "169 news stories told by three sources.",
+        ("bbc", "guardian", "reuters"),
     ),
     "skin": Recipe("skin.npz", "Blue, green, red of 245,057 pixels; 1 is skin (UCI)."),
     "eeg": Recipe(
@@ -151,7 +155,9 @@ def load_digits_halves() -> Bunch:
     )
 
 
-def load_newsgroups(words: Literal["content", "with_stop", "raw", "large"] = "content") -> Bunch:
+def load_newsgroups(
+    words: Literal["content", "with_stop", "raw", "large"] = "content",
+) -> Bunch:
     """Load word counts of 2,752 newsgroup documents of three classes.
 
     Parameters
@@ -174,7 +180,9 @@ def load_newsgroups(words: Literal["content", "with_stop", "raw", "large"] = "co
     vocabulary = f"vocab{suffixes[words]}"
     text = "Word counts of 2,752 documents of three newsgroups (20 newsgroups, bydate split)."
     return _follow(
-        Recipe("newsgroups.npz", text, (array,), columns={array: vocabulary}, extras=("is_train",))
+        Recipe(
+            "newsgroups.npz", text, (array,), columns={array: vocabulary}, extras=("is_train",)
+        )
     )
 
 
@@ -219,7 +227,9 @@ def _named(
 def _follow(recipe: Recipe, scale: bool = False) -> Bunch:
     stored = _open(recipe.file)
     blocks = {name: _array(stored, name) for name in recipe.arrays}
-    data: Any = next(iter(blocks.values())) if len(blocks) == 1 else _beside(list(blocks.values()))
+    data: Any = (
+        next(iter(blocks.values())) if len(blocks) == 1 else _beside(list(blocks.values()))
+    )
     if scale:
         data = data.astype(np.float32) / np.float32(255)
     bunch = Bunch(
@@ -230,7 +240,8 @@ def _follow(recipe: Recipe, scale: bool = False) -> Bunch:
     if len(blocks) > 1:
         stops = np.cumsum([block.shape[1] for block in blocks.values()]).tolist()
         bunch.views = {
-            n: slice(stop - blocks[n].shape[1], stop) for n, stop in zip(blocks, stops, strict=True)
+            n: slice(stop - blocks[n].shape[1], stop)
+            for n, stop in zip(blocks, stops, strict=True)
         }
     if recipe.columns:
         bunch.feature_names = [
@@ -271,7 +282,9 @@ def _open(file: str) -> dict[str, NDArray[np.generic]]:
     path = Path(folder) / file
     if not path.is_file():
         do = f"put {file} there, or set {VARIABLE} to the folder that holds it"
-        raise InputError(message(f"the file {file} in {VARIABLE}={folder}", "no such file", do))
+        raise InputError(
+            message(f"the file {file} in {VARIABLE}={folder}", "no such file", do)
+        )
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 

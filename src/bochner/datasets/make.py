@@ -52,7 +52,9 @@ def _periodic(X: Array) -> Array:
     # k = exp(−2 Σ_d sin²(πδ_d/p) / ℓ²)
     delta = X[:, None, :] - X[None, :, :]
     return np.asarray(
-        np.exp(-2 * np.sum(np.sin(np.pi * delta / PERIOD) ** 2, axis=2) / PERIODIC_LENGTHSCALE**2)
+        np.exp(
+            -2 * np.sum(np.sin(np.pi * delta / PERIOD) ** 2, axis=2) / PERIODIC_LENGTHSCALE**2
+        )
     )
 
 
@@ -132,7 +134,9 @@ def make_s_curve(
         views=views,
         latent=X,
         kernel_matrices=matrices,
-        feature_names=[f"view_{v}_{j}" for v, width in enumerate(widths) for j in range(width)],
+        feature_names=[
+            f"view_{v}_{j}" for v, width in enumerate(widths) for j in range(width)
+        ],
         DESCR=f"Gaussian process views of an S-curve: kernels {names}, noise standard deviation "
         f"{noise}.",
     )
@@ -161,14 +165,19 @@ def _is_kernel(kernel: object) -> bool:
 
 
 def _checked_widths(
-    n_samples: int, n_columns: int | Sequence[int], kernels: Sequence[str | Kernel], noise: float
+    n_samples: int,
+    n_columns: int | Sequence[int],
+    kernels: Sequence[str | Kernel],
+    noise: float,
 ) -> list[int]:
     known = ", ".join(map(repr, KERNELS))
     if isinstance(kernels, str) or not kernels or not all(map(_is_kernel, kernels)):
         expected = f"kernels from {known}, or of bochner.kernels, one per view"
         raise InputError(message(expected, repr(kernels), 'write ("rbf", "gibbs")'))
     if n_samples < 2:
-        raise InputError(message("n_samples of at least 2", str(n_samples), "ask for more rows"))
+        raise InputError(
+            message("n_samples of at least 2", str(n_samples), "ask for more rows")
+        )
     if not 0 <= noise < np.inf:
         raise InputError(
             message("a noise standard deviation of at least 0", str(noise), "correct it")
@@ -180,7 +189,9 @@ def _checked_widths(
     ):
         got = f"{n_columns} for {len(kernels)} kernels"
         raise InputError(
-            message("n_columns as one positive number, or one per kernel", got, "match the two")
+            message(
+                "n_columns as one positive number, or one per kernel", got, "match the two"
+            )
         )
     size = 8 * n_samples * (n_samples + sum(widths))
     Memory().check(size, f"{n_samples:,} rows and their kernel", "draw fewer")

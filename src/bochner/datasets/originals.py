@@ -42,7 +42,9 @@ class Original:
 
 def _spambase(path: Path) -> Arrays:
     table = _table(path, ",", 58)
-    if np.array_equal(table[0], np.arange(1, 59)):  # this copy begins with numbers of the columns
+    if np.array_equal(
+        table[0], np.arange(1, 59)
+    ):  # this copy begins with numbers of the columns
         table = table[1:]
     return {"X": table[:, :-1].astype(np.float32), "y": table[:, -1].astype(np.uint8)}
 
@@ -68,7 +70,9 @@ def _skin(path: Path) -> Arrays:
     return {"X": table[:, :3].astype(np.uint8), "y": (table[:, -1] == 1).astype(np.uint8)}
 
 
-def _table(lines: Path | list[str], delimiter: str | None, n_columns: int) -> NDArray[np.float64]:
+def _table(
+    lines: Path | list[str], delimiter: str | None, n_columns: int
+) -> NDArray[np.float64]:
     table = np.loadtxt(lines, delimiter=delimiter, ndmin=2)
     if not len(table) or table.shape[1] != n_columns:
         raise ValueError(f"a table of shape {table.shape}")

@@ -158,7 +158,11 @@ def _by_pair(stats: Statistics, both: Frequencies, n_points: int) -> Statistics:
     beside = torch.arange(2 * n_pairs, both.n_features, device=stats.gram.device)
     order = torch.cat([pairs[: 2 * n_points], beside, pairs[2 * n_points :]])
     return Statistics(
-        stats.gram[order][:, order], stats.cross[order], stats.square, stats.n_rows, stats.n_columns
+        stats.gram[order][:, order],
+        stats.cross[order],
+        stats.square,
+        stats.n_rows,
+        stats.n_columns,
     )
 
 
@@ -174,7 +178,9 @@ def _statistics(
     precision.
     """
     stats = total(
-        statistics(evaluate(latents[rows], both).features, block.Y[rows], 0.0, products=products)
+        statistics(
+            evaluate(latents[rows], both).features, block.Y[rows], 0.0, products=products
+        )
         for rows in chunks(block.Y.shape[0], chunk_rows)
     )
     return _by_pair(stats, both, n_points)

@@ -38,7 +38,10 @@ _LEAST_VARIANCE = 0.1
 
 @torch.no_grad()
 def match_spectrum(
-    kernel: DirichletProcessMixture, x: Tensor, blocks: tuple[Block, ...], source: torch.Generator
+    kernel: DirichletProcessMixture,
+    x: Tensor,
+    blocks: tuple[Block, ...],
+    source: torch.Generator,
 ) -> None:
     """Put a kernel's components where the covariance of the rows has its weight, changed in place.
 
@@ -62,7 +65,9 @@ def match_spectrum(
     kept = power > _LEAST * power.sum()
     if not bool(kept.any()):
         return
-    share, means, squares = _merged(w[kept], power[kept] / power[kept].sum(), kernel.truncation)
+    share, means, squares = _merged(
+        w[kept], power[kept] / power[kept].sum(), kernel.truncation
+    )
     used = len(share)
     kernel.means[:used] = means.to(kernel.means)
     kernel.log_scales[:used] = 0.5 * squares.log().to(kernel.log_scales)
@@ -70,7 +75,9 @@ def match_spectrum(
     set_assignments(kernel, _assigned(share, *kernel.phi.shape).log().to(kernel.means.device))
 
 
-def _normal_equations(x: Tensor, w: Tensor, blocks: tuple[Block, ...]) -> tuple[Tensor, Tensor]:
+def _normal_equations(
+    x: Tensor, w: Tensor, blocks: tuple[Block, ...]
+) -> tuple[Tensor, Tensor]:
     """Return A, (C + 1, C + 1), and b, (C + 1,), of the powers of the cloud and, last, of the
     noise.
     """

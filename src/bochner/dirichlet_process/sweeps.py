@@ -122,7 +122,13 @@ class MixtureSweep:
 
     def _draws(self, step: int) -> Draws:
         return draw(
-            self.model, self.n_frequencies, self.sampling, self.seed, "blocks", step, self.budget
+            self.model,
+            self.n_frequencies,
+            self.sampling,
+            self.seed,
+            "blocks",
+            step,
+            self.budget,
         )
 
     @torch.no_grad()
@@ -222,7 +228,9 @@ def bounded_step(log_phi: Tensor, target: Tensor, rate: float, radius: float) ->
     Tensor of shape (H, T)
         Log-probabilities.
     """
-    target = torch.where(target.isfinite().all(1, keepdim=True), target.log_softmax(1), log_phi)
+    target = torch.where(
+        target.isfinite().all(1, keepdim=True), target.log_softmax(1), log_phi
+    )
     while True:
         moved = torch.lerp(log_phi, target, rate).log_softmax(1)
         if float((moved.exp() * (moved - log_phi)).sum(1).mean()) <= radius:

@@ -237,7 +237,9 @@ def _model(
 ) -> LatentVariableEstimator:
     if isinstance(estimator, str) and estimator.lower() not in MODELS:
         raise InputError(
-            message(f"an estimator, or one of {', '.join(MODELS)}", repr(estimator), "choose one")
+            message(
+                f"an estimator, or one of {', '.join(MODELS)}", repr(estimator), "choose one"
+            )
         )
     model: Any = estimator
     if estimator is None or isinstance(estimator, str):
@@ -246,7 +248,9 @@ def _model(
         got = f"an object of type {type(model).__name__}"
         raise InputError(
             message(
-                f"an estimator, or one of {', '.join(MODELS)}", got, "pass bochner.NGMVLVM(...)"
+                f"an estimator, or one of {', '.join(MODELS)}",
+                got,
+                "pass bochner.NGMVLVM(...)",
             )
         )
     given = dict(params) if likelihood is None else {**params, "likelihood": likelihood}
@@ -316,7 +320,9 @@ def summary(model: Any, source: Mapping[str, Any]) -> dict[str, object]:
         "likelihoods": [model.likelihood_[view] for view in model.views_],
         "relevance": model.relevance_.astype(float).tolist(),
         "seed": int(model.seed_),
-        "versions": {name: version(name) for name in ("bochner", "torch", "numpy", "scikit-learn")},
+        "versions": {
+            name: version(name) for name in ("bochner", "torch", "numpy", "scikit-learn")
+        },
     }
 
 

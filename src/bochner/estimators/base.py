@@ -382,7 +382,9 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
                 chosen[view] = likelihood.initial(*known)
         return data, chosen, offsets
 
-    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: object) -> FloatArray:
+    def fit_transform(
+        self, X: ArrayLike, y: object = None, **fit_params: object
+    ) -> FloatArray:
         """Fit and return ``embedding_``, which is ``transform(X)``.
 
         Parameters

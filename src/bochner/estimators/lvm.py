@@ -245,12 +245,16 @@ class RandomFeatureLVM(LatentVariableEstimator):
             if view not in kernel:
                 raise InputError(
                     message(
-                        f"a kernel for view {view!r}", f"kernels for {sorted(kernel)}", "add it"
+                        f"a kernel for view {view!r}",
+                        f"kernels for {sorted(kernel)}",
+                        "add it",
                     )
                 )
             kernel = kernel[view]
         if isinstance(kernel, SpectralKernel):
             return kernel
         if kernel not in _KERNELS:
-            raise InputError(message(f"kernel from {sorted(_KERNELS)}", repr(kernel), "correct it"))
+            raise InputError(
+                message(f"kernel from {sorted(_KERNELS)}", repr(kernel), "correct it")
+            )
         return _KERNELS[kernel]()

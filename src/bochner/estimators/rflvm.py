@@ -197,9 +197,13 @@ class RFLVM(LatentVariableEstimator):
         n_snapshots = -(-_SNAPSHOTS // self.n_chains)
         schedule = Schedule(self.n_warmup, self.n_draws, self.thin, n_snapshots)
         kernels: Any = {"latents": self.latents, "frequency_kernel": self.frequency_kernel}
-        sampled = sample(warm, data, plan, Options(schedule, self.n_chains, self.n_jobs, **kernels))
+        sampled = sample(
+            warm, data, plan, Options(schedule, self.n_chains, self.n_jobs, **kernels)
+        )
         self._draws = sampled.draws
-        return replace(sampled.fit, stopped="interrupted" if sampled.interrupted else "plateau")
+        return replace(
+            sampled.fit, stopped="interrupted" if sampled.interrupted else "plateau"
+        )
 
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         super()._set_attributes(values, plan)

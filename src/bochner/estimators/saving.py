@@ -33,7 +33,13 @@ from bochner.serialization.fitted import (
 
 SCHEMA = 1
 
-_ARRAYS = ("embedding_", "embedding_std_", "elbo_history_", "relevance_", "variance_explained_")
+_ARRAYS = (
+    "embedding_",
+    "embedding_std_",
+    "elbo_history_",
+    "relevance_",
+    "variance_explained_",
+)
 # Numbers of which a parameter's array may consist: no dates, no objects.
 _NUMBERS = frozenset("fiub")
 
@@ -147,7 +153,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "schema": SCHEMA,
         "estimator": type(estimator).__name__,
         "params": {
-            name: _encode(name, value) for name, value in estimator.get_params(deep=False).items()
+            name: _encode(name, value)
+            for name, value in estimator.get_params(deep=False).items()
         },
         "attributes": {name: getattr(estimator, name) for name in _PLAIN}
         | {
@@ -187,7 +194,9 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
     _restore_columns(estimator, tensors, header, names)
     estimator._candidates = tensors.take("candidates", None, dim)
     estimator._size_factors = SizeFactors.from_json(asdict(header.size_factors))
-    estimator._coding = coding_from_json(None if header.coding is None else asdict(header.coding))
+    estimator._coding = coding_from_json(
+        None if header.coding is None else asdict(header.coding)
+    )
     plain = [asdict(covariate) for covariate in header.covariates]
     estimator._covariate_coding = CovariateCoding.from_json(plain)
     n_covariates = sum(covariate.width for covariate in estimator._covariate_coding.covariates)
@@ -216,14 +225,18 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
     estimator._restore_extra(tensors.take_all("extra."), header.extra)
 
 
-def _restore_columns(estimator: Any, tensors: Tensors, header: Header, names: list[str]) -> None:
+def _restore_columns(
+    estimator: Any, tensors: Tensors, header: Header, names: list[str]
+) -> None:
     """Give it the columns of the views, their names and their units."""
     n_columns = header.attributes.n_features_in_
     same_keys("columns", header.columns, names)
     estimator.views_ = {
         view: np.array(positions, dtype=np.intp) for view, positions in header.columns.items()
     }
-    for view, positions in zip(estimator._fit.posterior, estimator.views_.values(), strict=True):
+    for view, positions in zip(
+        estimator._fit.posterior, estimator.views_.values(), strict=True
+    ):
         sizes = (
             positions.size,
             view.encode(torch.full((1, positions.size), torch.nan).double()).shape[1],
@@ -268,14 +281,21 @@ def _encode(name: str, value: object) -> object:
         params = likelihood_to_json(value)
         encoded = {"type": "likelihood", "name": type(value).__name__, "params": params}
     elif isinstance(value, SpectralKernel):
-        encoded = {"type": "kernel", "name": type(value).__name__, "params": kernel_to_json(value)}
+        encoded = {
+            "type": "kernel",
+            "name": type(value).__name__,
+            "params": kernel_to_json(value),
+        }
     elif isinstance(value, slice):
         encoded = {
             "type": "slice",
             "parts": [_encode(name, part) for part in (value.start, value.stop, value.step)],
         }
     elif isinstance(value, dict):
-        encoded = {"type": "dict", "items": [[str(k), _encode(name, v)] for k, v in value.items()]}
+        encoded = {
+            "type": "dict",
+            "items": [[str(k), _encode(name, v)] for k, v in value.items()],
+        }
     elif isinstance(value, list | tuple):
         encoded = {"type": "list", "items": [_encode(name, v) for v in value]}
     elif isinstance(value, np.ndarray):
@@ -304,5 +324,7 @@ def decode(value: object) -> Any:
         return np.array(value["values"], dtype=dtype)
     items = value["items"]
     return (
-        {k: decode(v) for k, v in items} if value["type"] == "dict" else [decode(v) for v in items]
+        {k: decode(v) for k, v in items}
+        if value["type"] == "dict"
+        else [decode(v) for v in items]
     )

@@ -217,7 +217,9 @@ class Mixed(Coding):
     def views(self, asked: object) -> object:
         """Return the columns of each kind."""
         if asked is not None:
-            do = "leave views out, or convert the columns to numbers and name their likelihoods"
+            do = (
+                "leave views out, or convert the columns to numbers and name their likelihoods"
+            )
             raise InputError(message("no views for a mixed table", "views", do))
         places = {view: self._of(view) for view in VIEWS}
         return {view: positions for view, positions in places.items() if positions}
@@ -313,9 +315,8 @@ def _check_numbers(X: pd.DataFrame) -> None:
             continue
         for row, value in enumerate(values):
             if isinstance(value, str):
-                got = (
-                    f"the text {value!r} in row {row}, {describe_column(j, [str(name)] * (j + 1))}"
-                )
+                where = describe_column(j, [str(name)] * (j + 1))
+                got = f"the text {value!r} in row {row}, {where}"
                 do = "drop the column, or fit the mixed table with likelihood='auto'"
                 raise InputError(message("numbers", got, do))
 

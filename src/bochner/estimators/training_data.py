@@ -264,7 +264,8 @@ class _SparseViews:
         """Return surrogates as blocks; None if all views are conjugate."""
         if self.plan.spec.conjugate:
             return None
-        return tuple((self._block(*parts),) for parts in self._surrogates.values())
+        matrices = (self._matrix(*parts) for parts in self._surrogates.values())
+        return tuple((CompleteBlock.of(matrix),) for matrix in matrices)
 
     @functools.cached_property
     def _surrogates(self) -> dict[str, tuple[object, FloatArray]]:
@@ -277,15 +278,13 @@ class _SparseViews:
         return out
 
     def _view(self, spec: ViewSpec) -> Block:
-        plan = self.plan
-        offset = self.offsets.get(spec.name)
         # unscaled views have a centre of 0
-        values, centre = self.data.scaled_sparse(spec.name)
-        Y = SparseMatrix.of(values, centre, plan.dtype, plan.device)
-        return _sparse_block(spec.likelihood, Y, of_each_row(offset, Y.shape[0], _like(plan)))
+        Y = self._matrix(*self.data.scaled_sparse(spec.name))
+        offset = of_each_row(self.offsets.get(spec.name), Y.shape[0], _like(self.plan))
+        return _sparse_block(spec.likelihood, Y, offset)
 
-    def _block(self, values: object, centre: FloatArray) -> Block:
-        return CompleteBlock.of(SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device))
+    def _matrix(self, values: object, centre: FloatArray) -> SparseMatrix:
+        return SparseMatrix.of(values, centre, self.plan.dtype, self.plan.device)
 
 
 @functools.singledispatch

@@ -192,7 +192,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _transform(self, X: object) -> tuple[Any, int]:
         rows = self._prepared(self._validate(X, reset=False))
         features = self._features(rows)
-        return (features if isinstance(X, Tensor) else features.cpu().numpy()), self._n_zero(rows)
+        return (features if isinstance(X, Tensor) else features.cpu().numpy()), self._n_zero(
+            rows
+        )
 
     def _warn(self, n_zero: int) -> None:
         if n_zero:
@@ -202,7 +204,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             )
             warn_user(text, DataWarning)
 
-    def _checked_rows(self, X: object, *, reset: bool, min_samples: int = 1) -> Iterator[Tensor]:
+    def _checked_rows(
+        self, X: object, *, reset: bool, min_samples: int = 1
+    ) -> Iterator[Tensor]:
         """Check X section by section, and yield its rows."""
         for number, section in enumerate(sections(X)):
             first = number == 0

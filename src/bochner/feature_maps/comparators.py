@@ -131,7 +131,9 @@ class RandomMaclaurin(_SphereMap):
                 )
                 raise InputError(
                     message(
-                        "more columns than the exact low degrees take", str(self.n_components), do
+                        "more columns than the exact low degrees take",
+                        str(self.n_components),
+                        do,
                     )
                 )
             self._low = (
@@ -150,7 +152,9 @@ class RandomMaclaurin(_SphereMap):
         if known is None:
             do = "use Polynomial or DotProductSeries, or KreinFeatures for this kernel"
             raise InputError(
-                message("a kernel with Maclaurin coefficients", type(self.kernel_).__name__, do)
+                message(
+                    "a kernel with Maclaurin coefficients", type(self.kernel_).__name__, do
+                )
             )
         coefficients: Sequence[float] = known()
         return coefficients
@@ -258,7 +262,9 @@ class SphericalFeatures(_SphereMap):
         if not isinstance(self.kernel_, DotProduct):
             do = "use KreinFeatures for this kernel"
             raise InputError(
-                message("a kernel of the distance on the sphere", type(self.kernel_).__name__, do)
+                message(
+                    "a kernel of the distance on the sphere", type(self.kernel_).__name__, do
+                )
             )
         dim = self.n_features_in_
         source = self._source("spherical features")

@@ -122,7 +122,9 @@ class FourierFeatures(DrawnMap):
         noise = kernel.noise(n_frequencies, self.n_features_in_, source, self.sampling)  # type: ignore[arg-type]
         self.kernel_ = kernel
         self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+            2 * math.pi * float(torch.rand((), generator=source))
+            if self.n_components % 2
+            else None
         )
         self.frequencies_ = kernel.frequencies(noise).detach()
         self._n_features_out = self.n_components

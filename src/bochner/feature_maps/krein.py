@@ -133,7 +133,10 @@ class KreinFeatures(FeatureMap):
         "kernel": [StrOptions(set(NAMED)), IndefiniteKernel, callable],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_mixtures": [Interval(Integral, 1, None, closed="left")],
-        "sketch_size": [Interval(Integral, None, None, closed="neither"), StrOptions({"auto"})],
+        "sketch_size": [
+            Interval(Integral, None, None, closed="neither"),
+            StrOptions({"auto"}),
+        ],
         "inference": [StrOptions({"best", "gradient", "taylor", "spectral"})],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
@@ -248,12 +251,16 @@ class KreinFeatures(FeatureMap):
             for name, value in by_gradient.items():
                 setattr(self, name, value)
 
-    def _use(self, posterior: SignedFrequencies, sketch: Sketch, source: torch.Generator) -> None:
+    def _use(
+        self, posterior: SignedFrequencies, sketch: Sketch, source: torch.Generator
+    ) -> None:
         """Draw the frequencies of the features and measure their error."""
         self.posterior_ = posterior
         self.frequencies_ = posterior.draw(source)
         self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source)) if self.n_components % 2 else None
+            2 * math.pi * float(torch.rand((), generator=source))
+            if self.n_components % 2
+            else None
         )
         self.signs_ = self._part_signs()
         checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
@@ -290,7 +297,9 @@ class KreinFeatures(FeatureMap):
         n_places = int(survey.counts.sum())
         if n_places < 2:
             raise InputError(
-                message("at least 2 rows of a norm above zero", str(n_places), "check the data")
+                message(
+                    "at least 2 rows of a norm above zero", str(n_places), "check the data"
+                )
             )
         drawn = random.sample(n_places, min(size + held, n_places), source)
         prepared = self._prepared(survey.take(X, drawn, self._placed_rows).double())
@@ -349,9 +358,13 @@ class KreinFeatures(FeatureMap):
 
     def _features(self, rows: Tensor) -> Tensor:
         blocks = [
-            fourier_features(rows, Frequencies(w.to(rows.device), None, c.sqrt().to(rows.device)))
+            fourier_features(
+                rows, Frequencies(w.to(rows.device), None, c.sqrt().to(rows.device))
+            )
             for w, c in zip(
-                self._parts(self.frequencies_), self._parts(self.posterior_.weight), strict=True
+                self._parts(self.frequencies_),
+                self._parts(self.posterior_.weight),
+                strict=True,
             )
             if len(w)
         ]
@@ -364,7 +377,9 @@ class KreinFeatures(FeatureMap):
             blocks[-1] = torch.cat([cosines[:-1], sines[:-1], last])
         features = torch.cat(blocks).T.contiguous()
         return (
-            features if self.kernel_.domain != "sphere" else features * self._alive(rows)[:, None]
+            features
+            if self.kernel_.domain != "sphere"
+            else features * self._alive(rows)[:, None]
         )
 
     def _relative_error(self, rows: Tensor) -> float:

@@ -181,7 +181,11 @@ def _bernstein_scale(probability: float, n_rows: int, weights: Sequence[float]) 
 
 
 def _check(
-    epsilon: float, n_rows: int, n_frequencies: int, weights: Sequence[float], spectral_norm: float
+    epsilon: float,
+    n_rows: int,
+    n_frequencies: int,
+    weights: Sequence[float],
+    spectral_norm: float,
 ) -> None:
     named = {
         "epsilon": epsilon,

@@ -158,7 +158,9 @@ def pull_back(
     d_middle = torch.mul(cos_f, up_sin, out=memory.take("slope", *shape)).addcmul_(
         sin_f, up_cos, value=-1.0
     )
-    wave = torch.mul(trace.cos, up_cos, out=memory.take("wave", *shape)).addcmul_(trace.sin, up_sin)
+    wave = torch.mul(trace.cos, up_cos, out=memory.take("wave", *shape)).addcmul_(
+        trace.sin, up_sin
+    )
     centre, gap = trace.centre, trace.gap
     if centre is None or gap is None or trace.half_gap is None or trace.cos_gap is None:
         d_x = _with_beside((frequencies.first.mT @ d_middle).mT, trace)
@@ -220,7 +222,11 @@ def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
     InputError
         Phases are so large that double precision does not hold them.
     """
-    wide = x if x.dtype == torch.float64 or _phase_error(x, frequencies) < _BLURRED else x.double()
+    wide = (
+        x
+        if x.dtype == torch.float64 or _phase_error(x, frequencies) < _BLURRED
+        else x.double()
+    )
     if wide.dtype == torch.float64 and not _phase_error(wide, frequencies) < _LOST:
         raise _too_far(wide, frequencies)
     f = frequencies.to(wide.dtype)
@@ -237,7 +243,9 @@ def _phase_error(x: Tensor, frequencies: Frequencies) -> float:
 
 def _fastest(frequencies: Frequencies) -> float:
     """The largest norm of a spectral point."""
-    points = (w for w in (frequencies.first, frequencies.second) if w is not None and w.numel())
+    points = (
+        w for w in (frequencies.first, frequencies.second) if w is not None and w.numel()
+    )
     return max((float(w.detach().norm(dim=-1).amax()) for w in points), default=0.0)
 
 

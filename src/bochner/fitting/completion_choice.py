@@ -110,7 +110,8 @@ class Question:
         }
         modes = self.trial.modes_win(doubted) if self.trial and doubted else {}
         return {
-            view: replace(c, modes=modes.get(view, c.modes)).exponent for view, c in choices.items()
+            view: replace(c, modes=modes.get(view, c.modes)).exponent
+            for view, c in choices.items()
         }
 
 
@@ -141,7 +142,9 @@ class Trial:
             return None
         n_trained = min(_ROWS, n_rows - n_rows // (_PER_HELD + 1))
         trained = choose(data.blocks, n_rows, n_trained, plan.seed)
-        others = torch.ones(n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
+        others = (
+            torch.ones(n_rows, dtype=torch.bool).index_fill_(0, trained, False).nonzero()[:, 0]
+        )
         short = replace(
             plan.early,
             starts=("pca",),
@@ -167,7 +170,12 @@ class Trial:
         fitted = fit(self.data, self.plan)
         return {
             view: _gain(
-                fitted.posterior, fitted.latents, v, temperatures[view], self.held, self.offsets
+                fitted.posterior,
+                fitted.latents,
+                v,
+                temperatures[view],
+                self.held,
+                self.offsets,
             )
             > 0.0
             for v, view in enumerate(self.plan.spec.names)
@@ -195,6 +203,8 @@ def _gain(
     name = views[v].name
     values = []
     for exponent in (None, temperature):
-        mean, variance = complete(views, Mixture(candidates, {name: exponent}), shown, row_offsets)
+        mean, variance = complete(
+            views, Mixture(candidates, {name: exponent}), shown, row_offsets
+        )
         values.append(tempering.density(truth, mean[:, columns], variance[:, columns]))
     return float((values[0] - values[1]).nanmean())

@@ -185,7 +185,9 @@ class TrainingData:
         """What covariates add to every entry, (N, sum of M)."""
         if not self.covariates.groups:
             return 0.0
-        effects: FloatArray = self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
+        effects: FloatArray = (
+            self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
+        )
         return effects
 
     @property

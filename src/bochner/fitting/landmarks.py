@@ -177,7 +177,9 @@ def spread(
         # 0 where a row has no data in the view
         offsets = [blocks[0].offsets(rows.shape[0]) for blocks in some]
         known = beside[rows].double().cpu()
-        placed = placer.place(entries, offsets, 1, polish=False, encoded=True, covariates=known)
+        placed = placer.place(
+            entries, offsets, 1, polish=False, encoded=True, covariates=known
+        )
         mean[rows] = placed.mean.to(mean)
         log_std[rows] = _log_std(placed).to(mean)
         places.add(rows, mean[rows], log_std[rows])
@@ -214,7 +216,9 @@ def evaluate_anchored(
     with torch.no_grad():
         draws = (plan.draws(model, "final", i) for i in range(_DRAWS))
         among = plan.processes
-        values = torch.stack([anchored_elbo(model, data, anchors, draw, among) for draw in draws])
+        values = torch.stack(
+            [anchored_elbo(model, data, anchors, draw, among) for draw in draws]
+        )
     return float(values.mean()), float(values.std() / _DRAWS**0.5)
 
 

@@ -270,7 +270,9 @@ class Race:
             if is_free:
                 source = random.generator(self.plan.seed + index, f"spectrum/{view.name}")
                 latents = x[:, view.latent_dims(x.shape[1])]
-                match_spectrum(cast(DirichletProcessMixture, view.kernel), latents, blocks, source)
+                match_spectrum(
+                    cast(DirichletProcessMixture, view.kernel), latents, blocks, source
+                )
         rival.restart()
         with progress_bar("spectrum", length, self.plan.shown) as bar:
             rival.run(until=length, on_step=bar)
@@ -312,7 +314,9 @@ class Race:
             checkpoint.write(self.best(), self.progress())
         expect(length * (len(raced) - len(self.results)) if len(raced) > 1 else 0)
         for candidate in raced[len(self.results) :]:
-            trainer = self._warm(self.trainer(candidate.index, candidate.latents), candidate.index)
+            trainer = self._warm(
+                self.trainer(candidate.index, candidate.latents), candidate.index
+            )
             if self._best is None:
                 self._best = trainer
             result = self._raced(candidate, trainer, length if len(raced) > 1 else 0)

@@ -108,6 +108,8 @@ class PlacedRows:
             files.write(path, tensors, kind)
         except StorageError as error:  # no reason to lose the run
             if not self._warned:
-                warn_user(f"Places of rows are not kept: {error} The fit goes on.", StorageWarning)
+                warn_user(
+                    f"Places of rows are not kept: {error} The fit goes on.", StorageWarning
+                )
             self._warned = True
         self._waiting, self._last = [], time.monotonic()

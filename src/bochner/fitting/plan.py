@@ -226,8 +226,12 @@ def evaluate(
     with torch.no_grad():
         draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))
         among = plan.processes
-        bounds = (elbo(model, data, noise, processes=among, n_sweeps=SWEEPS) for noise in draws)
-        values = torch.stack([bound.with_gap if weighted else bound.unweighted for bound in bounds])
+        bounds = (
+            elbo(model, data, noise, processes=among, n_sweeps=SWEEPS) for noise in draws
+        )
+        values = torch.stack(
+            [bound.with_gap if weighted else bound.unweighted for bound in bounds]
+        )
     return float(values.mean()), float(values.std() / n_draws**0.5)
 
 

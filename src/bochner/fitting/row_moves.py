@@ -92,7 +92,9 @@ def _of_block(
     """
     f = view.frequencies(noise).to(mean.dtype)
     s2 = float(view.noise_variance)
-    each = [_statistics(evaluate(block.rows.take(view.see(x)), f).features, block) for x in samples]
+    each = [
+        _statistics(evaluate(block.rows.take(view.see(x)), f).features, block) for x in samples
+    ]
     gram = torch.stack([one.gram for one in each]).mean(0)
     cross = torch.stack([one.cross for one in each]).mean(0)
     factor = cholesky(plus_diagonal(gram, s2))

@@ -93,7 +93,9 @@ class ConjugateLandmarks(_Landmarks):
         bound = final_bound(best, self.data, self.every)
         return Finished(best, *bound, report, interrupted=cut)
 
-    def _placed(self, model: LatentVariableModel, every: Data, chosen: Data) -> LatentVariableModel:
+    def _placed(
+        self, model: LatentVariableModel, every: Data, chosen: Data
+    ) -> LatentVariableModel:
         """Return the model of all rows; the columns are the rotated ones of training."""
         posterior = condition(model, landmarks.narrow(chosen), self.plan)
         whole = landmarks.as_if_whole(posterior, chosen)

@@ -111,7 +111,12 @@ def stacked_evidence(
 
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         trace = evaluate(x, f)
-        given = (trace.features, torch.ones_like(noise_variance), noise_variance.detach(), block)
+        given = (
+            trace.features,
+            torch.ones_like(noise_variance),
+            noise_variance.detach(),
+            block,
+        )
         if not wanted:
             return batched_evidence_value(*given), ()
         result = batched_evidence(*given)
@@ -171,7 +176,9 @@ class StackedRun:
         """
         with torch.no_grad():
             among = len(self.trainers)
-            values = torch.stack([self.models.bounds(self.data, [one] * among) for one in draws])
+            values = torch.stack(
+                [self.models.bounds(self.data, [one] * among) for one in draws]
+            )
         return values.mean(0), values.std(0) / len(draws) ** 0.5
 
     def _hand_over(self) -> None:

@@ -81,7 +81,9 @@ class Rotation:
         """Rotate other rows of the same views: whatever the basis, the bound can only fall by
         it.
         """
-        return tuple(_turned(blocks, basis) for blocks, basis in zip(data, self.bases, strict=True))
+        return tuple(
+            _turned(blocks, basis) for blocks, basis in zip(data, self.bases, strict=True)
+        )
 
 
 def rotate(
@@ -175,7 +177,9 @@ def _leading(Y: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
 
     The values are those of a projection (Halko, Martinsson and Tropp, 2011): never too large.
     """
-    _, values, right = randomized_svd(Y.cpu().numpy(), count, n_iter=2, random_state=seed % 2**32)
+    _, values, right = randomized_svd(
+        Y.cpu().numpy(), count, n_iter=2, random_state=seed % 2**32
+    )
     vectors = torch.from_numpy(right.T.copy()).to(Y.device)
     return torch.from_numpy(values).double().square(), vectors
 
@@ -201,7 +205,9 @@ def _spectrum(Y: Matrix) -> tuple[Tensor, Tensor]:
     squares = squares.flip(0).clamp(min=0.0)
     left = left.flip(1)
     kept = squares > _ROUNDING * squares[0]
-    right = torch.cat([Y.index_select(1, columns).double().T @ left[:, kept] for columns in cuts])
+    right = torch.cat(
+        [Y.index_select(1, columns).double().T @ left[:, kept] for columns in cuts]
+    )
     return squares[kept], right / squares[kept].sqrt()
 
 

@@ -88,7 +88,9 @@ def laplacian(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     order = latents.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
     uniform = (order + 0.5) / n
     spread: FloatArray = torch.special.ndtri(torch.from_numpy(uniform)).numpy()
-    plain: FloatArray = (latents - latents.mean(axis=0)) / np.maximum(latents.std(axis=0), 1e-300)
+    plain: FloatArray = (latents - latents.mean(axis=0)) / np.maximum(
+        latents.std(axis=0), 1e-300
+    )
     return 0.5 * (spread + plain)
 
 
@@ -100,7 +102,9 @@ def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a disconnected graph is joined at its nearest points
         embedding = Isomap(
-            n_components=n_components, n_neighbors=min(_NEIGHBOURS, n - 1), eigen_solver="dense"
+            n_components=n_components,
+            n_neighbors=min(_NEIGHBOURS, n - 1),
+            eigen_solver="dense",
         )
         latents: FloatArray = embedding.fit_transform(_neighbour_space(filled, seed))
     return latents
@@ -114,7 +118,9 @@ def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     if n < n_components + 3:
         return pca(filled, n_components, seed)
     first = pca(filled, n_components, seed)
-    first = 1e-4 * (first / max(float(first.std()), 1e-300) + 1e-2 * noise(n, n_components, seed))
+    first = 1e-4 * (
+        first / max(float(first.std()), 1e-300) + 1e-2 * noise(n, n_components, seed)
+    )
     perplexity = min(_PERPLEXITY, (n - 1) / 3)
     if n <= MOST_ROWS:
         return embed(_neighbour_space(filled, seed), first, perplexity)
@@ -262,7 +268,9 @@ def model_from(
         dims = spec.layout.dims(v)
         n_dims = mean.shape[1] if dims is None else len(dims)
         source = random.generator(seed, f"kernel/{view.name}")
-        kernel = view.kernel.prepared(spec.n_frequencies).initial(spec.n_mixtures, n_dims, source)
+        kernel = view.kernel.prepared(spec.n_frequencies).initial(
+            spec.n_mixtures, n_dims, source
+        )
         likelihood, sites = _start(view.likelihood, blocks, device)
         settings = (likelihood, sites, dims, view.weight, covariates.groups)
         views.append(View(view.name, kernel, *settings))

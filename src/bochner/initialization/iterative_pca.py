@@ -94,7 +94,9 @@ class _Completion:
         fresh = self.source.standard_normal(
             (self.filled.shape[1], rank - self.basis.shape[1]), dtype=np.float32
         )
-        self.basis = np.linalg.qr(np.hstack([self.basis, self.filled.T @ (self.filled @ fresh)]))[0]
+        self.basis = np.linalg.qr(
+            np.hstack([self.basis, self.filled.T @ (self.filled @ fresh)])
+        )[0]
         before = np.zeros(rank)
         for _ in range(_MAX_ITER):
             self.basis = np.linalg.qr(self.filled.T @ (self.filled @ self.basis))[0]

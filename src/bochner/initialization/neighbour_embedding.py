@@ -55,7 +55,9 @@ def conditionals(squares: FloatArray, perplexity: float) -> FloatArray:
     for _ in range(_HALVINGS):
         weights = np.exp(-precision * squares)
         total = weights.sum(axis=1, keepdims=True)
-        entropy = np.log(total) + precision * (weights * squares).sum(axis=1, keepdims=True) / total
+        entropy = (
+            np.log(total) + precision * (weights * squares).sum(axis=1, keepdims=True) / total
+        )
         wide = entropy > math.log(perplexity)
         low = np.where(wide, precision, low)
         high = np.where(wide, high, precision)
@@ -169,7 +171,9 @@ def embed(values: FloatArray, first: FloatArray, perplexity: float) -> FloatArra
         early = step < _EXAGGERATED
         # the sum of the step before is close, and saves a pass
         gradient, total = forces(y, _EXAGGERATION if early else 1.0, total)
-        gains = torch.where(velocity * gradient < 0.0, gains + 0.2, 0.8 * gains).clamp_(min=0.01)
+        gains = torch.where(velocity * gradient < 0.0, gains + 0.2, 0.8 * gains).clamp_(
+            min=0.01
+        )
         velocity.mul_(0.5 if early else 0.8).addcmul_(gains, gradient, value=-rate)
         y += velocity
     embedded: FloatArray = y.T.double().numpy()

@@ -24,7 +24,9 @@ _SHARE, _MOST, _ROWS_EACH = 0.99, 40, 10
 _NEIGHBOURS = 15
 
 
-def split_start(name: str, views: Sequence[FloatArray], layout: Layout, seed: int) -> FloatArray:
+def split_start(
+    name: str, views: Sequence[FloatArray], layout: Layout, seed: int
+) -> FloatArray:
     """Compute a start of shared and private latents.
 
     Parameters

@@ -138,7 +138,9 @@ class SimpleModels:
         d_mean = d_x.mT * factors[:, None, :]
         return Gradient(value, torch.stack([d_mean, d_mean * spread]), d_scales)
 
-    def _sample(self, factors: Tensor, seed: int, purpose: str, step: int) -> tuple[Tensor, Tensor]:
+    def _sample(
+        self, factors: Tensor, seed: int, purpose: str, step: int
+    ) -> tuple[Tensor, Tensor]:
         """Return a draw of the latents times their factors, (S, E, N), and how far the draw is from
         the means, (S, N, E).
         """

@@ -79,7 +79,9 @@ def from_anndata(
         columns = [f"{use_rep}_{j}" for j in range(matrix.shape[1])]
     else:
         matrix = (
-            adata.X if layer is None else _chosen(adata.layers, layer, f"{place}.layers", "layer")
+            adata.X
+            if layer is None
+            else _chosen(adata.layers, layer, f"{place}.layers", "layer")
         )
         if matrix is None:
             raise InputError(
@@ -125,7 +127,9 @@ def from_mudata(
     if getattr(mdata, "axis", 0) != 0:
         raise InputError(
             message(
-                f"{place}.axis of 0 (shared rows)", f"{mdata.axis}", "transpose or build it anew"
+                f"{place}.axis of 0 (shared rows)",
+                f"{mdata.axis}",
+                "transpose or build it anew",
             )
         )
     names = list(mdata.mod) if modalities is None else list(modalities)
@@ -138,20 +142,26 @@ def from_mudata(
     layers = _by_modality(layer, names, "layer")
     masks = _by_modality(mask_var, names, "mask_var")
     tables = {
-        name: from_anndata(mdata.mod[name], layers[name], masks[name], None, f"{place}[{name!r}]")
+        name: from_anndata(
+            mdata.mod[name], layers[name], masks[name], None, f"{place}[{name!r}]"
+        )
         for name in names
     }
     _check_shared(tables, place)
     named = {row for table in tables.values() for row in table.row_names or ()}
     return join(
-        tables, f"modality of {place}", [str(row) for row in mdata.obs_names if str(row) in named]
+        tables,
+        f"modality of {place}",
+        [str(row) for row in mdata.obs_names if str(row) in named],
     )
 
 
 def read_h5ad(path: Path, request: Request | None = None) -> Table:
     """Read an AnnData file: its variables are columns with names."""
     request = request or Request()
-    adata = _opened(path, "h5ad", require("anndata", "reads h5ad files").read_h5ad, request.memory)
+    adata = _opened(
+        path, "h5ad", require("anndata", "reads h5ad files").read_h5ad, request.memory
+    )
     kept = request.selection.kept([str(name) for name in adata.var_names])
     if len(kept) < adata.n_vars:
         request.selection.check(str(path))
@@ -162,7 +172,9 @@ def read_h5ad(path: Path, request: Request | None = None) -> Table:
 def read_h5mu(path: Path, request: Request | None = None) -> Table:
     """Read a MuData file: its modalities are views."""
     request = request or Request()
-    mdata = _opened(path, "h5mu", require("mudata", "reads h5mu files").read_h5mu, request.memory)
+    mdata = _opened(
+        path, "h5mu", require("mudata", "reads h5mu files").read_h5mu, request.memory
+    )
     return from_mudata(mdata, request.layer, request.mask_var, place=path.name)
 
 
@@ -177,7 +189,9 @@ def _opened(path: Path, kind: str, read: Callable[[Path], Any], memory: Memory) 
             return read(path)
     except InputError:
         raise
-    except Exception as error:  # whatever HDF5 and the registry of encodings raise: it is the file
+    except (
+        Exception
+    ) as error:  # whatever HDF5 and the registry of encodings raise: it is the file
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(path, kind, reason) from error
 
@@ -204,7 +218,9 @@ def _ended(path: str, changed: int, size: int) -> int:  # noqa: ARG001 - of this
         return 0
     command = [sys.executable, "-P", "-c", _READS, path]
     quiet = subprocess.DEVNULL
-    return subprocess.run(command, stdin=quiet, stdout=quiet, stderr=quiet, check=False).returncode
+    return subprocess.run(
+        command, stdin=quiet, stdout=quiet, stderr=quiet, check=False
+    ).returncode
 
 
 def _check_expanded(path: Path, memory: Memory) -> None:
@@ -233,7 +249,9 @@ def _chosen(mapping: Any, key: str, place: str, option: str) -> Any:
         )
         raise InputError(
             message(
-                f"{key!r} in {place}", f"{listing([repr(n) for n in known]) or 'an empty one'}", do
+                f"{key!r} in {place}",
+                f"{listing([repr(n) for n in known]) or 'an empty one'}",
+                do,
             )
         )
     return mapping[key]
@@ -269,7 +287,9 @@ def _by_modality(value: object, names: list[str], option: str) -> dict[str, Any]
     if unknown:
         raise InputError(
             message(
-                f"{option} for modalities {listing(names)}", listing(unknown), "correct the names"
+                f"{option} for modalities {listing(names)}",
+                listing(unknown),
+                "correct the names",
             )
         )
     return {name: value.get(name) for name in names}
@@ -279,10 +299,14 @@ def _check_shared(tables: Mapping[str, Table], place: str) -> None:
     """Without a row that two modalities share, nothing ties one view to another."""
     rows = [set(table.row_names or ()) for table in tables.values()]
     if len(rows) > 1 and len(set().union(*rows)) == sum(len(names) for names in rows):
-        first = [f"{name!r} has {(table.row_names or [''])[0]!r}" for name, table in tables.items()]
+        first = [
+            f"{name!r} has {(table.row_names or [''])[0]!r}" for name, table in tables.items()
+        ]
         do = "give the same sample the same name in each obs_names"
         raise InputError(
             message(
-                f"modalities of {place} that share rows", f"none in common ({listing(first)})", do
+                f"modalities of {place} that share rows",
+                f"none in common ({listing(first)})",
+                do,
             )
         )

@@ -45,13 +45,17 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
     if isinstance(arrays, np.ndarray):
         raise unreadable(path, "npz", "it holds a single array: rename it to .npy")
     data = {
-        name: as_matrix(a, f"array {name!r} of {path}") for name, a in arrays.items() if a.ndim >= 2
+        name: as_matrix(a, f"array {name!r} of {path}")
+        for name, a in arrays.items()
+        if a.ndim >= 2
     }
     if not data:
         stored = ", ".join(f"{name!r} {a.shape}" for name, a in arrays.items()) or "no array"
         raise InputError(
             message(
-                f"a two-dimensional array in {path}", stored, "save X with shape (rows, columns)"
+                f"a two-dimensional array in {path}",
+                stored,
+                "save X with shape (rows, columns)",
             )
         )
     counts = {name: X.shape[0] for name, X in data.items()}
@@ -59,7 +63,9 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
         got = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
         raise InputError(
             message(
-                f"views with the same rows in {path}", got, "save one row per sample in every view"
+                f"views with the same rows in {path}",
+                got,
+                "save one row per sample in every view",
             )
         )
     n_rows = next(iter(counts.values()))
@@ -68,9 +74,15 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
         np.hstack(list(data.values())),
         _names(arrays, "row_names", n_rows),
         _names(arrays, "column_names", n_columns),
-        None if len(data) == 1 else consecutive({name: X.shape[1] for name, X in data.items()}),
+        None
+        if len(data) == 1
+        else consecutive({name: X.shape[1] for name, X in data.items()}),
         next(
-            (arrays[key] for key in LABELS if key in arrays and arrays[key].shape == (n_rows,)),
+            (
+                arrays[key]
+                for key in LABELS
+                if key in arrays and arrays[key].shape == (n_rows,)
+            ),
             None,
         ),
     )

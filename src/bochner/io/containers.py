@@ -54,15 +54,20 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
     if hasattr(views, "mod") and not isinstance(views, Mapping):
         table = from_mudata(views)
         types = [
-            getattr(modality.X, "dtype", np.dtype(np.float64)) for modality in views.mod.values()
+            getattr(modality.X, "dtype", np.dtype(np.float64))
+            for modality in views.mod.values()
         ]
         return _out(table, types), dict(table.views or {})
     if not isinstance(views, Mapping) or not views:
         got = f"{type(views).__name__}" if not isinstance(views, Mapping) else "an empty dict"
         raise InputError(
-            message('a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views")
+            message(
+                'a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views"
+            )
         )
-    halves = [pair for view, value in views.items() for pair in _split(str(view), value).items()]
+    halves = [
+        pair for view, value in views.items() for pair in _split(str(view), value).items()
+    ]
     check_unique([name for name, _ in halves], "view", "the views")
     parts = dict(halves)
     table = join({name: _table(name, part) for name, part in parts.items()}, "view")
@@ -89,9 +94,13 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:
         isinstance(place, slice) for place in views.values()
     ):
         got = f"{type(views).__name__}: {views!r:.60}"
-        raise InputError(message("the slices that stack returned", got, "pass its second value"))
+        raise InputError(
+            message("the slices that stack returned", got, "pass its second value")
+        )
     if not hasattr(X, "iloc") and np.ndim(X := as_array("X", X)) != 2:
-        raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
+        raise InputError(
+            message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it")
+        )
     parts = {
         name: X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
         for name, place in views.items()
@@ -118,7 +127,8 @@ def _split(name: str, value: Any) -> dict[str, object]:
     value = np.asarray(value) if isinstance(value, list | tuple) else value
     value = as_rows(value) if isinstance(value, np.ma.MaskedArray) else value
     kinds = [
-        getattr(d, "kind", "O") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
+        getattr(d, "kind", "O")
+        for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
     ]
     if "c" not in kinds:
         return {name: value}
@@ -152,7 +162,8 @@ def _numeric(array: NDArray[Any], place: str) -> NDArray[np.float64]:
         return array.astype(np.float64)
     except (TypeError, ValueError) as error:
         bad = next(
-            (tuple(map(int, i)) for i in np.ndindex(array.shape) if isinstance(array[i], str)), None
+            (tuple(map(int, i)) for i in np.ndindex(array.shape) if isinstance(array[i], str)),
+            None,
         )
         got = (
             f"the text {array[bad]!r} in row {bad[0]}, column {bad[-1]} of {place}"
@@ -168,7 +179,8 @@ def _dtype(value: Any) -> np.dtype[np.generic]:
     if hasattr(value, "obs_names"):
         value = value.X
     kinds = {
-        getattr(d, "name", "") for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
+        getattr(d, "name", "")
+        for d in getattr(value, "dtypes", [getattr(value, "dtype", None)])
     }
     return np.dtype(np.float32) if kinds == {"float32"} else np.dtype(np.float64)
 
@@ -177,7 +189,9 @@ def _labels(parts: Mapping[str, object]) -> dict[str, object]:
     """Return row labels by their text: numbers stay numbers in the index of the result."""
     labels: dict[str, Any] = {}
     for part in parts.values():
-        index: Any = part.obs_names if hasattr(part, "obs_names") else getattr(part, "index", ())
+        index: Any = (
+            part.obs_names if hasattr(part, "obs_names") else getattr(part, "index", ())
+        )
         if not callable(index):  # lists have a method of this name
             labels = {**{str(label): label for label in index}, **labels}
     return labels

@@ -43,8 +43,14 @@ def check_extension(path: Path) -> str:
     """Return the extension of a file that can be read, and refuse any other."""
     extension = extension_of(path)
     if extension not in EXTENSIONS:
-        got = f"{path} with extension {extension!r}" if extension else f"{path} without extension"
+        got = (
+            f"{path} with extension {extension!r}"
+            if extension
+            else f"{path} without extension"
+        )
         raise InputError(
-            message(f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file")
+            message(
+                f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file"
+            )
         )
     return extension

@@ -117,9 +117,18 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
         actual = checksum(tensors, text)
         header = json.loads(text)
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
+    except (
+        SafetensorError,
+        KeyError,
+        ValueError,
+        TypeError,
+        OSError,
+        RecursionError,
+    ) as error:
         got = f"{path.name}, which is not one or is cut short ({error})"
-        raise ModelFileError(message(f"a bochner {kind} file", got, "save it again")) from error
+        raise ModelFileError(
+            message(f"a bochner {kind} file", got, "save it again")
+        ) from error
     if actual != stated:
         got = f"{path.name}, whose checksum differs from its content: it is damaged"
         do = "copy it again from where it was whole, or save it again"
@@ -132,7 +141,9 @@ def _check_kind(path: Path, header: object, kind: str, schema: int) -> None:
     fields = header if isinstance(header, dict) else {}
     if fields.get("kind") != kind:
         raise ModelFileError(
-            message(f"a bochner {kind} file", f"a {fields.get('kind')} file", "pass the other file")
+            message(
+                f"a bochner {kind} file", f"a {fields.get('kind')} file", "pass the other file"
+            )
         )
     if fields.get("schema") != schema:
         got = f"schema {fields.get('schema')!r} in {path.name}"

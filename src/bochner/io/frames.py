@@ -40,7 +40,9 @@ def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:
     check_unique(names, "column", place)
     if not frame.shape[0] or not frame.shape[1]:
         raise InputError(
-            message("data", f"a table of shape {frame.shape} in {place}", "check where it was made")
+            message(
+                "data", f"a table of shape {frame.shape} in {place}", "check where it was made"
+            )
         )
     if all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in frame.dtypes):
         X = frame.to_numpy(dtype=np.float64)
@@ -62,7 +64,11 @@ def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.fl
         values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
         text = [(i, value) for i, value in enumerate(column) if isinstance(value, str)]
-        got = f"the text {text[0][1]!r} in row {text[0][0]}" if text else f"the type {column.dtype}"
+        got = (
+            f"the text {text[0][1]!r} in row {text[0][0]}"
+            if text
+            else f"the type {column.dtype}"
+        )
         where = f"{describe_column(j, names)} of {place}"
         do = (
             f"convert the column to numbers, leave it out (--drop {names[j]}), or name it as the "
@@ -126,7 +132,9 @@ def _check_size(path: Path, request: Request) -> None:
     """Look at the sizes that the file states before they are read."""
     metadata = require("pyarrow.parquet", "reads parquet files").read_metadata(path)
     count = metadata.num_rows * metadata.num_columns
-    request.memory.check(8 * count, f"{metadata.num_rows:,} × {metadata.num_columns:,} in {path}")
+    request.memory.check(
+        8 * count, f"{metadata.num_rows:,} × {metadata.num_columns:,} in {path}"
+    )
 
 
 def _names_rows(column: Any) -> bool:
@@ -173,7 +181,9 @@ def parquet_parts(path: Path) -> list[Path]:
     return parts if alike else []
 
 
-_PART = re.compile(r"(part|chunk|shard|block|rows|data|file|batch)?[-_.]?\d[-_.0-9a-z]*\.parquet")
+_PART = re.compile(
+    r"(part|chunk|shard|block|rows|data|file|batch)?[-_.]?\d[-_.0-9a-z]*\.parquet"
+)
 
 
 def _is_shown(path: Path) -> bool:

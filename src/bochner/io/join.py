@@ -82,7 +82,9 @@ def check_unique(names: Sequence[str], what: str, place: str) -> None:
     if twice:
         do = f"rename or drop one of the {what}s"
         raise InputError(
-            message(f"{what} names that differ in {place}", f"{listing(twice)} more than once", do)
+            message(
+                f"{what} names that differ in {place}", f"{listing(twice)} more than once", do
+            )
         )
 
 
@@ -100,12 +102,16 @@ def _rows(
             else (name for table in tables.values() for name in table.row_names or ())
         )
         position = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        return np.hstack([_placed(table, position) for table in tables.values()]), list(position)
+        return np.hstack([_placed(table, position) for table in tables.values()]), list(
+            position
+        )
     if len(nameless) < len(tables):
         got = f"none for {listing([repr(view) for view in nameless])}"
         raise InputError(
             message(
-                f"row names in every {place}, as in some", got, "name the rows in all, or in none"
+                f"row names in every {place}, as in some",
+                got,
+                "name the rows in all, or in none",
             )
         )
     counts = {view: table.X.shape[0] for view, table in tables.items()}
@@ -126,7 +132,8 @@ def _column_names(tables: Mapping[str, Table]) -> list[str] | None:
     if all(table.column_names is None for table in tables.values()):
         return None
     names = {
-        v: t.column_names or [f"{v}_{j}" for j in range(t.X.shape[1])] for v, t in tables.items()
+        v: t.column_names or [f"{v}_{j}" for j in range(t.X.shape[1])]
+        for v, t in tables.items()
     }
     flat = [name for columns in names.values() for name in columns]
     # Names that occur in two views are told apart by the view: X has one name per column.

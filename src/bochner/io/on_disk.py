@@ -158,7 +158,9 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
         file = h5py.File(path, "r")
         matrix = file["X"] if request.layer is None else file["layers"][request.layer]
         shape = tuple(int(n) for n in matrix.attrs.get("shape", getattr(matrix, "shape", ())))
-        by_rows = isinstance(matrix, h5py.Dataset) or "csr" in str(matrix.attrs["encoding-type"])
+        by_rows = isinstance(matrix, h5py.Dataset) or "csr" in str(
+            matrix.attrs["encoding-type"]
+        )
     except (OSError, KeyError, TypeError):
         return None  # refused by who reads it whole
     if len(shape) != 2 or not by_rows or not _is_large((shape[0], shape[1])):
@@ -170,7 +172,9 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     kept = np.array(request.selection.kept(columns), dtype=np.int64)
     request.selection.check(str(path))
     if request.mask_var is not None:
-        mask = mask_of(elements.read_elem(file["var"]), len(columns), request.mask_var, path.name)
+        mask = mask_of(
+            elements.read_elem(file["var"]), len(columns), request.mask_var, path.name
+        )
         kept = kept[mask[kept]]
     named = [columns[j] for j in kept]
     if isinstance(matrix, h5py.Dataset):

@@ -171,7 +171,9 @@ def remove(path: str | os.PathLike[str]) -> None:
 def _part(target: Path) -> Iterator[Path]:
     """Make an empty hidden file, locked for as long as this process may write to it."""
     while True:
-        part = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+        part = target.with_name(
+            f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
+        )
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         if _lock(handle) and os.fstat(handle).st_nlink:
             break

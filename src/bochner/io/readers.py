@@ -91,7 +91,9 @@ def read(
         column that was not named as their index.
     """
     selection = selection_of(columns, drop)
-    return read_source(path, Request(index, layer, None, header, selection, memory or Memory()))
+    return read_source(
+        path, Request(index, layer, None, header, selection, memory or Memory())
+    )
 
 
 def read_source(path: str | os.PathLike[str], request: Request) -> Table:
@@ -127,7 +129,9 @@ def _read_file(path: Path, request: Request) -> Table:
     if not path.stat().st_size:
         raise InputError(
             message(
-                "a file with data", f"the empty file {path}", "check that it was written to its end"
+                "a file with data",
+                f"the empty file {path}",
+                "check that it was written to its end",
             )
         )
     if request.layer is not None and extension not in LAYERED:
@@ -156,7 +160,9 @@ def _read_folder(folder: Path, request: Request) -> Table:
     if not paths:
         raise InputError(
             message(
-                f"files {', '.join(EXTENSIONS)} in {folder}", "none", "put one file per view there"
+                f"files {', '.join(EXTENSIONS)} in {folder}",
+                "none",
+                "put one file per view there",
             )
         )
     tables: dict[str, Table] = {}
@@ -169,7 +175,9 @@ def _read_folder(folder: Path, request: Request) -> Table:
         if table.views is not None:
             got = f"{len(table.views)} arrays in {path}"
             raise InputError(
-                message("one array per file of a folder", got, "save each view to its own file")
+                message(
+                    "one array per file of a folder", got, "save each view to its own file"
+                )
             )
         tables[view] = table
     _check_keys(tables, folder)
@@ -206,7 +214,8 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
     if not names and name is not None:
         got = f"the column {name!r} first in each, whole numbers that differ"
         do = (
-            f"add --index {name} to join rows by it, or rename it in one of the files if it is data"
+            f"add --index {name} to join rows by it, or rename it in one of the files if it is "
+            "data"
         )
         raise InputError(message(f"files of {folder} without a column of row names", got, do))
     same = len({frozenset(keys) for keys in texts}) == 1

@@ -101,7 +101,9 @@ def _parsed(kind: object, value: object, place: str) -> Any:
     if origin is dict:
         if not isinstance(value, dict):
             raise _wrong(place, "an object", value)
-        return {key: _parsed(parts[1], item, f"{place}[{key!r}]") for key, item in value.items()}
+        return {
+            key: _parsed(parts[1], item, f"{place}[{key!r}]") for key, item in value.items()
+        }
     return _plain(kind, value, place)
 
 
@@ -116,7 +118,9 @@ def _record(kind: Any, value: Any, place: str) -> Any:
     for name in names:
         if name not in value:
             raise MismatchError(f"{place} lacks the key {name!r}")
-    return kind(**{name: _parsed(kinds[name], value[name], f"{place}.{name}") for name in names})
+    return kind(
+        **{name: _parsed(kinds[name], value[name], f"{place}.{name}") for name in names}
+    )
 
 
 def _one_of(kinds: Sequence[object], value: object, place: str) -> Any:
@@ -197,7 +201,9 @@ class Tensors:
         fits = len(sizes) == len(shape)
         if not (fits and all(s is None or s == o for s, o in zip(shape, sizes, strict=True))):
             expected = tuple("any" if s is None else s for s in shape)
-            raise MismatchError(f"the tensor {name!r} has the shape {sizes} in place of {expected}")
+            raise MismatchError(
+                f"the tensor {name!r} has the shape {sizes} in place of {expected}"
+            )
         return _checked(name, tensor, kind)
 
     def take_if_there(self, name: str, *shape: int | None) -> Tensor | None:
@@ -209,7 +215,9 @@ class Tensors:
         names = [name for name in self._left if name.startswith(prefix)]
         taken = {name: self._left.pop(name) for name in names}
         return {
-            name[len(prefix) :]: _checked(name, tensor, "f" if tensor.is_floating_point() else "i")
+            name[len(prefix) :]: _checked(
+                name, tensor, "f" if tensor.is_floating_point() else "i"
+            )
             for name, tensor in taken.items()
         }
 

@@ -60,7 +60,9 @@ def open_rows(
         raise InputError(message("a path, or a sequence of paths", "none", "name a file"))
     for file in paths:
         if not exists(file):
-            raise InputError(message("a file", f"{file}, which does not exist", "check the path"))
+            raise InputError(
+                message("a file", f"{file}, which does not exist", "check the path")
+            )
     if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr", ".h5ad"):
         if columns is not None:
             do = "leave columns out, or choose columns of the array"
@@ -103,7 +105,9 @@ def _sparse(path: Path, group: object) -> RowSource:
     """Open a sparse matrix as anndata writes it."""
     if not _encoding(group).startswith("csr"):
         do = "write it compressed by rows: X.tocsr()"
-        raise InputError(message("a sparse matrix by rows", f"{_encoding(group)} in {path}", do))
+        raise InputError(
+            message("a sparse matrix by rows", f"{_encoding(group)} in {path}", do)
+        )
     return SparseRows(group)
 
 
@@ -114,7 +118,9 @@ def _annotated(path: Path) -> RowSource:
     try:
         file = h5py.File(path, "r")
         variables = file["var"]
-        names = [str(name) for name in elements.read_elem(variables[variables.attrs["_index"]])]
+        names = [
+            str(name) for name in elements.read_elem(variables[variables.attrs["_index"]])
+        ]
         matrix = file["X"]
     except Exception as error:  # whatever the library raises: it is the file
         raise unreadable(path, "h5ad", error) from error
@@ -234,7 +240,9 @@ class ParquetSource(RowSource):
         for j, name in enumerate(self.columns or []):
             if name not in schema.names:
                 got = f"none in {path}"
-                raise InputError(message(f"a column {name!r}", got, "choose columns of all files"))
+                raise InputError(
+                    message(f"a column {name!r}", got, "choose columns of all files")
+                )
             kind = str(schema.field(name).type)
             if not kind.startswith(("int", "uint", "float", "double", "half", "bool")):
                 got = f"the type {kind}, {describe_column(j, self.columns)} of {path}"

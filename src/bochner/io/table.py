@@ -58,7 +58,9 @@ def as_matrix(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
     if array.ndim != 2:
         got = f"{array.ndim} dimensions, shape {array.shape}, in {place}"
         raise InputError(
-            message("a two-dimensional array (rows × columns)", got, "reshape it before saving")
+            message(
+                "a two-dimensional array (rows × columns)", got, "reshape it before saving"
+            )
         )
     if array.dtype.kind not in "biuf":
         do = (
@@ -69,7 +71,9 @@ def as_matrix(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
         raise InputError(message("real numbers", f"the type {array.dtype} in {place}", do))
     if array.size == 0:
         raise InputError(
-            message("data", f"an array of shape {array.shape} in {place}", "save at least one row")
+            message(
+                "data", f"an array of shape {array.shape} in {place}", "save at least one row"
+            )
         )
     return array.astype(np.float64)
 
@@ -78,7 +82,9 @@ def unreadable(path: Path, kind: str, reason: object) -> InputError:
     """Build the error for a file that cannot be read as what its extension says."""
     return InputError(
         message(
-            f"a readable {kind} file", f"{path} ({reason})", f"check that it is {kind} and complete"
+            f"a readable {kind} file",
+            f"{path} ({reason})",
+            f"check that it is {kind} and complete",
         )
     )
 

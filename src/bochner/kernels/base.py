@@ -295,7 +295,11 @@ class SpectralKernel(Kernel, ABC):
 
     @abstractmethod
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw the base noise of H points per mixture component, shape (Q, H, number of noise
         columns).

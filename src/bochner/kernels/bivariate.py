@@ -51,7 +51,11 @@ class BivariateSpectralMixture(Kernel):
         correlations: Numbers,
     ) -> None:
         super().__init__(
-            weights=weights, means1=means1, means2=means2, scales=scales, correlations=correlations
+            weights=weights,
+            means1=means1,
+            means2=means2,
+            scales=scales,
+            correlations=correlations,
         )
         first = as_tensor(means1)
         shape = tuple(first.shape)
@@ -65,7 +69,9 @@ class BivariateSpectralMixture(Kernel):
             expected = shape[:1] if name in ("weights", "correlations") else shape
             if tuple(values.shape) != expected or len(shape) != 2:
                 got = tuple(values.shape)
-                raise InputError(f"{name} must have shape {expected} (mixtures first), got {got}.")
+                raise InputError(
+                    f"{name} must have shape {expected} (mixtures first), got {got}."
+                )
             if not bool(torch.isfinite(values).all()):
                 raise InputError(f"{name} must be finite.")
         outside = (rho <= 0) | (rho >= 1)

@@ -85,7 +85,9 @@ class DirichletProcessMixture(SpectralKernel):
         if n_points is not None and n_points < 1:
             raise InputError(f"n_points must be at least 1, got {n_points}.")
         given = [
-            name for name in ("proportions", "means", "scales") if self._params[name] is not None
+            name
+            for name in ("proportions", "means", "scales")
+            if self._params[name] is not None
         ]
         if 0 < len(given) < 3:
             raise InputError(
@@ -170,7 +172,11 @@ class DirichletProcessMixture(SpectralKernel):
         return self.log_variance.exp().to(x.dtype) * kernel
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw (1, H, D + 1) standard normal noise: D columns for the points, the last to choose
         their components.
@@ -179,7 +185,9 @@ class DirichletProcessMixture(SpectralKernel):
         if sampling == "orthogonal":
             # only directions can be orthogonal; the choice of a component is no direction
             directions = random.normal(n_frequencies, n_components, source, sampling)
-            return torch.cat([directions, random.normal(n_frequencies, 1, source)], dim=1)[None]
+            return torch.cat([directions, random.normal(n_frequencies, 1, source)], dim=1)[
+                None
+            ]
         return random.normal(n_frequencies, n_components + 1, source, sampling)[None]
 
     def frequencies(self, noise: Tensor) -> Frequencies:
@@ -253,9 +261,9 @@ class DirichletProcessMixture(SpectralKernel):
         scales = torch.logspace(-0.3, 0.3, n_mixtures, base=10.0, dtype=torch.float64)
         scales = scales[torch.randperm(n_mixtures, generator=source)]
         scales = narrowing(n_components) * scales[:, None].expand(-1, n_components)
-        phi = (0.1 * torch.randn(rows, n_mixtures, generator=source, dtype=torch.float64)).softmax(
-            1
-        )
+        phi = (
+            0.1 * torch.randn(rows, n_mixtures, generator=source, dtype=torch.float64)
+        ).softmax(1)
         return type(self)(phi, means, scales, self._params["variance"], self._params["prior"])
 
 

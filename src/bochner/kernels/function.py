@@ -36,7 +36,9 @@ class FunctionKernel(IndefiniteKernel):
     ) -> None:
         if not callable(function):
             raise InputError(
-                message("function as a callable", type(function).__name__, "give k(A, B) -> (n, m)")
+                message(
+                    "function as a callable", type(function).__name__, "give k(A, B) -> (n, m)"
+                )
             )
         if domain not in ("any", "sphere", "cube"):
             raise InputError(
@@ -56,17 +58,22 @@ class FunctionKernel(IndefiniteKernel):
         result = torch.as_tensor(values, dtype=torch.float64)
         if tuple(result.shape) != (len(a), len(b)):
             do = (
-                "return one value per pair of rows, or give FunctionKernel(function, pairwise=True)"
+                "return one value per pair of rows, or give "
+                "FunctionKernel(function, pairwise=True)"
             )
             raise InputError(
                 message(
-                    f"a kernel matrix of shape {(len(a), len(b))}", str(tuple(result.shape)), do
+                    f"a kernel matrix of shape {(len(a), len(b))}",
+                    str(tuple(result.shape)),
+                    do,
                 )
             )
         if not bool(torch.isfinite(result).all()):
             raise InputError(
                 message(
-                    "finite kernel values", "NaN or infinity", "check the function on these rows"
+                    "finite kernel values",
+                    "NaN or infinity",
+                    "check the function on these rows",
                 )
             )
         return result.to(device=x.device, dtype=x.dtype)

@@ -105,7 +105,9 @@ class DotProductSeries(DotProduct):
     def __init__(self, coefficients: Sequence[float]) -> None:
         if not len(coefficients) or not all(math.isfinite(float(a)) for a in coefficients):
             raise InputError(
-                message("at least one finite coefficient", repr(coefficients), "give a_0, a_1, ...")
+                message(
+                    "at least one finite coefficient", repr(coefficients), "give a_0, a_1, ..."
+                )
             )
         self.coefficients = coefficients
 
@@ -142,12 +144,13 @@ class Hellinger(DotProduct):
         negative = (t < -SLACK).nonzero()
         if len(negative):
             where = negative[0].tolist()
-            got = (
-                f"{float(t[tuple(where)]):.4g} (entry {', '.join(map(str, where))} of the products)"
-            )
+            entry = ", ".join(map(str, where))
+            got = f"{float(t[tuple(where)]):.4g} (entry {entry} of the products)"
             raise InputError(
                 message(
-                    "non-negative products <x, y> for Hellinger", got, "scale the columns to [0, 1]"
+                    "non-negative products <x, y> for Hellinger",
+                    got,
+                    "scale the columns to [0, 1]",
                 )
             )
         return t.clamp(min=0.0).sqrt()
@@ -172,7 +175,9 @@ class Tanh(DotProduct):
         if scale is not None and not 0 < scale < math.inf:
             raise InputError(
                 message(
-                    "scale as a positive number or None", repr(scale), "choose scale=None for 1/d"
+                    "scale as a positive number or None",
+                    repr(scale),
+                    "choose scale=None for 1/d",
                 )
             )
         if not math.isfinite(offset):
@@ -238,7 +243,9 @@ class TL1(IndefiniteKernel):
     def __init__(self, tau: float | None = None) -> None:
         if tau is not None and not 0 < tau < math.inf:
             raise InputError(
-                message("tau as a positive number or None", repr(tau), "choose tau=None for 0.7 d")
+                message(
+                    "tau as a positive number or None", repr(tau), "choose tau=None for 0.7 d"
+                )
             )
         self.tau = tau
 

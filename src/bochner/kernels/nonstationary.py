@@ -62,7 +62,9 @@ class Gibbs(Kernel):
         # 2 l l' / (l^2 + l'^2) = 1 / cosh(log l - log l'), written to stay finite for any gap of
         # the logarithms
         gap = (log_x - log_y).abs()
-        log_prefactor = 0.5 * x.shape[-1] * (math.log(2.0) - gap - torch.log1p((-2.0 * gap).exp()))
+        log_prefactor = (
+            0.5 * x.shape[-1] * (math.log(2.0) - gap - torch.log1p((-2.0 * gap).exp()))
+        )
         square = (x[:, None, :] - y[None, :, :]).square().sum(-1)
         return (self.log_variance.to(x.dtype) + log_prefactor - square / total).exp()
 
@@ -124,7 +126,11 @@ class SpectralSum(SpectralKernel):
         return torch.stack([part(x, y) for part in self.parts]).sum(0)
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw the parts' noise, H points per component; NaN fills the columns that a part does not
         have.
@@ -156,7 +162,10 @@ class SpectralSum(SpectralKernel):
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return the sum of the parts' starts."""
         return type(self)(
-            [part.initial(n_mixtures, n_components, source) for part in self._params["kernels"]]
+            [
+                part.initial(n_mixtures, n_components, source)
+                for part in self._params["kernels"]
+            ]
         )
 
     def _spectral_parts(self) -> list[SpectralKernel]:

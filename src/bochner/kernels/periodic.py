@@ -75,7 +75,11 @@ class Periodic(SpectralKernel):
         return self.log_variance.exp().to(x.dtype) * (-2.0 * square).exp()
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw (1, H, D) standard normal noise: its quantiles choose the harmonics."""
         self._check(n_components)
@@ -86,7 +90,9 @@ class Periodic(SpectralKernel):
         n_frequencies, dim = noise.shape[1:]
         drawn_from = self.get_buffer("_drawn_from").expand(dim, -1)
         quantile = torch.special.ndtr(noise[0].T.contiguous())
-        index = torch.searchsorted(drawn_from.cumsum(1), quantile).clamp(max=2 * _MOST_HARMONICS)
+        index = torch.searchsorted(drawn_from.cumsum(1), quantile).clamp(
+            max=2 * _MOST_HARMONICS
+        )
         spectrum = _spectrum(self.log_lengthscale.reshape(-1)).expand(dim, -1)
         ratio = (spectrum.gather(1, index) / drawn_from.gather(1, index)).prod(0)
         w = 2.0 * math.pi * (index.T - _MOST_HARMONICS).double() * (-self.log_period).exp()

@@ -36,7 +36,9 @@ def _given(**params: object) -> bool:
     """Return whether the parameters have values; InputError when some do and some do not."""
     missing = [name for name, value in params.items() if value is None]
     if 0 < len(missing) < len(params):
-        raise InputError(f"Give all of {', '.join(params)} or none of them: {missing[0]} is None.")
+        raise InputError(
+            f"Give all of {', '.join(params)} or none of them: {missing[0]} is None."
+        )
     return not missing
 
 
@@ -100,7 +102,9 @@ class SpectralMixture(SpectralKernel):
             return
         log_weights = positive("weights", as_tensor(weights))
         means = as_tensor(means)
-        self.log_weights = nn.Parameter(_check_shape("weights", log_weights, (means.shape[0],)))
+        self.log_weights = nn.Parameter(
+            _check_shape("weights", log_weights, (means.shape[0],))
+        )
         self.means = nn.Parameter(
             _check_shape("means", means, (*log_weights.shape, means.shape[-1]))
         )
@@ -125,7 +129,11 @@ class SpectralMixture(SpectralKernel):
         )
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw (Q, H, D) standard normal noise."""
         check_components("means", self.means, n_components)
@@ -137,7 +145,9 @@ class SpectralMixture(SpectralKernel):
         n_frequencies = noise.shape[-2]
         w = self.means.unsqueeze(-2) + self.log_scales.exp().unsqueeze(-2) * noise
         amplitude = (0.5 * self.log_weights).exp() / n_frequencies**0.5
-        return Frequencies(w.flatten(-3, -2), None, amplitude.repeat_interleave(n_frequencies, -1))
+        return Frequencies(
+            w.flatten(-3, -2), None, amplitude.repeat_interleave(n_frequencies, -1)
+        )
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:
         """Return a start for training: given parameters are kept."""
@@ -247,7 +257,11 @@ class NextGenSpectralMixture(SpectralKernel):
         return (-0.5 * (square - cross)).exp() * ((a @ m1)[:, None] - (b @ m2)[None, :]).cos()
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw (Q, H, 2 D) standard normal noise."""
         check_components("means1", self.means, n_components)

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from bochner import random
 from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError
-from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components, positive
+from bochner.kernels.base import (
+    Frequencies,
+    SpectralKernel,
+    as_tensor,
+    check_components,
+    positive,
+)
 
 _MATERN_ORDERS = (0.5, 1.5, 2.5)
 
@@ -75,7 +81,11 @@ class RBF(SpectralKernel):
         return self.log_variance.exp().to(x.dtype) * (-0.5 * square).exp()
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw (1, H, D) standard normal noise."""
         check_components("lengthscale", self.log_lengthscale, n_components)
@@ -84,7 +94,9 @@ class RBF(SpectralKernel):
     def frequencies(self, noise: Tensor) -> Frequencies:
         """w_l = eps_l / lengthscale with amplitude sqrt(variance / H)."""
         return Frequencies(
-            noise[0] * (-self.log_lengthscale).exp(), None, _amplitude(self.log_variance, noise)
+            noise[0] * (-self.log_lengthscale).exp(),
+            None,
+            _amplitude(self.log_variance, noise),
         )
 
     def initial(self, n_mixtures: int, n_components: int, source: torch.Generator) -> Self:  # noqa: ARG002
@@ -127,7 +139,9 @@ class Matern(SpectralKernel):
     ) -> None:
         super().__init__(lengthscale=lengthscale, nu=nu, variance=variance)
         if not isinstance(nu, int | float) or nu not in _MATERN_ORDERS:
-            raise InputError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}. For nu = infinity use RBF.")
+            raise InputError(
+                f"nu must be 0.5, 1.5 or 2.5, got {nu!r}. For nu = infinity use RBF."
+            )
         self.degrees = round(2 * nu)
         self.log_lengthscale = log_scale("lengthscale", lengthscale)
         self.log_variance = log_scale("variance", variance, max_ndim=0)
@@ -145,7 +159,11 @@ class Matern(SpectralKernel):
         return self.log_variance.exp().to(x.dtype) * polynomial * (-s).exp()
 
     def noise(
-        self, n_frequencies: int, n_components: int, source: torch.Generator, sampling: Sampling
+        self,
+        n_frequencies: int,
+        n_components: int,
+        source: torch.Generator,
+        sampling: Sampling,
     ) -> Tensor:
         """Draw (1, H, D + 2 nu) standard normal noise: D columns for the direction, 2 nu for the
         chi-square.
@@ -158,7 +176,9 @@ class Matern(SpectralKernel):
             return torch.cat(
                 [direction, random.normal(n_frequencies, self.degrees, source)], dim=1
             )[None]
-        return random.normal(n_frequencies, n_components + self.degrees, source, sampling)[None]
+        return random.normal(n_frequencies, n_components + self.degrees, source, sampling)[
+            None
+        ]
 
     def frequencies(self, noise: Tensor) -> Frequencies:
         """w_l = eps_l sqrt(2 nu / u_l) / lengthscale, u_l chi-square(2 nu), with amplitude

@@ -182,7 +182,9 @@ class _Problem:
         width = float(mean.square().mean().sqrt()) or 1.0
         variance = torch.full_like(mean, (0.1 * width) ** 2)
         mixtures = tuple(
-            FrequencyMixture.start(Moments(mean[part], variance[part]), n_mixtures, width, source)
+            FrequencyMixture.start(
+                Moments(mean[part], variance[part]), n_mixtures, width, source
+            )
             for part in self.parts
         )
         state = self.close(_State(mean, log_weight, variance, mixtures, 1.0))
@@ -190,7 +192,9 @@ class _Problem:
         # its own centre
         return replace(
             state,
-            noise=max(min(state.noise, _FIRST_NOISE[0] * self.spread, _FIRST_NOISE[1]), _FLOOR),
+            noise=max(
+                min(state.noise, _FIRST_NOISE[0] * self.spread, _FIRST_NOISE[1]), _FLOOR
+            ),
         )
 
     def factor(self, log_weight: Tensor) -> Tensor:
@@ -199,7 +203,9 @@ class _Problem:
     def squared_error(self, state: _State) -> float:
         """Return the mean squared error over all pairs at the mode, floored."""
         error = (
-            residuals(self.x, self.target, state.mean, self.factor(state.log_weight)).square().sum()
+            residuals(self.x, self.target, state.mean, self.factor(state.log_weight))
+            .square()
+            .sum()
         )
         return max(float(error) / (2 * self.n_pairs), _FLOOR)
 
@@ -266,10 +272,14 @@ class _Problem:
         variance = torch.empty_like(state.mean)
         mixtures = []
         for part, mixture in zip(self.parts, state.mixtures, strict=True):
-            prior = mixture.responsibilities @ torch.diagonal(mixture.precision, dim1=-2, dim2=-1)
+            prior = mixture.responsibilities @ torch.diagonal(
+                mixture.precision, dim1=-2, dim2=-1
+            )
             variance[part] = 1.0 / (prior + bend[part] / noise)
             mixtures.append(mixture.update(Moments(state.mean[part], variance[part])))
-        return replace(state, variance=variance, mixtures=tuple(mixtures), noise=noise, error=noise)
+        return replace(
+            state, variance=variance, mixtures=tuple(mixtures), noise=noise, error=noise
+        )
 
     def refine(self, state: _State, max_iter: int = 8) -> _State:
         """Climb in log V by the closed-form expectations on the kept pairs, then update the noise
@@ -291,13 +301,17 @@ class _Problem:
         optimum = _lbfgs(_by_autograd(objective), state.variance.log().flatten(), max_iter)
         variance = optimum.view(state.mean.shape).exp()
         return replace(
-            state, variance=variance, noise=max(float(self.expected_error(state, variance)), _FLOOR)
+            state,
+            variance=variance,
+            noise=max(float(self.expected_error(state, variance)), _FLOOR),
         )
 
     def expected_error(self, state: _State, variance: Tensor) -> Tensor:
         """Return the mean over the kept pairs of the expected squared error."""
         factor = self.factor(state.log_weight)
-        return expected_squared_error(state.mean, variance, factor, self.delta, self.pairs).mean()
+        return expected_squared_error(
+            state.mean, variance, factor, self.delta, self.pairs
+        ).mean()
 
     def record(self, state: _State) -> dict[str, float]:
         """Return the bound and the errors of a state."""
@@ -331,7 +345,9 @@ def whitening(x: Tensor) -> Tensor:
     return scaled.T
 
 
-def _by_autograd(objective: Callable[[Tensor], Tensor]) -> Callable[[Tensor], tuple[float, Tensor]]:
+def _by_autograd(
+    objective: Callable[[Tensor], Tensor],
+) -> Callable[[Tensor], tuple[float, Tensor]]:
     """Return value and gradient of a function."""
 
     def evaluate(free: Tensor) -> tuple[float, Tensor]:
@@ -360,5 +376,7 @@ def _lbfgs(
     search: Any = (
         minimize  # its stubs do not know that jac=True takes value and gradient from one call
     )
-    result = search(evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", options=options)
+    result = search(
+        evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", options=options
+    )
     return torch.from_numpy(np.asarray(result.x)).to(start.device)

@@ -92,7 +92,9 @@ class FrequencyMixture:
             {"dtype": torch.float64, "device": moments.mean.device},
         )
         phi = (
-            torch.rand(n, n_mixtures, generator=source, dtype=torch.float64, device=source.device)
+            torch.rand(
+                n, n_mixtures, generator=source, dtype=torch.float64, device=source.device
+            )
             + 0.1
         )
         phi = (phi / phi.sum(1, keepdim=True)).to(moments.mean.device)
@@ -143,10 +145,13 @@ class FrequencyMixture:
         """
         eye = torch.eye(self._dim, dtype=torch.float64, device=self.centre.device)
         precision = (
-            eye / self.prior_width**2 + self.responsibilities.sum(0)[:, None, None] * self.precision
+            eye / self.prior_width**2
+            + self.responsibilities.sum(0)[:, None, None] * self.precision
         )
         covariance = torch.cholesky_inverse(torch.linalg.cholesky(precision))
-        pull = torch.einsum("kij,hk,hj->ki", self.precision, self.responsibilities, moments.mean)
+        pull = torch.einsum(
+            "kij,hk,hj->ki", self.precision, self.responsibilities, moments.mean
+        )
         return replace(
             self, centre=torch.einsum("kij,kj->ki", covariance, pull), centre_cov=covariance
         )
@@ -167,7 +172,9 @@ class FrequencyMixture:
         )
         inverse = (d + 2.0) * self.prior_width**2 * eye + scatter
         return replace(
-            self, scale=torch.cholesky_inverse(torch.linalg.cholesky(inverse)), dof=d + 2.0 + count
+            self,
+            scale=torch.cholesky_inverse(torch.linalg.cholesky(inverse)),
+            dof=d + 2.0 + count,
         )
 
     def expected_log_density(self, moments: Moments) -> Tensor:
@@ -203,15 +210,21 @@ class FrequencyMixture:
         width2 = self.prior_width**2
         d = self._dim
         square = (
-            self.centre.square().sum(1) + torch.diagonal(self.centre_cov, dim1=-2, dim2=-1).sum(1)
+            self.centre.square().sum(1)
+            + torch.diagonal(self.centre_cov, dim1=-2, dim2=-1).sum(1)
         ) / width2
-        return 0.5 * (square - d + d * math.log(width2) - cholesky(self.centre_cov).logdet()).sum()
+        return (
+            0.5
+            * (square - d + d * math.log(width2) - cholesky(self.centre_cov).logdet()).sum()
+        )
 
     def _kl_scales(self) -> Tensor:
         d, nu0 = self._dim, self._dim + 2.0
         prior_rate = nu0 * self.prior_width**2  # W0^-1 = nu0 width^2 I
         trace = prior_rate * torch.diagonal(self.scale, dim1=-2, dim2=-1).sum(1)
-        log_ratio = cholesky(self.scale).logdet() + d * math.log(prior_rate)  # log |W_k| / |W0|
+        log_ratio = cholesky(self.scale).logdet() + d * math.log(
+            prior_rate
+        )  # log |W_k| / |W0|
         gammas = torch.mvlgamma(torch.full_like(self.dof, 0.5 * nu0), d) - torch.mvlgamma(
             0.5 * self.dof, d
         )

@@ -122,7 +122,9 @@ def curvature(x: Tensor, frequencies: Tensor) -> Tensor:
     everything = 2.0 * (n * square.sum(0) - x.sum(0).square())
     waves = torch.zeros_like(frequencies)
     for wave in (phase.cos(), phase.sin()):
-        waves = waves + 2.0 * (wave.sum(0)[:, None] * (wave.T @ square) - (wave.T @ x).square())
+        waves = waves + 2.0 * (
+            wave.sum(0)[:, None] * (wave.T @ square) - (wave.T @ x).square()
+        )
     return (0.25 * (everything - waves)).clamp(min=0.0)
 
 

@@ -33,7 +33,9 @@ _PAIRS, _RADII = 3000, 48
 _WIDTHS = 12.0
 
 
-def spectral(kernel: IndefiniteKernel, sketch: Sketch, n_frequencies: int) -> SignedFrequencies:
+def spectral(
+    kernel: IndefiniteKernel, sketch: Sketch, n_frequencies: int
+) -> SignedFrequencies:
     """Return frequencies from the kernel's own signed spectrum.
 
     Raises
@@ -42,12 +44,16 @@ def spectral(kernel: IndefiniteKernel, sketch: Sketch, n_frequencies: int) -> Si
         The kernel is neither radial on its domain nor TL1.
     """
     if isinstance(kernel, TL1):
-        return cosine_series(kernel.tau_for(sketch.x.shape[1]), sketch.x.shape[1], n_frequencies)
+        return cosine_series(
+            kernel.tau_for(sketch.x.shape[1]), sketch.x.shape[1], n_frequencies
+        )
     if not kernel.radial:
         got = type(kernel).__name__
         raise InputError(
             message(
-                "a kernel with a known spectrum for inference='spectral'", got, "use 'gradient'"
+                "a kernel with a known spectrum for inference='spectral'",
+                got,
+                "use 'gradient'",
             )
         )
     return radial_frequencies(sketch, n_frequencies)
@@ -66,7 +72,9 @@ def search_start(
     dim, n_negative = sketch.x.shape[1], 0
     if sketch.negative_mass > 0 and n_frequencies > 1:
         n_negative = max(1, round(min(0.4, 2.0 * sketch.negative_mass) * n_frequencies))
-    radius = 3.0 ** torch.rand(n_frequencies, generator=source, dtype=torch.float64) / sketch.unit
+    radius = (
+        3.0 ** torch.rand(n_frequencies, generator=source, dtype=torch.float64) / sketch.unit
+    )
     mean = radius[:, None] * directions(n_frequencies, dim, source)
     diagonal = float(torch.diagonal(sketch.target).mean().abs()) or sketch.scale
     weight = torch.full_like(radius, diagonal / (n_frequencies - n_negative))

@@ -102,7 +102,9 @@ class RadialFrequencies(SignedFrequencies):
     def draw(self, source: torch.Generator) -> Tensor:
         """Draw the frequencies; directions are orthogonal in groups, radii in random order."""
         order = torch.randperm(len(self.radius), generator=source, device=source.device)
-        out = torch.empty(len(self.radius), self.dim, dtype=torch.float64, device=source.device)
+        out = torch.empty(
+            len(self.radius), self.dim, dtype=torch.float64, device=source.device
+        )
         out[order] = self.radius.to(order.device)[order, None] * directions(
             len(order), self.dim, source
         )
@@ -116,7 +118,9 @@ class RadialFrequencies(SignedFrequencies):
         factors = torch.zeros_like(radii).index_add(0, group, self.weight * self.sign)
         distances = torch.cdist(x, y)
         terms = zip(radii.tolist(), factors.tolist(), strict=True)
-        waves = (factor * direction_mean(radius * distances, self.dim) for radius, factor in terms)
+        waves = (
+            factor * direction_mean(radius * distances, self.dim) for radius, factor in terms
+        )
         return sum(waves, torch.zeros_like(distances)).to(x.dtype)
 
     def expected_cosine(self, h: int, x: Tensor, y: Tensor) -> Tensor:

@@ -97,11 +97,17 @@ class Sketch:
                 f"k(x_{i}, x_{j}) = {float(target[i, j]):.6g} and k(x_{j}, x_{i}) = "
                 f"{float(target[j, i]):.6g}"
             )
-            do = "give a symmetric function, for example lambda A, B: (k(A, B) + k(B, A).T) / 2"
+            do = (
+                "give a symmetric function, for example lambda A, B: (k(A, B) + k(B, A).T) / 2"
+            )
             raise InputError(message("a symmetric kernel", f"{got} in the sketch", do))
         target = 0.5 * (target + target.T)
         return cls(
-            x, target, held_out, kernel(held_out, held_out), torch.linalg.eigvalsh(target.double())
+            x,
+            target,
+            held_out,
+            kernel(held_out, held_out),
+            torch.linalg.eigvalsh(target.double()),
         )
 
     @property

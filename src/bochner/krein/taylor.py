@@ -56,7 +56,9 @@ def fit_taylor(
         amplitude = float(torch.diagonal(matrix).mean().clamp(min=1e-300))
         moments, made = _part(sketch, matrix / amplitude, count, n_mixtures, max_iter, source)
         sweeps = max(sweeps, made)
-        full = torch.full((count,), amplitude / count, dtype=torch.float64, device=matrix.device)
+        full = torch.full(
+            (count,), amplitude / count, dtype=torch.float64, device=matrix.device
+        )
         fits.append(
             (
                 full,

@@ -106,7 +106,9 @@ class CandidateTable:
             for by_form, term in zip(at, terms, strict=True):
                 if isinstance(term, Term) and isinstance(term.quadratic, Shared):
                     # the share stands twice in the product
-                    common += _of_form(by_form, term.quadratic.matrix, candidates.shape[1]) / share
+                    common += (
+                        _of_form(by_form, term.quadratic.matrix, candidates.shape[1]) / share
+                    )
             narrow = view.n_columns <= sum(by_form.shape[2] for by_form in at)
             if narrow:
                 means = [d @ draw.mean for d, draw in zip(at, view.draws, strict=True)]
@@ -187,7 +189,9 @@ class CandidateTable:
             step, gain = newton_step(gradient, hessian, away.new_full((n * count,), _FAR))
             if step_number == 0:
                 promised = (
-                    value + 4.0 * gain - value.reshape(n, count).amax(1).repeat_interleave(count)
+                    value
+                    + 4.0 * gain
+                    - value.reshape(n, count).amax(1).repeat_interleave(count)
                 )
             away = away + step
             length = away.norm(dim=1, keepdim=True)

@@ -127,13 +127,17 @@ class Placer:
         beside = columns_beside(covariates, rows[0].shape[0])
         out = _at_the_prior(n_modes, dim, beside)
         offsets = offsets or [None] * len(views)
-        rows = rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
+        rows = (
+            rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
+        )
         # Matrices of many dimensions are expensive: single precision, which is good to three
         # digits, has to do.
         single = self._conjugate and dim > MANY_DIMENSIONS
         of_target = [_single(view) for view in views] if single else views
         tabulated = self._tabulates and not beside.shape[1]
-        for index, shared in groups_of_rows(views, rows, dim, rows_at_once(views, dim * n_modes)):
+        for index, shared in groups_of_rows(
+            views, rows, dim, rows_at_once(views, dim * n_modes)
+        ):
             part = [y[index] for y in rows]
             of_part, known = offsets_of(offsets, index), beside[index]
             kept = known
@@ -161,7 +165,9 @@ class Placer:
         observed = [~y[:1].isnan() for y in part]
         if self._table is None or not all(map(torch.equal, observed, self._table[0])):
             # the target has no terms of views that these rows lack
-            views = [view for view, there in zip(self._views, observed, strict=True) if there.any()]
+            views = [
+                view for view, there in zip(self._views, observed, strict=True) if there.any()
+            ]
             self._table = observed, CandidateTable.of(views, target, self._candidates)
         table = self._table[1]
         part = [y for y, there in zip(part, observed, strict=True) if there.any()]

@@ -117,7 +117,9 @@ def climb(
     )  # rounding of the value must not reject the last, tiny steps
     radius = torch.full_like(value, 0.5)
     active = torch.arange(x.shape[0])
-    leaders = value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
+    leaders = (
+        value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
+    )
     for _ in range(max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
@@ -136,7 +138,9 @@ def climb(
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
-        radius[active] = torch.where(better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length)
+        radius[active] = torch.where(
+            better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length
+        )
     return x, value, hessian
 
 
@@ -166,7 +170,11 @@ def located(target: Target, starts: Starts, polish: bool) -> Placement:
     if lost.numel():
         single = target.to(torch.float32)
         constant = target.constant()  # which values of tables lack
-        best = value.masked_fill(~starts.settled.flatten(), -torch.inf).reshape(n, n_modes).amax(1)
+        best = (
+            value.masked_fill(~starts.settled.flatten(), -torch.inf)
+            .reshape(n, n_modes)
+            .amax(1)
+        )
         reached = (best + constant).float()
         climbing = (single, x[lost].float(), rows[lost], _ROUGH)
         rough = climb(*climbing, hopeless=_WEIGHTLESS, reached=reached)
@@ -220,7 +228,9 @@ class _Modes:
         twin = _twins(x.reshape(shape), value.reshape(n, count), hessian.reshape(*shape, dim))
         near = ((value >= best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
         value[:] = -torch.inf
-        x[near], value[near], hessian[near] = polish(target, x[near], hessian[near], rows[near])
+        x[near], value[near], hessian[near] = polish(
+            target, x[near], hessian[near], rows[near]
+        )
         return _Modes(x[twin], value[twin], hessian[twin])
 
 
@@ -284,7 +294,9 @@ def _refined(
     x = x + step
     off = (step.norm(dim=1) > _TOLERANCE).nonzero()[:, 0]
     if off.numel():
-        x[off], value[off], hessian[off] = _polished(target, starts[off], hessian[off], rows[off])
+        x[off], value[off], hessian[off] = _polished(
+            target, starts[off], hessian[off], rows[off]
+        )
     return x, value, hessian
 
 

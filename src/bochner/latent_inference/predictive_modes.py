@@ -90,7 +90,8 @@ class Modes:
         index = (shares.amax(1) < _ALONE).nonzero()[:, 0]
         modes = Modes(self.means[index], self.covariances[index], shares[index])
         log_std = [
-            (modes._half_width(centre[index], out[index], level) / z).log() for level, z in _LEVELS
+            (modes._half_width(centre[index], out[index], level) / z).log()
+            for level, z in _LEVELS
         ]
         out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
         return out
@@ -377,7 +378,9 @@ def _table(
         psi = mean + shift[part, None, None]
         shape = psi.shape
         repeated = filled[part, None].expand(shape).flatten(0, 1)
-        values = entries.slopes(repeated, psi.flatten(0, 1), variance.repeat(shape[0], 1)).value
+        values = entries.slopes(
+            repeated, psi.flatten(0, 1), variance.repeat(shape[0], 1)
+        ).value
         parts.append((values.reshape(shape) * observed[part, None]).sum(2))
     return torch.cat(parts)
 

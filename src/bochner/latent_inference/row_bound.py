@@ -330,7 +330,9 @@ class Target:
 
     def constant(self) -> Tensor:
         """Return what no latent changes, (n,): Gaussian views."""
-        parts = [share * term.constant for term, share in self._shares() if isinstance(term, Term)]
+        parts = [
+            share * term.constant for term, share in self._shares() if isinstance(term, Term)
+        ]
         return torch.stack(parts).sum(0)
 
     def slope(self, x: Tensor, rows: Tensor) -> Tensor:
@@ -447,9 +449,13 @@ def groups_of_rows(
     """
     masks = [~y.isnan() for y in rows]
     if all(bool(mask.all()) for mask in masks):
-        yield from ((chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most))
+        yield from (
+            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
+        )
         return
-    observed = torch.cat([view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1)
+    observed = torch.cat(
+        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
+    )
     patterns, inverse, counts = torch.unique(
         observed, dim=0, return_inverse=True, return_counts=True
     )

@@ -196,7 +196,11 @@ class NonConjugateTerm:
         """Return mean and variance of psi, (n, m), and S_g phi, (G, n, K)."""
         pushed = phi @ self.covariance
         by_group = torch.linalg.vecdot(pushed, phi).T
-        return self.total[rows] + phi @ self.mean, by_group[:, self.group_of].clamp(min=0.0), pushed
+        return (
+            self.total[rows] + phi @ self.mean,
+            by_group[:, self.group_of].clamp(min=0.0),
+            pushed,
+        )
 
     def _value(
         self, psi: Tensor, variance: Tensor, pushed: Tensor, rows: Tensor

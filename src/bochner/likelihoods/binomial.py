@@ -32,7 +32,9 @@ class _Trials(NonConjugateLikelihood):
         if trials.ndim > 1 or not bool(((trials >= 1) & (trials == trials.round())).all()):
             raise InputError(
                 message(
-                    "n_trials as whole numbers of at least 1", repr(n_trials), "count the trials"
+                    "n_trials as whole numbers of at least 1",
+                    repr(n_trials),
+                    "count the trials",
                 )
             )
         if not isinstance(bound, str) or bound not in ("polya-gamma", "bohning"):
@@ -56,7 +58,9 @@ class _Trials(NonConjugateLikelihood):
         if made.n_trials.ndim and made.n_trials.shape[0] != Y.shape[1]:
             got = f"{made.n_trials.shape[0]} numbers for {Y.shape[1]} columns"
             raise InputError(
-                message("n_trials for every column", got, "give one number per column of the view")
+                message(
+                    "n_trials for every column", got, "give one number per column of the view"
+                )
             )
         return made
 
@@ -65,7 +69,11 @@ class _Trials(NonConjugateLikelihood):
         """Return a likelihood of this kind."""
 
     def _b(self, like: Tensor, columns: Tensor | None = None) -> Tensor:
-        n = self.n_trials if columns is None or self.n_trials.ndim == 0 else self.n_trials[columns]
+        n = (
+            self.n_trials
+            if columns is None or self.n_trials.ndim == 0
+            else self.n_trials[columns]
+        )
         return n.to(like.dtype)
 
     def _log_c(self, y: Tensor, b: Tensor) -> Tensor:
@@ -99,7 +107,12 @@ class _Trials(NonConjugateLikelihood):
         n = self._b(psi).expand(psi.shape).contiguous()
         return torch.binomial(n, torch.sigmoid(psi), generator=source)
 
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def intercept(
+        self,
+        y: Tensor,
+        offset: Tensor | None,  # noqa: ARG002
+        columns: Tensor | None = None,
+    ) -> Tensor:
         """Return the log odds of the columns, half a success and half a failure added; offsets are
         for counts.
         """
@@ -116,7 +129,9 @@ class _Trials(NonConjugateLikelihood):
     ) -> Slopes:
         """Return the bound and its slopes."""
         b = self._b(mean, columns)
-        bound = polya_gamma.slopes if self.bound == "polya-gamma" else polya_gamma.bohning_slopes
+        bound = (
+            polya_gamma.slopes if self.bound == "polya-gamma" else polya_gamma.bohning_slopes
+        )
         return bound(y, b, self._log_c(y, b), mean, variance)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:  # noqa: ARG002
@@ -158,7 +173,9 @@ class Binomial(_Trials):
     name: ClassVar[str] = "binomial"
     support: ClassVar[str] = "trials"
 
-    def __init__(self, n_trials: Numbers | str = "max", bound: BoundName = "polya-gamma") -> None:
+    def __init__(
+        self, n_trials: Numbers | str = "max", bound: BoundName = "polya-gamma"
+    ) -> None:
         super().__init__(n_trials, bound, n_trials=n_trials, bound=bound)
 
     def _made(self, params: dict[str, Any]) -> Self:

@@ -47,14 +47,18 @@ class Categorical(NonConjugateLikelihood):
                 message("distinct categories for every column", got, "list each category once")
             )
         self.categories = (
-            None if categories is None else [[float(c) for c in values] for values in categories]
+            None
+            if categories is None
+            else [[float(c) for c in values] for values in categories]
         )
 
     @property
     def _known(self) -> list[list[float]]:
         if self.categories is None:
             raise InputError(
-                message("categories", "None", "pass them, or let a model take them from its data")
+                message(
+                    "categories", "None", "pass them, or let a model take them from its data"
+                )
             )
         return self.categories
 
@@ -173,7 +177,12 @@ class Categorical(NonConjugateLikelihood):
             columns.append(torch.tensor(values, dtype=psi.dtype)[index])
         return torch.stack(columns, dim=1)
 
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def intercept(
+        self,
+        y: Tensor,
+        offset: Tensor | None,  # noqa: ARG002
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """Return the log odds of the sticks: -log(C - k) when all categories are as frequent."""
         return torch.logit((y.nansum(0) + 0.5) / ((~y.isnan()).sum(0) + 1.0))
 

@@ -55,7 +55,9 @@ class EntryDensity(LogDensity):
             at = psi.detach().requires_grad_()
             last = self.value(at)
             for _ in range(3):
-                (last,) = torch.autograd.grad(last.sum() + 0.0 * at.sum(), at, create_graph=True)
+                (last,) = torch.autograd.grad(
+                    last.sum() + 0.0 * at.sum(), at, create_graph=True
+                )
                 out.append(last.detach())
         return out[0], out[1], out[2]
 

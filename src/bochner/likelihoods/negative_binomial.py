@@ -88,13 +88,20 @@ class NegativeBinomial(NonConjugateLikelihood):
         if not isinstance(bound, str) or bound not in ("auto", "polya-gamma", "tilted"):
             raise InputError(
                 message(
-                    "bound 'auto', 'polya-gamma' or 'tilted'", repr(bound), "choose one of them"
+                    "bound 'auto', 'polya-gamma' or 'tilted'",
+                    repr(bound),
+                    "choose one of them",
                 )
             )
-        self.size_factors, self.bound = size_factors, "polya-gamma" if bound == "auto" else bound
+        self.size_factors, self.bound = (
+            size_factors,
+            "polya-gamma" if bound == "auto" else bound,
+        )
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(
-                message("dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one")
+                message(
+                    "dispersion 'shared', 'column' or numbers", repr(dispersion), "choose one"
+                )
             )
         start = as_tensor(1.0 if isinstance(dispersion, str) else dispersion)
         self.log_dispersion = nn.Parameter(positive("dispersion", start))
@@ -121,7 +128,9 @@ class NegativeBinomial(NonConjugateLikelihood):
         elif made.log_dispersion.ndim and made.log_dispersion.shape[0] != Y.shape[1]:
             got = f"{made.log_dispersion.shape[0]} numbers for {Y.shape[1]} columns"
             raise InputError(
-                message("one dispersion per column", got, "give one number per column of the view")
+                message(
+                    "one dispersion per column", got, "give one number per column of the view"
+                )
             )
         return made
 
@@ -145,7 +154,10 @@ class NegativeBinomial(NonConjugateLikelihood):
                 counts = torch.arange(int(top) + 1, dtype=torch.float64, device=y.device)
                 # four times as fast as indexing
                 return (
-                    _log_c_of(counts, r64).to(dtype).index_select(0, index.flatten()).view(y.shape)
+                    _log_c_of(counts, r64)
+                    .to(dtype)
+                    .index_select(0, index.flatten())
+                    .view(y.shape)
                 )
         return _log_c_of(y.double(), r64).to(dtype)
 
@@ -186,7 +198,12 @@ class NegativeBinomial(NonConjugateLikelihood):
         excess = (1.0 + relative) / self._r(mean).detach()
         return first, first + first.square() * (relative + excess)
 
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def intercept(
+        self,
+        y: Tensor,
+        offset: Tensor | None,
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 
@@ -199,7 +216,9 @@ class NegativeBinomial(NonConjugateLikelihood):
         if self.bound != "tilted":
             return super().site(y, mean, variance, slopes)
         # an entry that is far below its data has no curvature to say how far to go
-        return torch.maximum(-2.0 * slopes.d_variance, slopes.d_mean.abs() / REACH), slopes.d_mean
+        return torch.maximum(
+            -2.0 * slopes.d_variance, slopes.d_mean.abs() / REACH
+        ), slopes.d_mean
 
     def first(self, y: Tensor, mean: Tensor) -> Tensor:
         """Return log(y + 1/2) for the tilted bound: its steps from there do not overshoot."""
@@ -239,7 +258,11 @@ class NegativeBinomial(NonConjugateLikelihood):
         if self.bound == "tilted":
             return None
         bound = self.slopes(y, mean, variance, columns).value.double()
-        return self.parameter_value(y, mean, variance, columns).detach() + y.double() * mean - bound
+        return (
+            self.parameter_value(y, mean, variance, columns).detach()
+            + y.double() * mean
+            - bound
+        )
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound."""

@@ -74,7 +74,9 @@ class NonConjugateLikelihood(Likelihood, ABC):
         return type(self)(**self._params)
 
     @abstractmethod
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:
+    def intercept(
+        self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None
+    ) -> Tensor:
         """Return where the intercepts start, one per column of y, finite for any data.
 
         Parameters

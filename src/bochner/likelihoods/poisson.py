@@ -79,7 +79,12 @@ class Poisson(NonConjugateLikelihood):
         first, relative = log_normal_moments(mean, variance)
         return first, first + first.square() * relative
 
-    def intercept(self, y: Tensor, offset: Tensor | None, columns: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def intercept(
+        self,
+        y: Tensor,
+        offset: Tensor | None,
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
         """Return the log of mean count over mean size."""
         return log_rate(y, offset)
 

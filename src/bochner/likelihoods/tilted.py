@@ -34,7 +34,9 @@ def log1p_exp(a: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     return 0.5 * a.square() * variance + softplus(mean + (0.5 - a) * variance)
 
 
-def slopes(y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor) -> Slopes:
+def slopes(
+    y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor
+) -> Slopes:
     """Return the bound of E[log c + y z - b log(1 + e^z)], elementwise.
 
     Parameters
@@ -47,7 +49,9 @@ def slopes(y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: 
     p = torch.sigmoid(mean + (0.5 - a) * variance)
     # the slopes of the bound for this a, the best or not
     d_variance = 0.5 * a.square() + p * (0.5 - a)
-    return Slopes(log_c + y * mean - b * log1p_exp(a, mean, variance), y - b * p, -b * d_variance)
+    return Slopes(
+        log_c + y * mean - b * log1p_exp(a, mean, variance), y - b * p, -b * d_variance
+    )
 
 
 def curvatures(b: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:

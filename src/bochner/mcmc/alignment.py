@@ -18,7 +18,9 @@ from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model, State
 
 
-def rotation(x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int]]) -> FloatArray:
+def rotation(
+    x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int]]
+) -> FloatArray:
     """Return the orthogonal matrix, (D, D), that brings x nearest to the reference without mixing
     blocks.
     """
@@ -59,7 +61,9 @@ def aligned(model: Model, chains: Sequence[Chain]) -> tuple[Chain, ...]:
     return tuple(_aligned(model, chain, reference, blocks) for chain in chains)
 
 
-def _aligned(model: Model, chain: Chain, reference: FloatArray, blocks: list[list[int]]) -> Chain:
+def _aligned(
+    model: Model, chain: Chain, reference: FloatArray, blocks: list[list[int]]
+) -> Chain:
     turns = np.stack([rotation(x, reference, blocks) for x in chain.traces["latents"]])
     traces = {**chain.traces, "latents": chain.traces["latents"] @ turns}
     for view in model.views:

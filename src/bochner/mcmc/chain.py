@@ -122,7 +122,9 @@ class Chain:
             if schedule.is_snapshot(number):
                 snapshots.append((number, state))
         traces = _joined(self.traces, _stacked(records))
-        return replace(self, index=stop, state=state, traces=traces, snapshots=tuple(snapshots))
+        return replace(
+            self, index=stop, state=state, traces=traces, snapshots=tuple(snapshots)
+        )
 
 
 def record(model: Model, state: State) -> dict[str, FloatArray]:
@@ -152,7 +154,9 @@ def _stacked(records: list[dict[str, FloatArray]]) -> dict[str, FloatArray]:
     return {name: np.stack([recorded[name] for recorded in records]) for name in names}
 
 
-def _joined(traces: dict[str, FloatArray], later: dict[str, FloatArray]) -> dict[str, FloatArray]:
+def _joined(
+    traces: dict[str, FloatArray], later: dict[str, FloatArray]
+) -> dict[str, FloatArray]:
     if not traces or not later:
         return traces or later
     return {name: np.concatenate([traces[name], values]) for name, values in later.items()}
@@ -205,7 +209,9 @@ def _view_from_tensors(tensors: Tensors, at: str, like: ViewState) -> ViewState:
     }
     dim = like.points.shape[1]
     means = tensors.take(f"{at}means", None, dim).numpy()
-    components = Components(means, tensors.take(f"{at}covariances", len(means), dim, dim).numpy())
+    components = Components(
+        means, tensors.take(f"{at}covariances", len(means), dim, dim).numpy()
+    )
     _require(np.array_equal(np.unique(arrays["labels"]), np.arange(len(means))), f"{at}labels")
     _require(bool(np.isfinite(components.roots).all()), f"{at}covariances")
     concentration, variance = tensors.take(f"{at}numbers", len(_NUMBERS)).tolist()
@@ -225,7 +231,9 @@ def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]
     tensors = state_to_tensors(chain.state, "state.")
     for s, (_, state) in enumerate(chain.snapshots):
         tensors |= state_to_tensors(state, f"snapshot{s}.")
-    traces = {f"trace.{name}": _to_tensor(name, values) for name, values in chain.traces.items()}
+    traces = {
+        f"trace.{name}": _to_tensor(name, values) for name, values in chain.traces.items()
+    }
     header = {
         "number": chain.number,
         "index": chain.index,

@@ -137,7 +137,9 @@ def advice(figures: dict[str, dict[str, float]], draws: Draws, sampled: bool) ->
             f"two chains and some {_FEW_DRAWS} draws. Raise n_chains or n_draws."
         )
     apart = [
-        (of_name["r_hat"], name) for name, of_name in figures.items() if of_name["r_hat"] > POOR
+        (of_name["r_hat"], name)
+        for name, of_name in figures.items()
+        if of_name["r_hat"] > POOR
     ]
     out += [_disagreement(name, r_hat) for r_hat, name in sorted(apart, reverse=True)[:1]]
     few = [

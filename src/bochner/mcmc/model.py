@@ -92,7 +92,9 @@ class Model:
     def log_joint(self, state: State) -> float:
         """Return the log density of data and state, up to a constant."""
         x = state.x
-        of_views = [view.log_joint(s, x) for view, s in zip(self.views, state.views, strict=True)]
+        of_views = [
+            view.log_joint(s, x) for view, s in zip(self.views, state.views, strict=True)
+        ]
         return float(sum(of_views) - 0.5 * np.square(x).sum())
 
     # -- blocks
@@ -148,7 +150,9 @@ class Model:
         def objective(x: FloatArray) -> tuple[float, FloatArray]:
             pairs = zip(self.views, state.views, strict=True)
             of_views = [view.latent_objective(s, x) for view, s in pairs]
-            return sum(v for v, _ in of_views), np.sum([slope for _, slope in of_views], axis=0)
+            return sum(v for v, _ in of_views), np.sum(
+                [slope for _, slope in of_views], axis=0
+            )
 
         if self.latent_kernel == "map":
             return self._with_weights(replace(state, x=latents.mode(state.x, objective)), keys)

@@ -55,7 +55,9 @@ class ChainFiles:
         kind = {"kind": "chain", "schema": SCHEMA, "fingerprint": self.fingerprint}
         try:
             files.write(self._of(chain.number), tensors, {**header, **kind})
-        except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
+        except (
+            StorageError
+        ) as error:  # no reason to lose the run: the last checkpoint is whole
             warn_user(f"No checkpoint: {error} Sampling goes on.", StorageWarning)
 
     def read(self, number: int, model: Model, start: State) -> Chain | None:
@@ -147,7 +149,9 @@ def run(
             interrupted = True
     if interrupted:
         drawn = min(chain.n_draws for chain in chains)
-        warn_user(f"Interrupted: the {drawn} draws of each chain so far are kept.", UserWarning)
+        warn_user(
+            f"Interrupted: the {drawn} draws of each chain so far are kept.", UserWarning
+        )
     return Run(chains, interrupted)
 
 

@@ -274,5 +274,7 @@ def _kernel(model: Model, v: int, state: State) -> DirichletProcessMixture:
         view.priors.concentration,
     )
     shape = 1.0 + len(counts)
-    kernel.get_buffer("concentration").copy_(torch.tensor([shape, shape / of_view.concentration]))
+    kernel.get_buffer("concentration").copy_(
+        torch.tensor([shape, shape / of_view.concentration])
+    )
     return kernel.requires_grad_(False)

@@ -105,7 +105,9 @@ def calibration(
             joint = beyond_draws(sums[v], rows.size)
             views[view] = assess(view, *entries, rows, columns, joint, model.likelihood_[view])
             counts[view] = views[view].n_rows
-    return CalibrationReport(views, describe(hide, fraction, int(hidden.sum()), counts), n_draws)
+    return CalibrationReport(
+        views, describe(hide, fraction, int(hidden.sum()), counts), n_draws
+    )
 
 
 def compare(

@@ -125,7 +125,9 @@ def _rows(X: Any) -> NDArray[np.intp]:
     them.
     """
     some = np.flatnonzero(observed_rows(X))
-    kept = np.unique(some[np.linspace(0, len(some) - 1, min(TRIAL_ROWS, len(some))).astype(int)])
+    kept = np.unique(
+        some[np.linspace(0, len(some) - 1, min(TRIAL_ROWS, len(some))).astype(int)]
+    )
     empty = np.isnan(X[kept]).all(axis=0)
     for rows in passes(X.shape) if empty.any() else ():
         shown = ~np.isnan(X[rows][:, empty])

@@ -58,12 +58,16 @@ def hide_some(
         hidden = _views(observed, columns, hide, source)
     else:
         raise InputError(
-            message(f"hide= 'entries', 'view' or one of {list(columns)}", repr(hide), "correct it")
+            message(
+                f"hide= 'entries', 'view' or one of {list(columns)}", repr(hide), "correct it"
+            )
         )
     if not hidden.any():
         got = "rows of which nothing can be hidden"
         raise InputError(
-            message(f"rows with several entries (hide={hide!r}: views)", got, "pass fuller rows")
+            message(
+                f"rows with several entries (hide={hide!r}: views)", got, "pass fuller rows"
+            )
         )
     return hidden
 
@@ -77,7 +81,9 @@ def _entries(
     drawn = source.random((n_patterns, m))[np.arange(n) % n_patterns]
     hidden = observed & (drawn < fraction)
     if not hidden.any():  # a handful of rows: one entry of each
-        hidden |= observed & (drawn == np.where(observed, drawn, np.inf).min(axis=1, keepdims=True))
+        hidden |= observed & (
+            drawn == np.where(observed, drawn, np.inf).min(axis=1, keepdims=True)
+        )
     lost = np.flatnonzero(~(observed & ~hidden).any(axis=1))
     # the entry that was the last to be hidden is shown after all
     hidden[lost, np.where(observed[lost], drawn[lost], -1.0).argmax(axis=1)] = False

@@ -217,7 +217,9 @@ def select_n_components(
     X = as_rows(X)
     X = X if hasattr(X, "shape") else as_array("X", X)
     if len(X.shape) != 2:
-        raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
+        raise InputError(
+            message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it")
+        )
     X = X.tocsr() if hasattr(X, "tocsr") else X  # other formats have no rows to take
     _check_rows(rows, hide, X)
     if rule not in ("one_se", "best"):
@@ -225,8 +227,15 @@ def select_n_components(
     if isinstance(candidates, str):
         estimator, candidates = _coarse(estimator, X, candidates, hide, seed)
     numbers = _check(candidates, n_repeats, np.shape(X)[0])
-    order, n_folds = np.random.default_rng(seed).permutation(np.shape(X)[0]), max(_FOLDS, n_repeats)
-    parts = np.array_split(order, n_folds)[:n_repeats] if rows == "new" else [order[:0]] * n_repeats
+    order, n_folds = (
+        np.random.default_rng(seed).permutation(np.shape(X)[0]),
+        max(_FOLDS, n_repeats),
+    )
+    parts = (
+        np.array_split(order, n_folds)[:n_repeats]
+        if rows == "new"
+        else [order[:0]] * n_repeats
+    )
     jobs = list(itertools.product(range(n_repeats), numbers))
     done = Parallel(n_jobs=n_jobs)(
         delayed(_held_out if rows == "new" else _hidden)(
@@ -240,7 +249,8 @@ def select_n_components(
     )
     of_rows = np.concatenate([done[jobs.index((r, numbers[0]))][1] for r in range(n_repeats)])
     scores = {
-        d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)]) for d in numbers
+        d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)])
+        for d in numbers
     }
     embeddings = {d: [done[jobs.index((r, d))][2] for r in range(n_repeats)] for d in numbers}
     return _summary(numbers, scores, of_rows, embeddings, n_repeats, rule)
@@ -251,7 +261,9 @@ def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int,
     numbers = tuple(sorted({int(d) for d in candidates})) if whole else ()
     if not numbers or numbers[0] < 1:
         got = repr(list(candidates))
-        raise InputError(message("candidates that are positive whole numbers", got, "correct them"))
+        raise InputError(
+            message("candidates that are positive whole numbers", got, "correct them")
+        )
     if n_repeats < 1:
         raise InputError(message("n_repeats of at least 1", str(n_repeats), "ask for 3"))
     if n_rows < 2 * max(_FOLDS, n_repeats):
@@ -395,5 +407,7 @@ def _summary(
 
 
 def _agreement(embeddings: Sequence[ArrayLike]) -> float:
-    pairs = [metrics.procrustes_agreement(a, b) for a, b in itertools.combinations(embeddings, 2)]
+    pairs = [
+        metrics.procrustes_agreement(a, b) for a, b in itertools.combinations(embeddings, 2)
+    ]
     return float(np.mean(pairs)) if pairs else float("nan")

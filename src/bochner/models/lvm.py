@@ -153,7 +153,9 @@ class ModelSpec:
     @property
     def surrogate(self) -> ModelSpec:
         """The same model with Gaussian likelihoods in place of non-conjugate ones."""
-        gaussian = (v if v.conjugate else replace(v, likelihood=Gaussian()) for v in self.views)
+        gaussian = (
+            v if v.conjugate else replace(v, likelihood=Gaussian()) for v in self.views
+        )
         return replace(self, views=tuple(gaussian))
 
     @property
@@ -181,7 +183,9 @@ class GaussianLatents(nn.Module):
 
     covariates: Tensor
 
-    def __init__(self, mean: Tensor, log_std: Tensor, covariates: Tensor | None = None) -> None:
+    def __init__(
+        self, mean: Tensor, log_std: Tensor, covariates: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.mean = nn.Parameter(mean.clone())
         self.log_std = nn.Parameter(log_std.clone())
@@ -208,7 +212,9 @@ class GaussianLatents(nn.Module):
         shape = (n, dim)
         key = (seed, "posterior/latents")
         noises = (
-            random.row_noise(*shape, *key, i, start=start, dtype=mean.dtype, device=mean.device)
+            random.row_noise(
+                *shape, *key, i, start=start, dtype=mean.dtype, device=mean.device
+            )
             for i in range(n_draws)
         )
         return [self.sample(noise).detach() for noise in noises]
@@ -222,7 +228,9 @@ class _SampleWithKL(torch.autograd.Function):
     """mean + std * noise, (..., N, D), and KL(N(mean, diag std^2) || N(0, I)), (...)."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
         std = log_std.exp()
         spread = std * noise
         ctx.save_for_backward(mean, std, spread)

@@ -102,7 +102,8 @@ class Sites(nn.Module):
             "group_of", torch.zeros(y.shape[1], dtype=torch.int64, device=y.device)
         )
         self.register_buffer(
-            "worth", torch.full((y.shape[1],), -torch.inf, dtype=torch.float64, device=y.device)
+            "worth",
+            torch.full((y.shape[1],), -torch.inf, dtype=torch.float64, device=y.device),
         )
         self.regroup()
 

@@ -75,7 +75,9 @@ class StickBreaking:
         """
         if n_components < 1:
             raise InputError(
-                message("a truncation of at least 1", str(n_components), "choose n_mixtures=5, say")
+                message(
+                    "a truncation of at least 1", str(n_components), "choose n_mixtures=5, say"
+                )
             )
         for name, value in (
             ("prior_shape", prior_shape),
@@ -143,7 +145,9 @@ class StickBreaking:
         Tensor of shape (..., H, T)
             Responsibilities; rows sum to 1.
         """
-        return torch.softmax(log_density.double() + self.expected_log_weights()[..., None, :], -1)
+        return torch.softmax(
+            log_density.double() + self.expected_log_weights()[..., None, :], -1
+        )
 
     def update_sticks(self, counts: Tensor) -> Self:
         """Return q with the optimal q(v): a_k = 1 + n_k, b_k = E[alpha] + sum_{j>k} n_j.

@@ -93,7 +93,9 @@ class Bound:
     @property
     def with_gap(self) -> Tensor:
         """The total with its gaps, and the gradient of the total."""
-        return self.total + sum(w * gap for w, gap in zip(self.weights, self.gaps, strict=True))
+        return self.total + sum(
+            w * gap for w, gap in zip(self.weights, self.gaps, strict=True)
+        )
 
     @property
     def comparable(self) -> Tensor:
@@ -127,7 +129,9 @@ def draw(
         view.kernel.noise(
             n_frequencies,
             len(view.latent_dims(model.n_components)),
-            random.generator(seed, f"{purpose}/spectrum/{view.name}", step, device=latents.device),
+            random.generator(
+                seed, f"{purpose}/spectrum/{view.name}", step, device=latents.device
+            ),
             sampling,
         )
         for view in model.views
@@ -142,7 +146,9 @@ def draw(
     )
     starts = tuple(
         float(
-            torch.rand((), generator=random.generator(seed, f"{purpose}/start/{view.name}", step))
+            torch.rand(
+                (), generator=random.generator(seed, f"{purpose}/start/{view.name}", step)
+            )
         )
         for view in model.views
     )

@@ -78,7 +78,9 @@ def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock)
         columns = (sites.group_of == group).nonzero()[:, 0]
         given = sites.precision[:, columns], sites.shift[:, columns]
         parts.append(weights_from(features, *given, (len(columns),), _TOLERANCE))
-    return SitePasses(block, [x], f, likelihood, sites).stepped(Weights.joined(parts), _TOLERANCE)
+    return SitePasses(block, [x], f, likelihood, sites).stepped(
+        Weights.joined(parts), _TOLERANCE
+    )
 
 
 def anchored_elbo(

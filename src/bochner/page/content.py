@@ -63,7 +63,8 @@ class Rows:
             "std": _latents(self.std, rounded),
             "labels": [_labels(one) for one in self.labels],
             "layouts": [
-                {"name": one.name, "values": pack(one.places).to_json()} for one in self.layouts
+                {"name": one.name, "values": pack(one.places).to_json()}
+                for one in self.layouts
             ],
         }
 
@@ -131,7 +132,9 @@ def _views(
         ]
         limits = view.limits(model, data, [mean for mean, _ in made])
         top = _largest([std for _, std in made], view)
-        packed = [(view.pack(mean, limits), quantise(std, 0 * top, top, 8)) for mean, std in made]
+        packed = [
+            (view.pack(mean, limits), quantise(std, 0 * top, top, 8)) for mean, std in made
+        ]
         parts.append(
             _Parts(
                 view,
@@ -194,7 +197,9 @@ def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
     """Pack the data of every row, or of every k-th row where they need more room."""
     every = 1
     while True:
-        packed = [None if p.data is None else p.view.pack(p.data[::every], p.limits) for p in parts]
+        packed = [
+            None if p.data is None else p.view.pack(p.data[::every], p.limits) for p in parts
+        ]
         size = sum(array.size for array in packed if array is not None)
         if size <= room or every > 100:
             return every, packed

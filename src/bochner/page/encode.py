@@ -116,7 +116,9 @@ def finite(value: object) -> object:
         return [finite(item) for item in value]
     if isinstance(value, float) and not np.isfinite(value):
         return None
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+    return (
+        value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+    )
 
 
 def _deflate(array: NDArray[np.generic]) -> bytes:

@@ -64,7 +64,9 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
     if given is None:
         return []
     named = (
-        {str(name): given[name] for name in given} if _is_mapping(given) else {_name(given): given}
+        {str(name): given[name] for name in given}
+        if _is_mapping(given)
+        else {_name(given): given}
     )
     return [_one(name, as_array("labels", values), n_rows) for name, values in named.items()]
 
@@ -86,7 +88,9 @@ def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
         )
         raise InputError(
             message(
-                f"one label for each of the {n_rows} rows", got, "give one per row, in their order"
+                f"one label for each of the {n_rows} rows",
+                got,
+                "give one per row, in their order",
             )
         )
     if values.dtype.kind in "fiub":
@@ -96,7 +100,9 @@ def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
             return Labels(name, numbers, None)
         if len(known) > MOST_CLASSES:
             return Labels(name, numbers, None)
-        texts = np.array([_MISSING if np.isnan(v) else f"{v:.0f}" for v in numbers], dtype=object)
+        texts = np.array(
+            [_MISSING if np.isnan(v) else f"{v:.0f}" for v in numbers], dtype=object
+        )
         return _classes(name, texts, [f"{v:.0f}" for v in known])
     texts = np.array(
         [_MISSING if v is None or v != v else str(v) for v in values.tolist()],  # noqa: PLR0124
@@ -107,13 +113,17 @@ def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """Order numbers inside of text by their value: "type 2" before "type 10"."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)
+    ]
 
 
 def _classes(name: str, texts: NDArray[np.generic], classes: list[str]) -> Labels:
     code = {text: i for i, text in enumerate(classes)}
     return Labels(
-        name, np.array([code.get(text, -1) for text in texts.tolist()], dtype=np.int32), classes
+        name,
+        np.array([code.get(text, -1) for text in texts.tolist()], dtype=np.int32),
+        classes,
     )
 
 
@@ -162,7 +172,9 @@ def read_labels(
             )
             raise InputError(
                 message(
-                    f"one label for each of the {n_rows} rows", got, "give one per row, in order"
+                    f"one label for each of the {n_rows} rows",
+                    got,
+                    "give one per row, in order",
                 )
             )
     return labels
@@ -176,7 +188,9 @@ def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     if key is not None:
         return {key: loaded[key]}
     got = f"{', '.join(loaded) or 'no array'} in {path}"
-    raise InputError(message(f"an array {' or '.join(LABELS)}", got, "name the array of labels so"))
+    raise InputError(
+        message(f"an array {' or '.join(LABELS)}", got, "name the array of labels so")
+    )
 
 
 def _text(
@@ -192,7 +206,9 @@ def _text(
     if not columns:
         raise InputError(
             message(
-                f"one label for each of the {n_rows} rows", f"a header alone in {path}", "add them"
+                f"one label for each of the {n_rows} rows",
+                f"a header alone in {path}",
+                "add them",
             )
         )
     if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):

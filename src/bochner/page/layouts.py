@@ -65,7 +65,9 @@ def _one(name: str, values: object, n_rows: int) -> Layout:
     return Layout(name, places)
 
 
-def read_layout(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dict[str, FloatArray]:
+def read_layout(
+    path: Path, row_names: Sequence[str] | None, n_rows: int
+) -> dict[str, FloatArray]:
     """Read a layout from a file.
 
     Parameters
@@ -91,11 +93,15 @@ def read_layout(path: Path, row_names: Sequence[str] | None, n_rows: int) -> dic
     columns = read_labels(path, row_names, n_rows)
     if len(columns) != 2:
         got = f"{len(columns)} ({', '.join(columns)}) in {path}"
-        raise InputError(message("two columns of coordinates", got, "keep two, and the row names"))
+        raise InputError(
+            message("two columns of coordinates", got, "keep two, and the row names")
+        )
     for name, values in columns.items():
         if values.dtype.kind not in "fiu":
             got = f"the text {values[0]!r} in column {name!r} of {path}"
-            raise InputError(message("coordinates that are numbers", got, "correct the column"))
+            raise InputError(
+                message("coordinates that are numbers", got, "correct the column")
+            )
     return {path.stem: np.column_stack(list(columns.values()))}
 
 

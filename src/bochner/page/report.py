@@ -128,7 +128,9 @@ def report(
     if X is not None and not hasattr(X, "shape"):
         X = as_array("X", X)
     if X is not None and len(X.shape) != 2:
-        raise InputError(message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it"))
+        raise InputError(
+            message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it")
+        )
     names = row_names if row_names is not None else _index(X)
     X = model._columns_of_fit(dense(X, "X") if issparse(X) else X)
     Z, std = _place(model, X, covariates)
@@ -136,7 +138,9 @@ def report(
         got = f"{len(names)}"
         raise InputError(
             message(
-                f"a name for each of the {len(Z)} rows", got, "give one per row, in their order"
+                f"a name for each of the {len(Z)} rows",
+                got,
+                "give one per row, in their order",
             )
         )
     values = None if X is None else _values(model._coding.encode(X))
@@ -181,7 +185,9 @@ def check_page(path: str | Path, overwrite: bool) -> Path:
             message("an existing folder to write to", str(target.parent), "create it first")
         )
     if target.is_dir():
-        raise InputError(message("an output file", f"the folder {target}", "choose another name"))
+        raise InputError(
+            message("an output file", f"the folder {target}", "choose another name")
+        )
     if target.exists() and not overwrite:
         raise InputError(
             message(
@@ -193,7 +199,9 @@ def check_page(path: str | Path, overwrite: bool) -> Path:
     if not os.access(target.parent, os.W_OK):
         raise InputError(
             message(
-                "a folder to write to", f"{target.parent}, not writable", "choose another folder"
+                "a folder to write to",
+                f"{target.parent}, not writable",
+                "choose another folder",
             )
         )
     return target
@@ -309,7 +317,8 @@ def _loadings(model: LatentVariableEstimator) -> list[list[tuple[str, float]]]:
     shares = model.loadings()
     order = np.argsort(-shares, axis=0, kind="stable")[:_TOP]
     return [
-        [(str(labels[j]), float(shares[j, d])) for j in order[:, d]] for d in range(shares.shape[1])
+        [(str(labels[j]), float(shares[j, d])) for j in order[:, d]]
+        for d in range(shares.shape[1])
     ]
 
 

@@ -35,7 +35,9 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
         parts = re.fullmatch(r"(.+)=(\d{1,9})[x×](\d{1,9})", spec)
         if parts is None:
             raise InputError(
-                message("--shape VIEW=HEIGHTxWIDTH", f"{spec!r:.60}", "write --shape left=28x28")
+                message(
+                    "--shape VIEW=HEIGHTxWIDTH", f"{spec!r:.60}", "write --shape left=28x28"
+                )
             )
         if parts[1] in shapes:
             raise InputError(
@@ -51,7 +53,9 @@ def check_shapes(shapes: Mapping[str, object], widths: Mapping[str, int]) -> dic
     for view, shape in shapes.items():
         if view not in widths:
             raise InputError(
-                message(f"shapes for views from {list(widths)}", f"one for {view!r}", "name a view")
+                message(
+                    f"shapes for views from {list(widths)}", f"one for {view!r}", "name a view"
+                )
             )
         sides = pair(f"the shape of {view!r}", shape)
         if min(sides) < 1 or sides[0] * sides[1] != widths[view]:

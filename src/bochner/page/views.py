@@ -57,7 +57,10 @@ class KeptView:
         return quantise(values, *limits, bits=8 if self.shape else 16)
 
     def limits(
-        self, model: LatentVariableEstimator, data: FloatArray | None, decoded: list[FloatArray]
+        self,
+        model: LatentVariableEstimator,
+        data: FloatArray | None,
+        decoded: list[FloatArray],
     ) -> tuple[FloatArray, FloatArray]:
         """Return the least and the largest value of every column.
 

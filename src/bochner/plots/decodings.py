@@ -49,9 +49,17 @@ def starts(
     for i, start in enumerate(raced):
         colour = COLOURS[0] if i == len(raced) - 1 else "#8a949c"
         ax.plot([start["elbo_start"], start["elbo"]], [i, i], color=colour, linewidth=2)
-        ax.plot(start["elbo_start"], i, "o", color="white", markeredgecolor=colour, markersize=7)
+        ax.plot(
+            start["elbo_start"], i, "o", color="white", markeredgecolor=colour, markersize=7
+        )
         ax.errorbar(
-            start["elbo"], i, xerr=start["elbo_se"], fmt="o", color=colour, markersize=7, capsize=3
+            start["elbo"],
+            i,
+            xerr=start["elbo_se"],
+            fmt="o",
+            color=colour,
+            markersize=7,
+            capsize=3,
         )
     steps = [f", {start['steps']} steps" if start["steps"] else "" for start in raced]
     ax.set_yticks(
@@ -258,7 +266,9 @@ def _column(
     places: FloatArray,
 ) -> int:
     if column is None:
-        return int(positions[np.argmax(model.inverse_transform(places)[:, positions].var(axis=0))])
+        return int(
+            positions[np.argmax(model.inverse_transform(places)[:, positions].var(axis=0))]
+        )
     names = [_called(model, int(j)) for j in positions]
     if isinstance(column, str) and column in names:
         return int(positions[names.index(column)])
@@ -274,7 +284,9 @@ def _column(
     return int(positions[column])
 
 
-def _check_shape(shape: tuple[int, int], positions: NDArray[np.intp], view: str) -> tuple[int, int]:
+def _check_shape(
+    shape: tuple[int, int], positions: NDArray[np.intp], view: str
+) -> tuple[int, int]:
     shape = pair("shape", shape)
     if shape[0] * shape[1] != positions.size:
         got = f"{shape[0]} x {shape[1]} = {shape[0] * shape[1]}"
@@ -292,13 +304,17 @@ def _plane(
     Z = model.embedding_
     if dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
         raise InputError(
-            message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
+            message(
+                f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"
+            )
         )
     low = Z[:, list(dims)].min(axis=0)
     high = Z[:, list(dims)].max(axis=0)
     low, high = low - _MARGIN * (high - low), high + _MARGIN * (high - low)
     step = (high - low) / n  # every place is the middle of its image
-    first, second = (np.linspace(low[k] + step[k] / 2, high[k] - step[k] / 2, n) for k in (0, 1))
+    first, second = (
+        np.linspace(low[k] + step[k] / 2, high[k] - step[k] / 2, n) for k in (0, 1)
+    )
     places = np.tile(Z.mean(axis=0), (n * n, 1))
     places[:, dims[0]], places[:, dims[1]] = np.tile(first, n), np.repeat(second, n)
     return places, (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
@@ -319,7 +335,12 @@ def _scatter_entries(
     ax.scatter(observed[kept], made[kept], s=size, color=COLOURS[0], alpha=0.5, linewidths=0)
     ends = [float(observed.min()), float(observed.max())]
     ax.plot(ends, ends, color=INK, linewidth=0.8)
-    share = 1 - float(((observed - made) ** 2).sum() / ((observed - observed.mean()) ** 2).sum())
+    share = 1 - float(
+        ((observed - made) ** 2).sum() / ((observed - observed.mean()) ** 2).sum()
+    )
     finish(
-        ax, f"View {view!r}: R² = {share:.3f} over {len(observed):,} entries", "observed", "decoded"
+        ax,
+        f"View {view!r}: R² = {share:.3f} over {len(observed):,} entries",
+        "observed",
+        "decoded",
     )

@@ -151,7 +151,9 @@ def kernel_recovery(
     key = np.linalg.eigh(K)[1][:, -1] if order is None else numbers("order", order)
     if key.shape != (n,):
         raise InputError(
-            message(f"order of shape ({n},)", str(key.shape), "pass one number per training row")
+            message(
+                f"order of shape ({n},)", str(key.shape), "pass one number per training row"
+            )
         )
     learned = np.asarray(model.kernel_matrix(model.embedding_, view=view), dtype=float)
     rows = np.argsort(key, kind="stable")
@@ -174,7 +176,9 @@ def kernel_recovery(
             vmax=limit,
             interpolation="nearest",
         )
-        finish(ax, title, "training row, sorted", "training row, sorted" if ax is axs[0] else "")
+        finish(
+            ax, title, "training row, sorted", "training row, sorted" if ax is axs[0] else ""
+        )
     figure(axs[0]).colorbar(image, ax=axs, label="covariance (data units²)", shrink=0.8)
     return axs
 
@@ -254,7 +258,11 @@ def components(
     first.
     """
     weights = kernel.get("proportions", kernel.get("weights"))
-    if weights is None or not {"means", "scales"} <= set(kernel) or np.ndim(kernel["means"]) != 2:
+    if (
+        weights is None
+        or not {"means", "scales"} <= set(kernel)
+        or np.ndim(kernel["means"]) != 2
+    ):
         got = f"the kernel of view {name!r} with {sorted(kernel)}"
         raise InputError(
             message("a kernel with mixture components", got, "fit SRFLVM or AdvisedRFLVM")
@@ -273,13 +281,19 @@ def _density(ax: Axes, share: FloatArray, mean: FloatArray, scale: FloatArray) -
         density = 0.5 * p * waves / (s * np.sqrt(2 * np.pi))
         total += density
         ax.plot(
-            w, density, color=COLOURS[i % len(COLOURS)], linewidth=1.2, label=f"{100 * p:.0f} %"
+            w,
+            density,
+            color=COLOURS[i % len(COLOURS)],
+            linewidth=1.2,
+            label=f"{100 * p:.0f} %",
         )
     ax.plot(w, total, color=INK, linewidth=1.8, label="all")
     ax.legend(frameon=False, title="share")
 
 
-def _component_ellipses(ax: Axes, share: FloatArray, means: FloatArray, scales: FloatArray) -> None:
+def _component_ellipses(
+    ax: Axes, share: FloatArray, means: FloatArray, scales: FloatArray
+) -> None:
     from matplotlib.patches import Ellipse
 
     for i, (p, m, s) in enumerate(zip(share, means, scales, strict=True)):
@@ -288,12 +302,19 @@ def _component_ellipses(ax: Axes, share: FloatArray, means: FloatArray, scales: 
             place = (float(sign * m[0]), float(sign * m[1]))
             depth = 0.15 + 0.6 * float(p / share.max())
             ax.add_patch(
-                Ellipse(place, 2 * s[0], 2 * s[1], facecolor=colour, edgecolor=colour, alpha=depth)
+                Ellipse(
+                    place, 2 * s[0], 2 * s[1], facecolor=colour, edgecolor=colour, alpha=depth
+                )
             )
         if i < _NAMED:
             text = f"{100 * p:.0f} %"
             ax.annotate(
-                text, (float(m[0]), float(m[1])), ha="center", va="center", fontsize=9, color=INK
+                text,
+                (float(m[0]), float(m[1])),
+                ha="center",
+                va="center",
+                fontsize=9,
+                color=INK,
             )
     ends = np.vstack([means + 1.5 * scales, means - 1.5 * scales])
     ax.update_datalim(np.vstack([ends, -ends]))

@@ -80,7 +80,9 @@ def latent_map(
     elif _is_classes(y):
         _scatter_classes(ax, Z, y, size)
     else:
-        points = ax.scatter(Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap=cmap, linewidths=0)
+        points = ax.scatter(
+            Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap=cmap, linewidths=0
+        )
         figure(ax).colorbar(points, ax=ax, label="label")
     count = min(n_ellipses, len(Z))
     which = "each" if count == len(Z) else f"{count} of them"
@@ -236,7 +238,9 @@ def completions(
         got = f"{T.shape}, {C.shape}, {mask_of_known.shape}"
         raise InputError(
             message(
-                f"three arrays of shape (rows, {shape[0] * shape[1]})", got, "flatten the images"
+                f"three arrays of shape (rows, {shape[0] * shape[1]})",
+                got,
+                "flatten the images",
             )
         )
     rows = np.unique(np.linspace(0, len(T) - 1, min(n, len(T))).round().astype(int))
@@ -252,12 +256,20 @@ def completions(
             for mask in (0.0 * T, np.where(mask_of_known, 0.0, 1.0), 0.0 * T)
         ]
     )
-    ax.imshow(picture, cmap=cmap, vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest")
     ax.imshow(
-        np.where(hidden == 1, 1.0, np.nan), cmap="Blues", vmin=0, vmax=4, interpolation="nearest"
+        picture, cmap=cmap, vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest"
+    )
+    ax.imshow(
+        np.where(hidden == 1, 1.0, np.nan),
+        cmap="Blues",
+        vmin=0,
+        vmax=4,
+        interpolation="nearest",
     )
     height = shape[0] + _PIXEL_GAP
-    ax.set_yticks([height * i + shape[0] / 2 for i in range(3)], ["truth", "shown", "completed"])
+    ax.set_yticks(
+        [height * i + shape[0] / 2 for i in range(3)], ["truth", "shown", "completed"]
+    )
     ax.set_xticks([])
     said = "Rows never seen in training, completed from what was shown (blue: hidden)"
     finish(ax, title or said, "", "")
@@ -281,7 +293,9 @@ def _coordinates(
     chosen = list(pair("dims", dims))
     if not all(0 <= d < Z.shape[1] for d in chosen):
         raise InputError(
-            message(f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them")
+            message(
+                f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"
+            )
         )
     return (
         Z[:, chosen],
@@ -331,7 +345,9 @@ def _labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
 
 
 def _is_classes(y: NDArray[np.generic]) -> bool:
-    return (y.dtype.kind not in "f" and len(np.unique(y)) <= _MOST_CLASSES) or y.dtype.kind in "OSU"
+    return (
+        y.dtype.kind not in "f" and len(np.unique(y)) <= _MOST_CLASSES
+    ) or y.dtype.kind in "OSU"
 
 
 def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[np.generic], size: float) -> None:

@@ -97,7 +97,12 @@ def n_components(selection: Any, ax: Axes | None = None, *, title: str | None = 
     ax = ax or axes(6.4, 4.0)[0]
     bars = np.asarray(selection.behind_se)
     ax.errorbar(
-        selection.candidates, selection.log_likelihood, bars, fmt="o-", color=COLOURS[0], capsize=4
+        selection.candidates,
+        selection.log_likelihood,
+        bars,
+        fmt="o-",
+        color=COLOURS[0],
+        capsize=4,
     )
     ax.axvline(
         selection.best,
@@ -120,5 +125,7 @@ def n_components(selection: Any, ax: Axes | None = None, *, title: str | None = 
 def _two(axs: list[Axes] | None) -> list[Axes]:
     axs = axs or axes(10.4, 4.6, 2)
     if len(axs) != 2:
-        raise InputError(message("two Axes", f"{len(axs)}", "leave axs out, or pass a list of two"))
+        raise InputError(
+            message("two Axes", f"{len(axs)}", "leave axs out, or pass a list of two")
+        )
     return axs

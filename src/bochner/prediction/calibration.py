@@ -122,7 +122,9 @@ class ViewCalibration:
                 "intervals: outliers."
             )
         elif off[worst]:
-            texts.append(f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}.")
+            texts.append(
+                f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}."
+            )
             if off[worst] < 0 and self.likelihood in _ONE_PARAMETER:
                 texts.append(
                     f"Counts vary more than {self.likelihood} ones do: another likelihood, such as "
@@ -325,10 +327,13 @@ def assess(
     """
     centred = np.abs(pit - 0.5)
     coverage = {
-        level: mean_of_rows((centred <= level / 2).astype(np.float64), rows) for level in LEVELS
+        level: mean_of_rows((centred <= level / 2).astype(np.float64), rows)
+        for level in LEVELS
     }
     bins = np.minimum((pit * N_BINS).astype(int), N_BINS - 1)
-    shares = np.array([mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)])
+    shares = np.array(
+        [mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)]
+    )
     lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
     far = mean_of_rows((centred > _FAR / 2).astype(np.float64), rows)
     off, counted, p, shares_of_columns = by_column(
@@ -364,4 +369,6 @@ def describe(hide: str, fraction: float, n_entries: int, views: Mapping[str, int
     """Say what was hidden."""
     if hide == "entries":
         return f"{n_entries:,} entries, {100 * fraction:.0f} % of those observed"
-    return "whole views: " + ", ".join(f"{view} of {count:,} rows" for view, count in views.items())
+    return "whole views: " + ", ".join(
+        f"{view} of {count:,} rows" for view, count in views.items()
+    )

@@ -53,7 +53,9 @@ class Mixture:
         """
         lacks = torch.stack([y.isnan().all(dim=1) for y in rows], dim=1)
         by_view = [self.temperatures.get(view.name) for view in views]
-        tau = torch.tensor([math.nan if t is None else t for t in by_view], dtype=torch.float64)
+        tau = torch.tensor(
+            [math.nan if t is None else t for t in by_view], dtype=torch.float64
+        )
         exponent = torch.where(lacks, tau, torch.zeros_like(tau)).sum(1) / lacks.sum(1)
         return torch.where(lacks.all(dim=1), torch.full_like(exponent, math.nan), exponent)
 
@@ -242,4 +244,6 @@ def mixed_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tens
 def view_columns(views: Sequence[ViewPosterior]) -> list[slice]:
     """Return where each view lies when they stand side by side."""
     ends = list(itertools.accumulate(view.n_data_columns for view in views))
-    return [slice(end - view.n_data_columns, end) for view, end in zip(views, ends, strict=True)]
+    return [
+        slice(end - view.n_data_columns, end) for view, end in zip(views, ends, strict=True)
+    ]

@@ -81,9 +81,9 @@ def _decode_view(
                 x.dtype if covariance.shape[1] <= MANY_DIMENSIONS else torch.float32
             )  # as rows are placed
             root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
-            slopes = (root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian) @ draw.mean.to(
-                dtype
-            )
+            slopes = (
+                root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian
+            ) @ draw.mean.to(dtype)
             variance = variance + slopes.square().sum(1).to(x.dtype)
         m, v = view.predictive.predict(psi, variance)
         means.append(m)
@@ -117,7 +117,9 @@ def complete(
         weights = placement.weights[part, :, None].unbind(1)
         mean = torch.stack([w * m for w, (m, _) in zip(weights, modes, strict=True)]).sum(0)
         # spread about the mean first: squares of large means would cancel
-        spread = [w * (v + (m - mean).square()) for w, (m, v) in zip(weights, modes, strict=True)]
+        spread = [
+            w * (v + (m - mean).square()) for w, (m, v) in zip(weights, modes, strict=True)
+        ]
         variance = torch.stack(spread).sum(0)
         kept = _categories(views, mean.shape[1])
         means.append(torch.where(kept, modes[0][0], mean))

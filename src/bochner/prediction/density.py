@@ -51,9 +51,9 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
     parts = []
     for part in chunks(n, max(1, _NUMBERS // (n_draws * view.n_columns))):
         x = latents[part].reshape(-1, dim)
-        shift = of_each_row(rows_of(offset, part), len(latents[part]), latents).repeat_interleave(
-            n_draws
-        )
+        shift = of_each_row(
+            rows_of(offset, part), len(latents[part]), latents
+        ).repeat_interleave(n_draws)
         encoded = view.encode(y[part]).repeat_interleave(n_draws, dim=0)
         observed = ~encoded.isnan()
         filled = torch.nan_to_num(encoded)

@@ -65,7 +65,9 @@ def predicted(view: ViewPosterior, x: Tensor, without: int | None = None) -> Ten
     if without is not None:
         covariance[0, without, without] = 1.0
         x = x.index_fill(1, torch.tensor([without]), 0.0)
-    means = [expected_features(x, covariance, draw.frequencies) @ draw.mean for draw in view.draws]
+    means = [
+        expected_features(x, covariance, draw.frequencies) @ draw.mean for draw in view.draws
+    ]
     return torch.stack(means).mean(0)
 
 
@@ -135,14 +137,18 @@ class CollapseReport:
     @property
     def collapsed(self) -> bool:
         """Whether a dimension is dead or a view is explained as noise alone."""
-        return bool(self.dead) or any(share > _ALL_NOISE for share in self.noise_share.values())
+        return bool(self.dead) or any(
+            share > _ALL_NOISE for share in self.noise_share.values()
+        )
 
     def advice(self) -> str:
         """Say what to change, or that nothing needs to be."""
         lines = []
         if self.dead:
             keep = max(len(self.variance_ratio) - len(self.dead), 1)
-            fewer = f"fit with n_components={keep}, or " if keep < len(self.variance_ratio) else ""
+            fewer = (
+                f"fit with n_components={keep}, or " if keep < len(self.variance_ratio) else ""
+            )
             lines.append(
                 f"Latent dimensions {list(self.dead)} carry nothing: {fewer}try another init."
             )
@@ -178,7 +184,9 @@ class CollapseReport:
         )
 
 
-def collapse(mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]) -> CollapseReport:
+def collapse(
+    mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]
+) -> CollapseReport:
     """Diagnose collapse from the posterior of the latents.
 
     Parameters
@@ -194,7 +202,9 @@ def collapse(mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]
     """
     ratio: FloatArray = np.mean(std**2, axis=0)
     signal = mean.var(axis=0)
-    dead = tuple(int(d) for d in np.flatnonzero((signal < _DEAD_SIGNAL) & (ratio > _DEAD_RATIO)))
+    dead = tuple(
+        int(d) for d in np.flatnonzero((signal < _DEAD_SIGNAL) & (ratio > _DEAD_RATIO))
+    )
     values = np.linalg.eigvalsh(np.atleast_2d(np.cov(mean, rowvar=False)))
     total = float(values.sum())
     effective = total**2 / float(np.square(values).sum()) if total > 0 else 0.0
@@ -305,7 +315,9 @@ def variance_explained(
         for d in view.dims or range(n_dims):
             without = torch.cat([predicted(view, part, d) for part in parts])
             more = (truth - without).square() - (truth - fitted).square()
-            out[v, d] = torch.stack([some.nansum() for some in torch.split(more, _CHUNK)]).sum()
+            out[v, d] = torch.stack(
+                [some.nansum() for some in torch.split(more, _CHUNK)]
+            ).sum()
         # rows that are alike, to rounding, have no variance to explain
         rounding = 64.0 * torch.finfo(y.dtype).eps * (1.0 + float(centre.abs().max()))
         out[v] = out[v] / total if float(total) > y.numel() * rounding**2 else 0.0
@@ -314,7 +326,10 @@ def variance_explained(
 
 
 def linear_latent_variances(
-    eigenvalues: FloatArray, noise_variance: float, n_components: int, n_columns: int | None = None
+    eigenvalues: FloatArray,
+    noise_variance: float,
+    n_components: int,
+    n_columns: int | None = None,
 ) -> FloatArray:
     """Squared singular values of the optimal latents of a GPLVM with linear kernel: which
     directions survive.

@@ -67,7 +67,9 @@ _ROOT_OFF = 0.15
 # At which shares of the mixture are kept.
 LEVELS = tuple(level / 100 for level in range(1, 100))
 # Of variances: what is tried.
-_EXCESSES = torch.cat([torch.linspace(-0.7, 1.0, 35), torch.logspace(0.0, 0.9, 25)[1:]]).double()
+_EXCESSES = torch.cat(
+    [torch.linspace(-0.7, 1.0, 35), torch.logspace(0.0, 0.9, 25)[1:]]
+).double()
 
 
 def latent_std(
@@ -212,9 +214,9 @@ def _modes(
         if not many:  # there points are far from each other
             scores = _scores(single, points, rows, offsets, placement.covariates)
             least = scores.amax(1, keepdim=True) - _BEHIND
-            known = (torch.cdist(placement.modes, points.expand(len(scores), -1, -1)) < apart).any(
-                1
-            )
+            known = (
+                torch.cdist(placement.modes, points.expand(len(scores), -1, -1)) < apart
+            ).any(1)
             scores.masked_fill_(known, -torch.inf)
             index = best_apart(scores.clone(), near, _N_STARTS)
             starts = torch.cat([starts, points[index]], dim=1)
@@ -261,7 +263,11 @@ def _about(
 
 @_about.register
 def _(
-    view: NonConjugatePosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+    view: NonConjugatePosterior,
+    y: Tensor,
+    offset: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
 ) -> Tensor:
     # products of the bound cost far less than predictive densities
     return replace(view, weight=1.0).scores(y, offset, mean, variance)

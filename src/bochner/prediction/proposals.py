@@ -67,13 +67,17 @@ class Proposal:
         eye = torch.eye(dim, dtype=like.dtype)
         extra = [(like.new_zeros(n, 1, dim), eye, like.new_full((n, 1), _PRIOR_SHARE))]
         if cloud is not None:
-            extra.insert(0, (cloud.places, cloud.radius**2 * eye, _CLOUD_SHARE * cloud.weights))
+            extra.insert(
+                0, (cloud.places, cloud.radius**2 * eye, _CLOUD_SHARE * cloud.weights)
+            )
         if moments is not None:
             share = like.new_full((n, 1), _MOMENTS_SHARE)
             extra.insert(0, (moments[0][:, None], moments[1][:, None], share))
         rest = 1.0 - sum(share[:1].sum() for _, _, share in extra)
         parts = [(modes.means, modes.covariances, rest * modes.log_weights.softmax(1)), *extra]
-        roots = [cholesky(scale).factor.expand(*centre.shape, dim) for centre, scale, _ in parts]
+        roots = [
+            cholesky(scale).factor.expand(*centre.shape, dim) for centre, scale, _ in parts
+        ]
         return cls(
             torch.cat([centre for centre, _, _ in parts], dim=1),
             torch.cat(roots, dim=1),

@@ -161,7 +161,9 @@ class Batch:
         parts = []
         for part in chunks(n, max(1, CACHED_NUMBERS // (count * width))):
             rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
-            sizes = [None if o is None else o[part].repeat_interleave(count) for o in self.offsets]
+            sizes = [
+                None if o is None else o[part].repeat_interleave(count) for o in self.offsets
+            ]
             at = with_covariates(x[part], self.covariates[part]).flatten(0, 1)
             parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
@@ -198,6 +200,8 @@ def log_likelihood(
         by_draw = []
         for draw in view.draws:
             moments = view.psi(draw, draw.features(x), offset)
-            by_draw.append((view.predictive.log_predictive(filled, *moments) * observed).sum(1))
+            by_draw.append(
+                (view.predictive.log_predictive(filled, *moments) * observed).sum(1)
+            )
         total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
     return total

@@ -124,7 +124,9 @@ class _Samples:
         return replace(self, proposals=(*self.proposals, proposal))
 
 
-def _estimate(batch: Batch, samples: _Samples, rounds: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+def _estimate(
+    batch: Batch, samples: _Samples, rounds: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
     """Return log densities and standard errors; rows that are not sure enough go a round on."""
     samples = samples.drawn(batch, rounds[0])
     log_weights = samples.log_weights()

@@ -177,7 +177,9 @@ class _Fold:
         return values, by_modes
 
 
-def _tempered_densities(truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def _tempered_densities(
+    truth: Tensor, scores: Tensor, mean: Tensor, variance: Tensor
+) -> Tensor:
     """Return the log density of every row's hidden view under every temperature, (temperatures,
     n).
     """

@@ -115,14 +115,18 @@ def _factored(
     return gram, cross, factor, info == 0
 
 
-def _batched_value(factor: Tensor, residual: Tensor, noise: Tensor, block: CompleteBlock) -> Tensor:
+def _batched_value(
+    factor: Tensor, residual: Tensor, noise: Tensor, block: CompleteBlock
+) -> Tensor:
     """Return log p(Y | X_s, W_s) where the columns leave so much unexplained, (S,)."""
     n = block.n_rows
     m_cols = block.n_columns
     k = factor.shape[-1]
     logdet = 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     determinant = (n - k) * noise.log() + logdet
-    return -0.5 * (n * m_cols * math.log(2.0 * math.pi) + m_cols * determinant + residual / noise)
+    return -0.5 * (
+        n * m_cols * math.log(2.0 * math.pi) + m_cols * determinant + residual / noise
+    )
 
 
 def _products(features: Tensor, block: CompleteBlock) -> tuple[Tensor, Tensor]:
@@ -144,7 +148,9 @@ def _cross(features: Tensor, block: CompleteBlock) -> Tensor:
     return total.reshape(s, k, -1)
 
 
-def _carried(d_gram: Tensor, d_cross: Tensor, features: Tensor, block: CompleteBlock) -> Tensor:
+def _carried(
+    d_gram: Tensor, d_cross: Tensor, features: Tensor, block: CompleteBlock
+) -> Tensor:
     """Carry the gradients of the statistics back to the features, (S, K, n)."""
     s, k, n = features.shape
     out = features.new_empty(s, k, n)

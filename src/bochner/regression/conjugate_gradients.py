@@ -147,9 +147,13 @@ def weights_from(
 
     if max(sizes) > 1:
         # a column's error in the metric of q, r^T S r, against that of its shift
-        goal = tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
+        goal = (
+            tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
+        )
         spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
-        mean = refined(apply, mean, right - apply(mean), covariance, sizes, goal, spare, max_iter)
+        mean = refined(
+            apply, mean, right - apply(mean), covariance, sizes, goal, spare, max_iter
+        )
     return Weights(mean, covariance, logdet, traces(inverse), sizes)
 
 

@@ -123,7 +123,9 @@ def masked_evidence(
         if fits(block, features.shape[0]):
             value, upstream, d_noise = masked_dense_evidence(features, block, noise_variance)
         else:
-            value, upstream, d_noise = _solve(features, data, s2, sample, tol, chunk_rows, wanted)
+            value, upstream, d_noise = _solve(
+                features, data, s2, sample, tol, chunk_rows, wanted
+            )
         if not wanted:
             return value, ()
         carried = carried_back(x, block.rows, traces, f, upstream.to(x.dtype))
@@ -184,7 +186,9 @@ def _solve(
 def _weights(features: Tensor, block: IncompleteBlock, s2: float, tol: float) -> Weights:
     observed = block.observed
     goal = 2.0 * tol * observed.sum(0)
-    return weights_from(features, observed / s2, block.Y / s2, block.sizes, goal, max_iter=MAX_ITER)
+    return weights_from(
+        features, observed / s2, block.Y / s2, block.sizes, goal, max_iter=MAX_ITER
+    )
 
 
 def _fit(

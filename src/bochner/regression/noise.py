@@ -162,7 +162,9 @@ class SharedNoise(Noise):
         # products with an inverse lose what solves with its factor keep
         ill = float(stats.gram.diagonal().max()) > ILL_CONDITIONED * s2
         m = factor.solve(stats.cross) if ill else inverse @ stats.cross
-        residual = float(stats.square) - float(torch.dot(stats.cross.reshape(-1), m.reshape(-1)))
+        residual = float(stats.square) - float(
+            torch.dot(stats.cross.reshape(-1), m.reshape(-1))
+        )
         value = (
             -0.5 * n * m_cols * _LOG_2PI
             - 0.5 * m_cols * ((n - k) * math.log(s2) + float(factor.logdet()))
@@ -176,7 +178,9 @@ class SharedNoise(Noise):
         d_cross = m / s2
         # -(M/2) B^-1 - m m^T / (2 sigma^2)
         d_gram = torch.addmm(inverse, d_cross, m.T, beta=-0.5 * m_cols, alpha=-0.5)
-        return Evidence(inverse.new_tensor(value), d_gram, d_cross, inverse.new_tensor(d_noise))
+        return Evidence(
+            inverse.new_tensor(value), d_gram, d_cross, inverse.new_tensor(d_noise)
+        )
 
     def value(self, stats: Statistics, exact: Exact | None = None) -> Tensor:
         """Factor B, without its inverse: a third of the cost."""
@@ -206,10 +210,14 @@ class SharedNoise(Noise):
         quadratic = float((Y * solved).sum()) + dropped / s2
         logdet = float(factor.logdet())
         value = -0.5 * (n * m_cols * _LOG_2PI + m_cols * logdet + quadratic)
-        d_gram = torch.addmm(inverse, solved, solved.T, beta=-float(m_cols))  # twice the gradient
+        d_gram = torch.addmm(
+            inverse, solved, solved.T, beta=-float(m_cols)
+        )  # twice the gradient
         d_noise = 0.5 * float(d_gram.trace()) + 0.5 * dropped / (s2 * s2)
         return DenseEvidence(
-            gram.new_tensor(value), features @ d_gram.to(features.dtype), gram.new_tensor(d_noise)
+            gram.new_tensor(value),
+            features @ d_gram.to(features.dtype),
+            gram.new_tensor(d_noise),
         )
 
     def dense_value(self, features: Tensor, block: CompleteBlock) -> Tensor:
@@ -307,7 +315,9 @@ class NoisePerColumn(Noise):
 def spectrum(gram: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues (K,), none below 0, and eigenvectors (K, K) of a Gram matrix, float64."""
     values, vectors = torch.linalg.eigh(gram.double())
-    return values.clamp(min=0.0), vectors  # products in single precision leave small negative ones
+    return values.clamp(
+        min=0.0
+    ), vectors  # products in single precision leave small negative ones
 
 
 def explained(factor: Tensor, cross: Tensor) -> Tensor:

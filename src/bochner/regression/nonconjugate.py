@@ -131,7 +131,10 @@ def nonconjugate_evidence(
         of_parameters = _parameter_gradients(likelihood, solution, current, parameters, sample)
         upstream = scale * _feature_gradient(features, solution, current)
         carried = carried_back(x, block.rows, traces, f, upstream)
-        return scale * bound.sum(), (*carried, *(scale * gradient for gradient in of_parameters))
+        return scale * bound.sum(), (
+            *carried,
+            *(scale * gradient for gradient in of_parameters),
+        )
 
     value = closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, *parameters)
     prior = entries.scale * sites.log_prior(entries.columns).sum()
@@ -150,14 +153,19 @@ def _joined(parts: list[NonConjugateValue]) -> NonConjugateValue:
         torch.cat([getattr(u, name) for u in updates]) for name in of_columns
     )
     precision, shift = (
-        torch.cat([getattr(u, name) for u in updates], dim=1) for name in ("precision", "shift")
+        torch.cat([getattr(u, name) for u in updates], dim=1)
+        for name in ("precision", "shift")
     )
     shares = [len(update.columns) / len(columns) for update in updates]
     value = torch.stack(
         [share * part.value for share, part in zip(shares, parts, strict=True)]
     ).sum()
-    gap = torch.stack([share * part.gap for share, part in zip(shares, parts, strict=True)]).sum()
-    return NonConjugateValue(value, SiteUpdate(columns, precision, shift, intercept, worth), gap)
+    gap = torch.stack(
+        [share * part.gap for share, part in zip(shares, parts, strict=True)]
+    ).sum()
+    return NonConjugateValue(
+        value, SiteUpdate(columns, precision, shift, intercept, worth), gap
+    )
 
 
 @dataclass(frozen=True)
@@ -227,7 +235,10 @@ def _parameter_gradients(
 
 @torch.no_grad()
 def gap_of(
-    likelihood: NonConjugateLikelihood, solution: Pass, entries: Entries, sample: RowSample | None
+    likelihood: NonConjugateLikelihood,
+    solution: Pass,
+    entries: Entries,
+    sample: RowSample | None,
 ) -> Tensor:
     """Return the gap of every column's bound, estimated from some rows, (m,) float64."""
     rows, k = _rows(entries, sample)

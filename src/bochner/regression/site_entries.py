@@ -101,7 +101,9 @@ class Pass:
     variance: Tensor
     slopes: Slopes
 
-    def sites(self, entries: Entries, likelihood: NonConjugateLikelihood) -> tuple[Tensor, Tensor]:
+    def sites(
+        self, entries: Entries, likelihood: NonConjugateLikelihood
+    ) -> tuple[Tensor, Tensor]:
         """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset."""
         mean = entries.total + self.latent
         precision, slope = likelihood.site(entries.y, mean, self.variance, self.slopes)

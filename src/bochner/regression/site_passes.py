@@ -170,7 +170,9 @@ class SitePasses:
         variance = quadratic_forms(part.features, weights.covariance).clamp(min=0.0)
         spread = weights.spread(variance)
         total = part.total + mean
-        return _Laid(mean, spread, self._likelihood.slopes(part.y, total, spread, self.columns))
+        return _Laid(
+            mean, spread, self._likelihood.slopes(part.y, total, spread, self.columns)
+        )
 
     def __iter__(self) -> Iterator[_Part]:
         block = self._block
@@ -182,7 +184,9 @@ class SitePasses:
                 mask = block.mask.rows(cut).columns(self.columns)
                 yield _Part(features, y, mask, self._intercept + block.offset[cut, None])
 
-    def _summed(self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor) -> list[Tensor]:
+    def _summed(
+        self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor
+    ) -> list[Tensor]:
         totals = [zero.clone() for zero in zeros]
         for part in self:
             for total, addend in zip(totals, of_part(part), strict=True):

@@ -87,7 +87,11 @@ def statistics(
     n_columns = Y.shape[1] if n_columns is None else n_columns
     square = float(Y.double().square().sum()) if square is None else square
     return Statistics(
-        (features @ features.T).double(), (features @ Y).double(), square, Y.shape[0], n_columns
+        (features @ features.T).double(),
+        (features @ Y).double(),
+        square,
+        Y.shape[0],
+        n_columns,
     )
 
 

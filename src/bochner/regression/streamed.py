@@ -135,7 +135,9 @@ class Passes:
                 Y, observed = self.block.entries(cut, self.dtype)
                 yield _Part(rows, trace, trace.features.to(self.dtype), Y, observed)
 
-    def summed(self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor) -> list[Tensor]:
+    def summed(
+        self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor
+    ) -> list[Tensor]:
         """Add float64 tensors up over parts and processes."""
         totals = list(zeros)
         for part in self:
@@ -185,7 +187,9 @@ def _(
 ) -> Tensor:
     given = (x, frequencies, noise_variance, block)
     if processes.size > 1:
-        return streamed_evidence(*given, sample=sample, chunk_rows=chunk_rows, processes=processes)
+        return streamed_evidence(
+            *given, sample=sample, chunk_rows=chunk_rows, processes=processes
+        )
     return masked_evidence(*given, sample=sample, chunk_rows=chunk_rows)
 
 

@@ -71,7 +71,9 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
             parts |= draw.tensors()
             if f.n_linear:
                 parts["linear"] = f.linear
-            tensors |= {f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None}
+            tensors |= {
+                f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None
+            }
         if isinstance(posterior, NonConjugatePosterior):
             tensors[f"{v}.intercept"] = posterior.intercept
         tensors |= {
@@ -198,7 +200,9 @@ def refusal(expected: str, cls: type) -> str:
     -------
     str
     """
-    got = f"one of the class {cls.__module__}.{cls.__qualname__}, and a model file holds no code"
+    got = (
+        f"one of the class {cls.__module__}.{cls.__qualname__}, and a model file holds no code"
+    )
     return message(f"a {expected}", got, "pickle the estimator instead")
 
 
@@ -279,8 +283,12 @@ def kernel_to_json(kernel: SpectralKernel) -> dict[str, object]:
 def _to_json(owner: str, name: str, value: object) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, list | tuple) and any(isinstance(part, SpectralKernel) for part in value):
-        return [{"kernel": type(part).__name__, "params": kernel_to_json(part)} for part in value]
+    if isinstance(value, list | tuple) and any(
+        isinstance(part, SpectralKernel) for part in value
+    ):
+        return [
+            {"kernel": type(part).__name__, "params": kernel_to_json(part)} for part in value
+        ]
     if callable(value):
         raise InputError(
             f"{name} of {owner} is a callable, and a model file holds no code. Pickle the "

@@ -31,5 +31,7 @@ def close(actual: Tensor, expected: Tensor, message: str, *, rtol: float, atol: 
     if not excess.numel() or float(excess.max()) <= 0.0:
         return
     worst = int(excess.argmax())
-    got, wanted = (float(part.expand(excess.shape).flatten()[worst]) for part in (actual, expected))
+    got, wanted = (
+        float(part.expand(excess.shape).flatten()[worst]) for part in (actual, expected)
+    )
     raise AssertionError(f"{message}: expected {wanted:.6g}, got {got:.6g}.")

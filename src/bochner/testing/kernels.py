@@ -74,7 +74,11 @@ def matrix(kernel: Kernel, x: Tensor, y: Tensor | None = None) -> Tensor:
 
 
 def grams(
-    kernel: SpectralKernel, x: Tensor, n_frequencies: int, n_draws: int, sampling: Sampling = "iid"
+    kernel: SpectralKernel,
+    x: Tensor,
+    n_frequencies: int,
+    n_draws: int,
+    sampling: Sampling = "iid",
 ) -> Tensor:
     """Return inner products of independently drawn features, (n_draws, N, N)."""
     source = random.generator(0, "law", n_frequencies)
@@ -99,15 +103,26 @@ def symmetric_and_positive(kernel: Kernel, d: int) -> None:
     x[1] = x[0]
     values = matrix(kernel, x)
     across = matrix(kernel, x, y)
-    holds(values.shape == (40, 40), f"{where}: forward must return (N, N), got {values.shape}.")
+    holds(
+        values.shape == (40, 40), f"{where}: forward must return (N, N), got {values.shape}."
+    )
     close(values, values.T, f"{where}: k(x, x') must be k(x', x)", rtol=0.0, atol=1e-12)
-    close(values, matrix(kernel, x, x), f"{where}: y = None must mean y = x", rtol=1e-7, atol=1e-7)
+    close(
+        values,
+        matrix(kernel, x, x),
+        f"{where}: y = None must mean y = x",
+        rtol=1e-7,
+        atol=1e-7,
+    )
     other = matrix(kernel, y, x).T
     close(across, other, f"{where}: k(x, y) must be k(y, x)^T", rtol=1e-7, atol=1e-7)
     both = matrix(kernel, torch.cat([x, y]))[:40, 40:]
     close(both, across, f"{where}: an entry must depend on its two rows", rtol=1e-7, atol=1e-7)
     least = float(torch.linalg.eigvalsh(values).min())
-    holds(least > -1e-10 * 40, f"{where}: not positive semi-definite, an eigenvalue is {least:.3g}")
+    holds(
+        least > -1e-10 * 40,
+        f"{where}: not positive semi-definite, an eigenvalue is {least:.3g}",
+    )
     holds((values[0] == values[1]).all(), f"{where}: equal points must have equal rows.")
 
 
@@ -118,7 +133,8 @@ def shifts_change_stationary_kernels_never(kernel: Kernel, d: int) -> None:
     says = "stationary = True" if kernel.stationary else "stationary = False"
     changes = "nothing" if same else "values"
     holds(
-        same is kernel.stationary, f"{_where(kernel, d)} says {says}, but shifts change {changes}."
+        same is kernel.stationary,
+        f"{_where(kernel, d)} says {says}, but shifts change {changes}.",
     )
 
 
@@ -147,7 +163,9 @@ def precision_is_that_of_the_rows(kernel: Kernel, d: int) -> None:
     x = points(5, d)
     where = _where(kernel, d)
     single = matrix(kernel, x.float())
-    holds(single.dtype == torch.float32, f"{where}: float32 rows must give float32: .to(x.dtype)")
+    holds(
+        single.dtype == torch.float32, f"{where}: float32 rows must give float32: .to(x.dtype)"
+    )
     close(single, matrix(kernel, x), f"{where}: float32 against float64", rtol=1e-5, atol=1e-5)
 
 
@@ -222,7 +240,8 @@ def features_are_unbiased(kernel: SpectralKernel, d: int) -> None:
         )
         largest = float((standard_error / expected.diagonal().max()).max())
         holds(
-            largest < 0.06, f"{_where(kernel, d)}: draws scatter too much to tell, ± {largest:.2g}"
+            largest < 0.06,
+            f"{_where(kernel, d)}: draws scatter too much to tell, ± {largest:.2g}",
         )
 
 
@@ -263,7 +282,9 @@ def features_are_differentiable(kernel: SpectralKernel, d: int) -> None:
 
     def features(*parameters: Tensor) -> Tensor:
         replaced = dict(zip(names, parameters, strict=True))
-        return fourier_features(x, torch.func.functional_call(_Points(kernel), replaced, (noise,)))
+        return fourier_features(
+            x, torch.func.functional_call(_Points(kernel), replaced, (noise,))
+        )
 
     _gradcheck(features, values, f"{where}: gradients of features")
     change = features(*values).square()[:, :2].sum(0).diff()
@@ -310,4 +331,6 @@ def _gradcheck(f: Callable[..., Tensor], inputs: tuple[Tensor, ...], message: st
     try:
         torch.autograd.gradcheck(f, inputs)
     except (RuntimeError, ValueError) as error:
-        raise AssertionError(f"{message} are not those of finite differences: {error}") from error
+        raise AssertionError(
+            f"{message} are not those of finite differences: {error}"
+        ) from error

@@ -161,14 +161,22 @@ def draws_follow_the_density(case: Case) -> None:
     likelihood = case.likelihood
     psi = torch.full((_N_DRAWS, 1), 0.6, dtype=torch.float64)
     y = likelihood.draw(psi, generator(1, "draws")).detach()
-    holds(y.shape == psi.shape, f"{case.where}: draw must return the shape of psi, got {y.shape}.")
+    holds(
+        y.shape == psi.shape,
+        f"{case.where}: draw must return the shape of psi, got {y.shape}.",
+    )
     if case.discrete:
-        holds((y == y.round()).all(), f"{case.where}: draws must be whole numbers, as values are.")
+        holds(
+            (y == y.round()).all(),
+            f"{case.where}: draws must be whole numbers, as values are.",
+        )
     if not case.numeric:
         return  # draws are categories, values are encoded
     lowest = float(case.values.min())
     inside = bool((y >= lowest).all())
-    holds(inside, f"{case.where}: draws must be at least {lowest:.3g}, got {float(y.min()):.3g}.")
+    holds(
+        inside, f"{case.where}: draws must be at least {lowest:.3g}, got {float(y.min()):.3g}."
+    )
     weights = case.measure()[:, 0]
     mass = (likelihood.log_prob(case.values, psi[0]).detach().exp() * weights).cumsum(0)
     half = 0.0 if case.discrete else 0.5
@@ -239,7 +247,9 @@ def bound_is_tight_where_psi_is_known(case: Case) -> None:
     for y, mean, variance in case.grids():
         bound = case.likelihood.slopes(y, mean, torch.zeros_like(variance)).value
         exact = case.likelihood.log_prob(y, mean)
-        text = f"{case.where}: at variance 0 the bound must be log p(y | mean), y = {float(y[0])}"
+        text = (
+            f"{case.where}: at variance 0 the bound must be log p(y | mean), y = {float(y[0])}"
+        )
         close(bound, exact, text, rtol=1e-9, atol=1e-9)
 
 
@@ -267,7 +277,9 @@ def slopes_and_curvatures_are_derivatives(case: Case) -> None:
             # Slopes that depend on nothing have no history: they are given one.
             out = (slope + 0.0 * argument).sum()
             second = torch.autograd.grad(out, argument, retain_graph=True)[0]
-            text = f"{where}: Curvatures.{name} must be the second derivative, y = {float(y[0])}"
+            text = (
+                f"{where}: Curvatures.{name} must be the second derivative, y = {float(y[0])}"
+            )
             close(curvature, second, text, rtol=1e-5, atol=1e-6)
 
 

@@ -124,7 +124,9 @@ def continued(fit: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P]
                 raise
             got = f"{path.name}, from which the fit fails ({str(error).rstrip('.')})"
             do = "delete it and fit anew"
-            raise ModelFileError(message("a checkpoint that can be continued", got, do)) from error
+            raise ModelFileError(
+                message("a checkpoint that can be continued", got, do)
+            ) from error
 
     return named
 
@@ -183,22 +185,30 @@ class Checkpoint:
 
     def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
         """Write now."""
-        tensors = {f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()}
+        tensors = {
+            f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()
+        }
         moments = trainer.optimiser.state_dict()["state"]
         for i, slots in moments.items():
             tensors |= {
-                f"optimiser.{i}.{name}": torch.as_tensor(value) for name, value in slots.items()
+                f"optimiser.{i}.{name}": torch.as_tensor(value)
+                for name, value in slots.items()
             }
         self._write(tensors, trainer.state.to_dict(), extra)
         self._empty = False
 
     def _write(
-        self, tensors: dict[str, Tensor], state: dict[str, object] | None, extra: dict[str, object]
+        self,
+        tensors: dict[str, Tensor],
+        state: dict[str, object] | None,
+        extra: dict[str, object],
     ) -> None:
         kind = {"kind": "checkpoint", "schema": SCHEMA, "fingerprint": self.fingerprint}
         try:
             files.write(self.path, tensors, {**kind, "state": state, "extra": extra})
-        except StorageError as error:  # no reason to lose the run: the last checkpoint is whole
+        except (
+            StorageError
+        ) as error:  # no reason to lose the run: the last checkpoint is whole
             self._warn(error)
         self._last = time.monotonic()
 
@@ -227,7 +237,9 @@ class Checkpoint:
             got = f"{self.path.name}, which belongs to other data or settings"
             raise InputError(
                 message(
-                    "the checkpoint of this very fit", got, "delete it or name another checkpoint"
+                    "the checkpoint of this very fit",
+                    got,
+                    "delete it or name another checkpoint",
                 )
             )
         return Tensors(tensors), header

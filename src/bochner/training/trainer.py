@@ -43,13 +43,17 @@ class Adam:
     """
 
     def __init__(
-        self, module: nn.Module, learning_rate: float, factors: Mapping[str, float] | None = None
+        self,
+        module: nn.Module,
+        learning_rate: float,
+        factors: Mapping[str, float] | None = None,
     ) -> None:
         self.names = [name for name, _ in module.named_parameters()]
         self.parameters, self.learning_rate = list(module.parameters()), learning_rate
-        pairs = list((factors or {}).items())
+        of_endings = list((factors or {}).items())
         self._factors = [
-            next((f for ending, f in pairs if name.endswith(ending)), 1.0) for name in self.names
+            next((f for end, f in of_endings if name.endswith(end)), 1.0)
+            for name in self.names
         ]
         self._counts = [0] * len(self.parameters)
         self._first: list[Tensor | None] = [None] * len(self.parameters)
@@ -68,7 +72,8 @@ class Adam:
         norms = torch._foreach_norm([grad for _, grad in given])
         if math.isfinite(sum(float(norm) for norm in norms)):
             return None
-        return next((name for name, grad in given if not bool(torch.isfinite(grad).all())), None)
+        faulty = (name for name, grad in given if not bool(torch.isfinite(grad).all()))
+        return next(faulty, None)
 
     def step(self) -> None:
         """Move every parameter that has a gradient: all of them by each of a few operations."""
@@ -77,8 +82,9 @@ class Adam:
             return
         with torch.no_grad():
             gradients = [cast(Tensor, self.parameters[i].grad) for i in moving]
-            first = [_there(self._first, i, g) for i, g in zip(moving, gradients, strict=True)]
-            second = [_there(self._second, i, g) for i, g in zip(moving, gradients, strict=True)]
+            pairs = list(zip(moving, gradients, strict=True))
+            first = [_there(self._first, i, gradient) for i, gradient in pairs]
+            second = [_there(self._second, i, gradient) for i, gradient in pairs]
             for i in moving:
                 self._counts[i] += 1
             counts = [self._counts[i] for i in moving]
@@ -393,7 +399,8 @@ class Trainer(Generic[Module]):
         if self.between is not None:
             self.between(state)
         if state.decay_from is None:
-            last = state.since + math.ceil((options.max_iter - state.since) / (1.0 + options.decay))
+            left = options.max_iter - state.since
+            last = state.since + math.ceil(left / (1.0 + options.decay))
             state.plateau = self._on_plateau()
             if state.plateau or state.step >= last:
                 state.decay_from = state.step
@@ -418,11 +425,8 @@ class Trainer(Generic[Module]):
         return rise < self.options.tol * self.n_entries + error
 
     def _snapshot(self) -> Snapshot:
-        state = {
-            **vars(self.state),
-            "history": list(self.state.history),
-            "blocks": list(self.state.blocks),
-        }
+        history, blocks = list(self.state.history), list(self.state.blocks)
+        state = {**vars(self.state), "history": history, "blocks": blocks}
         return _copy(self.module.state_dict()), _copy(self.optimiser.state_dict()), state
 
     def _roll_back(self, cause: str) -> bool:
@@ -434,11 +438,9 @@ class Trainer(Generic[Module]):
         self.state.rate *= 0.5
         self.state.roll_backs += 1
         again = self.state.roll_backs <= _MAX_ROLL_BACKS
-        then = (
-            f"continuing from step {self.state.step} with half the learning rate"
-            if again
-            else "training stops here"
-        )
+        then = "training stops here"
+        if again:
+            then = f"continuing from step {self.state.step} with half the learning rate"
         warn_user(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning)
         return again
 
@@ -479,11 +481,6 @@ class StepBar(Protocol):
         """Take the state, and the last step where that is known."""
 
 
-def _log(label: str, state: State) -> None:
-    if state.step % _LOGGED == 0 or state.step == 1:
-        _LOG.info("%s: step %d, elbo %.6g", label, state.step, state.history[-1])
-
-
 @contextmanager
 def progress_bar(
     label: str, n_steps: int, shown: bool, console: Console | None = None
@@ -492,7 +489,8 @@ def progress_bar(
     with part(label, n_steps, shown, console) as move:
 
         def update(state: State, until: int | None = None) -> None:
-            _log(label, state)
+            if state.step % _LOGGED == 0 or state.step == 1:
+                _LOG.info("%s: step %d, elbo %.6g", label, state.step, state.history[-1])
             if move is not None:
                 words = f"{label}, step {state.step}, elbo {state.history[-1]:,.0f}"
                 move(state.step, words, until)

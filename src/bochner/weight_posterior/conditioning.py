@@ -65,7 +65,10 @@ def expected_statistics(
         at_rows = block.rows.take(x)
         for rows in chunks(at_rows.shape[0], CHUNK_ROWS) if len(at_rows) else [slice(0, 0)]:
             part = statistics(
-                evaluate(at_rows[rows], working).features, block.Y[rows], 0.0, products=products
+                evaluate(at_rows[rows], working).features,
+                block.Y[rows],
+                0.0,
+                products=products,
             )
             sums = part if sums is None else sums + part
     if sums is None:

@@ -91,7 +91,12 @@ def _(view: GaussianPosterior, x: Tensor, y: Tensor, scale: float) -> ViewPoster
 
 @functools.singledispatch
 def _group_without(
-    draw: Draw, noise_variance: float | Tensor, group: int, columns: Tensor, phi: Tensor, y: Tensor
+    draw: Draw,
+    noise_variance: float | Tensor,
+    group: int,
+    columns: Tensor,
+    phi: Tensor,
+    y: Tensor,
 ) -> None:
     """Take rows out of a group of columns of a draw, in place."""
     raise NotImplementedError(type(draw))
@@ -126,7 +131,9 @@ def _(
     scales = draw.scales[columns]
     noise = torch.as_tensor(noise_variance)[columns, None]
     cross = vectors @ ((vectors.T @ mean) / scales.T) - phi.T @ y
-    values, vectors = spectrum((vectors * (1.0 / scales[0] - noise[0])) @ vectors.T - phi.T @ phi)
+    values, vectors = spectrum(
+        (vectors * (1.0 / scales[0] - noise[0])) @ vectors.T - phi.T @ phi
+    )
     draw.scales[columns] = scales = 1.0 / (values + noise)
     draw.mean[:, columns] = vectors @ ((vectors.T @ cross) * scales.T)
     draw.covariance[group] = vectors

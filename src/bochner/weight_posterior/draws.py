@@ -105,7 +105,9 @@ class SharedDraw(Draw):
 
     def averaged(self, group_of: Tensor) -> tuple[Draw, Tensor]:
         """Return the draw whose columns share the mean of their covariances."""
-        counts = torch.bincount(group_of, minlength=self.covariance.shape[0]).to(self.mean.dtype)
+        counts = torch.bincount(group_of, minlength=self.covariance.shape[0]).to(
+            self.mean.dtype
+        )
         mean = torch.einsum("g,gkl->kl", counts / counts.sum(), self.covariance)[None]
         return replace(self, covariance=mean), torch.zeros_like(group_of)
 

@@ -109,7 +109,9 @@ def condition_incomplete(
     return mean.cpu(), _covariances(features, block, len(latents), noise_variance).cpu()
 
 
-def _means(features: Tensor, block: IncompleteBlock, times: int, s2: float, most: int) -> Tensor:
+def _means(
+    features: Tensor, block: IncompleteBlock, times: int, s2: float, most: int
+) -> Tensor:
     """Every row once per draw of X, each with its share of the weight; some columns at a time."""
     out = features.new_empty(features.shape[0], block.n_columns)
     share = 1.0 / (times * s2)
@@ -135,7 +137,9 @@ def _covariances(features: Tensor, block: IncompleteBlock, times: int, s2: float
     out = torch.zeros(n_groups, k, k, dtype=torch.float64, device=features.device)
     for g in range(n_groups):
         members = (groups == g).nonzero()[:, 0]
-        chosen = members[Sample(_AVERAGED, 0.5).of(len(members), members.device)[0]].to(mask.device)
+        chosen = members[Sample(_AVERAGED, 0.5).of(len(members), members.device)[0]].to(
+            mask.device
+        )
         for part in torch.split(chosen, _AT_ONCE):
             gram = weighted_grams(features, mask[:, part].repeat(times, 1)) / times
             gram.diagonal(dim1=-2, dim2=-1).add_(s2)

@@ -123,7 +123,9 @@ class ViewPosterior(ABC):
         """
         return self.likelihood.encode(y)
 
-    def psi(self, draw: Draw, phi: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def psi(
+        self, draw: Draw, phi: Tensor, offset: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return mean and variance of psi at features phi (n, K), both (n, columns of psi)."""
         mean = phi @ draw.mean
         variance = self.noise_variance * draw.spread(phi, self.group_of)
@@ -245,7 +247,9 @@ class GaussianPosterior(ViewPosterior):
         squared = (filled * scaled).sum(1, keepdim=True)
         squared = squared - 2.0 * scaled @ mean.T + known @ mean.square().T
         wide = (
-            observed @ spread.T if spread.shape[1] > 1 else observed.sum(1, keepdim=True) * spread.T
+            observed @ spread.T
+            if spread.shape[1] > 1
+            else observed.sum(1, keepdim=True) * spread.T
         )
         return -0.5 * self.weight * (squared + wide)
 
@@ -371,7 +375,9 @@ def weights_posterior(
                 n_draws,
                 sampling,
                 seed,
-                None if anchors is None or known is None else (view.see(known), anchors.data[v]),
+                None
+                if anchors is None or known is None
+                else (view.see(known), anchors.data[v]),
                 processes,
             )
             for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
@@ -400,7 +406,9 @@ def _view_posterior(
         )
         noise = view.kernel.noise(n_frequencies, n_dims, source, sampling)
         draw = kind.draw(view.frequencies(noise).detach(), latents)
-        draws.append(replace(draw, frequencies=draw.frequencies.widened(view.dims, n_components)))
+        draws.append(
+            replace(draw, frequencies=draw.frequencies.widened(view.dims, n_components))
+        )
         if draws[0].covariance.numel() * 8 * (s + 2) > _COVARIANCE_BYTES:
             break
     group_of = kind.group_of(draws[0], len(latents))

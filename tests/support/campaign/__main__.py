@@ -30,7 +30,9 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     n_faults = 0
     try:
-        for name in PARTS if given.part == "all" else [given.part] if given.part in PARTS else []:
+        for name in (
+            PARTS if given.part == "all" else [given.part] if given.part in PARTS else []
+        ):
             n_faults += _run(name, PARTS[name], given)
     except KeyboardInterrupt:
         print("interrupted: what was recorded stays", flush=True)
@@ -67,7 +69,9 @@ def _commit():
 
     def said(*words):
         command = ["git", "-C", str(DOCS.parent), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False
+        ).stdout.strip()
 
     changed = said("status", "--porcelain", "--", "src", "tests/support")
     return (said("rev-parse", "--short=7", "HEAD") or "unknown") + ("+" if changed else "")

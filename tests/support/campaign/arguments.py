@@ -29,10 +29,36 @@ class Odd:
 VALUES = (
     *(None, True, -1, 0, 1, 7, 1.5, -0.5, math.nan, math.inf, *LARGE),
     *("", "x", "auto", "a\0b", "\x1b[31m", "x" * 5000, b"x", 1j, Odd(), object, len),
-    *([], [1], [None], ["x"], [[1.0, 2.0], [3.0]], {}, {"x": 1}, {1: "x"}, {"a": None}, (), (0, 0)),
-    *(np.zeros(0), np.zeros((0, 4)), np.zeros((3, 0)), np.ones((2, 3, 4)), np.full((3, 4), np.nan)),
+    *(
+        [],
+        [1],
+        [None],
+        ["x"],
+        [[1.0, 2.0], [3.0]],
+        {},
+        {"x": 1},
+        {1: "x"},
+        {"a": None},
+        (),
+        (0, 0),
+    ),
+    *(
+        np.zeros(0),
+        np.zeros((0, 4)),
+        np.zeros((3, 0)),
+        np.ones((2, 3, 4)),
+        np.full((3, 4), np.nan),
+    ),
     *(np.ones((3, 4), complex), np.array(["x", "y"]), np.array([None, 1]), np.float32(3.0)),
-    *(range(3), iter([1, 2]), {1, 2}, Path("nowhere"), Path("nowhere/at/all"), slice(0, 2), ...),
+    *(
+        range(3),
+        iter([1, 2]),
+        {1, 2},
+        Path("nowhere"),
+        Path("nowhere/at/all"),
+        slice(0, 2),
+        ...,
+    ),
     *(np.random.default_rng(0), np.datetime64("2020-01-01"), np.ones((3, 4), bool)),
 )
 
@@ -122,14 +148,19 @@ def _estimators():
         known = inspect.signature(kind).parameters
         base = {key: value for key, value in SMALL.items() if key in known}
         base |= {"n_components": 6} if name in MAPS else {}
-        base |= {"n_chains": 1, "n_warmup": 1, "n_draws": 4, "thin": 1} if name == "RFLVM" else {}
+        base |= (
+            {"n_chains": 1, "n_warmup": 1, "n_draws": 4, "thin": 1} if name == "RFLVM" else {}
+        )
         yield name, _fitted(kind, X), base, known
 
 
 def _fitted(kind, X):
     def call(**options):
         model = kind(**options).fit(X)
-        return {"embedding_": getattr(model, "embedding_", None), "features": model.transform(X)}
+        return {
+            "embedding_": getattr(model, "embedding_", None),
+            "features": model.transform(X),
+        }
 
     return call
 
@@ -173,7 +204,9 @@ def judge(number, which):
                 faults.append(place_of(error))
         faults += changes(inside, process_state())
     faults += changes(before, process_state())
-    if parameter == "random_state" and value is None:  # draws from numpy's generator, as everywhere
+    if (
+        parameter == "random_state" and value is None
+    ):  # draws from numpy's generator, as everywhere
         faults = [fault for fault in faults if fault != "changed numpy.random"]
     if any(_public(world()["model"]).get(key) is not kept for key, kept in model.items()):
         faults.append("the model is changed")

@@ -12,7 +12,14 @@ from bochner import kernels
 
 MODELS = ("NGMVLVM", "AdvisedRFLVM", "RandomFeatureLVM", "SRFLVM", "RFLVM")
 MAPS = ("FourierFeatures", "KreinFeatures", "RandomMaclaurin", "SphericalFeatures")
-LIKELIHOODS = ("gaussian", "bernoulli", "poisson", "negative_binomial", "binomial", "categorical")
+LIKELIHOODS = (
+    "gaussian",
+    "bernoulli",
+    "poisson",
+    "negative_binomial",
+    "binomial",
+    "categorical",
+)
 # Containers that hold every value, and those that round, or that hold no holes.
 ANY = ("float64", "fortran", "strided", "readonly", "big-endian", "list", "object", "frame")
 DENSE = (*ANY, "nullable frame", "masked", "float32", "polars-like dict")
@@ -118,7 +125,9 @@ def _signal(source, n, m):
 
 def _real(source, n, m):
     values, kind = _signal(source, n, m)
-    scale = 10.0 ** (source.uniform(-30, 30) if source.random() < 0.5 else source.uniform(-3, 3))
+    scale = 10.0 ** (
+        source.uniform(-30, 30) if source.random() < 0.5 else source.uniform(-3, 3)
+    )
     shift = source.choice([0.0, 1.0, 1e3]) * scale
     return values * scale + shift, f"{kind}, scale {scale:.1e}, shift {shift:.1e}"
 
@@ -134,10 +143,14 @@ def _of_likelihood(source, name, n, m):
     if name == "categorical":
         return np.clip(np.round(values * 1.5 + 2), 0, 5).astype(float), kind
     if name == "binomial":
-        return source.binomial(10, 1 / (1 + np.exp(-np.clip(values, -30, 30)))).astype(float), kind
+        return source.binomial(10, 1 / (1 + np.exp(-np.clip(values, -30, 30)))).astype(
+            float
+        ), kind
     if name == "negative_binomial":
         rate = rate * source.gamma(2.0, 0.5, size=rate.shape)
-    return source.poisson(np.minimum(rate, 1e9)).astype(float), f"{kind}, rate {rate.mean():.1e}"
+    return source.poisson(np.minimum(rate, 1e9)).astype(
+        float
+    ), f"{kind}, rate {rate.mean():.1e}"
 
 
 def _holes(source, values, views):
@@ -197,7 +210,9 @@ def _container(source, values):
     if source.random() < 0.35:
         return "float64"
     known = [
-        container for container in (*ANY, "nullable frame", "masked") if container in CONTAINERS
+        container
+        for container in (*ANY, "nullable frame", "masked")
+        if container in CONTAINERS
     ]
     if np.isfinite(values).all():
         known += ["csr", "csc", "coo", "torch"]
@@ -214,7 +229,9 @@ def _options(source, name, values, names, likelihoods):
     options = {
         "n_components": int(source.choice([1, 2, 3, 4], p=[0.25, 0.45, 0.2, 0.1])),
         "max_iter": int(source.integers(100, 102) if long else source.integers(1, 12)),
-        "tol": float(source.choice([0.0, 1e-4])) if long and source.random() < 0.85 else "auto",
+        "tol": float(source.choice([0.0, 1e-4]))
+        if long and source.random() < 0.85
+        else "auto",
         "n_frequencies": int(source.integers(1, 9)),
         "n_mixtures": int(source.integers(1, 4)),
         "sampling": _one(source, ["auto", "iid", "orthogonal", "sobol"]),

@@ -88,7 +88,14 @@ def _warm():
     import bochner
 
     names = [module.name for module in pkgutil.walk_packages(bochner.__path__, "bochner.")]
-    others = ("anndata", "mudata", "pandas", "pyarrow.parquet", "matplotlib.figure", "rich.console")
+    others = (
+        "anndata",
+        "mudata",
+        "pandas",
+        "pyarrow.parquet",
+        "matplotlib.figure",
+        "rich.console",
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in (*names, *others):
@@ -116,7 +123,9 @@ def _be_the_child(function, arguments, place, seconds, room):
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if room is not None:
-            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            used = (
+                int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            )
             resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
         value = function(*arguments)
         (place / "part").write_text(json.dumps(value))

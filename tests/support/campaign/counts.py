@@ -79,7 +79,9 @@ class Part:
         run.faults += bool(trial.faults)
         run.seconds += trial.seconds
         self.kinds[trial.kind] += 1
-        self.found += [f"seed {seed} at {commit}: {_shown(fault)}" for fault in trial.faults[:1]]
+        self.found += [
+            f"seed {seed} at {commit}: {_shown(fault)}" for fault in trial.faults[:1]
+        ]
 
     def total(self, name):
         """Return the sum of a number over the runs."""

@@ -19,7 +19,17 @@ from bochner.io import files
 from campaign import children
 from campaign.counts import Trial
 
-DATA = ("X.csv", "X.tsv", "X.csv.gz", "X.parquet", "X.npy", "X.npz", "X.h5ad", "X.h5mu", "views")
+DATA = (
+    "X.csv",
+    "X.tsv",
+    "X.csv.gz",
+    "X.parquet",
+    "X.npy",
+    "X.npz",
+    "X.h5ad",
+    "X.h5mu",
+    "views",
+)
 MODEL, CHECKPOINT = "model.bochner", "checkpoint.ckpt"
 KINDS = (
     *DATA,
@@ -53,7 +63,9 @@ def trial(seed):
             faults = _compared(output, whole() / output.name)
     words = f"{kind} {what}, {command[0]}"
     outcome = {0: "read", 2: "refused"}.get(ended.code, f"exit code {ended.code}")
-    return Trial(f"{kind}: {outcome}", [f"{fault} ({words})" for fault in faults], ended.seconds)
+    return Trial(
+        f"{kind}: {outcome}", [f"{fault} ({words})" for fault in faults], ended.seconds
+    )
 
 
 def judge(ended, codes=(0, 2)):
@@ -161,7 +173,15 @@ def _command(source, folder, kind):
             return ["transform", model, path, "--out", out], None
         return ["info", path], None
     if kind.startswith("labels"):
-        return ["report", model, data, "--labels", folder / kind, "--out", folder / "p.html"], None
+        return [
+            "report",
+            model,
+            data,
+            "--labels",
+            folder / kind,
+            "--out",
+            folder / "p.html",
+        ], None
     if kind == "layout.csv":
         command = ["report", model, data, "--embedding", folder / kind]
         return [*command, "--out", folder / "p.html"], None
@@ -236,7 +256,9 @@ def _edit(source, path, kind):
     from safetensors.torch import save
 
     tensors = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
-    path.write_bytes(save(tensors, {"bochner": text, "blake2b": files.checksum(tensors, text)}))
+    path.write_bytes(
+        save(tensors, {"bochner": text, "blake2b": files.checksum(tensors, text)})
+    )
 
 
 def _edit_tensor(source, tensors):

@@ -12,7 +12,14 @@ import bochner as bo
 from campaign import children
 from campaign.cases import MAPS, case_of
 from campaign.counts import Trial
-from campaign.oracle import bad_warnings, changes, is_named, not_finite, place_of, process_state
+from campaign.oracle import (
+    bad_warnings,
+    changes,
+    is_named,
+    not_finite,
+    place_of,
+    process_state,
+)
 
 # Of a place in latent space, whose prior has deviation 1: what rounding may change.
 ROUNDING = 1e-3

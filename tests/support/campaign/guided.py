@@ -42,7 +42,9 @@ def grow(kind, seed, folder):
     """Run libFuzzer in this process, which it ends."""
     import atheris
 
-    with atheris.instrument_imports(include=["bochner.io", "bochner.page", "bochner.training"]):
+    with atheris.instrument_imports(
+        include=["bochner.io", "bochner.page", "bochner.training"]
+    ):
         from bochner.io import readers  # noqa: F401 - what is imported here is watched
         from bochner.page import labels, layouts  # noqa: F401
     from campaign.damage import whole
@@ -62,7 +64,9 @@ def grow(kind, seed, folder):
             read(path)
         except Exception as error:
             if not is_named(error):
-                print(f"FAULT {place_of(error)}; {content[:200]!r}", file=sys.stderr, flush=True)
+                print(
+                    f"FAULT {place_of(error)}; {content[:200]!r}", file=sys.stderr, flush=True
+                )
                 os._exit(77)
 
     options = [f"-runs={RUNS}", f"-seed={seed}", "-max_len=20000", "-timeout=120",
@@ -119,7 +123,9 @@ class _Checked:
         from bochner.io import files
 
         text = content.decode(errors="replace")
-        return save(self.tensors, {"bochner": text, "blake2b": files.checksum(self.tensors, text)})
+        return save(
+            self.tensors, {"bochner": text, "blake2b": files.checksum(self.tensors, text)}
+        )
 
     def __call__(self, path):
         import bochner as bo

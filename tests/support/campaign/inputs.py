@@ -15,14 +15,71 @@ from campaign.damage import MODEL, ROOM, SECONDS, judge, whole
 
 TEXTS = (
     *("", " ", "0", "-1", "1.5", "nan", "inf", "1e400", "9" * 5000, "1000000000", "x", "auto"),
-    *("a=b", "=", "a=", "a=b=c", ",", "\x1b[31mred", "ä", "–", "\udcff", "{}", "[", '{"a": 1}'),
-    *("a=1-2", "a=2-1", "a=0-1000000000", "a=a,a", "_" * 300, "--", "-", "%s", "$(x)", "../x", "."),
-    *("X.csv", "nosuch.csv", "empty", "noise", "pipe/none", "gaussian", "a=poisson", "NGMVLVM"),
-    *("/proc/nosuch/x", "x\n", "n_components=0", "n_components=100000000", "max_iter=x", "init=1"),
-    *("device=meta", "device=cuda:9", "n_frequencies=1000000000", "learning_rate=5", "views=1"),
+    *(
+        "a=b",
+        "=",
+        "a=",
+        "a=b=c",
+        ",",
+        "\x1b[31mred",
+        "ä",
+        "–",
+        "\udcff",
+        "{}",
+        "[",
+        '{"a": 1}',
+    ),
+    *(
+        "a=1-2",
+        "a=2-1",
+        "a=0-1000000000",
+        "a=a,a",
+        "_" * 300,
+        "--",
+        "-",
+        "%s",
+        "$(x)",
+        "../x",
+        ".",
+    ),
+    *(
+        "X.csv",
+        "nosuch.csv",
+        "empty",
+        "noise",
+        "pipe/none",
+        "gaussian",
+        "a=poisson",
+        "NGMVLVM",
+    ),
+    *(
+        "/proc/nosuch/x",
+        "x\n",
+        "n_components=0",
+        "n_components=100000000",
+        "max_iter=x",
+        "init=1",
+    ),
+    *(
+        "device=meta",
+        "device=cuda:9",
+        "n_frequencies=1000000000",
+        "learning_rate=5",
+        "views=1",
+    ),
     *("dtype=object", "random_state=-1", "checkpoint=/proc/x", "kernel=x", "tol=nan"),
 )
-COMMANDS = ("fit", "transform", "impute", "sample", "calibrate", "report", "info", "fetch", "bench")
+COMMANDS = (
+    "fit",
+    "transform",
+    "impute",
+    "sample",
+    "calibrate",
+    "report",
+    "info",
+    "fetch",
+    "bench",
+)
 FEW = (
     "--set",
     "n_frequencies=2",
@@ -71,7 +128,9 @@ def _command_trial(source):
         (folder / "noise").write_bytes(np.random.default_rng(0).bytes(500))
         before = _files(folder)
         line = _line(source)
-        ended = children.run(_from, folder, children.command, (line,), seconds=SECONDS, room=ROOM)
+        ended = children.run(
+            _from, folder, children.command, (line,), seconds=SECONDS, room=ROOM
+        )
         faults = judge(ended, (0, 2, 3))
         if ended.code == 2 and not faults:
             left = {name for name, was in _files(folder).items() if before.get(name) != was}
@@ -79,11 +138,15 @@ def _command_trial(source):
             faults += [f"{name} is written" for name in sorted(left - logs)]
     outcome = {0: "taken", 2: "refused", 3: "not written"}.get(ended.code, "fault")
     words = " ".join(f"{word!r:.60}" for word in line)
-    return Trial(f"command {outcome}", [f"{fault} ({words})" for fault in faults], ended.seconds)
+    return Trial(
+        f"command {outcome}", [f"{fault} ({words})" for fault in faults], ended.seconds
+    )
 
 
 def _files(folder):
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")}
+    return {
+        str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*")
+    }
 
 
 @functools.cache
@@ -119,7 +182,9 @@ def _good(source, command):
 
 def _line(source):
     """A command line with one or two things wrong."""
-    command = str(source.choice(COMMANDS, p=[0.25, 0.13, 0.13, 0.1, 0.1, 0.13, 0.1, 0.04, 0.02]))
+    command = str(
+        source.choice(COMMANDS, p=[0.25, 0.13, 0.13, 0.1, 0.1, 0.13, 0.1, 0.04, 0.02])
+    )
     line = _good(source, command)
     for _ in range(int(source.integers(1, 3))):
         how = source.choice(["value", "argument", "gone", "unknown", "twice", "many"],

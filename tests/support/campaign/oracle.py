@@ -83,7 +83,9 @@ def not_finite(name, value):
         return []
     if isinstance(value, dict):
         return [
-            result for key, item in value.items() for result in not_finite(f"{name}[{key}]", item)
+            result
+            for key, item in value.items()
+            for result in not_finite(f"{name}[{key}]", item)
         ]
     if isinstance(value, list | tuple):
         return [result for item in value for result in not_finite(name, item)][:1]
@@ -115,5 +117,7 @@ def bad_warnings(caught, caller):
             )
         if not ours and warning.filename.startswith(PACKAGE):
             where = f"{warning.filename.removeprefix(PACKAGE)}:{warning.lineno}"
-            faults.append(f"{warning.category.__name__} from {where}: {str(warning.message)[:60]}")
+            faults.append(
+                f"{warning.category.__name__} from {where}: {str(warning.message)[:60]}"
+            )
     return sorted(set(faults))

@@ -29,7 +29,9 @@ FITS, FIRST, PAGES, HANDLES = 200, 60, 2**22, 0
 
 def data():
     """Rows to fit and place."""
-    return np.sin(np.random.default_rng(0).normal(size=(20, 2)) @ np.ones((2, 4)) + np.arange(4))
+    return np.sin(
+        np.random.default_rng(0).normal(size=(20, 2)) @ np.ones((2, 4)) + np.arange(4)
+    )
 
 
 def placed(number=0):
@@ -59,7 +61,9 @@ def soak(fits=FITS, first=FIRST):
         if placed(0) != expected():
             faults.append(f"fit {number} gave other bits")
         if number + 1 in (first, fits):
-            sizes.append((_memory(), len(os.listdir("/proc/self/fd")), threading.active_count()))
+            sizes.append(
+                (_memory(), len(os.listdir("/proc/self/fd")), threading.active_count())
+            )
     grown, handles, threads = (after - before for before, after in zip(*sizes, strict=True))
     if grown > PAGES:
         faults.append(f"memory grew by {grown} bytes")
@@ -255,4 +259,6 @@ def _of_command(name):
 
 def _last(ended):
     said = ended.err.strip().splitlines()
-    return f"exit code {ended.code}, {'hung, ' if ended.hung else ''}{said[-1] if said else ''}"
+    return (
+        f"exit code {ended.code}, {'hung, ' if ended.hung else ''}{said[-1] if said else ''}"
+    )

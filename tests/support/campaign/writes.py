@@ -42,7 +42,16 @@ DISK = 2**22
 def fit(folder, *more):
     """The command line of a fit into a folder."""
     words = [word for setting in SETTINGS for word in ("--set", setting)]
-    return ["fit", folder.parent / "X.npy", *words, "--seed", "1", "--out", folder / "run", *more]
+    return [
+        "fit",
+        folder.parent / "X.npy",
+        *words,
+        "--seed",
+        "1",
+        "--out",
+        folder / "run",
+        *more,
+    ]
 
 
 def apply(name, out, *more):
@@ -59,7 +68,11 @@ def apply(name, out, *more):
 COMMANDS = {
     "fit": lambda folder: fit(folder, "--report"),
     "transform": apply("transform", "Z.csv"),
-    "impute": lambda folder: [*apply("impute", "full.npy")(folder), "--std", folder / "std.csv"],
+    "impute": lambda folder: [
+        *apply("impute", "full.npy")(folder),
+        "--std",
+        folder / "std.csv",
+    ],
     "sample": apply("sample", "drawn.npz", "--seed", "1"),
     "report": apply("report", "page.html"),
     "calibrate": apply("calibrate", "picture.png", "--seed", "1", "--n-draws", "5"),
@@ -94,7 +107,9 @@ def _strike(command, point, fault):
         faults = judge(ended, CODES[fault]) + _whole_or_interrupted(folder, ended)
         faults += _again(command, folder)
     words = f"{fault} at write {point} of {command}, exit code {ended.code}"
-    return Trial(f"{fault} in {command}", [f"{text} ({words})" for text in faults], ended.seconds)
+    return Trial(
+        f"{fault} in {command}", [f"{text} ({words})" for text in faults], ended.seconds
+    )
 
 
 @functools.cache
@@ -255,7 +270,9 @@ def _again(name, folder):
     if name == "fit":
         run = folder / "run"
         line += ["--resume"] if (run / "checkpoint.ckpt").exists() else []
-        line += ["--force"] if (run / "model.bochner").exists() and "--resume" not in line else []
+        line += (
+            ["--force"] if (run / "model.bochner").exists() and "--resume" not in line else []
+        )
     ended = children.run(children.command, line)
     faults = judge(ended, (0,))
     for path in (reference() / "whole").rglob("*"):
@@ -263,10 +280,14 @@ def _again(name, folder):
         if copy.exists() and path.name in SAME and copy.read_bytes() != path.read_bytes():
             faults.append(f"run again, {path.name} differs")
     written = {path.name for path in folder.rglob("*")}
-    expected = {str(Path(str(word)).name) for word in line if str(word).startswith(str(folder))}
+    expected = {
+        str(Path(str(word)).name) for word in line if str(word).startswith(str(folder))
+    }
     if not expected <= written:
         faults.append(f"run again, {sorted(expected - written)} are missing: a lost run")
-    faults += [f"{left} is left behind" for left in written if left.endswith((".part", ".ckpt"))]
+    faults += [
+        f"{left} is left behind" for left in written if left.endswith((".part", ".ckpt"))
+    ]
     return faults
 
 

@@ -17,7 +17,9 @@ def gaussian_view(dim, m=12, n=100, s2=0.05, seed=0, key="density"):
     """A view whose two draws of the spectrum were conditioned on the same data, and its latents."""
     source = generator(seed, key, dim)
     kernel = NextGenSpectralMixture().initial(2, dim, source)
-    spectra = [kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach() for _ in range(2)]
+    spectra = [
+        kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach() for _ in range(2)
+    ]
     x = torch.randn(n, dim, generator=source, dtype=torch.float64)
     phi = fourier_features(x, spectra[0])
     Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)

@@ -126,7 +126,9 @@ class DensitiesMixin(LoadingsMixin):
         if n_samples < 1:
             raise InputError(
                 message(
-                    "n_samples of at least 1", str(n_samples), "ask for a positive number of rows"
+                    "n_samples of at least 1",
+                    str(n_samples),
+                    "ask for a positive number of rows",
                 )
             )
         width = len(self._scaling.centre) + self._n_latents

@@ -92,7 +92,9 @@ class LoadingsMixin(PlacingMixin):
         """
         latents, dtype = self._validate_latents(Z)
         size = latents.shape[0] * self.n_features_in_ * latents.shape[1]
-        Memory().check(8 * size, f"slopes at {latents.shape[0]:,} places", "ask for fewer places")
+        Memory().check(
+            8 * size, f"slopes at {latents.shape[0]:,} places", "ask for fewer places"
+        )
         with torch.no_grad():
             stacked = diagnostics.slopes(self._fit.posterior, latents)
         along = [

@@ -138,7 +138,9 @@ class PlacingMixin(RowsMixin):
         if isinstance(self._embedded, Unplaced):
             self._embedded.check()
             held = self._embedded
-            self._embedded = isolated(self._latents)(held.source, held.offsets, held.covariates)
+            self._embedded = isolated(self._latents)(
+                held.source, held.offsets, held.covariates
+            )
         elif isinstance(self._embedded, Unchecked):
             mean = self._embedded.mean
             raw = torch.from_numpy(self._embedded.std)
@@ -247,7 +249,9 @@ class PlacingMixin(RowsMixin):
         parts, start = [], 0
         for rows, row_offsets, _ in self._dense_parts(values, offsets, placement.covariates):
             stop = start + len(rows[0])
-            parts.append(self._raw_std(placement.of(torch.arange(start, stop)), rows, row_offsets))
+            parts.append(
+                self._raw_std(placement.of(torch.arange(start, stop)), rows, row_offsets)
+            )
             start = stop
         stds: NDArray[np.float64] = torch.cat(parts).numpy()
         return stds
@@ -266,6 +270,8 @@ class PlacingMixin(RowsMixin):
         """
         placed = getattr(self, "_placed", None)  # files do not hold it
         known = (
-            placed is not None and all(o is None for o in offsets) and placed[0] == _digest(values)
+            placed is not None
+            and all(o is None for o in offsets)
+            and placed[0] == _digest(values)
         )
         return placed[1] if known and placed is not None else None

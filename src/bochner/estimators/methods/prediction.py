@@ -201,7 +201,9 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             do = "write NaN for what is to be predicted into a dense array of these rows"
             raise InputError(
                 message(
-                    "a dense X to complete", "a sparse one, whose zeros are observed values", do
+                    "a dense X to complete",
+                    "a sparse one, whose zeros are observed values",
+                    do,
                 )
             )
         values = self._validate(X, reset=False)

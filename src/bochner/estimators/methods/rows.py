@@ -83,7 +83,9 @@ class RowsMixin:
         if source is None:
             return self._validate_whole(X, reset=reset)
         if reason := self._held_because(source, reset):
-            what = f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
+            what = (
+                f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
+            )
             Memory().check(source.held_bytes, f"{what} {reason}", "fit fewer rows or columns")
             values: Any = self._validate_whole(source.whole(), reset=reset)
         else:
@@ -112,7 +114,9 @@ class RowsMixin:
         if not likelihoods.known_by_rows(self.likelihood):
             return f"likelihood={self.likelihood!r}"
         reason = likelihoods.not_with_holes(self.likelihood, self.noise)
-        return "" if reason is None or source.is_complete() else f"missing entries and {reason}"
+        return (
+            "" if reason is None or source.is_complete() else f"missing entries and {reason}"
+        )
 
     def _check_names(self, names: list[str] | None, *, reset: bool) -> None:
         """Keep the names of a source's columns, or compare them with those of training."""
@@ -184,12 +188,17 @@ class RowsMixin:
     @property
     def _scales(self) -> dict[str, float]:
         """Original units per scaled unit, by view; 1 where every column has units of its own."""
-        scales = {view: self._scaling.scale[positions] for view, positions in self.views_.items()}
+        scales = {
+            view: self._scaling.scale[positions] for view, positions in self.views_.items()
+        }
         return {
-            view: float(scale[0]) if np.ptp(scale) == 0.0 else 1.0 for view, scale in scales.items()
+            view: float(scale[0]) if np.ptp(scale) == 0.0 else 1.0
+            for view, scale in scales.items()
         }
 
-    def _noise_in_units(self, view: str, variance: float | Tensor) -> float | NDArray[np.float64]:
+    def _noise_in_units(
+        self, view: str, variance: float | Tensor
+    ) -> float | NDArray[np.float64]:
         """Return a noise variance in original units squared: per column where units are."""
         scale = self._scaling.scale[self.views_[view]]
         if np.ptp(scale) == 0.0:
@@ -227,7 +236,9 @@ class RowsMixin:
     def _offsets(self, values: FloatArray, size_factors: object) -> list[Tensor | None]:
         """Return the logarithms of the rows' size factors, by view."""
         chosen = {view.name: view.likelihood for view in self._fit.posterior}
-        return list(self._size_factors.offsets(values, size_factors, chosen, self.views_).values())
+        return list(
+            self._size_factors.offsets(values, size_factors, chosen, self.views_).values()
+        )
 
     def _log_jacobian(self, values: FloatArray) -> NDArray[np.float64]:
         """What turns log densities of rows as scaled into those in original units, (n,)."""
@@ -263,6 +274,7 @@ def natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float6
     values: Mapping[str, Tensor] = kernel.values()
     square = scale**2
     return {
-        name: value.numpy() * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
+        name: value.numpy()
+        * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
         for name, value in values.items()
     }

@@ -35,7 +35,8 @@ from bochner.memory import passes
 from bochner.processes import ALONE, Processes
 
 NAMES: dict[str, type[Likelihood]] = {
-    cls.name: cls for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
+    cls.name: cls
+    for cls in (Gaussian, Bernoulli, Binomial, NegativeBinomial, Poisson, Categorical)
 }
 # Of the scaled view: where training of a column's noise begins.
 _START_NOISE = 0.3
@@ -63,7 +64,9 @@ def choose(likelihood: object, data: Views, verbose: bool) -> dict[str, Likeliho
             if view not in data.names:
                 raise InputError(
                     message(
-                        f"likelihood for views {list(data.names)}", repr(view), "correct the name"
+                        f"likelihood for views {list(data.names)}",
+                        repr(view),
+                        "correct the name",
                     )
                 )
         chosen = {view: likelihood.get(view, "gaussian") for view in data.names}
@@ -166,7 +169,9 @@ def check(
             want = f"a dense X for view {view!r} (likelihood 'categorical')"
             do = "pass X.toarray()"
             raise InputError(
-                message(want, "a sparse one, whose zeros mean nothing special to categories", do)
+                message(
+                    want, "a sparse one, whose zeros mean nothing special to categories", do
+                )
             )
         support(likelihood).check(values, columns[view], view, likelihood.name, column_names)
 
@@ -183,7 +188,9 @@ class SizeFactors:
         that was seen in part is extrapolated.
     """
 
-    def __init__(self, typical: dict[str, float], shares: dict[str, NDArray[np.float64]]) -> None:
+    def __init__(
+        self, typical: dict[str, float], shares: dict[str, NDArray[np.float64]]
+    ) -> None:
         self.typical, self.shares = typical, shares
 
     @classmethod
@@ -208,7 +215,9 @@ class SizeFactors:
             made.typical[view] = 0.0
         raw = made.offsets(values, given, likelihoods, columns)
         made.typical = {
-            view: float(_mean(part, processes)) for view, part in raw.items() if part is not None
+            view: float(_mean(part, processes))
+            for view, part in raw.items()
+            if part is not None
         }
         return made
 
@@ -284,7 +293,9 @@ class SizeFactors:
         )
 
 
-def _rates(values: Any, columns: NDArray[np.intp], processes: Processes) -> NDArray[np.float64]:
+def _rates(
+    values: Any, columns: NDArray[np.intp], processes: Processes
+) -> NDArray[np.float64]:
     """Return the mean of every column over the rows of all processes."""
     total, count = torch.zeros(2, len(columns), dtype=torch.float64)
     for rows in passes(values.shape):
@@ -325,7 +336,9 @@ def _given(given: object, likelihoods: Mapping[str, Likelihood]) -> dict[str, ob
         if view not in counts:
             raise InputError(
                 message(
-                    f"size_factors for views of counts {counts}", repr(view), "correct the name"
+                    f"size_factors for views of counts {counts}",
+                    repr(view),
+                    "correct the name",
                 )
             )
     return dict(given)
@@ -347,7 +360,9 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
     factors = np.asarray(as_array("size_factors", given), dtype=np.float64)
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"
-        raise InputError(message(want, f"shape {factors.shape}", "give one number per row of X"))
+        raise InputError(
+            message(want, f"shape {factors.shape}", "give one number per row of X")
+        )
     bad = ~np.isnan(factors) & ~((factors > 0) & np.isfinite(factors))
     if bad.any():
         row = int(bad.argmax())

@@ -61,7 +61,9 @@ def layout(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
         want = f"n_components={asked.n_components}, the dimensions of latent together"
         raise InputError(
             message(
-                want, f"n_components={n_components}", "leave n_components out: latent says it all"
+                want,
+                f"n_components={n_components}",
+                "leave n_components out: latent says it all",
             )
         )
     return asked
@@ -70,12 +72,16 @@ def layout(latent: Any, n_components: int, names: Sequence[str]) -> Layout:
 def _private(private: object, names: Sequence[str]) -> dict[str, int]:
     if not isinstance(private, Mapping):
         raise InputError(
-            message("latent['private'] as a dict of view to dimensions", repr(private), _EXAMPLE)
+            message(
+                "latent['private'] as a dict of view to dimensions", repr(private), _EXAMPLE
+            )
         )
     for view, count in private.items():
         if view not in names:
             raise InputError(
-                message(f"private latents for views {list(names)}", repr(view), "correct the name")
+                message(
+                    f"private latents for views {list(names)}", repr(view), "correct the name"
+                )
             )
         _check_count(f"latent['private'][{view!r}]", count, 0)
     counts = {view: int(count) for view, count in private.items()}
@@ -118,7 +124,9 @@ def weights(view_weight: Any, widths: Mapping[str, int]) -> dict[str, float]:
     for view, weight in view_weight.items():
         if view not in widths:
             raise InputError(
-                message(f"view_weight for views {list(widths)}", repr(view), "correct the name")
+                message(
+                    f"view_weight for views {list(widths)}", repr(view), "correct the name"
+                )
             )
         if (
             isinstance(weight, bool)
@@ -203,7 +211,9 @@ def of_starts(starts: Iterable[str | NDArray[np.float64]]) -> None:
     from there.
     """
     spreads = [
-        float(start.std(axis=0).max(initial=0.0)) for start in starts if not isinstance(start, str)
+        float(start.std(axis=0).max(initial=0.0))
+        for start in starts
+        if not isinstance(start, str)
     ]
     for spread in (far for far in spreads if far > _FAR):
         warn_user(
@@ -228,7 +238,9 @@ def of_dispersion(dispersion: Mapping[str, Any]) -> None:
                 f"The dispersion of view {view!r} reached {caps[0]:g}, its cap: its counts are "
                 "as good as Poisson."
             )
-            warn_user(f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning)
+            warn_user(
+                f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning
+            )
 
 
 def of_empty(values: NDArray[np.generic]) -> None:
@@ -272,7 +284,9 @@ def digest(estimator: Parameters, data: Views, divisible: bool = False) -> str:
     names = getattr(estimator, "feature_names_in_", None)
     settings = {
         "class": _described(type(estimator)),
-        "params": {name: _described(params[name]) for name in params if name not in _TRANSIENT},
+        "params": {
+            name: _described(params[name]) for name in params if name not in _TRANSIENT
+        },
         "names": None if names is None else [str(name) for name in names],
         "views": list(data.columns),
     }

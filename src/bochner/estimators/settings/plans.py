@@ -165,7 +165,9 @@ def _spec(
     learned = {name: likelihoods.get(name) or Gaussian() for name in data.names}
     scales = {name: float(data.scaling_of(name).scale[0]) for name in data.names}
     chosen = options.with_fixed_noise(estimator.noise_variance, learned, scales)
-    views = tuple(ViewSpec(name, kernels[name], chosen[name], weights[name]) for name in data.names)
+    views = tuple(
+        ViewSpec(name, kernels[name], chosen[name], weights[name]) for name in data.names
+    )
     conjugate = all(view.conjugate for view in views)
     n_frequencies = _frequencies(estimator, n_rows, conjugate, layout.n_components)
     return ModelSpec(
@@ -252,7 +254,9 @@ def _frequencies(estimator: Parameters, n_rows: int, gaussian: bool, n_component
     if not gaussian:
         return max(int(estimator._local_frequencies), least)
     return max(
-        int(estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies),
+        int(
+            estimator._auto_frequencies if n_rows <= FEW_ROWS else estimator._fewer_frequencies
+        ),
         least,
     )
 
@@ -289,7 +293,9 @@ def n_landmarks(asked: int | str | None, n_rows: int) -> int | None:
     """Return how many rows to train on first."""
     if asked is None:
         return None
-    count = int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
+    count = (
+        int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
+    )
     return count if count < n_rows else None
 
 
@@ -300,7 +306,9 @@ def _device(name: str) -> torch.device:
         device = torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
         got = f"{name!r} ({str(error).splitlines()[0]})"
-        raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")) from error
+        raise InputError(
+            message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")
+        ) from error
     if device.type == "meta":
         got = f"{name!r}, which holds no numbers"
         raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'"))
@@ -315,7 +323,8 @@ def _starts(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, 
         names = [_check_start(init, n_rows, layout.n_components)]
     elif isinstance(init, list):
         names = [
-            s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components) for s in init
+            s if isinstance(s, str) else _check_start(s, n_rows, layout.n_components)
+            for s in init
         ]
     elif init == "auto":
         names = _race(estimator, layout, n_rows)

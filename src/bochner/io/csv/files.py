@@ -91,7 +91,9 @@ def _key(
         return header.index(index)
     close = difflib.get_close_matches(index, header, n=3) or header
     do = f"choose one of {listing([repr(name) for name in close])}"
-    raise InputError(message(f"an index column {index!r} in {path}", "a header without it", do))
+    raise InputError(
+        message(f"an index column {index!r} in {path}", "a header without it", do)
+    )
 
 
 def _columns(
@@ -109,11 +111,15 @@ def _columns(
         places = [places[j] for j in kept]
         _refuse_repeats(path, "column", names)
     if not places:
-        raise InputError(message("columns of numbers", f"row names alone in {path}", "add columns"))
+        raise InputError(
+            message("columns of numbers", f"row names alone in {path}", "add columns")
+        )
     return places, names
 
 
-def _row_names(path: Path, lines: Lines | PlainLines, cells: list[str], skip: int) -> list[str]:
+def _row_names(
+    path: Path, lines: Lines | PlainLines, cells: list[str], skip: int
+) -> list[str]:
     names = [unguarded(name) for name in cells]
     if "" in names:
         line = lines.line_number(names.index(""), skip)

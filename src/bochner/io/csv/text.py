@@ -127,7 +127,9 @@ class Lines:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
             self.lines = [
-                (reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells
+                (reader.line_num, [cell.strip() for cell in cells])
+                for cells in reader
+                if cells
             ]
         except csv.Error as error:
             raise unreadable(path, "csv", error) from error
@@ -138,7 +140,9 @@ class Lines:
                 got = f"{len(cells)} in line {line} of {path}"
                 raise InputError(
                     message(
-                        f"{width} cells in every line, as in the first", got, "repair that line"
+                        f"{width} cells in every line, as in the first",
+                        got,
+                        "repair that line",
                     )
                 )
 
@@ -168,7 +172,9 @@ class Lines:
         rows = [self._row(line, columns, header) for line in self.lines[skip:]]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(columns))
 
-    def _row(self, line: Line, columns: Sequence[int], header: list[str] | None) -> list[float]:
+    def _row(
+        self, line: Line, columns: Sequence[int], header: list[str] | None
+    ) -> list[float]:
         cells = [line[1][j] for j in columns]
         values = [number(cell) for cell in cells]
         for j, cell, value in zip(columns, cells, values, strict=True):
@@ -236,7 +242,9 @@ class PlainLines:
         del header
         import pandas as pd
 
-        exact: dict[str, Any] = {} if _exact(pd.__version__) else {"float_precision": "round_trip"}
+        exact: dict[str, Any] = (
+            {} if _exact(pd.__version__) else {"float_precision": "round_trip"}
+        )
         frame = pd.read_csv(
             io.BytesIO(self._text[len(self._lines[0]) if skip else 0 :].encode()),
             header=None,

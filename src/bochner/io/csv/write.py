@@ -84,7 +84,9 @@ def write_csv(
 def cells(matrix: FloatArray, named: bool) -> Iterator[list[object]]:
     """Yield rows of numbers as they are written; those of whole numbers only under a name."""
     # a first line of numbers such as ",0,1" would be read as a header
-    whole = _whole(matrix, np.isnan(matrix)) if named else np.zeros(matrix.shape[1], dtype=bool)
+    whole = (
+        _whole(matrix, np.isnan(matrix)) if named else np.zeros(matrix.shape[1], dtype=bool)
+    )
     for rows in chunks(len(matrix), _ROWS):
         part = matrix[rows]
         missing = np.isnan(part)

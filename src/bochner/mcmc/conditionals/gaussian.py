@@ -68,11 +68,15 @@ class GaussianView(ViewModel):
         """Return log N(y; psi, noise variance), 0 where missing."""
         noise = self._variance(parameter)
         square = np.square(self.data.values[rows] - psi) / noise
-        return np.asarray(-0.5 * self.data.observed[rows] * (np.log(2.0 * np.pi * noise) + square))
+        return np.asarray(
+            -0.5 * self.data.observed[rows] * (np.log(2.0 * np.pi * noise) + square)
+        )
 
     def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
         """Return (y - psi) / noise variance."""
-        return np.asarray(self.data.observed * (self.data.values - psi) / self._variance(parameter))
+        return np.asarray(
+            self.data.observed * (self.data.values - psi) / self._variance(parameter)
+        )
 
     def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:  # noqa: ARG002
         """Return y / noise variance and 1 / noise variance: nothing is drawn."""
@@ -189,7 +193,9 @@ class GaussianView(ViewModel):
         for g, spectrum in enumerate(spectra):
             mean[:, spectrum.columns] = spectrum.mean(ratio, state.variance)
             group_of[spectrum.columns] = g
-            covariances.append((spectrum.vectors * spectrum.shrunk(ratio)) @ spectrum.vectors.T)
+            covariances.append(
+                (spectrum.vectors * spectrum.shrunk(ratio)) @ spectrum.vectors.T
+            )
         if (group_of == len(spectra)).any():
             covariances.append(np.eye(size))
         return WeightMoments(mean, np.stack(covariances), group_of)

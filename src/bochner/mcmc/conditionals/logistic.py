@@ -105,7 +105,9 @@ class LogisticView(ViewModel):
         weights[rows] *= np.sqrt(state.variance / variance)
         return replace(state, variance=variance, weights=weights)
 
-    def _likelihood_variance(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+    def _likelihood_variance(
+        self, state: ViewState, x: FloatArray, rng: Generator
+    ) -> ViewState:
         """Draw the variance with the standard weights fixed."""
         rows = self.kernel_rows()
         every = np.arange(len(x))
@@ -209,7 +211,9 @@ class NegativeBinomialView(LogisticView):
 
     def with_data(self, data: ViewData) -> Self:
         """Return this view with other data."""
-        return type(self)(self.name, data, self.dims, self.n_points, self.priors, self.per_column)
+        return type(self)(
+            self.name, data, self.dims, self.n_points, self.priors, self.per_column
+        )
 
     def exponents(self, parameter: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return y and y + r."""

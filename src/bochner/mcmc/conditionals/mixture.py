@@ -56,7 +56,9 @@ class NormalInverseWishart:
     degrees: float
     scale: float
 
-    def log_marginal(self, count: FloatArray, total: FloatArray, squares: FloatArray) -> FloatArray:
+    def log_marginal(
+        self, count: FloatArray, total: FloatArray, squares: FloatArray
+    ) -> FloatArray:
         """Return the log marginal likelihood of the points of each component.
 
         Parameters
@@ -81,7 +83,9 @@ class NormalInverseWishart:
         logdet = np.linalg.slogdet(self._scale(total, squares, kappa))[1]
         prior = 0.5 * self.degrees * dim * np.log(self.scale)
         halves = 0.5 * np.arange(dim)  # of the multivariate gamma functions; their pi cancels
-        gammas = gammaln(0.5 * degrees[..., None] - halves) - gammaln(0.5 * self.degrees - halves)
+        gammas = gammaln(0.5 * degrees[..., None] - halves) - gammaln(
+            0.5 * self.degrees - halves
+        )
         shrink = 0.5 * dim * np.log(self.kappa / kappa)
         constant = -0.5 * count * dim * np.log(np.pi)
         return np.asarray(constant + gammas.sum(-1) + prior - 0.5 * degrees * logdet + shrink)
@@ -137,7 +141,9 @@ def _sums(
 class _Clusters:
     """Sufficient statistics of the components while points change their labels."""
 
-    def __init__(self, points: FloatArray, labels: IntArray, prior: NormalInverseWishart) -> None:
+    def __init__(
+        self, points: FloatArray, labels: IntArray, prior: NormalInverseWishart
+    ) -> None:
         self.points, self.labels, self.prior = points, labels.copy(), prior
         self.outer = points[:, :, None] * points[:, None, :]
         self.count, self.total, self.squares = _sums(points, self.outer, labels)

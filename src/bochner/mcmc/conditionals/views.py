@@ -193,7 +193,9 @@ class ViewModel(ABC):
     def rao_blackwell(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
         """Return the distribution of the weights given the rest, auxiliary variables drawn."""
 
-    def row_log_likelihood(self, state: ViewState, x: FloatArray, rows: IntArray) -> FloatArray:
+    def row_log_likelihood(
+        self, state: ViewState, x: FloatArray, rows: IntArray
+    ) -> FloatArray:
         """Return the log likelihood of some rows at latents x, (n, D), (n,) -> (n,)."""
         psi = self.data.offset[rows, None] + self.phi(state, x) @ state.weights
         return np.asarray(self.log_prob(psi, state.parameter, rows).sum(1))
@@ -244,7 +246,9 @@ class ViewModel(ABC):
         variance = self.draw_variance(parameter, rng)
         rows = 2 * (self.n_points + self.has_intercept)
         weights = rng.standard_normal((rows, n_columns))
-        return ViewState(points, labels, components, concentration, variance, weights, parameter)
+        return ViewState(
+            points, labels, components, concentration, variance, weights, parameter
+        )
 
     def update_mixture(self, state: ViewState, rng: Generator) -> ViewState:
         """Draw assignments, then components."""
