@@ -7,12 +7,14 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
+import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -189,6 +191,16 @@ def clocked(function: Callable[[], T]) -> tuple[T, float]:
     begin = time.perf_counter()
     result = function()
     return result, time.perf_counter() - begin
+
+
+def apart(function: Callable[..., T], *arguments: object) -> T:
+    """Return what a function of a module returns in a new process with as many threads: programs
+    that start thread pools of their own slow what comes after them in the same process.
+    """
+    context = multiprocessing.get_context("spawn")
+    threads = (torch.get_num_threads(),)
+    with ProcessPoolExecutor(1, context, initializer=limit_threads, initargs=threads) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 _warm: set[str] = set()

@@ -46,6 +46,8 @@ from bochner.kernels.indefinite import NAMED
 Array = NDArray[np.float64]
 KERNELS = ("polynomial", "hellinger", "tl1", "tanh")
 WIDTHS = (2, 8, 16, 32)
+# The paper's M = 2d frequencies make 4d columns, cosines and sines, of each part (its equation 3).
+DOUBLED = (("skin", "tl1", 4),)
 PENALTIES = {"squaredhinge__C": [1e-4, 1e-2, 1e0, 1e2, 1e4]}
 COLUMNS = {"error": ".4f", "centred": ".4f", "accuracy": ".4f", "fit_seconds": ".1f"}
 MAPS = (
@@ -346,6 +348,10 @@ def jobs(
     for width in widths:
         for seed in seeds[3:]:
             yield from _jobs(names, width, seed, methods)
+    for name, kernel, width in DOUBLED if "KreinFeatures" in methods else ():
+        for seed in seeds if name in names else ():
+            run = partial(measure, name, kernel, width, "KreinFeatures", seed, True)
+            yield Job(f"{name} {kernel} {width}d", "KreinFeatures", seed, run)
 
 
 def _jobs(

@@ -7,6 +7,8 @@ from __future__ import annotations
 import csv
 import re
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -248,3 +250,16 @@ def test_mixed_commits_must_be_said_and_rows_that_are_left_out_are_found():
     assert "rows have ['1111111', '2222222']" in fault
     more = {"made": [*ROWS, {**ROWS[0], "method": "UMAP"}]}
     assert hidden(PAGE, more) == {("made", "a", "UMAP")}
+
+
+def test_what_runs_apart_has_a_process_of_its_own_and_as_many_threads():
+    code = """
+import os, torch, harness
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(harness.apart(os.getpid) != os.getpid(), harness.apart(torch.get_num_threads))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["True", "1"], done.stderr
