@@ -260,6 +260,10 @@ if __name__ == "__main__":
     print(harness.apart(os.getpid) != os.getpid(), harness.apart(torch.get_num_threads))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=BENCHMARKS,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.split() == ["True", "1"], done.stderr
