@@ -51,7 +51,7 @@ FLOORS: dict[str, str] = {
         initialization.build initialization.simple_models initialization.iterative_pca
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
-        dirichlet_process.sweeps dirichlet_process weight_posterior.draws
+        dirichlet_process.sweeps dirichlet_process
         weight_posterior.incomplete_conditioning weight_posterior.site_conditioning
         weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
@@ -80,7 +80,7 @@ FLOORS: dict[str, str] = {
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
         estimators.training_data
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
-        estimators.methods.prediction estimators.saving estimators.shards estimators.candidates
+        estimators.methods.prediction estimators.saving estimators.shards
         estimators.methods
         estimators.base estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
         estimators.loading estimators model_selection.cost model_selection.hiding

@@ -21,7 +21,7 @@ from bochner.regression.evidence import view_evidence
 from bochner.regression.incomplete import masked_evidence
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import CompleteBlock, EncodedBlock, IncompleteBlock
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 N, M, L = 23, 4, 3

@@ -12,7 +12,7 @@ from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 

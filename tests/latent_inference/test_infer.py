@@ -17,7 +17,7 @@ from bochner.prediction.decoding import complete, decode, draw_latents, sample_a
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
 from bochner.regression.observations import CompleteBlock
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 

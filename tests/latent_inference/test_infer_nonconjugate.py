@@ -13,7 +13,7 @@ from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.nonconjugate import nonconjugate_evidence
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 from helpers.nonconjugate import MAKERS, small_view
 

@@ -25,7 +25,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator
-from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
+from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 

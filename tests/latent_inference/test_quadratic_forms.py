@@ -14,7 +14,7 @@ from bochner.latent_inference.row_bound import (
 )
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 

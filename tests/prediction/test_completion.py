@@ -15,7 +15,7 @@ from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
 from bochner.prediction.tempering import TEMPERATURES, Choice, learn
 from bochner.random import generator
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 NAN = float("nan")

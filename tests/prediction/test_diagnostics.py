@@ -15,7 +15,7 @@ from bochner.prediction.diagnostics import (
     linear_noise_variance,
     relevance,
 )
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 N = 9

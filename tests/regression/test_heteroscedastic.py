@@ -28,7 +28,7 @@ from bochner.regression.evidence import view_evidence
 from bochner.regression.noise import Noise, NoisePerColumn
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import statistics
-from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
+from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 
 pytestmark = [

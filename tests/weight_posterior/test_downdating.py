@@ -9,8 +9,8 @@ from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator
+from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.downdating import leave_out
-from bochner.weight_posterior.draws import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 NOISE = 0.2

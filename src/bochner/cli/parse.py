@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bochner.data.likelihood_names import check_likelihood_name
+from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.errors import InputError, message
 from bochner.io.extensions import check_source
 
@@ -60,11 +60,10 @@ def check_words(
     check_source(data)
     parse_settings(settings, parameters(model), ELSEWHERE)
     given = parse_by_view(likelihood, "--likelihood") or {}
-    if isinstance(given, str):
-        check_likelihood_name(given)
-    else:
-        for view, name in given.items():
-            check_likelihood_name(name, view)
+    named = {None: given} if isinstance(given, str) else given
+    for view, name in named.items():
+        if name not in LIKELIHOODS:
+            raise unknown_likelihood(name, view)
 
 
 def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, object] | None:

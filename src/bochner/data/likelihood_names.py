@@ -26,8 +26,9 @@ _ALIASES = {
 }
 
 
-def check_likelihood_name(name: object, view: str | None = None) -> None:
-    """Refuse a name that no likelihood has, with the one that is meant where that can be told.
+def unknown_likelihood(name: object, view: str | None = None) -> InputError:
+    """Return what refuses a name that no likelihood has, with the one that is meant where that can
+    be told.
 
     Parameters
     ----------
@@ -36,15 +37,14 @@ def check_likelihood_name(name: object, view: str | None = None) -> None:
     view : str, optional
         The view it was given for.
 
-    Raises
-    ------
+    Returns
+    -------
     InputError
+        To be raised.
     """
-    if isinstance(name, str) and name in LIKELIHOODS:
-        return
     typed = str(name).lower().replace("-", "_").replace(" ", "_")
     close = difflib.get_close_matches(typed, LIKELIHOODS, n=1)
     meant = _ALIASES.get(typed, close[0] if close else None)
     do = f"write {meant!r}" if meant else f"choose from {', '.join(LIKELIHOODS)}"
     expected = "the name of a likelihood" + ("" if view is None else f" for view {view!r}")
-    raise InputError(message(expected, repr(name), do))
+    return InputError(message(expected, repr(name), do))

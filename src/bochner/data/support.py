@@ -30,7 +30,7 @@ class Support:
 
     Attributes
     ----------
-    kind : {"real", "positive", "binary", "trials", "counts", "categories"}
+    kind : {"positive", "binary", "trials", "counts", "categories"}
     largest : ndarray of shape (), or (M_v,), optional
         Of trials.
     categories : sequence of sequence of float, optional
@@ -102,8 +102,6 @@ class Support:
         InputError
             Naming view, row, column and value of the first such entry.
         """
-        if self.kind == "real":
-            return
         for rows in [slice(None)] if sp.issparse(X) else passes(X.shape):
             if (fault := self._first_refused(X[rows][:, positions])) is None:
                 continue

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
@@ -25,33 +25,71 @@ from bochner.data.arguments import check
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, index_of
-from bochner.data.likelihood_names import check_likelihood_name
+from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.data.row_sources import RowSource
 from bochner.data.views import Views
-from bochner.errors import CollapseWarning, warn_user
+from bochner.errors import (
+    CollapseWarning,
+    ModelFileError,
+    NumericalError,
+    message,
+    warn_user,
+)
 from bochner.estimators import saving, shards, training_data
-from bochner.estimators.candidates import Candidates
 from bochner.estimators.methods import rows
-from bochner.estimators.methods.placing import Unchecked, Unplaced
+from bochner.estimators.methods.placing import Candidates, Unchecked, Unplaced
 from bochner.estimators.methods.prediction import PredictionMixin
 from bochner.estimators.settings import constraints, likelihoods, options, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
+from bochner.io.outputs import exists
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 from bochner.processes import Processes, current, isolated, transactional
-from bochner.training.checkpoint import continued, discard
+from bochner.training.checkpoint import discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
 # candidates.
 CANDIDATES = 5000
 # Rows from which dispersions are estimated by moments, beside the learned ones.
 _MOMENT_ROWS = 10_000
+
+
+E = TypeVar("E", bound="LatentVariableEstimator")
+P = ParamSpec("P")
+
+
+def continued(fit: Callable[Concatenate[E, P], E]) -> Callable[Concatenate[E, P], E]:
+    """Name the checkpoint where a fit that continues from it fails: its checksum is right, its
+    numbers are not those of a fit.
+
+    Raises
+    ------
+    ModelFileError
+        In place of the NumericalError.
+    """
+
+    @functools.wraps(fit)
+    def named(self: E, /, *args: P.args, **kwargs: P.kwargs) -> E:
+        path = None if self.checkpoint is None else Path(self.checkpoint)
+        there = path is not None and exists(path)
+        try:
+            return fit(self, *args, **kwargs)
+        except NumericalError as error:
+            if path is None or not there:
+                raise
+            got = f"{path.name}, from which the fit fails ({str(error).rstrip('.')})"
+            do = "delete it and fit anew"
+            raise ModelFileError(
+                message("a checkpoint that can be continued", got, do)
+            ) from error
+
+    return named
 
 
 class AttributesMixin(PredictionMixin):
@@ -231,8 +269,9 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
     def _validate_params(self) -> None:
         """Refuse parameters of other types; True and False are no numbers."""
         given = self.get_params(deep=False)
-        if isinstance(given["likelihood"], str):
-            check_likelihood_name(given["likelihood"])
+        likelihood = given["likelihood"]
+        if isinstance(likelihood, str) and likelihood not in LIKELIHOODS:
+            raise unknown_likelihood(likelihood)
         check(self._parameter_constraints, given, type(self).__name__)
 
     def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind

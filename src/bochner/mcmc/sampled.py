@@ -31,7 +31,7 @@ from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles, run
 from bochner.regression.observations import Data
-from bochner.weight_posterior.draws import Draw, SharedDraw
+from bochner.weight_posterior.conditioning import Draw, SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # Numbers in the covariances of a view's columns, over all draws: beyond it, columns share the

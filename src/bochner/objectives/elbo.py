@@ -216,13 +216,12 @@ def _term(
     settings: _Settings,
 ) -> _Term:
     """Return what a view adds to the bound at latents as it sees them."""
-    start = settings.start
     value = gaussian_evidence(
         x,
         f,
         view.noise_variance,
         blocks,
-        sample=None if start is None else Sample(N_DETERMINANTS, start),
+        start=settings.start,
         chunk_rows=settings.chunk_rows,
         processes=settings.processes,
         scratch=settings.scratch,
@@ -335,21 +334,25 @@ def gaussian_evidence(
     noise_variance: Tensor,
     blocks: tuple[Block, ...],
     *,
-    sample: Sample | None = None,
+    start: float | None = None,
     chunk_rows: int = CHUNK_ROWS,
     processes: Processes = ALONE,
     scratch: Scratch | None = None,
 ) -> Tensor:
     """Return log p(Y | X, W) of a Gaussian view: its complete blocks and those with holes; see
     ``view_evidence`` and ``evidence_with_holes``.
+
+    From ``start`` on, in [0, 1), some columns of every block with holes are drawn whose
+    determinants are exact; None: all are.
     """
     given = (x, frequencies, noise_variance)
-    parts = [
-        evidence_with_holes(
+    parts = []
+    for block in blocks_with_holes(blocks):
+        sample = None if start is None else Sample(N_DETERMINANTS, start)
+        value = evidence_with_holes(
             block, *given, sample=sample, chunk_rows=chunk_rows, processes=processes
         )
-        for block in blocks_with_holes(blocks)
-    ]
+        parts.append(value)
     if (complete := complete_blocks(blocks)) or not parts:
         value = view_evidence(
             *given, complete, chunk_rows=chunk_rows, processes=processes, scratch=scratch

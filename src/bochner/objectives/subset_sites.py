@@ -25,7 +25,6 @@ from bochner.models.sites import Sites
 from bochner.objectives.elbo import Draws, gaussian_evidence
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import Weights, weights_from
-from bochner.regression.incomplete import N_DETERMINANTS, Sample
 from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 from bochner.regression.site_passes import SitePasses
 
@@ -130,9 +129,8 @@ def _value(
     processes: Processes,
 ) -> Tensor:
     """Return what a view adds to the bound, given the anchors' latents and their data."""
-    sample = None if start is None else Sample(N_DETERMINANTS, start)
     noise = view.noise_variance
-    return gaussian_evidence(x, f, noise, blocks, sample=sample, processes=processes)
+    return gaussian_evidence(x, f, noise, blocks, start=start, processes=processes)
 
 
 @_value.register

@@ -18,7 +18,7 @@ from bochner.io.schema import MismatchError, Tensors, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.prediction.latent_std import LEVELS
-from bochner.weight_posterior.draws import Draw
+from bochner.weight_posterior.conditioning import Draw
 from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 _STOPPED = ("plateau", "max_iter", "interrupted", "failed")

@@ -5,23 +5,20 @@ Noise is keyed by the step, so a continued run takes the very steps of one that 
 
 from __future__ import annotations
 
-import functools
 import glob
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bochner.errors import (
     InputError,
-    ModelFileError,
-    NumericalError,
     StorageError,
     StorageWarning,
     message,
@@ -91,44 +88,6 @@ def discard(path: str | os.PathLike[str]) -> None:
 def shards(checkpoint: Path) -> list[Path]:
     """Return the files of places of rows beside a checkpoint."""
     return sorted(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.rows-*"))
-
-
-class _Checkpointed(Protocol):
-    """What fits from a checkpoint."""
-
-    checkpoint: str | os.PathLike[str] | None
-
-
-S = TypeVar("S", bound=_Checkpointed)
-P = ParamSpec("P")
-
-
-def continued(fit: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P], S]:
-    """Name the checkpoint where a fit that continues from it fails: its checksum is right, its
-    numbers are not those of a fit.
-
-    Raises
-    ------
-    ModelFileError
-        In place of the NumericalError.
-    """
-
-    @functools.wraps(fit)
-    def named(self: S, /, *args: P.args, **kwargs: P.kwargs) -> S:
-        path = None if self.checkpoint is None else Path(self.checkpoint)
-        there = path is not None and exists(path)
-        try:
-            return fit(self, *args, **kwargs)
-        except NumericalError as error:
-            if path is None or not there:
-                raise
-            got = f"{path.name}, from which the fit fails ({str(error).rstrip('.')})"
-            do = "delete it and fit anew"
-            raise ModelFileError(
-                message("a checkpoint that can be continued", got, do)
-            ) from error
-
-    return named
 
 
 @dataclass

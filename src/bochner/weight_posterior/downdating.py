@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bochner.linalg import cholesky
 from bochner.regression.noise import spectrum
-from bochner.weight_posterior.draws import Draw, SharedDraw, SpectralDraw
+from bochner.weight_posterior.conditioning import Draw, SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
 # A row whose share of its own fit is larger counts as if it were this: 1 - share is what rounding

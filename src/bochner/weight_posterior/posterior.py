@@ -25,8 +25,7 @@ from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, Data
-from bochner.weight_posterior.conditioning import conditioning
-from bochner.weight_posterior.draws import Draw
+from bochner.weight_posterior.conditioning import Draw, conditioning
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.

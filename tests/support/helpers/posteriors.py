@@ -9,7 +9,7 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.prediction.decoding import sample_at
 from bochner.random import generator
-from bochner.weight_posterior.draws import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import ColumnNames, observed_rows
-from bochner.data.likelihood_names import check_likelihood_name
+from bochner.data.likelihood_names import unknown_likelihood
 from bochner.data.support import Support, guess
 from bochner.data.validation import as_array
 from bochner.data.views import Views
@@ -81,8 +81,10 @@ def _one(given: object, view: str, data: Views, verbose: bool) -> Likelihood:
     if isinstance(given, str) and given == "auto":
         given, reason = guess(data.X[:, data.columns[view]])
         announce([f"view {view!r}: likelihood {given!r}, because {reason}"], verbose)
-    check_likelihood_name(given, view)
-    return NAMES[str(given)]()
+    kind = NAMES.get(given) if isinstance(given, str) else None
+    if kind is None:
+        raise unknown_likelihood(given, view)
+    return kind()
 
 
 def all_gaussian(likelihood: object) -> bool:
@@ -145,15 +147,15 @@ def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray
     return variance * scale**2
 
 
-def support(likelihood: Likelihood) -> Support:
-    """Return what a likelihood can have produced."""
+def support(likelihood: Likelihood) -> Support | None:
+    """Return what a likelihood can have produced; None: any number."""
     kind = likelihood.support
     largest = None
     if isinstance(likelihood, Binomial) and likelihood.get_params()["n_trials"] != "max":
         largest = likelihood.n_trials.numpy()
     categories = likelihood.categories if isinstance(likelihood, Categorical) else None
-    if kind == "categories" and categories is None:
-        return Support("real")
+    if kind == "real" or (kind == "categories" and categories is None):
+        return None
     return Support(kind, largest, categories)
 
 
@@ -173,7 +175,8 @@ def check(
                     want, "a sparse one, whose zeros mean nothing special to categories", do
                 )
             )
-        support(likelihood).check(values, columns[view], view, likelihood.name, column_names)
+        if allowed := support(likelihood):
+            allowed.check(values, columns[view], view, likelihood.name, column_names)
 
 
 class SizeFactors:
