@@ -71,6 +71,7 @@ STATES = (
     "absent",
 )
 _PEERS_SHOWN = 6
+_RUNS = 5  # that the papers' deviations are of
 Row = Mapping[str, str]
 
 
@@ -134,6 +135,18 @@ class Item:
         values = [float(row[self.column]) for row in self.rows(stored)]
         return f"{shown(values)} ({len(values)})" if values else "-"
 
+    def short_by(self, stored: Mapping[str, Sequence[Row]]) -> tuple[str, str]:
+        """Return how far our mean is on the worse side, and that in standard errors of the
+        difference: of theirs as of five runs; nothing where a deviation is missing.
+        """
+        values = [float(row[self.column]) for row in self.rows(stored)]
+        gap = abs(statistics.fmean(values) - float(self.published))
+        if not self.deviation or len(values) < 2:
+            return figure(gap), "-"
+        of_theirs = float(self.deviation) ** 2 / _RUNS
+        error = (of_theirs + statistics.variance(values) / len(values)) ** 0.5
+        return figure(gap), f"{gap / error:.1f}" if error else "-"
+
     def theirs(self) -> str:
         """Return what the paper prints."""
         parts = [figure(float(text)) for text in (self.published, self.deviation) if text]
@@ -196,7 +209,11 @@ def results(quick: bool = False) -> dict[str, list[Row]]:
 
 
 def measure(chosen: Iterable[Item], seeds: range, quick: bool) -> None:
-    """Measure the missing rows of items and of their peers."""
+    """Measure the missing rows of items and of their peers; what lacks its data or a peer's program
+    is left out and named.
+    """
+    from bochner.errors import InputError
+
     wanted: dict[str, set[str]] = {}
     for item in chosen:
         if item.file:
@@ -205,7 +222,15 @@ def measure(chosen: Iterable[Item], seeds: range, quick: bool) -> None:
         module, attribute = PROTOCOLS[name]
         protocol = getattr(importlib.import_module(module), attribute)
         jobs = protocol.jobs(seeds, quick)
-        protocol.store(quick).collect(job for job in jobs if job.data in data)
+        store, left_out = protocol.store(quick), set()
+        for job in jobs:
+            if job.data not in data or (job.data, job.method) in left_out:
+                continue
+            try:
+                store.collect([job])
+            except (ImportError, OSError, InputError) as error:
+                left_out.add((job.data, job.method))
+                print(f"left out: {job.data}, {job.method}: {error}", file=sys.stderr)
 
 
 def listing(chosen: Sequence[Item]) -> str:
@@ -276,6 +301,11 @@ def page() -> str:
         "Figures are means ± standard deviations over seeds, in brackets how many. Accuracies lie "
         "between 0 and 1.",
         pipe(summary(everything, stored)),
+        "## What is missed",
+        "*Short by*: the distance to the published figure; *standard errors*: the same in standard "
+        "errors of the difference of two means (the papers' deviations are of five runs), where "
+        "both deviations are known.",
+        missed(everything, stored),
     ]
     for paper, name in PAPERS.items():
         of_paper = [item for item in everything if item.entry.startswith(paper)]
@@ -297,6 +327,19 @@ def page() -> str:
                 if any(item.rows(stored) for item in measured):
                     text.append(f"*{origin(measured, stored).capitalize()}.*")
     return "\n\n".join(text) + "\n"
+
+
+def missed(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> str:
+    """Return a table of what is missed, one line a figure, by reason."""
+    lines = [
+        ["table", "item", "published", "ours (seeds)", "short by", "standard errors", "why"]
+    ]
+    short = [item for item in chosen if item.state(stored) == "missed"]
+    reasons = list(dict.fromkeys(item.note for item in short))
+    for item in sorted(short, key=lambda item: reasons.index(item.note)):
+        about = [item.theirs(), item.ours(stored), *item.short_by(stored), item.note]
+        lines.append([item.entry, item.item, *about])
+    return pipe(lines)
 
 
 def summary(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> list[list[str]]:

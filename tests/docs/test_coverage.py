@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,40 @@ def test_peers_stand_beside_the_best_first():
     other = [{"data": "z", "method": "PCA", "c": "1"}]
     assert made().peers({"maps": rows + other}) == "UMAP 0.500 ± 0.141, PCA 0.200"
     assert made(better="lower").peers({"maps": rows}) == "PCA 0.200, UMAP 0.500 ± 0.141"
+
+
+def test_what_lacks_data_or_a_peer_is_left_out_and_named(monkeypatch, capsys):
+    measured = []
+
+    def collect(jobs):
+        for job in jobs:
+            if job.method != "b":
+                raise ImportError("No module named 'peer'")
+            measured.append(job.seed)
+
+    jobs = [
+        types.SimpleNamespace(data="a", method=method, seed=seed)
+        for seed in range(2)
+        for method in ("peer", "b")
+    ]
+    protocol = types.SimpleNamespace(
+        jobs=lambda _seeds, _quick: jobs,
+        store=lambda _quick: types.SimpleNamespace(collect=collect),
+    )
+    monkeypatch.setitem(papers.PROTOCOLS, "maps", ("made_protocol", "PROTOCOL"))
+    monkeypatch.setitem(sys.modules, "made_protocol", types.SimpleNamespace(PROTOCOL=protocol))
+    papers.measure([made()], range(2), False)
+    assert measured == [0, 1]
+    assert capsys.readouterr().err == "left out: a, peer: No module named 'peer'\n"
+
+
+def test_what_is_missed_has_its_distance_in_standard_errors():
+    rows = [{"data": "a", "method": "b", "c": value} for value in ("0.2", "0.3", "0.4")]
+    # deviations 0.1 and 0.1: the root of 0.01 / 5 + 0.01 / 3
+    assert made().short_by({"maps": rows}) == ("0.200", "2.7")
+    assert made(deviation="").short_by({"maps": rows}) == ("0.200", "-")
+    assert made().short_by({"maps": rows[:1]}) == ("0.300", "-")
+    lines = papers.missed([made(item="x", note="why"), made(published="0.1")], {"maps": rows})
+    assert lines.splitlines()[2:] == [
+        "|  | x | 0.500 ± 0.100 | 0.300 ± 0.100 (3) | 0.200 | 2.7 | why |"
+    ]

@@ -33,8 +33,10 @@ def folder() -> Path:
     )
 
 
-def run(name: str | None, options: Sequence[str] = ()) -> dict[str, object]:
-    """Run a script, or measure a table of a paper; what it says goes to standard error meanwhile.
+def run(
+    name: str | None, options: Sequence[str] = (), aloud: bool = False
+) -> dict[str, object]:
+    """Run a script, or measure a table of a paper.
 
     Parameters
     ----------
@@ -42,6 +44,8 @@ def run(name: str | None, options: Sequence[str] = ()) -> dict[str, object]:
         A script, or a table or figure; None where the options say what to do with all of them.
     options : sequence of str
         Options of the script.
+    aloud : bool
+        Repeat what it prints on standard error and in the log meanwhile: where the reply is JSON.
 
     Returns
     -------
@@ -51,9 +55,8 @@ def run(name: str | None, options: Sequence[str] = ()) -> dict[str, object]:
     Raises
     ------
     InputError
-        Not in a checkout, or no such script, table or figure.
-    RuntimeError
-        The script failed.
+        Not in a checkout, no such script, table or figure, or the script failed, whose own message
+        is on standard error.
     """
     scripts = folder()
     names = sorted(
@@ -69,10 +72,12 @@ def run(name: str | None, options: Sequence[str] = ()) -> dict[str, object]:
     done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=scripts)
     lines = []
     for line in done.stdout or ():
-        say(line.rstrip("\n"))
+        if aloud:
+            say(line.rstrip("\n"))
         lines.append(line)
     if done.wait():
-        raise RuntimeError(f"{' '.join(command)} ended with exit code {done.returncode}")
+        got = f"benchmarks/{script}.py, which ended with exit code {done.returncode}"
+        raise InputError(message("a script that ends well", got, "read its message above"))
     seconds = round(time.perf_counter() - started, 3)
     return {
         "name": name,

@@ -111,5 +111,6 @@ def bench(
             do = "write bochner bench 000-table-8, or bochner bench --list"
             raise InputError(message("NAME, --list, --all or --page", got, do))
         more = {"--stored": stored, "--quick": quick}
-        reply.values = logic.run(name, [*given, *(word for word, on in more.items() if on)])
+        options = [*given, *(word for word, on in more.items() if on)]
+        reply.values = logic.run(name, options, aloud=as_json or log is not None)
         reply.show = logic.show_both
