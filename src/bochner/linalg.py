@@ -26,7 +26,7 @@ class Cholesky:
 
     Attributes
     ----------
-    factor : Tensor of shape (..., K, K), float64
+    factor : Tensor of shape (..., K, K)
     jitter : float
         What was added to the diagonal, 0 when nothing was.
     """
@@ -41,7 +41,8 @@ class Cholesky:
         takes too, never end for several matrices of some 150 rows with some builds of MKL once
         ``torch.set_num_threads`` has set several.
         """
-        logdet: Tensor = 2.0 * torch.diagonal(self.factor, dim1=-2, dim2=-1).log().sum(-1)
+        diagonal = torch.diagonal(self.factor, dim1=-2, dim2=-1).double()
+        logdet: Tensor = 2.0 * diagonal.log().sum(-1)
         return logdet
 
     def solve(self, right: Tensor) -> Tensor:
@@ -54,8 +55,12 @@ class Cholesky:
         return torch.cholesky_inverse(self.factor)
 
 
-def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Cholesky:
-    """Factor a symmetric positive definite matrix in float64; escalate jitter when rounding made it
+def cholesky(
+    matrix: Tensor,
+    exact: Callable[[], Tensor] | None = None,
+    precision: torch.dtype = torch.float64,
+) -> Cholesky:
+    """Factor a symmetric positive definite matrix; escalate jitter when rounding made it
     indefinite.
 
     Parameters
@@ -64,6 +69,8 @@ def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Chole
     exact : callable, optional
         Forms the matrix anew from products in float64: asked where those of single precision made
         it indefinite, which happens when the noise variance is below their rounding.
+    precision : torch.dtype
+        Of the factor, tried first; where there is none, it is float64.
 
     Returns
     -------
@@ -80,6 +87,10 @@ def cholesky(matrix: Tensor, exact: Callable[[], Tensor] | None = None) -> Chole
     NumericalWarning
         Jitter was needed; the message says how much.
     """
+    if precision != torch.float64:
+        factor, info = torch.linalg.cholesky_ex(matrix.to(precision))
+        if not bool(info.any()) and bool(factor.diagonal(dim1=-2, dim2=-1).sum().isfinite()):
+            return Cholesky(factor, 0.0)
     matrix = matrix.double()
     factor, info = torch.linalg.cholesky_ex(matrix)
     diagonal = torch.diagonal(

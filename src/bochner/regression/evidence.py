@@ -144,10 +144,11 @@ class _Evaluation:
             return stats(torch.float64)
 
         diagonal = gram_diagonal(self.f, self.processes.total(block.n_rows))
-        first = stats(products_in(dtype, diagonal, noise.variance))
+        precision = products_in(dtype, diagonal, noise.variance)
+        first = stats(precision)
         if self.into is None:
             return noise.value(first, exact)
-        result = noise.evidence(first, exact)
+        result = noise.evidence(first, exact, precision)
         self.noise.add_to(self.into.noise, result.d_noise, block)
         d_gram = 2.0 * result.d_gram.to(dtype)
         d_cross = result.d_cross.to(dtype)

@@ -46,7 +46,8 @@ class Evidence:
     ----------
     value : Tensor, scalar float64
         log p(Y | X, W) in nats.
-    d_gram, d_cross : Tensor of shape (K, K) and (K, m), float64
+    d_gram, d_cross : Tensor of shape (K, K) and (K, m)
+        In the precision of the factor.
     d_noise : Tensor, scalar or of shape (m,), float64
         Gradient in sigma^2.
     """
@@ -105,7 +106,12 @@ class Noise(ABC):
         """Add the gradient in the noise of a block's columns to that of the view's, in place."""
 
     @abstractmethod
-    def evidence(self, stats: Statistics, exact: Exact | None = None) -> Evidence:
+    def evidence(
+        self,
+        stats: Statistics,
+        exact: Exact | None = None,
+        precision: torch.dtype = torch.float64,
+    ) -> Evidence:
         """Evaluate log p(Y | X, W) and its gradients from additive statistics.
 
         Parameters
@@ -113,6 +119,8 @@ class Noise(ABC):
         stats : Statistics
         exact : callable, optional
             Forms the statistics anew in float64, where rounding made their Gram matrix indefinite.
+        precision : torch.dtype
+            In which the statistics were formed: factors need be no more precise than that.
         """
 
     @abstractmethod
@@ -150,21 +158,25 @@ class SharedNoise(Noise):
         """Add numbers."""
         total += d_noise
 
-    def evidence(self, stats: Statistics, exact: Exact | None = None) -> Evidence:
+    def evidence(
+        self,
+        stats: Statistics,
+        exact: Exact | None = None,
+        precision: torch.dtype = torch.float64,
+    ) -> Evidence:
         """Factor B once."""
         n = stats.n_rows
         m_cols = stats.n_columns
         k = stats.gram.shape[0]
         s2 = self._number()
         again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
-        factor = cholesky(plus_diagonal(stats.gram, s2), again)
+        factor = cholesky(plus_diagonal(stats.gram, s2), again, precision)
         inverse = factor.inverse()
         # products with an inverse lose what solves with its factor keep
-        ill = float(stats.gram.diagonal().max()) > ILL_CONDITIONED * s2
+        single = inverse.dtype != torch.float64
+        ill = single or float(stats.gram.diagonal().max()) > ILL_CONDITIONED * s2
         m = factor.solve(stats.cross) if ill else inverse @ stats.cross
-        residual = float(stats.square) - float(
-            torch.dot(stats.cross.reshape(-1), m.reshape(-1))
-        )
+        residual = float(stats.square) - _dot(stats.cross, m)
         value = (
             -0.5 * n * m_cols * _LOG_2PI
             - 0.5 * m_cols * ((n - k) * math.log(s2) + float(factor.logdet()))
@@ -173,14 +185,13 @@ class SharedNoise(Noise):
         d_noise = (
             -0.5 * m_cols * ((n - k) / s2 + float(inverse.trace()))
             + 0.5 * residual / (s2 * s2)
-            - 0.5 * float(torch.dot(m.reshape(-1), m.reshape(-1))) / s2
+            - 0.5 * _dot(m, m) / s2
         )
         d_cross = m / s2
         # -(M/2) B^-1 - m m^T / (2 sigma^2)
         d_gram = torch.addmm(inverse, d_cross, m.T, beta=-0.5 * m_cols, alpha=-0.5)
-        return Evidence(
-            inverse.new_tensor(value), d_gram, d_cross, inverse.new_tensor(d_noise)
-        )
+        number = stats.gram.new_tensor
+        return Evidence(number(value), d_gram, d_cross, number(d_noise))
 
     def value(self, stats: Statistics, exact: Exact | None = None) -> Tensor:
         """Factor B, without its inverse: a third of the cost."""
@@ -199,25 +210,25 @@ class SharedNoise(Noise):
     def dense_evidence(self, features: Tensor, block: CompleteBlock) -> DenseEvidence:
         """Factor Phi^T Phi + sigma^2 I."""
         gram = self._between_rows(features)
-        Y = block.Y.double()
         n = block.Y.shape[0]
         m_cols = block.n_columns
         s2 = self._number()
-        factor = cholesky(plus_diagonal(gram, s2))
+        # float64 only where the products needed it
+        factor = cholesky(plus_diagonal(gram, s2), precision=gram.dtype)
         inverse = factor.inverse()
-        solved = inverse @ Y
+        Y = block.Y.double()
+        solved = factor.solve(Y)
         dropped = _dropped(block)
-        quadratic = float((Y * solved).sum()) + dropped / s2
+        quadratic = _dot(Y, solved) + dropped / s2
         logdet = float(factor.logdet())
         value = -0.5 * (n * m_cols * _LOG_2PI + m_cols * logdet + quadratic)
         d_gram = torch.addmm(
             inverse, solved, solved.T, beta=-float(m_cols)
         )  # twice the gradient
         d_noise = 0.5 * float(d_gram.trace()) + 0.5 * dropped / (s2 * s2)
+        number = self.variance.new_tensor
         return DenseEvidence(
-            gram.new_tensor(value),
-            features @ d_gram.to(features.dtype),
-            gram.new_tensor(d_noise),
+            number(value), features @ d_gram.to(features.dtype), number(d_noise)
         )
 
     def dense_value(self, features: Tensor, block: CompleteBlock) -> Tensor:
@@ -230,7 +241,7 @@ class SharedNoise(Noise):
         quadratic = float(explained(factor.factor, block.Y.double())) + _dropped(block) / s2
         logdet = float(factor.logdet())
         value = -0.5 * (n * m_cols * _LOG_2PI + m_cols * logdet + quadratic)
-        return gram.new_tensor(value)
+        return self.variance.new_tensor(value)
 
     def _between_rows(self, features: Tensor) -> Tensor:
         return between_rows(features, self.variance)
@@ -262,7 +273,12 @@ class NoisePerColumn(Noise):
         """Add at the block's columns."""
         total[block.columns.to(total.device)] += d_noise
 
-    def evidence(self, stats: Statistics, exact: Exact | None = None) -> Evidence:  # noqa: ARG002
+    def evidence(
+        self,
+        stats: Statistics,
+        exact: Exact | None = None,  # noqa: ARG002
+        precision: torch.dtype = torch.float64,  # noqa: ARG002
+    ) -> Evidence:
         """Take the eigenvectors of G: negative eigenvalues are rounding, and set to 0."""
         noise = self._variances()
         n = stats.n_rows
@@ -348,10 +364,15 @@ def products_in(
 
 
 def between_rows(features: Tensor, noise_variance: Tensor) -> Tensor:
-    """Return Phi^T Phi, (n, n), in float64."""
+    """Return Phi^T Phi, (n, n), in the precision that the noise variance asks for."""
     variances = features.detach().square().sum(0)
     exact = features.to(products_in(features.dtype, float(variances.max()), noise_variance))
-    return (exact.T @ exact).double()
+    return exact.T @ exact
+
+
+def _dot(a: Tensor, b: Tensor) -> float:
+    """Return the sum of products of all elements, added up in float64."""
+    return float(torch.dot(a.reshape(-1).double(), b.reshape(-1).double()))
 
 
 def _dropped(block: CompleteBlock) -> float:
