@@ -94,7 +94,7 @@ def test_equal_noises_are_the_noise_of_a_view(dim):
     torch.testing.assert_close(many.d_noise.sum(), single.d_noise)
     single_dense, many_dense = one.dense_evidence(phi, block), each.dense_evidence(phi, block)
     torch.testing.assert_close(many_dense.value, single_dense.value)
-    torch.testing.assert_close(many_dense.d_features, single_dense.d_features)
+    torch.testing.assert_close(many_dense.twice_d_gram, single_dense.twice_d_gram)
     torch.testing.assert_close(many_dense.d_noise.sum(), single_dense.d_noise)
 
 

@@ -152,6 +152,40 @@ class Frequencies:
         linear = function(self.linear)
         return Frequencies(function(self.first), second, amplitude, linear)
 
+    @staticmethod
+    def stacked(several: Sequence[Frequencies]) -> Frequencies:
+        """Return points of several kernels, of one shape and without covariates, along a leading
+        axis.
+
+        Parameters
+        ----------
+        several : sequence of Frequencies
+
+        Returns
+        -------
+        Frequencies
+        """
+        first = torch.stack([f.first for f in several])
+        seconds = [f.second for f in several if f.second is not None]
+        second = torch.stack(seconds) if seconds else None
+        amplitude = torch.stack([f.amplitude for f in several])
+        return Frequencies(first, second, amplitude, several[0].linear)
+
+    def alike(self, other: Frequencies) -> bool:
+        """Return whether other points have the shape of these, and neither covariates.
+
+        Parameters
+        ----------
+        other : Frequencies
+
+        Returns
+        -------
+        bool
+        """
+        paired = (self.second is None) == (other.second is None)
+        plain = not self.n_linear and not other.n_linear
+        return plain and paired and self.first.shape == other.first.shape
+
     def widened(self, dims: Sequence[int] | None, n_components: int) -> Frequencies:
         """Return the same points among more latents, those numbered ``dims`` (None: all), with no
         phase along others.

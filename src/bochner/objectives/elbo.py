@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,14 +19,14 @@ from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, NoSites, View
 from bochner.models.sites import Sites, SiteUpdate
 from bochner.processes import ALONE, Processes
-from bochner.regression.evidence import (
-    CHUNK_ROWS,
-    view_evidence,
-)
+from bochner.regression.batched_evidence import MOST_NUMBERS, evidence_of_views
+from bochner.regression.evidence import CHUNK_ROWS, view_evidence
 from bochner.regression.incomplete import N_DETERMINANTS, Sample
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import (
+    AllRows,
     Block,
+    CompleteBlock,
     Data,
     blocks_with_holes,
     complete_blocks,
@@ -289,15 +290,22 @@ def elbo(
         Differentiable in the model's parameters.
     """
     x, kl = model.latents.sample_with_kl(draws.latents)
-    terms: list[_Term] = []
-    chosen = draws.columns or (None,) * len(model.views)
-    starts = draws.starts or (None,) * len(model.views)
-    parts = zip(model.views, draws.spectra, data, chosen, starts, strict=True)
-    for view, noise, blocks, columns, start in parts:
-        f = view.frequencies(noise)
-        latents = view.see(x)
-        settings = _Settings(columns, start, chunk_rows, processes, n_sweeps, scratch)
-        terms.append(_term(view.sites, view, latents, f, blocks, settings))
+    points = [
+        view.frequencies(noise) for view, noise in zip(model.views, draws.spectra, strict=True)
+    ]
+    blocks = _joined(model.views, data, points) if processes.size == 1 else ()
+    if blocks:
+        s2 = torch.stack([view.noise_variance for view in model.views])
+        values = evidence_of_views(x, Frequencies.stacked(points), s2, blocks)
+        terms = [_Term(value) for value in values.unbind()]
+    else:
+        chosen = draws.columns or (None,) * len(model.views)
+        starts = draws.starts or (None,) * len(model.views)
+        terms = []
+        parts = zip(model.views, points, data, chosen, starts, strict=True)
+        for view, f, of_view, columns, start in parts:
+            settings = _Settings(columns, start, chunk_rows, processes, n_sweeps, scratch)
+            terms.append(_term(view.sites, view, view.see(x), f, of_view, settings))
     kl = _of_all(model, kl, processes)
     weighted = -kl
     control: Tensor | float = 0.0
@@ -313,6 +321,30 @@ def elbo(
         tuple(view.weight for view in model.views),
         control,
     )
+
+
+def _joined(
+    views: Sequence[View], data: Data, points: Sequence[Frequencies]
+) -> list[CompleteBlock]:
+    """Return the blocks of several views whose terms one batch gives: small Gaussian views of all
+    rows and latents, with one noise variance each. Otherwise none, and none where no gradient is
+    wanted: values are in double precision.
+    """
+    if len(views) == 1 or not torch.is_grad_enabled():
+        return []
+    plain = all(
+        not view.sites.take_turns and view.likelihood.one_variance and view.dims is None
+        for view in views
+    )
+    alike = all(points[0].alike(f) for f in points)
+    blocks = [block for of_view in data for block in complete_blocks(of_view)]
+    n_rows = blocks[0].n_rows if blocks else 0
+    whole = all(len(of_view) == 1 for of_view in data) and len(blocks) == len(views)
+    whole = whole and all(
+        isinstance(block.rows, AllRows) and isinstance(block.Y, Tensor) for block in blocks
+    )
+    small = len(views) * points[0].n_features * n_rows <= MOST_NUMBERS
+    return blocks if plain and alike and whole and small else []
 
 
 def _of_all(model: LatentVariableModel, local: Tensor, processes: Processes) -> Tensor:

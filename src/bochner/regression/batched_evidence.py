@@ -1,4 +1,5 @@
-"""log p(Y | X, W) with the weights integrated out and its gradient, of several models at once.
+"""log p(Y | X, W) with the weights integrated out and its gradient, of several models or views at
+once.
 
 A step of one small model is mostly the time that its many small operations take to begin, so that
 several in one batch cost little more than one.
@@ -7,15 +8,27 @@ several in one batch cost little more than one.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from bochner.features.fourier import evaluate, pull_back
+from bochner.kernels.base import Frequencies
+from bochner.linalg import Cholesky, cholesky, closed_form
 from bochner.memory import chunks
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.noise import explained, products_in
+from bochner.regression.noise import (
+    DenseEvidence,
+    Evidence,
+    SharedNoise,
+    explained,
+    products_in,
+)
 from bochner.regression.observations import CompleteBlock
+from bochner.regression.statistics import Statistics
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,169 @@ def batched_evidence(
         torch.where(usable, d_log_amplitude, 0.0),
         torch.where(usable, d_noise, 0.0),
     )
+
+
+# Features of all views, numbers: beyond, they no longer stay in a core's cache, and one view after
+# the other is as fast.
+MOST_NUMBERS = 500_000
+
+
+def evidence_of_views(
+    x: Tensor,
+    frequencies: Frequencies,
+    noise_variances: Tensor,
+    blocks: Sequence[CompleteBlock],
+) -> Tensor:
+    """Return log p(Y_v | X, W_v) of V views of the same rows, as ``view_evidence`` does of one.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, D)
+    frequencies : Frequencies
+        With a leading axis of V, without covariates.
+    noise_variances : Tensor of shape (V,), float64
+    blocks : sequence of V CompleteBlock
+        Of all rows, which are few.
+
+    Returns
+    -------
+    Tensor of shape (V,), float64
+        In nats. Differentiable once.
+    """
+    f = frequencies.to(x.dtype)
+    each = x.expand(len(blocks), *x.shape)
+
+    def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
+        trace = evaluate(each, f)
+        noises = [SharedNoise(s2) for s2 in noise_variances.detach()]
+        form = _DenseViews if trace.features.shape[1] > x.shape[0] else _FactoredViews
+        result = form(trace.features, noises, blocks).gradients()
+        if not wanted:
+            return result.value, ()
+        return result.value, (*pull_back(trace, f, result.d_features)[:4], result.d_noise)
+
+    return closed_form(compute, each, f.first, f.second, f.amplitude, noise_variances)
+
+
+@dataclass(frozen=True)
+class _OfViews:
+    """Values of V views and their gradients.
+
+    Attributes
+    ----------
+    value : Tensor of shape (V,), float64
+    d_features : Tensor of shape (V, K, n)
+    d_noise : Tensor of shape (V,), float64
+    """
+
+    value: Tensor
+    d_features: Tensor
+    d_noise: Tensor
+
+    @classmethod
+    def of(
+        cls, results: Sequence[Evidence] | Sequence[DenseEvidence], d_features: Tensor
+    ) -> _OfViews:
+        """Stack the values and the noise's gradients of the views."""
+        value = torch.stack([one.value for one in results])
+        return cls(value, d_features, torch.stack([one.d_noise for one in results]))
+
+
+class _Views(ABC):
+    """The matrices of several views, factored at once.
+
+    Parameters
+    ----------
+    features : Tensor of shape (V, K, n)
+    noises : sequence of V SharedNoise
+    blocks : sequence of V CompleteBlock
+    """
+
+    def __init__(
+        self, features: Tensor, noises: Sequence[SharedNoise], blocks: Sequence[CompleteBlock]
+    ) -> None:
+        self.features = features
+        self.noises = noises
+        self.blocks = blocks
+        s2 = torch.stack([one.variance for one in noises])
+        largest = float((self.largest() / s2).max())
+        self.precision = products_in(features.dtype, largest, s2.new_ones(()))
+        self.gram = self.products(self.precision)
+
+        def shifted(gram: Tensor) -> Tensor:
+            out = gram.clone()
+            out.diagonal(dim1=-2, dim2=-1).add_(s2[:, None])
+            return out
+
+        def exact() -> Tensor:
+            return shifted(self.products(torch.float64))
+
+        every = cholesky(shifted(self.gram), exact, self.precision)
+        self.inverses = every.inverse()
+        self.factors = [Cholesky(one, every.jitter) for one in every.factor]
+
+    @abstractmethod
+    def largest(self) -> Tensor:
+        """Return how large the diagonal of each matrix is at the most, (V,)."""
+
+    @abstractmethod
+    def products(self, precision: torch.dtype) -> Tensor:
+        """Return the products of the features with themselves, formed in some precision."""
+
+    @abstractmethod
+    def gradients(self) -> _OfViews:
+        """Return the values and their gradients."""
+
+
+class _FactoredViews(_Views):
+    """Phi Phi^T + sigma^2 I, (K, K)."""
+
+    def largest(self) -> Tensor:
+        """Sum over the rows."""
+        return self.features.square().sum(-1).amax(-1)
+
+    def products(self, precision: torch.dtype) -> Tensor:
+        """Return Phi Phi^T, (V, K, K)."""
+        features = self.features.to(precision)
+        return features @ features.mT
+
+    def gradients(self) -> _OfViews:
+        """Carry the gradients of the statistics back."""
+        parts = zip(self.noises, self._statistics(), self.factors, self.inverses, strict=True)
+        results = [noise.evidence_of_factor(*given) for noise, *given in parts]
+        dtype = self.features.dtype
+        d_gram = torch.stack([one.d_gram for one in results]).to(dtype)
+        d_features = (2.0 * d_gram) @ self.features
+        for out, one, block in zip(d_features, results, self.blocks, strict=True):
+            out.addmm_(one.d_cross.to(dtype), block.Y.to(dtype).T)
+        return _OfViews.of(results, d_features)
+
+    def _statistics(self) -> Iterator[Statistics]:
+        of_features = self.features.to(self.precision)
+        for features, gram, block in zip(of_features, self.gram, self.blocks, strict=True):
+            cross = (features @ block.Y.to(self.precision)).double()
+            counts = (block.square, block.n_rows, block.n_columns)
+            yield Statistics(gram.double(), cross, *counts)
+
+
+class _DenseViews(_Views):
+    """Phi^T Phi + sigma^2 I, (n, n): smaller where features are more than rows."""
+
+    def largest(self) -> Tensor:
+        """Sum over the features."""
+        return self.features.square().sum(-2).amax(-1)
+
+    def products(self, precision: torch.dtype) -> Tensor:
+        """Return Phi^T Phi, (V, n, n)."""
+        features = self.features.to(precision)
+        return features.mT @ features
+
+    def gradients(self) -> _OfViews:
+        """Multiply the features by the gradient in the matrices."""
+        parts = zip(self.noises, self.blocks, self.factors, self.inverses, strict=True)
+        results = [noise.dense_evidence_of_factor(*given) for noise, *given in parts]
+        twice_d_gram = torch.stack([one.twice_d_gram for one in results])
+        return _OfViews.of(results, self.features @ twice_d_gram.to(self.features.dtype))
 
 
 def batched_evidence_value(

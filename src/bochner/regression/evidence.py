@@ -116,7 +116,8 @@ class _Evaluation:
             return noise.dense_value(trace.features, block)
         result = noise.dense_evidence(trace.features, block)
         self.noise.add_to(self.into.noise, result.d_noise, block)
-        self.into.add(block.rows, trace, self.f, result.d_features)
+        upstream = trace.features @ result.twice_d_gram.to(trace.features.dtype)
+        self.into.add(block.rows, trace, self.f, upstream)
         return result.value
 
     def _two_passes(self, block: CompleteBlock) -> Tensor:

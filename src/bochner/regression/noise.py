@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import NumericalError
-from bochner.linalg import cholesky, plus_diagonal
+from bochner.linalg import Cholesky, cholesky, plus_diagonal
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import Statistics
 
@@ -66,13 +66,14 @@ class DenseEvidence:
     ----------
     value : Tensor, scalar float64
         log p(Y | X, W) in nats.
-    d_features : Tensor of shape (K, n), in the features' precision
+    twice_d_gram : Tensor of shape (n, n)
+        Twice the gradient in Phi^T Phi: the features times this is the gradient in the features.
     d_noise : Tensor, scalar or of shape (m,), float64
         Gradient in sigma^2.
     """
 
     value: Tensor
-    d_features: Tensor
+    twice_d_gram: Tensor
     d_noise: Tensor
 
 
@@ -165,13 +166,19 @@ class SharedNoise(Noise):
         precision: torch.dtype = torch.float64,
     ) -> Evidence:
         """Factor B once."""
+        s2 = self._number()
+        again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
+        factor = cholesky(plus_diagonal(stats.gram, s2), again, precision)
+        return self.evidence_of_factor(stats, factor, factor.inverse())
+
+    def evidence_of_factor(
+        self, stats: Statistics, factor: Cholesky, inverse: Tensor
+    ) -> Evidence:
+        """Return ``evidence`` from the factor of B and its inverse, (K, K)."""
         n = stats.n_rows
         m_cols = stats.n_columns
         k = stats.gram.shape[0]
         s2 = self._number()
-        again = None if exact is None else lambda: plus_diagonal(exact().gram, s2)
-        factor = cholesky(plus_diagonal(stats.gram, s2), again, precision)
-        inverse = factor.inverse()
         # products with an inverse lose what solves with its factor keep
         single = inverse.dtype != torch.float64
         ill = single or float(stats.gram.diagonal().max()) > ILL_CONDITIONED * s2
@@ -210,26 +217,29 @@ class SharedNoise(Noise):
     def dense_evidence(self, features: Tensor, block: CompleteBlock) -> DenseEvidence:
         """Factor Phi^T Phi + sigma^2 I."""
         gram = self._between_rows(features)
+        # float64 only where the products needed it
+        factor = cholesky(plus_diagonal(gram, self._number()), precision=gram.dtype)
+        return self.dense_evidence_of_factor(block, factor, factor.inverse())
+
+    def dense_evidence_of_factor(
+        self, block: CompleteBlock, factor: Cholesky, inverse: Tensor
+    ) -> DenseEvidence:
+        """Return ``dense_evidence`` from the factor of Phi^T Phi + sigma^2 I and its inverse, (n,
+        n).
+        """
         n = block.Y.shape[0]
         m_cols = block.n_columns
         s2 = self._number()
-        # float64 only where the products needed it
-        factor = cholesky(plus_diagonal(gram, s2), precision=gram.dtype)
-        inverse = factor.inverse()
-        Y = block.Y.double()
-        solved = factor.solve(Y)
+        Y = block.Y.to(inverse.dtype)
+        solved = inverse @ Y
         dropped = _dropped(block)
         quadratic = _dot(Y, solved) + dropped / s2
         logdet = float(factor.logdet())
         value = -0.5 * (n * m_cols * _LOG_2PI + m_cols * logdet + quadratic)
-        d_gram = torch.addmm(
-            inverse, solved, solved.T, beta=-float(m_cols)
-        )  # twice the gradient
-        d_noise = 0.5 * float(d_gram.trace()) + 0.5 * dropped / (s2 * s2)
+        twice_d_gram = torch.addmm(inverse, solved, solved.T, beta=-float(m_cols))
+        d_noise = 0.5 * float(twice_d_gram.trace()) + 0.5 * dropped / (s2 * s2)
         number = self.variance.new_tensor
-        return DenseEvidence(
-            number(value), features @ d_gram.to(features.dtype), number(d_noise)
-        )
+        return DenseEvidence(number(value), twice_d_gram, number(d_noise))
 
     def dense_value(self, features: Tensor, block: CompleteBlock) -> Tensor:
         """Factor without the inverse."""
@@ -316,9 +326,9 @@ class NoisePerColumn(Noise):
         quadratic = (turned * solved).sum()
         value = -0.5 * (turned.numel() * _LOG_2PI - inverse.log().sum() + quadratic)
         inner = torch.addmm(torch.diag(inverse.sum(1)), solved, solved.T, beta=-1.0)
-        d_kernel = 0.5 * (vectors @ inner @ vectors.T)
+        twice_d_gram = vectors @ inner @ vectors.T
         d_noise = 0.5 * (solved.square().sum(0) - inverse.sum(0))
-        return DenseEvidence(value, 2.0 * features @ d_kernel.to(features.dtype), d_noise)
+        return DenseEvidence(value, twice_d_gram, d_noise)
 
     def dense_value(self, features: Tensor, block: CompleteBlock) -> Tensor:
         """Take the eigenvectors of Phi^T Phi."""
