@@ -174,13 +174,9 @@ class SparseMatrix:
         rows = self._row_numbers().to(torch.int32 if few else torch.int64)
         return ends, rows[order], self.values[order]
 
-    def to(self, dtype: torch.dtype) -> Tensor:
-        """Return all of it, dense, in some precision: for few rows."""
-        return self[:].to(dtype)
-
     def double(self) -> Tensor:
         """Return all of it, dense, float64: for few rows."""
-        return self.to(torch.float64)
+        return self[:].double()
 
     def square(self) -> float:
         """Return the sum of squares, in float64: that of the stored entries, corrected for the

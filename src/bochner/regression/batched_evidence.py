@@ -231,13 +231,13 @@ class _FactoredViews(_Views):
         d_gram = torch.stack([one.d_gram for one in results]).to(dtype)
         d_features = (2.0 * d_gram) @ self.features
         for out, one, block in zip(d_features, results, self.blocks, strict=True):
-            out.addmm_(one.d_cross.to(dtype), block.Y.to(dtype).T)
+            out.addmm_(one.d_cross.to(dtype), block.values().to(dtype).T)
         return _OfViews.of(results, d_features)
 
     def _statistics(self) -> Iterator[Statistics]:
         of_features = self.features.to(self.precision)
         for features, gram, block in zip(of_features, self.gram, self.blocks, strict=True):
-            cross = (features @ block.Y.to(self.precision)).double()
+            cross = (features @ block.values().to(self.precision)).double()
             counts = (block.square, block.n_rows, block.n_columns)
             yield Statistics(gram.double(), cross, *counts)
 

@@ -230,7 +230,7 @@ class SharedNoise(Noise):
         n = block.Y.shape[0]
         m_cols = block.n_columns
         s2 = self._number()
-        Y = block.Y.to(inverse.dtype)
+        Y = block.values().to(inverse.dtype)
         solved = inverse @ Y
         dropped = _dropped(block)
         quadratic = _dot(Y, solved) + dropped / s2
