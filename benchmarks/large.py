@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Job, Protocol, Value, arguments, table, timed_warm
+from harness import Job, Protocol, Value, apart, arguments, table, timed_warm
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
@@ -89,22 +89,28 @@ def measure_ours(name: str, n_rows: int, seed: int) -> dict[str, Value]:
 
 
 def measure_umap(name: str, n_rows: int, seed: int) -> dict[str, Value]:
-    """Fit UMAP with its defaults, compiled before the clock starts."""
-    from umap import UMAP
-
-    X, labels = data_of(name, n_rows, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # a warm-up with as many rows as switch on the approximate neighbour search
-        Z, seconds = timed_warm(
-            "umap",
-            lambda: UMAP(n_jobs=2).fit_transform(X),
-            lambda: UMAP(n_jobs=2).fit_transform(X[:5000]),
-        )
+    """Fit UMAP with its defaults in a process of its own, compiled before the clock starts."""
+    Z, seconds = apart(by_umap, name, n_rows, seed)
+    labels = data_of(name, n_rows, seed)[1]
     scores: dict[str, Value] = {
         f"knn{k}": float(correct(Z, labels, k).mean()) for k in (1, 10)
     }
     return {**scores, "seconds": seconds}
+
+
+def by_umap(name: str, n_rows: int, seed: int) -> tuple[NDArray[Any], float]:
+    """Return UMAP's embedding and its seconds after a warm-up."""
+    from umap import UMAP
+
+    X, _ = data_of(name, n_rows, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # a warm-up with as many rows as switch on the approximate neighbour search
+        return timed_warm(
+            "umap",
+            lambda: UMAP(n_jobs=2).fit_transform(X),
+            lambda: UMAP(n_jobs=2).fit_transform(X[:5000]),
+        )
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:

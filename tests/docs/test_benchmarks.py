@@ -196,6 +196,115 @@ def test_short_tables_are_those_of_the_digits(page, lines):
     assert result == lines
 
 
+def values(file: str, column: str, **where: str) -> list[float]:
+    """A column of the rows that have these cells."""
+    rows = [r for r in STORED[file] if all(r[k] == v for k, v in where.items())]
+    return [float(row[column]) for row in rows if row[column]]
+
+
+def mean(file: str, column: str, **where: str) -> float:
+    return statistics.fmean(values(file, column, **where))
+
+
+NUMBERS = (
+    "none",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+)
+# File of the sentence, pattern with a group per figure, and what the stored rows say
+SENTENCES = [
+    (
+        "README.md",
+        r"took (\S+) of UMAP's time \((\w+) seeds",
+        lambda: (
+            f"{_large('seconds', 'NG-MVLVM, defaults') / _large('seconds', 'UMAP'):.2f}",
+            NUMBERS[len(values("large", "seconds", method="UMAP"))],
+        ),
+    ),
+    (
+        "README.md",
+        r"classify (\S+) of the digits where UMAP has (\d\.\d+)",
+        lambda: tuple(f"{_large('knn10', m):.3f}" for m in ("NG-MVLVM, defaults", "UMAP")),
+    ),
+    (
+        "README.md",
+        r"on (\w+) of these subsets its bound wins",
+        lambda: (
+            NUMBERS[
+                sum(
+                    (row["data"], row["method"], row["start"])
+                    == ("MNIST", "NG-MVLVM, defaults", "tsne")
+                    for row in STORED["digits"]
+                )
+            ],
+        ),
+    ),
+    (
+        "README.md",
+        r"error of (\S+) ± (\S+) grey levels \((\w+) splits",
+        lambda: (
+            f"{mean('demo', 'rmse', method='NG-MVLVM'):.2f}",
+            f"{statistics.stdev(values('demo', 'rmse', method='NG-MVLVM')):.2f}",
+            NUMBERS[len(values("demo", "rmse", method="NG-MVLVM"))],
+        ),
+    ),
+    (
+        "README.md",
+        r"ridge regression has (\S+), nearest neighbours (\S+) and kernel ridge[^:]*, (\d\.\d+):",
+        lambda: tuple(
+            f"{mean('demo', 'rmse', method=m):.2f}"
+            for m in ("ridge", "k-NN regression", "kernel ridge")
+        ),
+    ),
+    (
+        "benchmarks/README.md",
+        r"Seeds 0 to 4 have (\S+) ± (\S+) and kernel ridge regression (\S+) ± (\S+), ",
+        lambda: tuple(
+            format(of(values("demo", "rmse", method=m)[:5]), ".3f")
+            for m in ("NG-MVLVM", "kernel ridge")
+            for of in (statistics.fmean, statistics.stdev)
+        ),
+    ),
+    (
+        "docs/krein.md",
+        r"was closer than `\"spectral\"` in (\d+) of the (\d+) cells",
+        lambda: tuple(map(str, _closer_than_spectral())),
+    ),
+]
+
+
+def _large(column: str, method: str) -> float:
+    return mean("large", column, data="MNIST 70000", method=method)
+
+
+def _closer_than_spectral() -> tuple[int, int]:
+    cells_of = {
+        row["data"] for row in STORED["krein"] if row["method"] == "KreinFeatures spectral"
+    }
+    closer = [
+        mean("krein", "error", data=name, method="KreinFeatures")
+        < mean("krein", "error", data=name, method="KreinFeatures spectral")
+        for name in cells_of
+    ]
+    return sum(closer), len(closer)
+
+
+@pytest.mark.parametrize(("page", "pattern", "said"), SENTENCES)
+def test_figures_in_sentences_are_those_of_stored_rows(page, pattern, said):
+    text = " ".join((BENCHMARKS.parent / page).read_text().split())
+    found = re.search(pattern, text)
+    assert found is not None, pattern
+    assert found.groups() == said()
+
+
 RANKS = 13
 
 
