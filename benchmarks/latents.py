@@ -50,7 +50,14 @@ CLASSIFIERS = {"svm": ".3f", "logistic": ".3f", "mlp": ".3f"}
 TUNED = {"mlp_tuned": ".3f", "mlp_trained": ".3f"}
 REST = {"mse": ".4f", "mse_all": ".4f", "collapsed": ".0f", "seconds": ".0f"}
 COLUMNS = {**KNN, **CLASSIFIERS, **TUNED, **REST}
-SHOWN = {"knn1": ".3f", "knn10": ".3f", **CLASSIFIERS, **TUNED, **REST}
+NEIGHBOURS = {"knn1": ".3f", "knn10": ".3f"}
+# Tables: what of its data they have in common, and their columns
+TABLES: dict[str, dict[str, str]] = {
+    "missing": {**NEIGHBOURS, "mse": ".4f", "mse_all": ".4f", "seconds": ".0f"},
+    "D = 50": {**NEIGHBOURS, "collapsed": ".0f", "seconds": ".0f"},
+    "movies": {**NEIGHBOURS, **CLASSIFIERS, **TUNED, "seconds": ".0f"},
+    "": {**NEIGHBOURS, **CLASSIFIERS, "mse": ".4f", "seconds": ".0f"},
+}
 # Noise variances of MNIST's pixels in [0, 1], whose mean square about the column means is 0.067.
 COLLAPSE = (0.01, 0.1, 0.5, 2.0)
 COLLAPSE_DIMENSIONS = 50
@@ -306,13 +313,22 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
 PROTOCOL = Protocol("latents", tuple(COLUMNS), jobs)
 
 
+def tables(rows: list[dict[str, str]]) -> str:
+    """Print a table of each kind of data, the largest first."""
+    parts: dict[str, list[dict[str, str]]] = {name: [] for name in TABLES}
+    for row in rows:
+        parts[next(name for name in TABLES if name in row["data"])].append(row)
+    kinds = sorted((name for name in parts if parts[name]), key=lambda name: -len(parts[name]))
+    return "\n\n".join(table(parts[name], TABLES[name]) for name in kinds)
+
+
 def main() -> None:
     options = arguments(__doc__)
     store = PROTOCOL.store(options.quick)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         store.collect(jobs(options.seeds, options.quick))
-    print(table(store.rows(), SHOWN))
+    print(tables(store.rows()))
 
 
 if __name__ == "__main__":
