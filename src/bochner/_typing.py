@@ -36,5 +36,16 @@ class _Array(Protocol):
     def __array__(self) -> object: ...
 
 
+class Context(Protocol):
+    """What torch's autograd hands from forward to backward."""
+
+    needs_input_grad: tuple[bool, ...]
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
+
+
 # A parameter of numbers: one, one per dimension or column, or a row of them per mixture component.
 Numbers = float | Sequence[float] | Sequence[Sequence[float]] | Tensor | _Array

@@ -101,10 +101,12 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
     -------
     dask.array of shape (n, D) or (n, 2 D)
     """
+    from bochner.estimators.methods.placing import Placed
+
     X = _checked(X)
     small = copy.copy(model)
     nothing = np.empty((0, model._n_latents), dtype=model._dtype)
-    small._embedded = (nothing, nothing)  # workers do not need the latents of training
+    small._embedded = Placed(nothing, nothing)  # workers do not need the latents of training
     width = model._n_latents * (2 if return_std else 1)
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
     delayed = require("dask", "places rows of Dask arrays").delayed(small)

@@ -7,11 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from bochner._typing import Context
 from bochner.errors import NumericalError, NumericalWarning, warn_user
 
 # Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
@@ -167,7 +167,7 @@ def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
 
 class _ClosedForm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, compute: ClosedForm, *inputs: Tensor | None) -> Tensor:  # noqa: ARG004
+    def forward(ctx: Context, compute: ClosedForm, *inputs: Tensor | None) -> Tensor:  # noqa: ARG004
         wanted = any(ctx.needs_input_grad)
         value, gradients = compute(wanted)
         if wanted:
@@ -175,7 +175,7 @@ class _ClosedForm(torch.autograd.Function):
         return value
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, upstream: Tensor) -> tuple[Tensor | None, ...]:
         return (None, *(_scaled(gradient, upstream) for gradient in ctx.saved_tensors))
 
 

@@ -137,7 +137,7 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
 
 def _fit_all(
     options: FitOptions, held: ExitStack, among: Processes
-) -> tuple[Any, Table, dict[str, object], int]:
+) -> tuple[LatentVariableEstimator, Table, dict[str, object], int]:
     """Read and fit; return the estimator, what was read and the seed. Of several processes the
     first one has the folder, and each fits its part of the rows.
     """
@@ -176,7 +176,11 @@ def _begin(options: FitOptions) -> int:
 
 
 def _fit(
-    options: FitOptions, estimator: Any, table: Table, beside: dict[str, object], seed: int
+    options: FitOptions,
+    estimator: LatentVariableEstimator,
+    table: Table,
+    beside: dict[str, object],
+    seed: int,
 ) -> None:
     """Fit the rows of this process."""
     estimator.set_params(
@@ -201,11 +205,11 @@ def checkpoints(out: Path) -> list[Path]:
     return sorted(out.glob(f"{CHECKPOINT}*"))
 
 
-def estimator_of(options: FitOptions, table: Table) -> Any:
+def estimator_of(options: FitOptions, table: Table) -> LatentVariableEstimator:
     """Build the estimator that the options describe, not fitted."""
     from bochner.estimators.annotated import MODELS
 
-    cls: Any = MODELS[options.model]
+    cls: Callable[..., LatentVariableEstimator] = MODELS[options.model]
     settings = parse_settings(
         options.settings, sorted(cls().get_params(deep=False)), ELSEWHERE
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,10 @@ from bochner.io.request import Request
 from bochner.io.table import Table, unreadable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bochner.estimators.base import LatentVariableEstimator
+    from bochner.estimators.tables import Coding
 
 TEXT = (".csv", ".tsv", ".txt")
 
@@ -82,7 +85,7 @@ def rows_to_use(
     return _table(frame, model._coding, index)
 
 
-def read_frame(path: Path, index: str | None, reading: Reading) -> Any:
+def read_frame(path: Path, index: str | None, reading: Reading) -> pd.DataFrame:
     """Read a DataFrame with the narrowest types that hold its columns."""
     request = reading.request(index)
     if kind_of(path) == ".parquet":
@@ -101,15 +104,18 @@ def read_frame(path: Path, index: str | None, reading: Reading) -> Any:
     return _named(frame.convert_dtypes(), index, path, request)
 
 
-def _read_parquet(path: Path) -> Any:
+def _read_parquet(path: Path) -> pd.DataFrame:
     require("pyarrow", "reads parquet files")
     try:
-        return require("pandas", "reads parquet files").read_parquet(path)
+        frame: pd.DataFrame = require("pandas", "reads parquet files").read_parquet(path)
     except (OSError, ValueError) as error:
         raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+    return frame
 
 
-def _named(frame: Any, index: str | None, path: Path, request: Request) -> object:
+def _named(
+    frame: pd.DataFrame, index: str | None, path: Path, request: Request
+) -> pd.DataFrame:
     """Return the columns asked for, rows named by the index or by a first column of names."""
     if index is not None and index not in frame.columns:
         got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
@@ -124,15 +130,16 @@ def _named(frame: Any, index: str | None, path: Path, request: Request) -> objec
     return frame.iloc[:, kept]
 
 
-def _names_rows(frame: Any) -> bool:
+def _names_rows(frame: pd.DataFrame) -> bool:
     """Tell whether the first column names the rows: names differ from row to row."""
     cells = [str(cell) for cell in frame.iloc[:, 0]]
     distinct = len(set(cells)) == len(cells)
     return distinct and key_column([str(name) for name in frame.columns], cells)
 
 
-def _table(frame: Any, coding: Any, index: str | None) -> FrameTable:
-    X: NDArray[np.float64] = coding.encode(frame).to_numpy(dtype=np.float64)
+def _table(frame: pd.DataFrame, coding: Coding, index: str | None) -> FrameTable:
+    encoded = cast("pd.DataFrame", coding.encode(frame))
+    X: NDArray[np.float64] = encoded.to_numpy(dtype=np.float64)
     named = index is not None or frame.index.dtype.kind not in "iu"
     return FrameTable(
         X,
@@ -143,7 +150,7 @@ def _table(frame: Any, coding: Any, index: str | None) -> FrameTable:
     )
 
 
-def write_frame(path: Path, frame: Any, table: FrameTable) -> None:
+def write_frame(path: Path, frame: pd.DataFrame, table: FrameTable) -> None:
     """Write a completed table as csv; whole or not at all."""
     if path.suffix.lower() != ".csv":
         do = "rename it: labels need a file of text"
@@ -247,7 +254,9 @@ def plain(beside: Any) -> Any:
     return {str(name): beside[name].reset_index(drop=True) for name in beside}
 
 
-def _read(path: Path, names: Sequence[str], index: str | None, reading: Reading) -> Any:
+def _read(
+    path: Path, names: Sequence[str], index: str | None, reading: Reading
+) -> pd.DataFrame:
     kind = kind_of(path)
     if not path.is_file() or kind not in _KINDS:
         do = "save the rows as one, with the covariates among its columns"
@@ -258,9 +267,10 @@ def _read(path: Path, names: Sequence[str], index: str | None, reading: Reading)
     return read_frame(path, index, named)[list(names)]
 
 
-def _of_cells(path: Path, names: Sequence[str]) -> Any:
+def _of_cells(path: Path, names: Sequence[str]) -> pd.DataFrame:
     check_survives(path)
-    obs = require("anndata", "reads h5ad files").read_h5ad(path, backed="r").obs
+    anndata = require("anndata", "reads h5ad files")
+    obs: pd.DataFrame = anndata.read_h5ad(path, backed="r").obs
     lacking = [repr(name) for name in names if name not in obs]
     if lacking:
         known = listing([repr(str(name)) for name in obs.columns]) or "it has no columns"

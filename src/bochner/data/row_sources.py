@@ -274,20 +274,30 @@ def source_of(X: object) -> RowSource | None:
         X is a group in place of one of its arrays, has no two dimensions of real numbers, or is a
         Dask array.
     """
-    if isinstance(X, RowSource):
-        return X
     if isinstance(X, np.memmap):
         plain = X.ndim == 2 and X.dtype.kind in "biuf" and X.size > 0
         return ArraySource(X) if plain else None
-    if not is_stored(X):
-        return None
-    if type(X).__module__.partition(".")[0] == "dask":
+    if type(X).__module__.partition(".")[0] == "dask" and is_stored(X):
         do = (
             "write bochner.dask.fit(estimator, X), bochner.dask.transform(model, X), or "
             "X.compute()"
         )
         raise InputError(message("rows in memory or in a file", "a Dask array", do))
-    return ArraySource(X)
+    return read_by_parts(X)
+
+
+def read_by_parts(X: object) -> RowSource | None:
+    """Return the rows of X as a source where X is one already, or gives rows by slices and is no
+    array in memory; else None.
+
+    Raises
+    ------
+    InputError
+        As `is_stored`.
+    """
+    if isinstance(X, RowSource):
+        return X
+    return ArraySource(X) if is_stored(X) else None
 
 
 def changed(got: str) -> InputError:

@@ -7,14 +7,13 @@ import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[np.generic]]
 _EEG_COLUMNS = 15
 # An EEG channel moves by some tens about its median; four rows jump by hundreds and more.
 _EEG_JUMP = 1000.0
@@ -128,7 +127,7 @@ def rebuild(original: Original, path: Path) -> str:
     return digest(arrays)
 
 
-def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+def digest(arrays: Mapping[str, NDArray[np.generic]]) -> str:
     """Return the SHA-256 of the values of X and y."""
     out = hashlib.sha256()
     for name in ("X", "y"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
@@ -19,6 +20,10 @@ from bochner.estimators.srflvm import SRFLVM
 from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.table import Table
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from mudata import MuData
 
 MODELS: dict[str, type[LatentVariableEstimator]] = {
     "ng-mvlvm": NGMVLVM,
@@ -114,7 +119,7 @@ def fit_mudata(
     *,
     layer: object = None,
     mask_var: object = None,
-    modalities: object = None,
+    modalities: Sequence[str] | None = None,
     likelihood: object = None,
     size_factors: object = None,
     batch_key: str | None = None,
@@ -171,7 +176,7 @@ def fit_mudata(
 
 
 def covariates_in(
-    container: Any,
+    container: AnnData | MuData,
     batch_key: str | None,
     covariate_keys: Sequence[str],
     rows: Sequence[str] | None,
@@ -205,7 +210,7 @@ def covariates_in(
     return frame if batch_key is None else frame.astype({batch_key: "category"})
 
 
-def _check_keys(container: Any, key: str, overwrite: bool, place: str) -> None:
+def _check_keys(container: AnnData | MuData, key: str, overwrite: bool, place: str) -> None:
     if overwrite:
         return
     taken = [f"obsm[{name!r}]" for name in _keys(key) if name in container.obsm]
@@ -219,7 +224,9 @@ def _keys(key: str) -> tuple[str, str]:
     return f"X_{key}", f"X_{key}_std"
 
 
-def _check_column(container: Any, column: str, option: str, place: str = "adata") -> None:
+def _check_column(
+    container: AnnData | MuData, column: str, option: str, place: str = "adata"
+) -> None:
     if column not in container.obs:
         known = listing([repr(str(name)) for name in container.obs.columns]) or "no columns"
         do = f"choose {option} from them, or pass an array"
@@ -227,7 +234,7 @@ def _check_column(container: Any, column: str, option: str, place: str = "adata"
         raise InputError(message(f"{column!r} in {place}.obs", known, do))
 
 
-def _factors(adata: Any, column: str) -> NDArray[np.generic]:
+def _factors(adata: AnnData, column: str) -> NDArray[np.generic]:
     _check_column(adata, column, "size_factors")
     return np.asarray(adata.obs[column], dtype=np.float64)
 
@@ -265,39 +272,37 @@ def _model(
 
 
 def _fit_and_write(
-    container: Any,
+    container: AnnData | MuData,
     model: LatentVariableEstimator,
     table: Table,
-    known: tuple[Any, Any],
+    known: tuple[object, object],
     key: str,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
 ) -> LatentVariableEstimator:
     pandas = require("pandas", "names the columns of AnnData")
     X = pandas.DataFrame(table.X, index=table.row_names, columns=table.column_names)
     model.fit(X, size_factors=known[0], covariates=known[1])
-    place: Callable[[Any], Any] = _in_order(
-        table.row_names or [], [str(name) for name in container.obs_names]
-    )
+    place = _in_order(table.row_names or [], [str(name) for name in container.obs_names])
     for name, values in zip(_keys(key), (model.embedding_, model.embedding_std_), strict=True):
         container.obsm[name] = place(values)
     container.uns[key] = summary(model, source)
     return model
 
 
-def _in_order(rows: list[str], wanted: list[str]) -> Callable[[Any], Any]:
+def _in_order(rows: list[str], wanted: list[str]) -> Callable[[FloatArray], FloatArray]:
     """Return a function that puts results in the row order of a container."""
     position = {name: i for i, name in enumerate(rows)}
     index = np.array([position.get(name, -1) for name in wanted])
 
-    def place(values: NDArray[np.generic]) -> NDArray[np.generic]:
-        out: NDArray[np.generic] = values[index]
+    def place(values: FloatArray) -> FloatArray:
+        out: FloatArray = values[index]
         out[index < 0] = np.nan
         return out
 
     return place
 
 
-def summary(model: Any, source: Mapping[str, Any]) -> dict[str, object]:
+def summary(model: LatentVariableEstimator, source: Mapping[str, object]) -> dict[str, object]:
     """Describe a fitted model in plain values: no key is a name of the user's, for HDF5 reads "/"
     as a folder.
     """

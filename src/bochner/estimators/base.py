@@ -23,10 +23,8 @@ from torch import Tensor
 
 from bochner.data.arguments import check
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, index_of
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
-from bochner.data.row_sources import RowSource
 from bochner.data.views import Views
 from bochner.errors import (
     CollapseWarning,
@@ -37,16 +35,21 @@ from bochner.errors import (
 )
 from bochner.estimators import saving, shards, training_data
 from bochner.estimators.methods import rows
-from bochner.estimators.methods.placing import Candidates, Unchecked, Unplaced
+from bochner.estimators.methods.placing import (
+    KnownRows,
+    Placed,
+    TrainingRows,
+    training_rows,
+)
 from bochner.estimators.methods.prediction import PredictionMixin
 from bochner.estimators.settings import constraints, likelihoods, options, plans
 from bochner.fitting.completion_choice import Question
-from bochner.fitting.data import FitData
+from bochner.fitting.data import Candidates, FitData
 from bochner.fitting.fit import fit as fit_model
 from bochner.fitting.plan import Fit, Plan
 from bochner.io.outputs import exists
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
@@ -144,57 +147,35 @@ class AttributesMixin(PredictionMixin):
 
     def _set_embedding(
         self,
-        values: Any,
+        training: TrainingRows,
         offsets: list[Tensor | None],
         some: Candidates,
-        checksum: int,
         covariates: Tensor,
     ) -> None:
-        kept = some.index
-        self._keep_patterns(some.values, kept, covariates)
-        if isinstance(values, RowSource) or some.values is not values:
-            # reports look at the candidates; rows on disk are placed when somebody asks for them
-            if isinstance(values, RowSource):
-                self._embedded = unplaced = Unplaced(values, checksum, offsets, covariates)
-                current().together(unplaced.check)
-            else:
-                placed = self._latents(values, offsets, covariates, checked=False)
-                self._embedded = Unchecked(*placed)
-            offsets = offsets_of(some.offsets, kept)
-            values = dense_rows(some.values, kept.numpy())
-            beside = covariates[kept]
-            kept = torch.arange(len(kept))
-            placement = self._place(values, offsets, beside)
-            std = self._stds(values, offsets, placement)
-        else:
-            placement = self._place(values, offsets, covariates)
-            self._remember(values, placement)
-            mean, std = placement.mean.numpy(), self._stds(values, offsets, placement)
-            self._embedded = Unchecked(mean.astype(values.dtype), std)
-        self.relevance_ = diagnostics.relevance(self._fit.posterior, placement.mean)
-        few = training_data.subset(
-            len(kept), training_data.fitting(CANDIDATES, values.shape[1]), self.seed_
-        )
-        index = kept[torch.from_numpy(few)]
-        shown = self._some(values, offsets, index)[0]
-        latents_shown = placement.mean[index]
+        self._keep_patterns(some.values, some.index, covariates)
+        self._embedded, known = training.placed(self, offsets, some, covariates)
+        posterior = self._fit.posterior
+        placement = known.placement
+        width = known.values.shape[1]
+        self.relevance_ = diagnostics.relevance(posterior, placement.mean)
+        count = training_data.fitting(CANDIDATES, width)
+        few = training_data.subset(len(known.index), count, self.seed_)
+        shown, _, chosen = self._some_known(known, known.index[torch.from_numpy(few)])
         self.variance_explained_ = diagnostics.variance_explained(
-            self._fit.posterior, latents_shown, shown, placement.of(index).covariates
+            posterior, chosen.mean, shown, chosen.covariates
         )
-        gaussian = self._gaussian_views()
         noise = {
             view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance)))
-            for view in gaussian
+            for view in self._gaussian_views()
         }
-        self.collapse_ = diagnostics.collapse(placement.mean.numpy(), std, noise)
+        self.collapse_ = diagnostics.collapse(placement.mean.numpy(), known.std, noise)
         self.dispersion_moment_: dict[str, object] = {}
         if self.dispersion_:
-            count = training_data.fitting(_MOMENT_ROWS, values.shape[1])
-            index = torch.from_numpy(training_data.subset(values.shape[0], count, self.seed_))
-            rows, of_some = self._some(values, offsets, index)
-            chosen = placement.of(index)
+            count = training_data.fitting(_MOMENT_ROWS, width)
+            few = training_data.subset(known.values.shape[0], count, self.seed_)
+            shown, offsets, chosen = self._some_known(known, torch.from_numpy(few))
             moments = diagnostics.moment_dispersions(
-                self._fit.posterior, chosen.inputs(chosen.mean), rows, of_some
+                posterior, chosen.inputs(chosen.mean), shown, offsets
             )
             self.dispersion_moment_ = {
                 view: dispersions.tolist() for view, dispersions in moments.items()
@@ -202,6 +183,13 @@ class AttributesMixin(PredictionMixin):
         options.of_dispersion(self.dispersion_)
         if self.collapse_.collapsed:
             warn_user(self.collapse_.advice(), CollapseWarning)
+
+    def _some_known(
+        self, known: KnownRows, index: Tensor
+    ) -> tuple[list[Tensor], list[Tensor | None], Placement]:
+        """Return some known rows, scaled, with their offsets and places."""
+        shown, offsets = self._some(known.values, known.offsets, index)
+        return shown, offsets, known.placement.of(index)
 
 
 class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):
@@ -330,7 +318,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         values = processes.together(lambda: self._validate(X, reset=True))
         if processes.size > 1:
             processes = shards.joined(self, values, covariates)
-        began = values.checksum() if isinstance(values, RowSource) else 0
+        training = training_rows(values)
         known = covariates, values.shape[0], index_of(X)
         self._covariate_coding = CovariateCoding.fit(*known)
         beside = self._covariate_coding.of_fit(*known)
@@ -355,7 +343,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         self._set_attributes(values, plan)
         logs = list(offsets.values())
         some = self._set_candidates(values, logs, fit_data, plan)
-        self._set_embedding(values, logs, some, began, beside.values)
+        self._set_embedding(training, logs, some, beside.values)
         if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
             discard(self.checkpoint)  # only now: a crash before here must not cost the run
         return self
@@ -468,8 +456,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
     def _of_all(self, processes: Processes) -> Self:
         """Return the model with the latents of the rows of all processes."""
         whole = copy.copy(self)
-        mean, std = shards.whole(processes, self._embedding())
-        whole._embedded = mean, std
+        placed = self._embedding()
+        whole._embedded = Placed(*shards.whole(processes, (placed.mean, placed.std)))
         (latents,) = shards.whole(processes, (self._fit.latents.numpy(),))
         whole._fit = replace(self._fit, latents=torch.from_numpy(latents))
         return whole

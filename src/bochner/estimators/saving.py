@@ -12,6 +12,7 @@ import torch
 from bochner.data.covariates import CovariateCoding
 from bochner.data.views import Scaling
 from bochner.errors import InputError
+from bochner.estimators.methods.placing import Placed
 from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import coding_from_json
 from bochner.io import files
@@ -219,8 +220,13 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
     n_rows = fit.latents.shape[0]
     n_views = len(names)
     shapes = ((n_rows, dim), (n_rows, dim), (None,), (n_views, dim), (n_views, dim))
-    for name, shape in zip(_ARRAYS, shapes, strict=True):
-        setattr(estimator, name, tensors.take(f"attribute.{name}", *shape, kind="f").numpy())
+    mean, std, *others = (
+        tensors.take(f"attribute.{name}", *shape, kind="f").numpy()
+        for name, shape in zip(_ARRAYS, shapes, strict=True)
+    )
+    estimator._embedded = Placed(mean, std)
+    for name, array in zip(_ARRAYS[2:], others, strict=True):
+        setattr(estimator, name, array)
     _restore_reports(estimator, header, names)
     estimator._restore_extra(tensors.take_all("extra."), header.extra)
 

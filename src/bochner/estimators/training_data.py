@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,7 +71,7 @@ def fit_data(
     -------
     FitData
     """
-    source = _views(data, plan, offsets)
+    source = _views(data.X, data, plan, offsets)
     beside = replace(covariates, values=covariates.values.to(plan.device, plan.dtype))
     n_rows = data.X.shape[0]
     parts_of_fit = (source.blocks(), n_rows, source.stacked, beside, source.surrogates())
@@ -79,12 +79,6 @@ def fit_data(
         return FitData(*parts_of_fit)
     parts = plan.processes.gathered(additive_checksum(data.X, plan.processes.start))
     return FitData(*parts_of_fit, checksum=sum(parts) % 2**64)
-
-
-def _views(data: Views, plan: Plan, offsets: Offsets) -> _Views:
-    if isinstance(data.X, RowSource):
-        return _StoredViews(data, plan, offsets)
-    return (_SparseViews if data.sparse else _DenseViews)(data, plan, offsets)
 
 
 class _Views(Protocol):
@@ -100,14 +94,24 @@ class _Views(Protocol):
         """Return surrogates as blocks, missing entries filled; None if all views are conjugate."""
 
 
+@functools.singledispatch
+def _views(X: object, data: Views, plan: Plan, offsets: Offsets) -> _Views:
+    return (_SparseViews if sp.issparse(X) else _DenseViews)(data, plan, offsets)
+
+
+@_views.register
+def _(X: RowSource, data: Views, plan: Plan, offsets: Offsets) -> _Views:
+    return _StoredViews(X, data, plan, offsets)
+
+
+@dataclass(frozen=True)
 class _StoredViews:
     """Views of rows that are read block by block."""
 
-    def __init__(self, data: Views, plan: Plan, offsets: Offsets) -> None:
-        self.data = data
-        self.plan = plan
-        self.offsets = offsets
-        self.source: RowSource = data.X
+    source: RowSource
+    data: Views
+    plan: Plan
+    offsets: Offsets
 
     def blocks(self) -> Data:
         """Return the blocks of observed entries of every view."""
@@ -178,8 +182,7 @@ class _StoredViews:
 
     def _surrogate(self, name: str) -> Block:
         columns = self.data.columns[name]
-        plan = self.plan
-        where = (plan.dtype, plan.device)
+        where = (self.plan.dtype, self.plan.device)
         matrix = MappedMatrix(self.source, columns, self._surrogates[name], *where)
         # in units of their standard deviation: so many squares, whichever rows are taken of it
         square = float(matrix.numel())
@@ -221,8 +224,8 @@ class _DenseViews:
         out = []
         for part, raw in zip(np.hsplit(filled, ends), values.values(), strict=True):
             Y = torch.tensor(part, dtype=self.plan.dtype, device=self.plan.device)
-            present = np.asarray(~np.isnan(raw).all(axis=1))
-            out.append((_present(Y, present, self.plan),))
+            present = torch.tensor(~np.isnan(raw).all(axis=1), device=Y.device)
+            out.append((CompleteBlock.present(Y, present),))
         return tuple(out)
 
     @functools.cached_property
@@ -239,13 +242,13 @@ class _DenseViews:
         return _blocks(spec.likelihood, self.scaled[spec.name], offset, self.plan)
 
 
+@dataclass(frozen=True)
 class _SparseViews:
     """Views of a sparse X, which are never dense as a whole."""
 
-    def __init__(self, data: Views, plan: Plan, offsets: Offsets) -> None:
-        self.data = data
-        self.plan = plan
-        self.offsets = offsets
+    data: Views
+    plan: Plan
+    offsets: Offsets
 
     def blocks(self) -> Data:
         """Return one block a view."""
@@ -431,10 +434,6 @@ def _encoded(
     Y = likelihood.encode(data).to(plan.device, plan.dtype)
     some = rows_of(offset, torch.from_numpy(present))
     return EncodedBlock.of(Y, rows, of_each_row(some, Y.shape[0], Y))
-
-
-def _present(Y: Tensor, rows: NDArray[np.bool_], plan: Plan) -> Block:
-    return CompleteBlock.present(Y, torch.tensor(rows, device=plan.device))
 
 
 def side_by_side(

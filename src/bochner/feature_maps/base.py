@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.arguments import FLAG, check
-from bochner.data.row_sources import RowSource, floating, is_stored
+from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.data.validation import as_rows
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
@@ -89,7 +89,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         if is_stored(X) and hasattr(X, "map_blocks"):
             return self._lazily(X)
-        if isinstance(X, RowSource) or is_stored(X):
+        if read_by_parts(X) is not None:
             return np.concatenate(list(self.iter_transform(X)))
         features, n_zero = self._transform(X)
         self._warn(n_zero)

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing, gen_batches
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from bochner.data.row_sources import ArraySource, RowSource, changed, is_stored
+from bochner.data.row_sources import ArraySource, changed, read_by_parts
 from bochner.memory import chunks
 
 
@@ -21,22 +21,23 @@ def sections(X: object) -> list[Callable[[], Any]]:
     """Cut the rows of arrays into consecutive parts, each read when it is called; what is no array
     is one part.
     """
+    source = read_by_parts(X)
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
         masked = isinstance(X, np.ma.MaskedArray)
-        X = X if masked or not X.size else ArraySource(X)
-    elif is_stored(X):
-        X = ArraySource(X)
-    if not isinstance(X, RowSource):
+        source = None if masked or not X.size else ArraySource(X)
+    if source is None:
         return [lambda: X]
-    starts = range(0, X.n_rows, X.block_rows)
-    return [partial(X.read, first, min(first + X.block_rows, X.n_rows)) for first in starts]
+    n_rows, size = source.n_rows, source.block_rows
+    starts = range(0, n_rows, size)
+    return [partial(source.read, first, min(first + size, n_rows)) for first in starts]
 
 
 def cut(X: object, size: int) -> Iterator[object]:
     """Yield the rows of X in parts of so many rows."""
-    X = ArraySource(X) if is_stored(X) else X
-    if isinstance(X, RowSource):
-        yield from (X.read(rows.start, rows.stop) for rows in chunks(X.n_rows, size))
+    source = read_by_parts(X)
+    if source is not None:
+        parts = chunks(source.n_rows, size)
+        yield from (source.read(rows.start, rows.stop) for rows in parts)
         return
     for rows in gen_batches(_num_samples(X), size):
         yield X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows)

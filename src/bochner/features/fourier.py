@@ -12,11 +12,11 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from bochner._typing import Context
 from bochner.errors import InputError, message
 from bochner.kernels.base import Frequencies
 from bochner.memory import Scratch
@@ -185,7 +185,7 @@ def _with_beside(d_x: Tensor, trace: Trace) -> Tensor:
 class _FourierFeatures(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         x: Tensor,
         first: Tensor,
         second: Tensor | None,
@@ -197,7 +197,7 @@ class _FourierFeatures(torch.autograd.Function):
 
     @staticmethod
     def backward(
-        ctx: Any, upstream: Tensor
+        ctx: Context, upstream: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
         frequencies = Frequencies(*ctx.saved_tensors[1:])
         return pull_back(evaluate(ctx.saved_tensors[0], frequencies), frequencies, upstream)

@@ -6,9 +6,9 @@ import functools
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,12 @@ from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, dense, unreadable
 from bochner.memory import Memory
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from anndata import AnnData
+    from mudata import MuData
+
+T = TypeVar("T")
 # Names, attributes and small arrays of an HDF5 file, in at most 10 seconds of processor time.
 _READS = """
 import sys
@@ -44,9 +50,9 @@ with h5py.File(sys.argv[1], "r") as file:
 
 
 def from_anndata(
-    adata: Any,
+    adata: AnnData,
     layer: str | None = None,
-    mask_var: Any = None,
+    mask_var: object = None,
     use_rep: str | None = None,
     place: str = "adata",
 ) -> Table:
@@ -101,10 +107,10 @@ def from_anndata(
 
 
 def from_mudata(
-    mdata: Any,
-    layer: Any = None,
-    mask_var: Any = None,
-    modalities: Any = None,
+    mdata: MuData,
+    layer: object = None,
+    mask_var: object = None,
+    modalities: Sequence[str] | None = None,
     place: str = "mdata",
 ) -> Table:
     """Turn a MuData into a table: modalities are views, rows are those of ``mdata`` in its order.
@@ -178,7 +184,7 @@ def read_h5mu(path: Path, request: Request | None = None) -> Table:
     return from_mudata(mdata, request.layer, request.mask_var, place=path.name)
 
 
-def _opened(path: Path, kind: str, read: Callable[[Path], Any], memory: Memory) -> Any:
+def _opened(path: Path, kind: str, read: Callable[[Path], T], memory: Memory) -> T:
     try:
         check_survives(path)
         _check_expanded(path, memory)
@@ -239,7 +245,7 @@ def _check_expanded(path: Path, memory: Memory) -> None:
         raise memory.too_large(str(path), most)
 
 
-def _chosen(mapping: Any, key: str, place: str, option: str) -> Any:
+def _chosen(mapping: Mapping[str, T], key: str, place: str, option: str) -> T:
     if key not in mapping:
         known = list(mapping)
         do = (
@@ -264,10 +270,13 @@ def _in_memory(matrix: Any) -> Any:
     return matrix if sp.issparse(matrix) else np.asarray(matrix[...])
 
 
-def mask_of(var: Any, n_columns: int, mask_var: Any, place: str) -> NDArray[np.bool_]:
+def mask_of(
+    var: pd.DataFrame, n_columns: int, mask_var: object, place: str
+) -> NDArray[np.bool_]:
     """Return which variables are taken, (n_columns,), by a column of ``var`` or a mask."""
     if isinstance(mask_var, str):
-        mask_var = _chosen(var, mask_var, f"{place}.var", "mask_var")
+        columns = {str(name): column for name, column in var.items()}
+        mask_var = _chosen(columns, mask_var, f"{place}.var", "mask_var")
     mask = np.asarray(mask_var)
     if mask.dtype != np.bool_ or mask.shape != (n_columns,) or not mask.any():
         got = (

@@ -8,11 +8,10 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.extras import require
 from bochner.io.csv.write import cells
 from bochner.io.outputs import refusal, replacing
@@ -20,7 +19,7 @@ from bochner.io.outputs import refusal, replacing
 
 def write_columnar(
     path: Path,
-    matrix: NDArray[Any],
+    matrix: FloatArray,
     row_names: Sequence[str] | None,
     columns: Sequence[str] | None,
 ) -> None:
@@ -47,7 +46,7 @@ def write_columnar(
         require("pyarrow.parquet", "writes parquet files").write_table(table, str(part))
 
 
-def _write_zarr(path: Path, matrix: NDArray[Any]) -> None:
+def _write_zarr(path: Path, matrix: FloatArray) -> None:
     zarr = require("zarr", "writes zarr arrays")
     with _replacing_folder(path) as part:
         zarr.save_array(str(part), matrix)
@@ -68,13 +67,13 @@ def _replacing_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-Write = Callable[[NDArray[Any]], None]
+Write = Callable[[FloatArray], None]
 STREAMED = (".csv", ".npy", ".parquet", ".zarr")
 
 
 @contextmanager
 def writing(
-    path: Path, n_rows: int, columns: Sequence[str], dtype: np.dtype[Any]
+    path: Path, n_rows: int, columns: Sequence[str], dtype: np.dtype[np.generic]
 ) -> Iterator[Write]:
     """Yield a function that writes consecutive rows; the file appears whole or not at all.
 
@@ -114,7 +113,11 @@ def _into_csv(
 
 
 def _into_npy(
-    part: Path, opened: ExitStack, n_rows: int, columns: Sequence[str], dtype: np.dtype[Any]
+    part: Path,
+    opened: ExitStack,
+    n_rows: int,
+    columns: Sequence[str],
+    dtype: np.dtype[np.generic],
 ) -> Write:
     file = opened.enter_context(part.open("wb"))
     described = np.lib.format.dtype_to_descr(dtype)
@@ -124,7 +127,11 @@ def _into_npy(
 
 
 def _into_parquet(
-    part: Path, opened: ExitStack, n_rows: int, columns: Sequence[str], dtype: np.dtype[Any]
+    part: Path,
+    opened: ExitStack,
+    n_rows: int,
+    columns: Sequence[str],
+    dtype: np.dtype[np.generic],
 ) -> Write:
     del n_rows
     arrow = require("pyarrow", "writes parquet files")
@@ -135,13 +142,13 @@ def _into_parquet(
     return lambda block: _all(file.write_table(arrow.table(list(block.T), schema=schema)))
 
 
-def _into_zarr(part: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> Write:
+def _into_zarr(part: Path, shape: tuple[int, int], dtype: np.dtype[np.generic]) -> Write:
     zarr = require("zarr", "writes zarr arrays")
     pieces = (min(_ZARR_ROWS, max(1, shape[0])), shape[1])
     array = zarr.open(str(part), mode="w", shape=shape, chunks=pieces, dtype=dtype)
     done = 0
 
-    def write(block: NDArray[Any]) -> None:
+    def write(block: FloatArray) -> None:
         nonlocal done
         array[done : done + len(block)] = block
         done += len(block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,9 @@ from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.frames import from_frame
 from bochner.io.join import check_unique, join
 from bochner.io.table import Table, as_matrix, dense
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 REAL, IMAG = ".real", ".imag"
 
@@ -145,18 +148,18 @@ def _split(name: str, value: Any) -> dict[str, object]:
 def _table(name: str, value: object) -> Table:
     place = f"view {name!r}"
     if hasattr(value, "iloc"):
-        return from_frame(value, place)
+        return from_frame(cast("pd.DataFrame", value), place)
     if hasattr(value, "obs_names"):
         return from_anndata(value, place=place)
     if sp.issparse(value):
         return Table(dense(value, place))
-    array: NDArray[Any] = np.asarray(value)
+    array: NDArray[np.generic] = np.asarray(value)
     if array.dtype.kind == "O":
         array = _numeric(array, place)
     return Table(as_matrix(array, place))
 
 
-def _numeric(array: NDArray[Any], place: str) -> NDArray[np.float64]:
+def _numeric(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
     """Objects that are numbers are numbers; text is named with its place."""
     try:
         return array.astype(np.float64)
@@ -187,7 +190,7 @@ def _dtype(value: Any) -> np.dtype[np.generic]:
 
 def _labels(parts: Mapping[str, object]) -> dict[str, object]:
     """Return row labels by their text: numbers stay numbers in the index of the result."""
-    labels: dict[str, Any] = {}
+    labels: dict[str, object] = {}
     for part in parts.values():
         index: Any = (
             part.obs_names if hasattr(part, "obs_names") else getattr(part, "index", ())

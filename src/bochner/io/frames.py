@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ from bochner.io.join import check_unique
 from bochner.io.request import Request
 from bochner.io.table import Table, unreadable
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:
+
+def from_frame(frame: pd.DataFrame, place: str, row_names: bool = True) -> Table:
     """Turn a DataFrame into a table.
 
     Parameters
@@ -57,7 +60,7 @@ def from_frame(frame: Any, place: str, row_names: bool = True) -> Table:
     return Table(X, rows, names, index_name=str(frame.index.name or "") if row_names else "")
 
 
-def _numbers(column: Any, j: int, names: list[str], place: str) -> NDArray[np.float64]:
+def _numbers(column: pd.Series, j: int, names: list[str], place: str) -> NDArray[np.float64]:
     try:
         if column.dtype.kind in "Mm" or str(column.dtype) == "category":
             raise TypeError(f"of type {column.dtype}")
@@ -137,7 +140,7 @@ def _check_size(path: Path, request: Request) -> None:
     )
 
 
-def _names_rows(column: Any) -> bool:
+def _names_rows(column: pd.Series) -> bool:
     if all(isinstance(value, str) for value in column):
         return True
     return is_key_name(str(column.name)) and distinct_whole([str(value) for value in column])

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner._typing import Numbers, Sampling
+from bochner._typing import Context, Numbers, Sampling
 from bochner.errors import InputError
 from bochner.kernels.base import (
     Frequencies,
@@ -293,7 +293,7 @@ class _Pairs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         log_weights: Tensor,
         means: Tensor,
         log_scales: Tensor,
@@ -315,7 +315,7 @@ class _Pairs(torch.autograd.Function):
 
     @staticmethod
     def backward(
-        ctx: Any, d_first: Tensor, d_second: Tensor, d_amplitude: Tensor
+        ctx: Context, d_first: Tensor, d_second: Tensor, d_amplitude: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         eps1, eps2, rho, rest, correlated, scales, amplitude = ctx.saved_tensors
         d_w = torch.stack([d_first, d_second], dim=-3).view(correlated.shape)

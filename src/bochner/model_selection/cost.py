@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -99,11 +100,16 @@ def estimate(
     }
 
 
-def _bytes(X: Any, n_components: int) -> int:
-    """Return what a fit takes above what is loaded: of rows on disk only their latents."""
-    if isinstance(X, RowSource):
-        return BYTES_PER_LATENT * X.n_rows * n_components
+@functools.singledispatch
+def _bytes(X: Any, n_components: int) -> int:  # noqa: ARG001 - X is larger
+    """Return what a fit takes above what is loaded."""
     return int(BYTES_PER_ENTRY * X.size)
+
+
+@_bytes.register
+def _(X: RowSource, n_components: int) -> int:
+    # of rows on disk only their latents
+    return BYTES_PER_LATENT * X.n_rows * n_components
 
 
 def operations(

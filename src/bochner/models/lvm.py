@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner._typing import Sampling
+from bochner._typing import Context, Sampling
 from bochner.data.covariates import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
@@ -229,7 +229,7 @@ class _SampleWithKL(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor
+        ctx: Context, mean: Tensor, log_std: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
         std = log_std.exp()
         spread = std * noise
@@ -237,7 +237,7 @@ class _SampleWithKL(torch.autograd.Function):
         return mean + spread, kl_standard_normal(mean, log_std)
 
     @staticmethod
-    def backward(ctx: Any, d_x: Tensor, d_kl: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Context, d_x: Tensor, d_kl: Tensor) -> tuple[Tensor, Tensor, None]:
         mean, std, spread = ctx.saved_tensors
         weight = d_kl.to(mean)[..., None, None]
         d_log_std = torch.addcmul(d_x * spread, weight, std.square().sub_(1.0))

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ from bochner.io import files
 from bochner.io.outputs import exists
 from bochner.io.schema import Tensors, parse, whole
 from bochner.processes import Processes
-from bochner.training.trainer import NoCheckpoint, State, Trainer
+from bochner.training.trainer import Module, NoCheckpoint, State, Trainer
 
 SCHEMA = 1
 
@@ -135,14 +134,14 @@ class Checkpoint:
                 self.path.unlink(missing_ok=True)
             raise
 
-    def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+    def maybe(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write when enough time has passed, at steps to which a trainer rolls back: a continued
         run rolls back to the same ones.
         """
         if trainer.is_at_snapshot and time.monotonic() - self._last >= self.seconds:
             self.write(trainer, extra)
 
-    def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+    def write(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write now."""
         tensors = {
             f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()
@@ -224,11 +223,11 @@ class SharedCheckpoint:
             earlier = self._processes.together(lambda: kept.enter_context(self._local.begun()))
             yield self._processes.first(earlier)
 
-    def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+    def maybe(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write now and then."""
         self._local.maybe(trainer, extra)
 
-    def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+    def write(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write now."""
         self._local.write(trainer, extra)
 
@@ -236,7 +235,7 @@ class SharedCheckpoint:
 AnyCheckpoint = Checkpoint | NoCheckpoint | SharedCheckpoint
 
 
-def restore(trainer: Trainer[Any], tensors: Tensors, state: State) -> None:
+def restore(trainer: Trainer[Module], tensors: Tensors, state: State) -> None:
     """Put a trainer where a checkpoint was written.
 
     Raises

@@ -462,10 +462,10 @@ class NoCheckpoint:
         """Yield None: there is no earlier run."""
         yield None
 
-    def maybe(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+    def maybe(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write nothing."""
 
-    def write(self, trainer: Trainer[Any], extra: dict[str, object]) -> None:
+    def write(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write nothing."""
 
 

@@ -4,9 +4,11 @@ or found when they are first asked for.
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,12 +23,12 @@ from bochner.data.views import fingerprint
 from bochner.estimators import training_data
 from bochner.estimators.methods.rows import RowsMixin
 from bochner.estimators.settings import options
-from bochner.fitting.data import FitData
-from bochner.fitting.plan import Fit, Plan
+from bochner.fitting.data import Candidates
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
+from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_std import Check, check, latent_interval, latent_std, widened
-from bochner.processes import ALONE, isolated
+from bochner.processes import current, isolated
 
 Places = tuple[FloatArray, FloatArray]
 
@@ -37,27 +39,96 @@ _REMEMBERED = 2**25
 
 
 @dataclass(frozen=True)
-class Unplaced:
-    """Training rows that are not in memory, and whose latents were not all asked for yet.
+class KnownRows:
+    """Placed training rows that all processes know: what reports look at.
+
+    Attributes
+    ----------
+    values : ndarray or sparse matrix
+    offsets : list over views of Tensor of shape (n,), or None
+        Logarithms of these rows' size factors.
+    index : Tensor of shape (C,), int64
+        Which of them the candidates are.
+    placement : Placement
+    std : ndarray of shape (n, D), float64
+        Not yet checked.
+    """
+
+    values: FloatArray
+    offsets: list[Tensor | None]
+    index: Tensor
+    placement: Placement
+    std: NDArray[np.float64]
+
+
+class TrainingRows(ABC):
+    """The rows of a fit, while it lasts."""
+
+    @abstractmethod
+    def placed(
+        self,
+        model: PlacingMixin,
+        offsets: list[Tensor | None],
+        some: Candidates,
+        covariates: Tensor,
+    ) -> tuple[TrainingLatents, KnownRows]:
+        """Return their latents, as far as they are found now, and the rows that reports look at."""
+
+
+@dataclass(frozen=True)
+class HeldRows(TrainingRows):
+    """Rows in memory.
+
+    Attributes
+    ----------
+    values : ndarray or sparse matrix of shape (N, M)
+    """
+
+    values: FloatArray
+
+    def placed(
+        self,
+        model: PlacingMixin,
+        offsets: list[Tensor | None],
+        some: Candidates,
+        covariates: Tensor,
+    ) -> tuple[Unchecked, KnownRows]:
+        """Place them; reports look at all of them where no other process has any."""
+        values = self.values
+        if some.values is not values:
+            mean, std = model._latents(values, offsets, covariates, checked=False)
+            return Unchecked(mean, std), _placed(some, model, covariates)
+        placement = model._place(values, offsets, covariates)
+        model._remember(values, placement)
+        std = model._stds(values, offsets, placement)
+        latents = Unchecked(placement.mean.numpy().astype(values.dtype), std)
+        return latents, KnownRows(values, offsets, some.index, placement, std)
+
+
+@dataclass(frozen=True)
+class StoredRows(TrainingRows):
+    """Rows that are not in memory.
 
     Attributes
     ----------
     source : RowSource
     checksum : int
-        Of the rows that were fitted.
-    offsets : list over views of Tensor of shape (N,), or None
-        Logarithms of these rows' size factors.
-    covariates : Tensor of shape (N, L)
-        Of these rows.
-    mean : ndarray of shape (N, D), optional
-        Their latents, once somebody has asked for these alone: half the work of deviations, too.
+        When the fit began.
     """
 
     source: RowSource
     checksum: int
-    offsets: list[Tensor | None]
-    covariates: Tensor
-    mean: FloatArray | None = None
+
+    def placed(
+        self,
+        model: PlacingMixin,
+        offsets: list[Tensor | None],
+        some: Candidates,
+        covariates: Tensor,
+    ) -> tuple[Unplaced, KnownRows]:
+        """Leave them to be placed when somebody asks; refuse those that changed in the fit."""
+        current().together(self.check)
+        return Unplaced(self, offsets, covariates), _placed(some, model, covariates)
 
     def check(self) -> None:
         """Refuse rows that are others than in the fit."""
@@ -65,19 +136,164 @@ class Unplaced:
             raise changed("others than when the fit began")
 
 
+@functools.singledispatch
+def training_rows(values: Any) -> TrainingRows:
+    """Return the rows that a fit begins with."""
+    return HeldRows(values)
+
+
+@training_rows.register
+def _(values: RowSource) -> TrainingRows:
+    return StoredRows(values, values.checksum())
+
+
+class TrainingLatents(ABC):
+    """Latents of the training rows, as far as somebody has asked for them."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[np.generic]:
+        """That of the training rows."""
+
+    @abstractmethod
+    def located(self, model: PlacingMixin) -> Located:
+        """Return them with their means."""
+
+    @abstractmethod
+    def whole(self, model: PlacingMixin) -> Placed:
+        """Return them with their means and standard deviations."""
+
+    @abstractmethod
+    def lasting(self, model: PlacingMixin) -> TrainingLatents:
+        """Return them without rows of the training data."""
+
+
 @dataclass(frozen=True)
-class Unchecked:
-    """Training rows whose standard deviations were not asked for yet.
+class Unplaced(TrainingLatents):
+    """Latents that were not asked for yet.
+
+    Attributes
+    ----------
+    rows : StoredRows
+    offsets : list over views of Tensor of shape (N,), or None
+        Logarithms of these rows' size factors.
+    covariates : Tensor of shape (N, L)
+        Of these rows.
+    """
+
+    rows: StoredRows
+    offsets: list[Tensor | None]
+    covariates: Tensor
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """That of the source."""
+        return self.rows.source.dtype
+
+    def located(self, model: PlacingMixin) -> Located:
+        """Place the rows: half the work of standard deviations, too."""
+        mean, _ = self._placed(model, with_std=False)
+        return OnlyMeans(mean, self)
+
+    def whole(self, model: PlacingMixin) -> Placed:
+        """Place the rows, once for both."""
+        return Placed(*self._placed(model, with_std=True))
+
+    def lasting(self, model: PlacingMixin) -> Placed:
+        """Place the rows: a copy does not have them."""
+        return self.whole(model)
+
+    def _placed(self, model: PlacingMixin, with_std: bool) -> Places:
+        self.rows.check()
+        given = (self.rows.source, self.offsets, self.covariates)
+        return isolated(model._latents)(*given, with_std=with_std)
+
+
+@dataclass(frozen=True)
+class Located(TrainingLatents):
+    """Latents whose means are known.
 
     Attributes
     ----------
     mean : ndarray of shape (N, D)
+    """
+
+    mean: FloatArray
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """That of the means."""
+        return self.mean.dtype
+
+    def located(self, model: PlacingMixin) -> Self:
+        """Return them as they are."""
+        del model
+        return self
+
+
+@dataclass(frozen=True)
+class OnlyMeans(Located):
+    """Latents of rows that are not in memory, whose standard deviations were not asked for yet.
+
+    Attributes
+    ----------
+    rest : Unplaced
+    """
+
+    rest: Unplaced
+
+    def whole(self, model: PlacingMixin) -> Placed:
+        """Place the rows again, for both."""
+        return self.rest.whole(model)
+
+    def lasting(self, model: PlacingMixin) -> Placed:
+        """Place the rows again: a copy does not have them."""
+        return self.whole(model)
+
+
+@dataclass(frozen=True)
+class Unchecked(Located):
+    """Latents whose standard deviations were not asked for yet.
+
+    Attributes
+    ----------
     std : ndarray of shape (N, D), float64
         As Laplace's approximations have them.
     """
 
-    mean: FloatArray
     std: FloatArray
+
+    def whole(self, model: PlacingMixin) -> Placed:
+        """Widen the standard deviations by what the check of them finds."""
+        std = widened(torch.from_numpy(self.std), isolated(model._check)().excess).numpy()
+        return Placed(self.mean, std.astype(self.mean.dtype))
+
+    def lasting(self, model: PlacingMixin) -> Unchecked:
+        """Return them as they are."""
+        del model
+        return self
+
+
+@dataclass(frozen=True)
+class Placed(Located):
+    """Latents that are known.
+
+    Attributes
+    ----------
+    std : ndarray of shape (N, D)
+    """
+
+    std: FloatArray
+
+    def whole(self, model: PlacingMixin) -> Placed:
+        """Return them as they are."""
+        del model
+        return self
+
+    def lasting(self, model: PlacingMixin) -> Placed:
+        """Return them as they are."""
+        del model
+        return self
 
 
 @dataclass(frozen=True)
@@ -95,63 +311,14 @@ class Patterns:
     covariates: Tensor
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Training rows that all processes know: from where rows are placed, and what reports look at.
-
-    Attributes
-    ----------
-    latents : Tensor of shape (C, D)
-    values : ndarray, sparse matrix or RowSource
-        Rows among which the candidates are: all rows of one process, or the candidates.
-    index : Tensor of shape (C,), int64
-        Which of these rows they are.
-    offsets : list over views of Tensor of shape (n,), or None
-        Logarithms of these rows' size factors.
-    fit, data, plan
-        Of these rows.
-    """
-
-    latents: Tensor
-    values: Any
-    index: Tensor
-    offsets: list[Tensor | None]
-    fit: Fit
-    data: FitData
-    plan: Plan
-
-    @classmethod
-    def of(
-        cls,
-        fit: Fit,
-        values: Any,
-        offsets: list[Tensor | None],
-        data: FitData,
-        kept: Tensor,
-        plan: Plan,
-    ) -> Candidates:
-        """Take rows by their global numbers, (C,)."""
-        processes = plan.processes
-        n_rows = values.shape[0]
-        if processes.size == 1:
-            return cls(fit.latents[kept], values, kept, offsets, fit, data, plan)
-        local = processes.local(kept, n_rows)
-        latents = processes.joined(fit.latents[local], kept, n_rows)
-        raw = torch.from_numpy(dense_rows(values, local.numpy()))
-        rows = processes.joined(raw, kept, n_rows).numpy()
-
-        def of_rows(offset: Tensor | None) -> Tensor | None:
-            return None if offset is None else processes.joined(offset[local], kept, n_rows)
-
-        draws = fit.latent_draws
-        if draws is not None:
-            here = draws[:, local].transpose(0, 1)
-            draws = processes.joined(here, kept, n_rows).transpose(0, 1)
-        every = torch.arange(len(kept))
-        known = replace(fit, latents=latents, latent_draws=draws)
-        alone = replace(plan, processes=ALONE)
-        logs = [of_rows(offset) for offset in offsets]
-        return cls(latents, rows, every, logs, known, data.take(kept, processes), alone)
+def _placed(some: Candidates, model: PlacingMixin, covariates: Tensor) -> KnownRows:
+    """Place the candidates, and no other rows; covariates are those of all rows here, (N, L)."""
+    index = some.index
+    offsets = offsets_of(some.offsets, index)
+    values = dense_rows(some.values, index.numpy())
+    placement = model._place(values, offsets, covariates[index])
+    std = model._stds(values, offsets, placement)
+    return KnownRows(values, offsets, torch.arange(len(index)), placement, std)
 
 
 def _digest(values: FloatArray) -> str:
@@ -163,7 +330,7 @@ class PlacingMixin(RowsMixin):
 
     seed_: int
     _placed: tuple[str, Placement] | None
-    _embedded: Places | Unplaced | Unchecked
+    _embedded: TrainingLatents
     _patterns: Patterns
     # of the model as it is: made when it is first used
     _placer: Placer | None = None
@@ -171,51 +338,22 @@ class PlacingMixin(RowsMixin):
     @property
     def embedding_(self) -> FloatArray:
         """Latents of the training rows, (N, D)."""
-        held = self._embedded
-        if isinstance(held, Unplaced):
-            if held.mean is None:
-                held.check()
-                given = (held.source, held.offsets, held.covariates)
-                mean, _ = isolated(self._latents)(*given, with_std=False)
-                held = self._embedded = replace(held, mean=mean)
-            assert held.mean is not None
-            return held.mean
-        return held.mean if isinstance(held, Unchecked) else held[0]
-
-    @embedding_.setter
-    def embedding_(self, value: FloatArray) -> None:
-        self._embedded = (value, getattr(self, "_embedded", (value, value))[1])
+        self._embedded = located = self._embedded.located(self)
+        return located.mean
 
     @property
     def embedding_std_(self) -> FloatArray:
         """Standard deviations of the training rows' latents, (N, D)."""
-        return self._embedding()[1]
+        return self._embedding().std
 
-    @embedding_std_.setter
-    def embedding_std_(self, value: FloatArray) -> None:
-        self._embedded = (getattr(self, "_embedded", (value, value))[0], value)
-
-    def _embedding(self) -> Places:
-        if isinstance(self._embedded, Unplaced):
-            self._embedded.check()
-            held = self._embedded
-            self._embedded = isolated(self._latents)(
-                held.source, held.offsets, held.covariates
-            )
-        elif isinstance(self._embedded, Unchecked):
-            mean = self._embedded.mean
-            raw = torch.from_numpy(self._embedded.std)
-            std = widened(raw, isolated(self._check)().excess).numpy()
-            self._embedded = (mean, std.astype(mean.dtype))
-        return self._embedded
+    def _embedding(self) -> Placed:
+        self._embedded = placed = self._embedded.whole(self)
+        return placed
 
     @property
     def _dtype(self) -> np.dtype[np.generic]:
         """That of the training rows."""
-        held = self._embedded
-        if isinstance(held, Unplaced):
-            return held.source.dtype
-        return held.mean.dtype if isinstance(held, Unchecked) else held[0].dtype
+        return self._embedded.dtype
 
     def _placements(
         self, values: Any, offsets: list[Tensor | None], covariates: Tensor

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
 from bochner.data.covariates import with_covariates
-from bochner.data.row_sources import RowSource
+from bochner.data.row_sources import source_of
 from bochner.errors import InputError, message
 from bochner.estimators.methods.densities import DensitiesMixin
-from bochner.estimators.methods.placing import Unplaced
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
 from bochner.fitting.completion_choice import Question
@@ -45,8 +44,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         """Return the state without rows of the training data: what they are held for is done."""
         state: dict[str, object] = {**super().__getstate__()}
         state.pop("_placer", None)  # large, and soon made again
-        if isinstance(state.get("_embedded"), Unplaced):
-            state = state | {"_embedded": self._embedding()}
+        if "_embedded" in state:
+            self._embedded = state["_embedded"] = self._embedded.lasting(self)
         return state | ({"_completion": self.completion_} if "_completion" in state else {})
 
     # -- latents of rows
@@ -207,7 +206,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
                 )
             )
         values = self._validate(X, reset=False)
-        if isinstance(values, RowSource):
+        if source_of(X) is not None:  # rows on disk are completed in memory
             X = values = values[:]
         options.of_empty(values)
         X = self._columns_of_fit(X)
