@@ -27,8 +27,7 @@ from harness import Job, Protocol, Value, arguments, table
 from optimise import Variant, problem, score, train
 
 from bochner.data.covariates import Covariates
-from bochner.fitting.plan import evaluate
-from bochner.initialization.build import model_from
+from bochner.fitting.plan import evaluate, model_from
 
 DATA = ("MNIST", "S-curve", "bridges")
 MIXTURES = (1, 2, 4, 8)

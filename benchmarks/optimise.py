@@ -29,8 +29,8 @@ from bochner.data.views import Views
 from bochner.estimators import training_data
 from bochner.estimators.settings import plans
 from bochner.fitting.data import TrainingData
-from bochner.fitting.plan import Plan, evaluate
-from bochner.initialization.build import model_from, start
+from bochner.fitting.plan import Plan, evaluate, model_from
+from bochner.initialization.embeddings import start
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.observations import Data

@@ -33,7 +33,7 @@ from sklearn.utils import Bunch
 
 import bochner as bo
 from bochner.data.views import Views
-from bochner.initialization.build import components, folded, start
+from bochner.initialization.embeddings import components, folded, start
 from bochner.initialization.simple_models import SimpleModels, fold
 from bochner.models.lvm import Layout
 from bochner.regression.observations import CompleteBlock

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from sklearn.manifold import TSNE
 from times import beside, data_of, processor_seconds
 
-from bochner.initialization.build import noise, pca
-from bochner.initialization.neighbour_embedding import affinities, embed
+from bochner.initialization.embeddings import affinities, embed, noise, pca
 
 Array = NDArray[np.float64]
 

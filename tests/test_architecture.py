@@ -47,8 +47,8 @@ FLOORS: dict[str, str] = {
         regression.incomplete_dense regression.incomplete regression.streamed regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
-        training.trainer training.checkpoint training initialization.neighbour_embedding
-        initialization.build initialization.simple_models initialization.iterative_pca
+        training.trainer training.checkpoint training
+        initialization.embeddings initialization.simple_models initialization.iterative_pca
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
         dirichlet_process.sweeps dirichlet_process

@@ -21,7 +21,7 @@ from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
-from bochner.initialization.build import FloatArray
+from bochner.initialization.embeddings import FloatArray
 from bochner.models.lvm import LatentVariableModel, ModelSpec
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes

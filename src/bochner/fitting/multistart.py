@@ -16,18 +16,17 @@ from bochner import random
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.data import TrainingData
-from bochner.fitting.plan import SWEEPS, Plan, Start, StartResult, evaluate
+from bochner.fitting.plan import SWEEPS, Plan, Start, StartResult, evaluate, model_from
 from bochner.fitting.row_moves import RowMoves, movable
 from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
 from bochner.fitting.warm_start import warm
-from bochner.initialization.build import (
+from bochner.initialization.embeddings import (
     N_NARROW,
     NARROW_STARTS,
     FloatArray,
     components,
     folded,
-    model_from,
     start,
 )
 from bochner.initialization.shared_private import split_start, wide_start

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.fitting.landmarks import rows_of
-from bochner.initialization.build import FloatArray
+from bochner.initialization.embeddings import FloatArray
 from bochner.latent_inference.infer import place
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete

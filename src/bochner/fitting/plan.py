@@ -1,7 +1,10 @@
-"""What a fit is asked to do and what it found."""
+"""What a fit is asked to do, the models that it begins with, and what it found."""
 
 from __future__ import annotations
 
+import copy
+import functools
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,15 +12,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from bochner import random
+from bochner.data.covariates import Covariates
 from bochner.data.views import fingerprint
-from bochner.initialization.build import FloatArray
+from bochner.initialization.embeddings import FloatArray
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.likelihood import Likelihood
-from bochner.models.lvm import LatentVariableModel, ModelSpec
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View
+from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import Draws, draw, elbo, latent_noise
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
-from bochner.regression.observations import Data, has_holes
+from bochner.regression.observations import (
+    Block,
+    Data,
+    EncodedBlock,
+    encoded_block,
+    has_holes,
+)
 from bochner.training.trainer import Options
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 
@@ -34,6 +47,9 @@ POSTERIOR_DRAWS = 2
 LATENT_DRAWS = 4
 # Beyond so many rows the noise of one draw of the latents averages out over rows.
 MANY_ROWS = 10_000
+# Standard deviations of latents and noise where training begins, of standardised views.
+_INITIAL_STD = 0.1
+_INITIAL_NOISE = 0.3
 Start = str | FloatArray
 # Name and bound of a start, before and after its race.
 StartResult = dict[str, Any]
@@ -260,3 +276,82 @@ def n_latent_draws(model: LatentVariableModel, plan: Plan) -> int:
     """Return over how many draws of the latents statistics are averaged."""
     n_rows = plan.processes.total(model.latents.mean.shape[0])
     return 1 if n_rows > MANY_ROWS else LATENT_DRAWS
+
+
+def model_from(
+    latents: FloatArray,
+    spec: ModelSpec,
+    data: Data,
+    seed: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    covariates: Covariates,
+) -> LatentVariableModel:
+    """Build a model at a start.
+
+    Parameters
+    ----------
+    latents : ndarray of shape (N, D)
+    spec : ModelSpec
+    data : tuple over views of tuples of Block
+        Non-conjugate views keep sites for them.
+    seed : int
+    dtype : torch.dtype
+        Of the latents and so of every product over rows.
+    device : torch.device
+    covariates : Covariates
+        Of the rows.
+
+    Returns
+    -------
+    LatentVariableModel
+    """
+    mean = torch.tensor(latents, dtype=dtype)
+    beside = covariates.values.to("cpu", dtype)
+    posterior = GaussianLatents(mean, torch.full_like(mean, math.log(_INITIAL_STD)), beside)
+    views = []
+    for v, (view, blocks) in enumerate(zip(spec, data, strict=True)):
+        dims = spec.layout.dims(v)
+        n_dims = mean.shape[1] if dims is None else len(dims)
+        source = random.generator(seed, f"kernel/{view.name}")
+        kernel = view.kernel.prepared(spec.n_frequencies).initial(
+            spec.n_mixtures, n_dims, source
+        )
+        likelihood, sites = _start(view.likelihood, blocks, device)
+        settings = (likelihood, sites, dims, view.weight, covariates.groups)
+        views.append(View(view.name, kernel, *settings))
+    return LatentVariableModel(posterior, views).to(device)
+
+
+@functools.singledispatch
+def _start(
+    likelihood: Likelihood,
+    blocks: tuple[Block, ...],
+    device: torch.device,
+) -> tuple[Likelihood, Sites | None]:
+    """Return the likelihood to train and, of a non-conjugate view, its sites."""
+    raise NotImplementedError(type(likelihood))
+
+
+@_start.register
+def _(
+    likelihood: NonConjugateLikelihood, blocks: tuple[Block, ...], device: torch.device
+) -> tuple[Likelihood, Sites | None]:
+    learned = copy.deepcopy(likelihood).to(device)
+    return learned, _sites(learned, encoded_block(blocks))
+
+
+@_start.register
+def _(
+    likelihood: Gaussian,
+    blocks: tuple[Block, ...],  # noqa: ARG001 - it starts alike for all data
+    device: torch.device,  # noqa: ARG001
+) -> tuple[Likelihood, Sites | None]:
+    if likelihood.one_variance and likelihood.learned:
+        return Gaussian(_INITIAL_NOISE), None
+    return copy.deepcopy(likelihood), None
+
+
+def _sites(likelihood: NonConjugateLikelihood, block: EncodedBlock) -> Sites:
+    n_groups = 1 if likelihood.shares_curvature else N_GROUPS
+    return Sites(likelihood, block.Y, block.mask, block.offset, n_groups)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
-from bochner.initialization import build
-from bochner.initialization.build import FloatArray, components, start
+from bochner.initialization import embeddings
+from bochner.initialization.embeddings import FloatArray, components, start
 from bochner.models.lvm import Layout
 
 # Principal components that may be common: this share of a view's squares, at most so many, one in
@@ -130,7 +130,7 @@ def _correlations(bases: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
 def _basis(view: FloatArray, seed: int) -> FloatArray:
     """Return orthonormal principal components, (N, r)."""
     most = max(1, min(_MOST, view.shape[1], view.shape[0] // _ROWS_EACH))
-    scores = build.pca(view, most, seed)
+    scores = embeddings.pca(view, most, seed)
     squares = np.square(scores).sum(axis=0)
     total = max(float(np.square(view - view.mean(axis=0)).sum()), 1e-300)
     rank = max(1, min(most, int(np.searchsorted(squares.cumsum(), _SHARE * total)) + 1))

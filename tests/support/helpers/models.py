@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from bochner.data.covariates import Covariates
-from bochner.initialization.build import model_from
+from bochner.fitting.plan import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods import Gaussian
 from bochner.models.lvm import LatentVariableModel, Layout, ModelSpec, ViewSpec

@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import (
 
 from bochner.data.arguments import check
 from bochner.estimators.settings.likelihoods import NAMES
-from bochner.initialization.build import ALL_STARTS
+from bochner.initialization.embeddings import ALL_STARTS
 from bochner.likelihoods.nonconjugate import Likelihood
 
 COMMON: dict[str, list[object]] = {

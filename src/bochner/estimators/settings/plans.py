@@ -20,7 +20,12 @@ from bochner.errors import InputError, message
 from bochner.estimators.settings import options
 from bochner.estimators.settings.parameters import Parameters
 from bochner.fitting.plan import Plan, Start
-from bochner.initialization.build import ALL_STARTS, N_NARROW, NARROW_STARTS, TSNE_DIMENSIONS
+from bochner.initialization.embeddings import (
+    ALL_STARTS,
+    N_NARROW,
+    NARROW_STARTS,
+    TSNE_DIMENSIONS,
+)
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood

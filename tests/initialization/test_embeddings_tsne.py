@@ -7,7 +7,7 @@ from scipy.special import entr
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
 
-from bochner.initialization.neighbour_embedding import Forces, affinities, conditionals, embed
+from bochner.initialization.embeddings import Forces, affinities, conditionals, embed
 
 
 def _values(n: int, seed: int = 0):

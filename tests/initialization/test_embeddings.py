@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner.errors import InputError
-from bochner.initialization.build import NARROW_STARTS, STARTS, start
+from bochner.initialization.embeddings import NARROW_STARTS, STARTS, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
 from helpers.models import build
