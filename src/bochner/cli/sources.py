@@ -95,6 +95,10 @@ def bench(
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, small sizes: does it run at all.")
     ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds; default: 5 of a table.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; default: 2.")] = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -112,5 +116,7 @@ def bench(
             raise InputError(message("NAME, --list, --all or --page", got, do))
         more = {"--stored": stored, "--quick": quick}
         options = [*given, *(word for word, on in more.items() if on)]
+        numbers = {"--seeds": seeds, "--threads": threads}
+        options += [w for k, n in numbers.items() if n is not None for w in (k, str(n))]
         reply.values = logic.run(name, options, aloud=as_json or log is not None)
         reply.show = logic.show_both
