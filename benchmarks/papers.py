@@ -71,7 +71,7 @@ STATES = (
     "absent",
 )
 _PEERS_SHOWN = 6
-_RUNS = 5  # that the papers' deviations are of
+_RUNS = 5  # of the papers' standard deviations
 Row = Mapping[str, str]
 
 
@@ -303,8 +303,8 @@ def page() -> str:
         pipe(summary(everything, stored)),
         "## What is missed",
         "*Short by*: the distance to the published figure; *standard errors*: the same in standard "
-        "errors of the difference of two means (the papers' deviations are of five runs), where "
-        "both deviations are known.",
+        "errors of the difference of two means (the papers' standard deviations are of five "
+        "runs), where both are known.",
         missed(everything, stored),
     ]
     for paper, name in PAPERS.items():

@@ -95,7 +95,7 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
         Fitted.
     X : dask.array of shape (n, M)
     return_std : bool, default=False
-        Deviations stand beside the latents, (n, 2 D).
+        Standard deviations stand beside the latents, (n, 2 D).
 
     Returns
     -------

@@ -186,7 +186,7 @@ class Watch:
         Of torch.distributed, the same in all processes.
     rank, size : int
     seconds : float
-        After which it is said.
+        Of waiting after which the log reports it.
     """
 
     def __init__(self, store: Any, rank: int, size: int, seconds: float = _LONG) -> None:

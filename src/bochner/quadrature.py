@@ -108,10 +108,10 @@ def normal_mean(
 def _mean(
     f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int
 ) -> Tensor:
-    deviation = variance.sqrt()
+    std = variance.sqrt()
     total = torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(n_nodes)), strict=True):
-        total = total + weight * f(mean + node * deviation)
+        total = total + weight * f(mean + node * std)
     return total
 
 
@@ -139,10 +139,10 @@ def log_normal_mean(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor
     variance = variance.clamp(min=_LEAST_VARIANCE)
     mode = _mode(log_f, mean, variance)
     _, second, third = log_f.derivatives(mode)
-    deviation = (1.0 / variance - second).rsqrt()
-    skew = torch.where(deviation > _SKEWED, 0.0, third * deviation**3 / 3.0)
-    of_rule = torch.bucketize(deviation, deviation.new_tensor([top for top, _ in _RULES[:-1]]))
-    shape = _Shape(mean, variance, mode, deviation, skew)
+    std = (1.0 / variance - second).rsqrt()
+    skew = torch.where(std > _SKEWED, 0.0, third * std**3 / 3.0)
+    of_rule = torch.bucketize(std, std.new_tensor([top for top, _ in _RULES[:-1]]))
+    shape = _Shape(mean, variance, mode, std, skew)
     counts = torch.bincount(of_rule.flatten(), minlength=len(_RULES)).tolist()
     used = [rule for rule, count in enumerate(counts) if count]
     if len(used) == 1:
@@ -161,12 +161,12 @@ class _Shape:
     mean: Tensor
     variance: Tensor
     mode: Tensor
-    deviation: Tensor
+    std: Tensor
     skew: Tensor
 
     def at(self, index: Tensor) -> _Shape:
         """Return those at some positions."""
-        parts = (self.mean, self.variance, self.mode, self.deviation, self.skew)
+        parts = (self.mean, self.variance, self.mode, self.std, self.skew)
         return _Shape(*(part.flatten()[index] for part in parts))
 
 
@@ -213,17 +213,17 @@ def _integrate(log_f: LogDensity, shape: _Shape, n_nodes: int) -> Tensor:
     """
     mean = shape.mean
     variance = shape.variance
-    deviation = shape.deviation
+    std = shape.std
     from_mean = shape.mode - mean
     terms = []
     skew = torch.where(shape.skew.abs() < _FLAT, _FLAT, shape.skew)
     nodes, weights = normal_nodes(n_nodes)
     for t, w in zip(nodes.tolist(), weights.tolist(), strict=True):
         bent = (skew * t).expm1() / skew
-        away = from_mean + deviation * bent
+        away = from_mean + std * bent
         prior = -0.5 * away.square() / variance
         terms.append(log_f.value(mean + away) + prior + skew * t + (math.log(w) + 0.5 * t * t))
-    return torch.stack(terms).logsumexp(0) + deviation.log() - 0.5 * variance.log()
+    return torch.stack(terms).logsumexp(0) + std.log() - 0.5 * variance.log()
 
 
 def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:

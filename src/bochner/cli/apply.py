@@ -98,8 +98,8 @@ def _on_disk(model: LatentVariableEstimator, rows: Rows) -> RowSource | None:
 def _completed_on_disk(
     model: LatentVariableEstimator, source: RowSource, outs: Sequence[Path]
 ) -> int:
-    """Complete rows part by part, and write them, and their deviations where a second file is
-    named.
+    """Complete rows part by part, and write them, and their standard deviations where a second
+    file is named.
     """
     names = source.columns or [""] * source.n_columns  # of arrays, which have none
     size = max(1, _PLACED // source.block_rows) * source.block_rows

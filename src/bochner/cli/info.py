@@ -37,7 +37,7 @@ def describe(options: FitOptions) -> dict[str, object]:
 
 
 def _estimate(estimator: LatentVariableEstimator, table: Table) -> dict[str, object]:
-    """Estimate a fit; what a fit would refuse is said in place of figures."""
+    """Estimate a fit; the reason stands in place of figures where a fit would refuse."""
     from bochner.model_selection.cost import estimate
 
     try:

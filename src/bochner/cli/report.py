@@ -139,7 +139,7 @@ def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
         return None
     table = read_csv(path)
     first = (table.column_names or [""])[0]
-    # numbers under a name are no row names unless that is said
+    # numbers under a name are row names only where they are declared
     names = (
         table.row_names
         if first in ("", "z0")

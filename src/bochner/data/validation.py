@@ -43,8 +43,8 @@ def as_rows(X: object) -> Any:
     Raises
     ------
     InputError
-        X is an AnnData or a MuData: which layer and which variables were fitted is said by the
-        functions that the message names.
+        X is an AnnData or a MuData: the message names the functions that take a layer and
+        variables.
     """
     if isinstance(X, np.ma.MaskedArray):
         # whole numbers have no NaN
@@ -356,7 +356,7 @@ def finite(arrays: Mapping[str, Array]) -> None:
 # Beyond this squares overflow, in sums over a view.
 _LARGEST = 1e100
 # A view's extreme value that many standard deviations of the other entries away from their mean, in
-# few entries, is said.
+# few entries, is reported.
 _DEVIATIONS, _FEW = 300.0, 0.05
 # Rows in which a view is looked at first.
 _SAMPLED = 1000
@@ -461,8 +461,8 @@ def _away(X: FloatArray, positions: IntArray, value: float) -> tuple[int, int, f
         return same, 0, math.nan
     mean = total / count
     # a product is inf where it overflows, a power an error
-    deviation = math.sqrt(max(square / count - mean * mean, 0.0))
-    return same, count, abs(value - pivot - mean) / deviation if deviation > 0.0 else math.nan
+    std = math.sqrt(max(square / count - mean * mean, 0.0))
+    return same, count, abs(value - pivot - mean) / std if std > 0.0 else math.nan
 
 
 def _warn(said: tuple[int, float], value: float, place: str) -> None:

@@ -212,7 +212,7 @@ def check_survives(path: Path) -> None:
     """
     state = path.stat()
     ended = _ended(str(path), state.st_mtime_ns, state.st_size)
-    # signals are negative, and large on Windows; what h5py says in words is said by who reads next
+    # signals are negative, and large on Windows; errors in words are raised by who reads next
     if ended < 0 or ended >= 2**31:
         kind = path.suffix.lstrip(".")
         raise unreadable(path, kind, "the HDF5 library crashes or does not end at it")

@@ -420,7 +420,7 @@ def narrowing(n_components: int) -> float:
     beyond.
 
     Distances between rows of unit variance grow as sqrt(D), and with frequencies as in the plane no
-    two rows would be alike any more: training would give the latents up. A kernel that is nearly
+    two rows would be alike any more: training would collapse them. A kernel that is nearly
     linear to begin with does not.
     """
     return 2.0 / max(n_components, 2)

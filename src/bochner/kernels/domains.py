@@ -18,7 +18,7 @@ from bochner.errors import InputError, message
 
 Domain = Literal["sphere", "cube", "any"]
 # Scaled data may leave [0, 1] by rounding.
-SLACK = 1e-6
+TOLERANCE = 1e-6
 
 
 class IndefiniteKernel(ABC):
@@ -100,7 +100,7 @@ class IndefiniteKernel(ABC):
             norms = rows.norm(dim=1, keepdim=True)
             return rows / torch.where(norms > 0, norms, torch.ones_like(norms))
         if self.domain == "cube":
-            outside = ((rows < -SLACK) | (rows > 1 + SLACK)).nonzero()
+            outside = ((rows < -TOLERANCE) | (rows > 1 + TOLERANCE)).nonzero()
             if len(outside):
                 row, column = outside[0].tolist()
                 got = f"{float(rows[row, column]):.4g} in row {row}, column {column}"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.kernels.domains import SLACK, Domain, IndefiniteKernel
+from bochner.kernels.domains import TOLERANCE, Domain, IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
 
 
@@ -141,7 +141,7 @@ class Hellinger(DotProduct):
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all
         """Return sqrt(t)."""
-        negative = (t < -SLACK).nonzero()
+        negative = (t < -TOLERANCE).nonzero()
         if len(negative):
             where = negative[0].tolist()
             entry = ", ".join(map(str, where))

@@ -71,8 +71,8 @@ class Gaussian(Likelihood):
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log N(y; psi, noise_variance), elementwise."""
-        deviation = (y - psi).square() / self.noise_variance
-        return -0.5 * (math.log(2.0 * math.pi) + self.noise_variance.log() + deviation)
+        squares = (y - psi).square() / self.noise_variance
+        return -0.5 * (math.log(2.0 * math.pi) + self.noise_variance.log() + squares)
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return psi."""

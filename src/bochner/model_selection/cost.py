@@ -32,7 +32,7 @@ TYPICAL_STEPS = 500
 # from and their temporaries in float64, the training copy in float32, masks. Measured; see
 # benchmarks/README.md.
 BYTES_PER_ENTRY = 42
-# And a latent of rows on disk: means, deviations, their moments, the best state, gradients.
+# And a latent of rows on disk: means, standard deviations, moments, the best state, gradients.
 BYTES_PER_LATENT = 190
 # Python, torch and what they load.
 BASE_BYTES = 590 * 2**20

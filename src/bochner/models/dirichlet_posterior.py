@@ -151,8 +151,8 @@ def rebirth(
     idle = (phi.sum(0) < least).nonzero()[:, 0]
     if not len(idle):
         return
-    deviations = kernel.log_scales.exp()
-    width = (2.0 * (kernel.proportions @ (means.square() + deviations.square())).sqrt()).clamp(
+    stds = kernel.log_scales.exp()
+    width = (2.0 * (kernel.proportions @ (means.square() + stds.square())).sqrt()).clamp(
         min=2.0
     )
     noise = torch.randn(len(idle), means.shape[1], generator=source, dtype=torch.float64).to(
@@ -162,7 +162,7 @@ def rebirth(
         kernel.proportions.cpu(), len(idle), replacement=True, generator=source
     ).to(means.device)
     inside = (torch.arange(len(idle), device=means.device) % 2 == 0)[:, None]
-    places = torch.where(inside, means[parents] + deviations[parents] * noise, width * noise)
+    places = torch.where(inside, means[parents] + stds[parents] * noise, width * noise)
     means[idle] = places
     kernel.log_scales[idle] = (torch.where(inside, 0.1, 0.25) * width).log()
     phi[:, idle] = share

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 LEVELS = (0.5, 0.8, 0.95)
 N_BINS = 20
 
-# A share further off than this, beyond two standard errors, is said.
+# A share further off than this, beyond two standard errors, is reported.
 _TOLERANCE = 0.02
 # Columns are compared with the share of the view at this level, by a test of all of them with this
 # probability of a false alarm.

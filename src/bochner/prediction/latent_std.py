@@ -289,7 +289,7 @@ def _scoring(term: object) -> ScoringTerm:
 
 @dataclass(frozen=True)
 class Check:
-    """How rows drawn from a model lie in what is said of their latents.
+    """How well standard deviations and intervals of latents cover rows drawn from the model.
 
     Attributes
     ----------
