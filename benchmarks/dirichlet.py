@@ -206,9 +206,8 @@ def known_latents(seed: int, setting: Setting, gains: Gains) -> dict[str, Value]
     )
     _, seconds = timed(trainer.run)
     with torch.no_grad():
-        values = (
-            torch.stack([bound("final", i) for i in range(32)]) + latents.kl()
-        )  # the latents are no variables
+        # the latents are no variables
+        values = torch.stack([bound("final", i) for i in range(32)]) + latents.kl()
         error = bo.metrics.relative_error(kernel(X).numpy(), K.numpy())
     result = {
         "elbo": float(values.mean()),

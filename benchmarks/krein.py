@@ -359,9 +359,8 @@ def _jobs(
 ) -> Iterator[Job]:
     for name in names:
         for method in LEARNERS:
-            if (
-                "RBF" in method or width == WIDTHS[0]
-            ):  # the columns alone are the same at every width
+            # the columns alone are the same at every width
+            if "RBF" in method or width == WIDTHS[0]:
                 label = f"{name} {width}d" if "RBF" in method else name
                 yield Job(
                     label, method, seed, partial(measure_learner, name, width, method, seed)

@@ -207,9 +207,8 @@ def written(bunch: Any, folder: Path) -> Path:
     import mudata
     import pandas as pd
 
-    with pd.option_context(
-        "future.infer_string", False
-    ):  # anndata cannot write the strings that pandas 3 makes
+    # anndata cannot write the strings that pandas 3 makes
+    with pd.option_context("future.infer_string", False):
         parts = {
             name: anndata.AnnData(np.asarray(bunch.data[:, columns], float))
             for name, columns in bunch.views.items()

@@ -23,9 +23,8 @@ class Cauchy(SpectralKernel):
 
     def __init__(self, lengthscale: Any = 1.0) -> None:
         super().__init__(lengthscale=lengthscale)  # get_params, clone and repr read these
-        self.log_lengthscale = log_scale(
-            "lengthscale", lengthscale, max_ndim=0
-        )  # checked; learned as its log
+        # checked; learned as its log
+        self.log_lengthscale = log_scale("lengthscale", lengthscale, max_ndim=0)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         return (1.0 + differences(x, y, self.log_lengthscale).square()).reciprocal().prod(-1)

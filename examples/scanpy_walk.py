@@ -37,9 +37,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path())
     out = parser.parse_args().out
     adata = cells()
-    sc.pp.filter_genes(
-        adata, min_cells=N_CELLS // 20
-    )  # rare genes look variable, and are noise
+    # rare genes look variable, and are noise
+    sc.pp.filter_genes(adata, min_cells=N_CELLS // 20)
     sc.pp.normalize_total(adata)
     sc.pp.log1p(adata)
     sc.pp.highly_variable_genes(adata, n_top_genes=N_GENES)

@@ -134,9 +134,8 @@ def test_draws_have_the_variance_they_should():
         assert float(y.mean()) == pytest.approx(
             float(mean), abs=5 * (float(variance) / 40_000) ** 0.5
         )
-        if not isinstance(
-            likelihood, StudentT
-        ):  # whose fourth moment is infinite or nearly so
+        # whose fourth moment is infinite or nearly so
+        if not isinstance(likelihood, StudentT):
             assert float(y.var()) == pytest.approx(float(variance), rel=0.15)
 
 

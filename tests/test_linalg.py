@@ -97,9 +97,8 @@ def test_gradients_flow_through_the_factor():
 def test_a_matrix_that_rounding_made_indefinite_is_formed_anew(dim):
     features = torch.randn(dim, 60, generator=torch.Generator().manual_seed(dim)).repeat(1, 3)
     rough = (features.T @ features).double()
-    rough.diagonal().add_(
-        1e-9 - 1e-5 * float(rough.diagonal().mean())
-    )  # as if rounding had gone all one way
+    # as if rounding had gone all one way
+    rough.diagonal().add_(1e-9 - 1e-5 * float(rough.diagonal().mean()))
     exact = features.double().T @ features.double() + 1e-9 * torch.eye(
         180, dtype=torch.float64
     )

@@ -27,7 +27,8 @@ FloatArray = NDArray[np.float64]
 # --choice. It is best long before the bound has converged.
 N_COMPONENTS = 16
 MAX_ITER = 100
-_SHOWN_VIEW, _HIDDEN_VIEW = "upper", "lower"
+_SHOWN_VIEW = "upper"
+_HIDDEN_VIEW = "lower"
 _FITTED_SHARE = 0.8
 
 
@@ -110,9 +111,8 @@ def fitted(options: DemoOptions, data: Split) -> Any:
         verbose=1,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DataWarning
-        )  # the corners of every digit are blank: nothing to tell anybody
+        # the corners of every digit are blank: nothing to tell anybody
+        warnings.simplefilter("ignore", DataWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)  # short on purpose
         return model.fit(data.train)
 

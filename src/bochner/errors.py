@@ -77,10 +77,12 @@ def warn_user(text: str, category: type[Warning]) -> None:
     """Warn at the line of the program that called the package, however many calls of libraries lie
     between.
     """
-    frame, level = sys._getframe(1), 2
+    frame = sys._getframe(1)
+    level = 2
     while (
         frame.f_back is not None
         and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN
     ):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(text, category, stacklevel=level)

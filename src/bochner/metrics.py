@@ -143,7 +143,8 @@ def trustworthiness(X: ArrayLike, Z: ArrayLike, k: int = 10) -> float:
     InputError
         Rows differ in number, or k does not fit them.
     """
-    X, Z = matrix("X", X), matrix("Z", Z)
+    X = matrix("X", X)
+    Z = matrix("Z", Z)
     same_rows({"X": X, "Z": Z})
     if not 1 <= k < len(X) / 2:
         got = f"k={k} for {len(X)} rows"
@@ -334,7 +335,8 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
     InputError
         Shapes differ, an entry is not finite, or B is zero.
     """
-    a, b = matrix("A", A), matrix("B", B)
+    a = matrix("A", A)
+    b = matrix("B", B)
     same_shape({"A": a, "B": b})
     size = np.linalg.norm(b)
     if size == 0:

@@ -190,7 +190,10 @@ class Watch:
     """
 
     def __init__(self, store: Any, rank: int, size: int, seconds: float = _LONG) -> None:
-        self._store, self._rank, self._size, self._seconds = store, rank, size, seconds
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._seconds = seconds
         self._count = 0
         self._store.set(self._key(rank), "0")
 
@@ -232,9 +235,12 @@ class Joined(Processes):
     """
 
     def __init__(self, group: object, watch: Watch, start: int = 0, n_rows: int = 0) -> None:
-        self._group, self._watch, self._n_rows = group, watch, n_rows
+        self._group = group
+        self._watch = watch
+        self._n_rows = n_rows
         self._dist: Any = torch.distributed
-        self.rank, self.size = self._dist.get_rank(group), self._dist.get_world_size(group)
+        self.rank = self._dist.get_rank(group)
+        self.size = self._dist.get_world_size(group)
         self.start = start
 
     def sharing(self, n_rows: int) -> Joined:

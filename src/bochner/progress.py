@@ -31,7 +31,8 @@ class _Bar:
     """
 
     def __init__(self, drawn: Progress, task: TaskID) -> None:
-        self._drawn, self._task = drawn, task
+        self._drawn = drawn
+        self._task = task
         self.expected = self.ended = 0
 
     def say(self, words: str) -> None:

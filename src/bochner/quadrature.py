@@ -19,7 +19,9 @@ _RULES = ((0.3, 5), (0.75, 9), (1.2, 15), (math.inf, 55))
 _SKEWED = 1.2
 # Newton's steps towards the mode: until they are this share of the standard deviation; so many for
 # all entries, so many for those that need more.
-_CONVERGED, _STEPS, _MOST_STEPS = 1e-3, 3, 200
+_CONVERGED = 1e-3
+_STEPS = 3
+_MOST_STEPS = 200
 _LEAST_VARIANCE = 1e-16
 # Skewness below which nodes are as good as evenly scaled.
 _FLAT = 1e-6
@@ -78,7 +80,8 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
     total = torch.ones_like(nodes)
     for k in range(1, n_nodes):
         following = (nodes * polynomial - math.sqrt(k - 1) * before) / math.sqrt(k)
-        before, polynomial = polynomial, following
+        before = polynomial
+        polynomial = following
         total = total + polynomial.square()
     return nodes, 1.0 / total
 

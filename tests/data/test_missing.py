@@ -72,9 +72,8 @@ def test_a_low_rank_matrix_is_recovered_and_its_rank_is_found(rank):
     assert iterative_pca.chosen_rank(values, 0) == rank
     filled = iterative_pca.fill(values, 0)
     np.testing.assert_array_equal(filled[~missing], noisy[~missing])
-    assert (
-        np.mean((filled - truth)[missing] ** 2) < 0.005
-    )  # twice the noise; the mean leaves 1
+    # twice the noise; the mean leaves 1
+    assert np.mean((filled - truth)[missing] ** 2) < 0.005
     np.testing.assert_array_equal(iterative_pca.fill(values, 0), filled)
 
 
@@ -243,10 +242,11 @@ def test_many_dimensions_have_as_many_spectral_points_and_one_start():
     assert many.spec.n_frequencies == many.spec.early.n_frequencies == 130
     assert many.starts == ("pca",)
     assert (few.spec.sampling, many.spec.sampling) == ("sobol", "orthogonal")
+    # dimensions without data would collapse
     assert (few.truncation, many.truncation) == (
         0.05,
         0.0,
-    )  # dimensions without data would collapse
+    )
     assert (
         make(
             NGMVLVM(104, sampling="iid"), data, 0, {"x": NextGenSpectralMixture()}

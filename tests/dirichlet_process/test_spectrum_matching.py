@@ -140,6 +140,5 @@ def test_a_race_keeps_the_spectrum_with_the_higher_bound_unless_the_components_a
         if tried:
             plain, matched = (race._bound(trainer)[0] for trainer in built)
             assert race._bound(winner)[0] == max(plain, matched)
-            assert (
-                matched > plain
-            )  # two narrow peaks: random components do not find the far one so soon
+            # two narrow peaks: random components do not find the far one so soon
+            assert matched > plain

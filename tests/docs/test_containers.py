@@ -20,9 +20,8 @@ def test_the_blocks_run_one_after_another():
     assert len(blocks) == 3
     names = {}
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # of short fits, and of the containers about themselves
+        # of short fits, and of the containers about themselves
+        warnings.simplefilter("ignore")
         for block in blocks:
             exec(compile(block, str(PAGE), "exec"), names)
     rna, full, cells, both = (names[name] for name in ("rna", "full", "cells", "both"))

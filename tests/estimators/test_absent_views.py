@@ -78,9 +78,8 @@ def test_several_plausible_places_are_in_the_deviation_and_in_the_draws(fitted):
     signed = [name for name in views if name != "even"]
     shown = without(X, views, signed)
     odd = views["odd"]
-    rows = np.flatnonzero(
-        np.abs(X[:, odd][:, -1]) > 0.6
-    )  # far from where the two branches meet
+    # far from where the two branches meet
+    rows = np.flatnonzero(np.abs(X[:, odd][:, -1]) > 0.6)
     truth, column = X[rows][:, odd][:, -1], odd.stop - 1
     mean, std = (array[rows, column] for array in model.impute(shown, return_std=True))
     # half the weight on either side: the mean is nowhere, the standard deviation is the distance
@@ -88,9 +87,8 @@ def test_several_plausible_places_are_in_the_deviation_and_in_the_draws(fitted):
     assert np.median(std / np.abs(truth)) == pytest.approx(1.0, abs=0.25)
     draws = model.impute(shown, n_draws=200)[:, rows, column]
     assert np.median(np.minimum((draws > 0).mean(axis=0), (draws < 0).mean(axis=0))) > 0.2
-    assert (
-        np.median(np.abs(np.abs(draws) - np.abs(truth))) < 0.15
-    )  # and every draw lies on a branch
+    # and every draw lies on a branch
+    assert np.median(np.abs(np.abs(draws) - np.abs(truth))) < 0.15
     if len(signed) > 1:  # the third view tells which
         told = model.impute(without(X, views, ["odd"]), return_std=True)
         assert np.abs(told[0][rows, column] - truth).mean() < 0.2

@@ -175,9 +175,8 @@ def test_counts_in_the_thousands_are_told_apart_by_their_own_curvature():
     rate = np.exp(8.0 + 0.5 * _latent() @ source.normal(size=(2, 8)))
     counts = source.negative_binomial(200, 200 / (200 + rate)).astype(float)
     tilted = _fit(counts, likelihood="negative_binomial", max_iter=150)
-    assert (
-        tilted._fit.posterior[0].likelihood.bound == "tilted"
-    )  # what "auto" is for counts so large
+    # what "auto" is for counts so large
+    assert tilted._fit.posterior[0].likelihood.bound == "tilted"
     loose = _fit(counts, likelihood=NegativeBinomial(bound="polya-gamma"), max_iter=150)
     assert tilted.elbo_ > loose.elbo_ + 0.3 * counts.size
     assert bo.metrics.mean_aligned_r2(_latent(), tilted.embedding_) > 0.9

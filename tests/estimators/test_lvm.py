@@ -42,9 +42,8 @@ NAMES = [f"c{j}" for j in range(9)]
 
 
 def _data(n: int = 60, m: int = 9, dim: int = 2, seed: int = 0):
-    rng = np.random.default_rng(
-        7
-    )  # the weights are those of every sample: seeds give other rows of one model
+    # the weights are those of every sample: seeds give other rows of one model
+    rng = np.random.default_rng(7)
     weights, shift = rng.normal(size=(dim, m)), rng.normal(size=m)
     rng = np.random.default_rng(seed)
     return 2.0 + 3.0 * (
@@ -231,9 +230,8 @@ def test_sites_and_kernels_of_a_fixed_number_of_points_have_all_features_through
 
 def test_the_bound_is_in_original_units():
     X = _data()
-    plain, scaled = (
-        NGMVLVM(**SMALL).fit(data) for data in (X, 8.0 * X)
-    )  # a power of two: no rounding
+    # a power of two: no rounding
+    plain, scaled = (NGMVLVM(**SMALL).fit(data) for data in (X, 8.0 * X))
     jacobian = -X.size * np.log(8.0)
     assert scaled.elbo_ == pytest.approx(plain.elbo_ + jacobian, rel=1e-9)
     np.testing.assert_allclose(scaled.elbo_history_, plain.elbo_history_ + jacobian, rtol=1e-9)

@@ -14,9 +14,8 @@ SMALL = {"max_iter": 5, "n_mixtures": 1, "n_frequencies": 4, "n_init": 1, "n_com
 CLASSES = [NGMVLVM, AdvisedRFLVM, RandomFeatureLVM, SRFLVM]
 TWO = {"first": slice(0, 1), "rest": slice(1, None)}
 ESTIMATORS = [cls(**SMALL, views=views) for views in (None, TWO) for cls in CLASSES]
-ESTIMATORS.append(
-    SRFLVM(**{**SMALL, "n_mixtures": 3, "max_iter": 11})
-)  # long enough for a sweep over its blocks
+# long enough for a sweep over its blocks
+ESTIMATORS.append(SRFLVM(**{**SMALL, "n_mixtures": 3, "max_iter": 11}))
 ESTIMATORS.append(RFLVM(**SMALL, n_chains=2, n_warmup=1, n_draws=2, thin=1))
 
 # With two views only. The check takes an error whose text has "n_features=1"; ours names the view

@@ -103,9 +103,8 @@ def test_a_fit_on_landmarks_places_every_row_and_says_what_the_joint_steps_gaine
     assert model.elbo_ > whole.elbo_ - 500
     assert model.elbo_ == pytest.approx(report["elbo_joint"], abs=500)
     assert whole.landmarks_ is None
-    assert (
-        NGMVLVM(**QUICK, landmarks=400).fit(curve.data[:50]).landmarks_ is None
-    )  # more than there are rows
+    # more than there are rows
+    assert NGMVLVM(**QUICK, landmarks=400).fit(curve.data[:50]).landmarks_ is None
 
 
 def test_landmarks_take_missing_views_holes_and_arrays_as_starts(curve):

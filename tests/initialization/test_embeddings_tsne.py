@@ -38,9 +38,8 @@ def test_conditional_probabilities_have_the_perplexity(perplexity, scale):
 
 def test_neighbours_at_one_distance_are_equal():
     np.testing.assert_allclose(conditionals(np.zeros((2, 8)), 3.0), 1 / 8)
-    two = conditionals(
-        np.array([[0.0] * 6 + [1.0, 2.0]]), 3.0
-    )  # more twins than the perplexity
+    # more twins than the perplexity
+    two = conditionals(np.array([[0.0] * 6 + [1.0, 2.0]]), 3.0)
     np.testing.assert_allclose(two[0], [1 / 6] * 6 + [0.0, 0.0], atol=1e-9)
 
 

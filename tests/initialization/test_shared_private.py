@@ -222,9 +222,8 @@ def test_every_model_takes_private_latents_and_its_files_keep_them(cls, tmp_path
     assert again.sample(3, random_state=0).shape == (3, 9)
     for exact in (True, False):
         K = again.kernel_matrix(model.embedding_, view="b", exact=exact)
-        moved = model.embedding_ + np.array(
-            [0.0, 1.0, 0.0, 0.0]
-        )  # along a dimension that b does not see
+        # along a dimension that b does not see
+        moved = model.embedding_ + np.array([0.0, 1.0, 0.0, 0.0])
         np.testing.assert_allclose(again.kernel_matrix(moved, view="b", exact=exact), K)
     assert math.isfinite(again.score(X))
 
@@ -286,9 +285,8 @@ def test_variance_explained_is_what_a_prediction_without_the_dimension_loses():
 def test_variance_explained_of_counts_is_that_of_psi():
     X = np.random.default_rng(0).poisson(np.exp(0.8 * _data(60))).astype(float)
     model = AdvisedRFLVM(**QUICK, views=VIEWS, latent=LATENT, likelihood="poisson").fit(X)
-    rows = [
-        torch.full((60, m), math.nan, dtype=torch.float64) for m in (5, 4)
-    ]  # the counts play no part
+    # the counts play no part
+    rows = [torch.full((60, m), math.nan, dtype=torch.float64) for m in (5, 4)]
     again = diagnostics.variance_explained(
         model._fit.posterior, torch.tensor(model.embedding_), rows
     )

@@ -335,9 +335,8 @@ def test_in_many_dimensions_mixtures_start_smooth_enough_and_span_what_is_linear
     mixture = kernel().initial(2, d, torch.Generator().manual_seed(1))
     values = mixture(x).detach()
     apart = values[~torch.eye(200, dtype=torch.bool)] / values.diagonal().mean()
-    assert (
-        float(apart.min()) > 0.3
-    )  # with the scales of few dimensions it is the kernel of noise: 0
+    # with the scales of few dimensions it is the kernel of noise: 0
+    assert float(apart.min()) > 0.3
     noise = mixture.noise(math.ceil(1.25 * d), d, torch.Generator().manual_seed(2), "sobol")
     phi = fourier_features(x, mixture.frequencies(noise).detach()).T
     w = torch.randn(d, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

@@ -180,9 +180,8 @@ def test_a_row_with_two_plausible_places_says_so():
     assert float(placed.weights.sort(descending=True).values[0, 1]) == pytest.approx(
         0.5, abs=0.01
     )
-    assert float(placed.std) == pytest.approx(
-        math.sqrt(2.0), rel=0.05
-    )  # half the weight lies 2 away
+    # half the weight lies 2 away
+    assert float(placed.std) == pytest.approx(math.sqrt(2.0), rel=0.05)
 
 
 def test_completion_and_draws_agree_and_cover():

@@ -174,9 +174,8 @@ def test_entries_of_the_same_rows_choose_what_completes_a_table():
         _Known(None, None),
     )
     expected = norm.logpdf(X.to_numpy()[hidden], mean.to_numpy()[hidden], std[hidden])
-    np.testing.assert_allclose(
-        density, expected, atol=1e-3
-    )  # frames of another layout round another way
+    # frames of another layout round another way
+    np.testing.assert_allclose(density, expected, atol=1e-3)
     assert (rows == np.nonzero(hidden)[0]).all()
 
 

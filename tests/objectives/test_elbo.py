@@ -92,9 +92,8 @@ def test_the_mean_bound_lies_below_the_log_evidence(dim, kernel):
     n, m, n_frequencies = 5, 2, 2
     model, Y = _model(dim, n, kernel=kernel, std=0.9), 0.7 * _data(n, m)
     with torch.no_grad():
-        model.latents.mean.mul_(
-            0.3
-        )  # close to the prior, where the bound is close to the evidence
+        # close to the prior, where the bound is close to the evidence
+        model.latents.mean.mul_(0.3)
     evidence, error = _evidence(model, Y, n_frequencies, 30_000)
     assert error < 0.1
     with torch.no_grad():

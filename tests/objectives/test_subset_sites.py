@@ -41,9 +41,8 @@ def _model(likelihood, index, dim=2, private=0):
     kernels = [
         SpectralMixture().initial(1, dim, torch.Generator().manual_seed(1)) for _ in range(2)
     ]
-    extra = torch.randn(
-        N, private, generator=source, dtype=torch.float64
-    )  # dimensions that one view does not see
+    # dimensions that one view does not see
+    extra = torch.randn(N, private, generator=source, dtype=torch.float64)
     dims = (
         [range(dim), [*range(private, dim), *range(dim, dim + private)]]
         if private
@@ -156,7 +155,6 @@ def test_a_bound_without_gradient_is_taken_a_few_columns_at_a_time(monkeypatch):
         assert torch.allclose(update.shift[:, order], same.shift[:, like])
         assert torch.allclose(update.intercept[order], same.intercept[like])
         monkeypatch.setattr(module, "DENSE", N)
-        alone = elbo(
-            model, data, _draws(model)
-        )  # every column by itself, with a covariance of its own
+        # every column by itself, with a covariance of its own
+        alone = elbo(model, data, _draws(model))
     assert float(alone.total) >= float(whole.total) - 1e-6

@@ -165,9 +165,8 @@ def test_the_page_is_one_whole_document(page):
 def test_text_of_the_data_cannot_leave_its_place(page):
     elements, content, about = page
     assert not any("alert(1)" in str(attributes) for _, attributes in elements.tags)
-    assert (
-        sum(tag == "script" for tag, _ in elements.tags) == 4
-    )  # three of data and the page's own
+    # three of data and the page's own
+    assert sum(tag == "script" for tag, _ in elements.tags) == 4
     assert content["labels"][0]["classes"] == sorted(["x", EVIL, "z"])
     assert EVIL in content["views"][0]["columns"]
     assert set(about["views"]) == {"left", "right"}
@@ -383,9 +382,8 @@ def test_planes_of_many_dimensions_stay_small():
     relevance = np.linspace(1, 2, 12)[None]
     planes = choose_planes(Z, relevance, 784)
     assert sum(plane.side**2 for plane in planes) * 784 <= 1_500_000
-    assert {d for plane in planes for d in plane.dims} <= set(
-        range(4, 12)
-    )  # those that matter most
+    # those that matter most
+    assert {d for plane in planes for d in plane.dims} <= set(range(4, 12))
     assert {plane.side for plane in choose_planes(Z[:, :2], relevance[:, :2], 784)} == {21}
 
 
@@ -408,9 +406,8 @@ def test_square_images_are_recognised_and_tables_are_not():
     assert guess_shape(digits[:300]) == (8, 8)
     assert guess_shape(digits[:300, source.permutation(64)]) is None
     assert guess_shape(source.normal(size=(300, 64))) is None
-    assert (
-        guess_shape(np.cumsum(source.normal(size=(300, 64)), axis=1)) is None
-    )  # a series in time
+    # a series in time
+    assert guess_shape(np.cumsum(source.normal(size=(300, 64)), axis=1)) is None
     assert guess_shape(digits[:300, :49]) is None
     assert guess_shape(digits[:300, :32]) is None
 

@@ -96,9 +96,8 @@ def test_calibration_shows_what_intervals_hold_and_the_histogram(model, tmp_path
     )
     for name, view in report.views.items():
         assert held[name][[0, -1]] == pytest.approx([0.0, 1.0])
-        assert held[name][5] == pytest.approx(
-            view.coverage[0.5]
-        )  # levels of the report lie on the line
+        # levels of the report lie on the line
+        assert held[name][5] == pytest.approx(view.coverage[0.5])
         assert held[name][8] == pytest.approx(view.coverage[0.8])
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["left", "right"]
     assert "Where the truth lies" in right.get_title(loc="left")

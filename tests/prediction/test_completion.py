@@ -103,9 +103,8 @@ def test_draws_have_the_moments_of_the_mixture_and_share_one_latent():
 
 def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():  # noqa: E501
     views, x, data = _views(1, 1e-4)
-    assert (
-        learn(views, x, x[None], data, seed=0)["b"].exponent is None
-    )  # rows lie between the candidates: Newton's steps find them
+    # rows lie between the candidates: Newton's steps find them
+    assert learn(views, x, x[None], data, seed=0)["b"].exponent is None
     views, x, (a, b) = _views(2, 0.01, n=300)
     # what the views share is seen through something of view a's own that its noise does not account
     # for

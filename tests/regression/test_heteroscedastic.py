@@ -310,9 +310,8 @@ def test_dirichlet_process_kernels_have_one_noise_per_view():
 def test_wide_views_of_own_noise_stand_beside_counts():
     source = np.random.default_rng(0)
     psi = np.sin(source.normal(size=(8, 2)) @ source.normal(size=(2, 14)))
-    X = np.hstack(
-        [psi[:, :12], source.poisson(np.exp(psi[:, 12:]))]
-    )  # more columns than rows: surrogates would rotate
+    # more columns than rows: surrogates would rotate
+    X = np.hstack([psi[:, :12], source.poisson(np.exp(psi[:, 12:]))])
     views = {"real": slice(0, 12), "counts": slice(12, 14)}
     options = {"init": "pca", "max_iter": 3, "n_frequencies": 5, "random_state": 0}
     with warnings.catch_warnings():

@@ -23,9 +23,8 @@ def _problem(dim, paired=True, n=29, m=9, n_frequencies=3):
     kernel = (NextGenSpectralMixture if paired else SpectralMixture)().initial(2, dim, source)
     f = kernel.frequencies(kernel.noise(n_frequencies, dim, source, "iid")).detach()
     x = torch.randn(n + 4, dim, generator=source, dtype=torch.float64)
-    rows = (
-        torch.randperm(n + 4, generator=source)[:n].sort().values
-    )  # four rows observe nothing of this view
+    # four rows observe nothing of this view
+    rows = torch.randperm(n + 4, generator=source)[:n].sort().values
     Y = torch.randn(n, m, generator=source, dtype=torch.float64)
     Y[torch.rand(n, m, generator=source) < torch.linspace(0.1, 0.7, m)] = torch.nan
     Y[:, 2] = torch.nan

@@ -90,9 +90,8 @@ def test_means_are_exact_and_covariances_the_best_that_groups_can_share(sizes):
 def test_grams_of_large_weights_keep_what_the_identity_adds():
     source = torch.Generator().manual_seed(0)
     features = torch.randn(3, 200, generator=source)
-    features = torch.cat(
-        [features, features + 1e-4 * torch.randn(3, 200, generator=source)]
-    )  # nearly repeated
+    # nearly repeated
+    features = torch.cat([features, features + 1e-4 * torch.randn(3, 200, generator=source)])
     weights = 1e5 * torch.rand(200, 2, generator=source)
     exact = torch.einsum(
         "kn,nm,ln->mkl", features.double(), weights.double(), features.double()

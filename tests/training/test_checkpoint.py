@@ -261,9 +261,8 @@ def test_a_checkpoint_of_another_kernel_is_refused(tmp_path, monkeypatch):
 
 def test_the_same_numbers_with_holes_elsewhere_are_other_data(tmp_path, monkeypatch):
     path, X = tmp_path / "fit.ckpt", _data()
-    X[:, 3:] = X[
-        0, 3:
-    ]  # the second view is the same in every row: only the mask tells the two apart
+    # the second view is the same in every row: only the mask tells the two apart
+    X[:, 3:] = X[0, 3:]
     first, second = X.copy(), X.copy()
     first[4, 3:], second[9, 3:] = np.nan, np.nan
     views = {"a": slice(0, 3), "b": slice(3, 6)}

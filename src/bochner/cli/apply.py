@@ -104,9 +104,8 @@ def _completed_on_disk(
     names = source.columns or [""] * source.n_columns  # of arrays, which have none
     size = max(1, _PLACED // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True), ExitStack() as files:
-        model._validate(
-            source, reset=False
-        )  # a bad value is found, and placed, before any work
+        # a bad value is found, and placed, before any work
+        model._validate(source, reset=False)
         given = (source.n_rows, names, source.dtype)
         write = [files.enter_context(writing(out, *given)) for out in outs]
         for rows in chunks(source.n_rows, size):
@@ -119,13 +118,13 @@ def _completed_on_disk(
 
 def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked: Rows) -> int:
     """Place rows part by part; neither they nor their latents are ever held."""
-    n_rows, interval = source.n_rows, asked.interval
+    n_rows = source.n_rows
+    interval = asked.interval
     names = latent_names(model._n_latents, 2 if interval is None else 4)
     size = max(1, _PLACED // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True):
-        model._validate(
-            source, reset=False
-        )  # a bad value is found, and placed, before any work
+        # a bad value is found, and placed, before any work
+        model._validate(source, reset=False)
         with writing(asked.out, n_rows, names, source.dtype) as write:
             for rows in chunks(n_rows, size):
                 say(f"placing rows {rows.start + 1:,} to {rows.stop:,} of {n_rows:,}")

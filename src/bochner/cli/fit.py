@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 T = TypeVar("T")
-CHECKPOINT, SEED_FILE, PAGE = "checkpoint.ckpt", "seed.json", "report.html"
+CHECKPOINT = "checkpoint.ckpt"
+SEED_FILE = "seed.json"
+PAGE = "report.html"
 # Rows on the page of a table that is not in memory.
 _SHOWN = 5000
 
@@ -187,15 +189,13 @@ def _fit(
         random_state=seed, checkpoint=LastingPath(options.out / CHECKPOINT), verbose=1
     )
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Interrupted", category=UserWarning
-        )  # said by the command
+        # said by the command
+        warnings.filterwarnings("ignore", message="Interrupted", category=UserWarning)
         rows = frame(table)
         estimator.fit(share(rows) if in_job() else rows, **beside)
     if table.column_names is not None:
-        estimator.feature_names_in_ = np.array(
-            table.column_names, dtype=object
-        )  # without pandas they are not there
+        # without pandas they are not there
+        estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
 
 
 def checkpoints(out: Path) -> list[Path]:
@@ -300,9 +300,8 @@ def _write_all(
 
 def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]
-    estimator.set_params(
-        checkpoint=None
-    )  # a path of this run has no place in a file that travels
+    # a path of this run has no place in a file that travels
+    estimator.set_params(checkpoint=None)
     estimator.save(files[0])
     std = estimator.embedding_std_  # first: rows on disk are placed once for both
     write_embedding(files[1], (estimator.embedding_, std), table)

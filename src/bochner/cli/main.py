@@ -87,7 +87,8 @@ def demo(
         options = logic.DemoOptions(out, seed=seed)
         if n_components is not None:
             options = logic.DemoOptions(out, seed=seed, n_components=n_components)
-        reply.values, reply.show = logic.run(options), show_demo
+        reply.values = logic.run(options)
+        reply.show = show_demo
 
 
 @app.command(
@@ -232,7 +233,8 @@ def info(
         options = FitOptions(
             path, Path(), model.value, *repeated, index, layer=layer or (), reading=reading
         )
-        reply.values, reply.show = logic.describe(options), show
+        reply.values = logic.describe(options)
+        reply.show = show
 
 
 app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(rows.transform)

@@ -66,7 +66,8 @@ def transform(
         reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
         beside = (size_factors, interval)
         rows = logic.Rows(model, data, out, index, layer or (), force, reading, *beside)
-        reply.values, reply.show = _done(logic.transform(rows), started, out), show
+        reply.values = _done(logic.transform(rows), started, out)
+        reply.show = show
 
 
 def impute(
@@ -106,7 +107,8 @@ def impute(
         started = time.perf_counter()
         reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
         rows = logic.Rows(model, data, out, index, layer or (), force, reading, size_factors)
-        reply.values, reply.show = _done(logic.impute(rows, std), started, out), show
+        reply.values = _done(logic.impute(rows, std), started, out)
+        reply.show = show
         if std is not None:
             reply.values["std_file"] = str(std)
 
@@ -134,7 +136,8 @@ def sample(
 
         started = time.perf_counter()
         rows = logic.sample(model, n_samples, out, seed, force, at or ())
-        reply.values, reply.show = _done(rows, started, out), show
+        reply.values = _done(rows, started, out)
+        reply.show = show
 
 
 def calibrate(
@@ -190,7 +193,8 @@ def calibrate(
             size_factors,
         )
         report = logic.calibrate(options)
-        reply.values, reply.show = report.to_json(), lambda _: typer.echo(str(report))
+        reply.values = report.to_json()
+        reply.show = lambda _: typer.echo(str(report))
         if out is not None:
             reply.values["file"] = str(out)
 
@@ -260,7 +264,8 @@ def report(
             force,
             reading,
         )
-        reply.values, reply.show = logic.run(options), show
+        reply.values = logic.run(options)
+        reply.show = show
 
 
 def _done(rows: int, started: float, out: Path) -> dict[str, object]:

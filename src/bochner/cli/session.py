@@ -25,7 +25,10 @@ import typer
 
 from bochner.errors import InputError, NumericalError, StorageError, printable
 
-FAULT, BAD_INPUT, NOT_WRITTEN, INTERRUPTED = 1, 2, 3, 130
+FAULT = 1
+BAD_INPUT = 2
+NOT_WRITTEN = 3
+INTERRUPTED = 130
 
 Show = Callable[[dict[str, object]], None]
 
@@ -189,13 +192,14 @@ def _show_warning(
     file: object = None,
     line: str | None = None,
 ) -> None:
+    # where a warning comes from is of no use on a command line
     del (
         category,
         filename,
         lineno,
         file,
         line,
-    )  # where a warning comes from is of no use on a command line
+    )
     say(f"Warning: {' '.join(str(message).split())}")
 
 
@@ -227,9 +231,8 @@ def _logged(path: Path) -> Iterator[_LogFile]:
     finally:
         _LOG.setLevel(level)
         _LOG.removeHandler(handler)
-        with contextlib.suppress(
-            OSError
-        ):  # what a full disk did not take is lost, and was said
+        # what a full disk did not take is lost, and was said
+        with contextlib.suppress(OSError):
             handler.close()
 
 

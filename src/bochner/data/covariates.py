@@ -132,7 +132,8 @@ class Continuous(Covariate):
 
     def __init__(self, name: str, mean: float, std: float) -> None:
         super().__init__(name)
-        self.mean, self.std = mean, std
+        self.mean = mean
+        self.std = std
 
     @classmethod
     def fit(cls, name: str, values: NDArray[np.generic]) -> Continuous:
@@ -162,7 +163,8 @@ class Categorical(Covariate):
 
     def __init__(self, name: str, labels: Sequence[str], shares: Sequence[float]) -> None:
         super().__init__(name)
-        self.labels, self.shares = list(labels), list(shares)
+        self.labels = list(labels)
+        self.shares = list(shares)
 
     @classmethod
     def fit(cls, name: str, values: NDArray[np.generic]) -> Categorical:

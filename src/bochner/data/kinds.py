@@ -45,7 +45,8 @@ class Column(ABC):
     reason: ClassVar[str]
 
     def __init__(self, name: str, dtype: str) -> None:
-        self.name, self.dtype = name, dtype
+        self.name = name
+        self.dtype = dtype
 
     @abstractmethod
     def encode(self, values: object) -> Array:

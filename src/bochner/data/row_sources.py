@@ -142,7 +142,8 @@ class ArraySource(RowSource):
                 message("a two-dimensional array (rows × columns)", got, "reshape it")
             )
         self.array = array
-        self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
+        self.n_rows = int(shape[0])
+        self.n_columns = int(shape[1])
         self.dtype = floating(np.dtype(array.dtype))
         pieces = getattr(array, "chunks", None)
         self._piece = int(pieces[0]) if pieces and isinstance(pieces[0], int) else 1
@@ -172,9 +173,12 @@ class PartSource(RowSource):
     """
 
     def __init__(self, source: RowSource, part: slice) -> None:
-        self.source, self._start = source, part.start
-        self.n_rows, self.n_columns = part.stop - part.start, source.n_columns
-        self.columns, self.dtype = source.columns, source.dtype
+        self.source = source
+        self._start = part.start
+        self.n_rows = part.stop - part.start
+        self.n_columns = source.n_columns
+        self.columns = source.columns
+        self.dtype = source.dtype
 
     @property
     def block_rows(self) -> int:
@@ -223,9 +227,12 @@ class SomeColumns(RowSource):
     """
 
     def __init__(self, source: RowSource, index: IntArray, columns: list[str] | None) -> None:
-        self.source, self._index = source, index
-        self.n_rows, self.n_columns = source.n_rows, len(index)
-        self.columns, self.dtype = columns, source.dtype
+        self.source = source
+        self._index = index
+        self.n_rows = source.n_rows
+        self.n_columns = len(index)
+        self.columns = columns
+        self.dtype = source.dtype
 
     @property
     def block_rows(self) -> int:

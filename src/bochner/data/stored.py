@@ -46,9 +46,13 @@ class StoredMatrix:
         basis: Tensor | None = None,
         rows: Tensor | None = None,
     ) -> None:
-        self._source, self._columns, self._scaling = source, columns, scaling
-        self._basis, self._index = basis, rows
-        self.dtype, self.device = dtype, device
+        self._source = source
+        self._columns = columns
+        self._scaling = scaling
+        self._basis = basis
+        self._index = rows
+        self.dtype = dtype
+        self.device = device
         width = len(columns) if basis is None else basis.shape[1]
         self.shape = (source.n_rows if rows is None else len(rows), int(width))
         self._held: tuple[int, Tensor] = (-1, torch.empty(0))

@@ -203,7 +203,8 @@ def _scales(
         np.fmax(peak, np.fmax.reduce(np.abs(part - centre), axis=0), out=peak)
         np.fmax(largest, np.fmax.reduce(np.abs(part), axis=0), out=largest)
     peak, largest = _over(processes.largest, peak, largest)
-    scale, varied = np.ones(X.shape[1]), []
+    scale = np.ones(X.shape[1])
+    varied = []
     for positions in columns.values():
         scale[positions] = _scale_of_constants(float(largest[positions].max()))
         if (peak[positions] > _ROUNDING * largest[positions]).any():

@@ -144,9 +144,8 @@ def _vectors(
             ut_velocities=batch(velocities),
             in_state=torch.ones(1, n_users, dtype=torch.bool),
         )
-        gains, _ = city(
-            n_samples, 1.0 / interval
-        )  # (1, users, 1, 1, antennas, paths, samples)
+        # (1, users, 1, 1, antennas, paths, samples)
+        gains, _ = city(n_samples, 1.0 / interval)
     drawn: NDArray[np.complex128] = gains.sum(5)[0, :, 0, 0].mT.to(torch.complex128).numpy()
     return drawn
 

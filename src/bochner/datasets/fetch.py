@@ -188,7 +188,8 @@ def fetch(
 
 
 def _download(url: str, part: Path) -> str:
-    digest, received = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    received = 0
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, part.open("wb") as file:
             length = answer.headers.get("Content-Length")

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-PERIOD, PERIODIC_LENGTHSCALE = (
-    2.0,
-    1.0,
-)  # a coordinate spans about 3.5 standard deviations: not quite two periods
+# a coordinate spans about 3.5 standard deviations: not quite two periods
+PERIOD = 2.0
+PERIODIC_LENGTHSCALE = 1.0
 JITTER = 1e-8  # relative to the mean of the diagonal; far below any noise worth fitting
 
 
@@ -117,7 +116,9 @@ def make_s_curve(
     points, position = sklearn_s_curve(n_samples, random_state=rng)
     X = points[:, [0, 2]]
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    data, views, matrices = [], {}, {}
+    data = []
+    views = {}
+    matrices = {}
     for v, (kernel, width) in enumerate(zip(kernels, widths, strict=True)):
         K = _matrix(kernel, X)
         factor = np.linalg.cholesky(K + JITTER * np.trace(K) / n_samples * np.eye(n_samples))

@@ -41,9 +41,8 @@ class Original:
 
 def _spambase(path: Path) -> Arrays:
     table = _table(path, ",", 58)
-    if np.array_equal(
-        table[0], np.arange(1, 59)
-    ):  # this copy begins with numbers of the columns
+    # this copy begins with numbers of the columns
+    if np.array_equal(table[0], np.arange(1, 59)):
         table = table[1:]
     return {"X": table[:, :-1].astype(np.float32), "y": table[:, -1].astype(np.uint8)}
 

@@ -45,7 +45,8 @@ class CoordinateAscent:
     """
 
     def __init__(self, blocks: Iterable[Block], bound: Callable[[int], float]) -> None:
-        self.blocks, self.bound = tuple(blocks), bound
+        self.blocks = tuple(blocks)
+        self.bound = bound
 
     def sweep(self, number: int) -> list[Record]:
         """Update every block once and return the bound after each."""

@@ -127,9 +127,8 @@ def _merged(w: Tensor, share: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor
         apart = torch.stack(
             [(means[:, None] - sign * means[None]).square().sum(-1) for sign in (1.0, -1.0)]
         )
-        cost = (
-            apart * share[:, None] * share / (share[:, None] + share)
-        )  # what the spread within components grows by
+        # what the spread within components grows by
+        cost = apart * share[:, None] * share / (share[:, None] + share)
         cost.diagonal(dim1=1, dim2=2).fill_(torch.inf)
         place = int(cost.argmin())
         sign = 1.0 if place < cost[0].numel() else -1.0

@@ -90,13 +90,11 @@ class MixtureSweep:
     ) -> None:
         self.budget = budget
         self.gains = gains or local_gains
-        self.model, self.data, self.n_frequencies, self.sampling, self.seed = (
-            model,
-            data,
-            n_frequencies,
-            sampling,
-            seed,
-        )
+        self.model = model
+        self.data = data
+        self.n_frequencies = n_frequencies
+        self.sampling = sampling
+        self.seed = seed
         self._views: tuple[int, Tensor] | None = None
         self.mixtures = mixtures(model)
         self.kernels = list(self.mixtures.values())
@@ -157,9 +155,8 @@ class MixtureSweep:
         self._views = None
         if promised and not self._bound(step) >= before:
             for kernel, log_phi in zip(self.kernels, old, strict=True):
-                kernel.get_buffer("log_phi").copy_(
-                    log_phi
-                )  # to the last digit, as the bound that is kept with it
+                # to the last digit, as the bound that is kept with it
+                kernel.get_buffer("log_phi").copy_(log_phi)
             self._views = held
 
     def _step_assignments(self, step: int) -> None:

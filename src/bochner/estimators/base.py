@@ -102,7 +102,8 @@ class AttributesMixin(PredictionMixin):
         here = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
         fit = self._fit
         jacobian = float(plan.processes.sum(here))
-        self.elbo_, self.elbo_se_ = fit.elbo + jacobian, fit.elbo_se
+        self.elbo_ = fit.elbo + jacobian
+        self.elbo_se_ = fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
         self.starts_ = [
             {
@@ -112,7 +113,8 @@ class AttributesMixin(PredictionMixin):
             }
             for start in fit.starts
         ]
-        self.n_iter_, self.converged_ = len(fit.history), fit.stopped == "plateau"
+        self.n_iter_ = len(fit.history)
+        self.converged_ = fit.stopped == "plateau"
         self.interrupted_ = fit.stopped == "interrupted"
         self.n_mixtures_ = plan.spec.n_mixtures
         self.n_frequencies_ = plan.spec.n_frequencies
@@ -325,9 +327,11 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
         plans.check_size(shape, self)
-        views, names = self._coding.views(self.views), getattr(self, "feature_names_in_", None)
+        views = self._coding.views(self.views)
+        names = getattr(self, "feature_names_in_", None)
         data = self._coding.scaled(Views.fit(values, views, names, processes))
-        self.views_, self._scaling = data.columns, data.scaling
+        self.views_ = data.columns
+        self._scaling = data.scaling
         n_components = options.layout(self.latent, self.n_components, data.names).n_components
         options.of_rank(shape, n_components)
         kernels = {view: self._kernel_for(view) for view in data.names}
@@ -355,7 +359,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         n_rows = plan.processes.total(values.shape[0])
         kept = torch.from_numpy(training_data.subset(n_rows, CANDIDATES, self.seed_))
         some = Candidates.of(self._fit, values, offsets, data, kept, plan)
-        self._candidates, self._completion = some.latents, {}
+        self._candidates = some.latents
+        self._completion = {}
         # fits of one view need no choice, and with covariates it is modes: a mixture's places know
         # the covariates of other rows
         if (draws := some.fit.latent_draws) is not None:

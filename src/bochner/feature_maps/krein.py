@@ -281,7 +281,8 @@ class KreinFeatures(FeatureMap):
             return posterior
         start = search_start(sketch, n_frequencies, source)
         fit = fit_gradient(sketch, start, self.n_mixtures, self.max_iter, source)
-        self.history_, self.n_iter_ = fit.history, fit.n_iter
+        self.history_ = fit.history
+        self.n_iter_ = fit.n_iter
         return fit.frequencies
 
     def _survey(self, X: object) -> Survey:

@@ -27,7 +27,8 @@ def sections(X: object) -> list[Callable[[], Any]]:
         source = None if masked or not X.size else ArraySource(X)
     if source is None:
         return [lambda: X]
-    n_rows, size = source.n_rows, source.block_rows
+    n_rows = source.n_rows
+    size = source.block_rows
     starts = range(0, n_rows, size)
     return [partial(source.read, first, min(first + size, n_rows)) for first in starts]
 

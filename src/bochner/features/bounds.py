@@ -52,7 +52,8 @@ def published_bound(
         An argument is not positive and finite.
     """
     _check(epsilon, n_rows, n_frequencies, weights, spectral_norm)
-    n, c = n_rows, math.hypot(*weights)
+    n = n_rows
+    c = math.hypot(*weights)
     scale = 2 * n * c * (6 * spectral_norm + 3 * n * c * math.sqrt(len(weights)) + 8 * epsilon)
     return min(1.0, n * math.exp(-3 * epsilon**2 * (2 * n_frequencies) / scale))
 

@@ -90,7 +90,10 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     if frequencies.n_linear:
         torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
-        centre, gap, half_gap, cos_gap = None, None, None, None
+        centre = None
+        gap = None
+        half_gap = None
+        cos_gap = None
         envelope = frequencies.amplitude[..., None]
         middle = _phases(w1, x, memory.take("sin", *shape))
     else:
@@ -161,7 +164,8 @@ def pull_back(
     wave = torch.mul(trace.cos, up_cos, out=memory.take("wave", *shape)).addcmul_(
         trace.sin, up_sin
     )
-    centre, gap = trace.centre, trace.gap
+    centre = trace.centre
+    gap = trace.gap
     if centre is None or gap is None or trace.half_gap is None or trace.cos_gap is None:
         d_x = _with_beside((frequencies.first.mT @ d_middle).mT, trace)
         return d_x, d_middle @ x.mT, None, wave.sum(-1), d_linear
@@ -279,7 +283,8 @@ class Jet:
     @cached_property
     def stack(self) -> Tensor:
         """Features and their Jacobian in one array, (n, 1 + D, K)."""
-        (n, k), (n_points, dim) = self.value.shape, self.waves[0][0].shape
+        (n, k) = self.value.shape
+        (n_points, dim) = self.waves[0][0].shape
         out = self.value.new_empty(n, 1 + dim, k)
         out[:, 0] = self.value
         out[:, 1:, 2 * n_points :] = 0.0  # covariates do not change with the latents

@@ -16,7 +16,9 @@ from torch import Tensor
 _NEGLIGIBLE = 1e-18
 # Nodes of the rule for the mean over directions: exact to rounding for arguments up to 1.3 times as
 # many, and up to 12 sqrt(dim), where the mean is 1e-31.
-_NODES, _PER_NODE, _WIDTHS = 96, 1.3, 12.0
+_NODES = 96
+_PER_NODE = 1.3
+_WIDTHS = 12.0
 
 
 @functools.lru_cache(maxsize=32)
@@ -81,9 +83,8 @@ def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
     Tensor of shape (n, dim), float64
     """
     if dim == 1:
-        return torch.ones(
-            n, 1, dtype=torch.float64
-        )  # the sign does not matter to a cosine and its sine
+        # the sign does not matter to a cosine and its sine
+        return torch.ones(n, 1, dtype=torch.float64)
     count = min(n, dim)  # of one group: fewer directions than dimensions are a few columns
     normal = torch.randn(
         -(-n // dim), dim, count, generator=source, dtype=torch.float64, device=source.device

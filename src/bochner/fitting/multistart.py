@@ -321,7 +321,8 @@ class Race:
             result = self._raced(candidate, trainer, length if len(raced) > 1 else 0)
             self.results.append(result)
             if result["elbo"] > best:
-                self._best, best = trainer, result["elbo"]
+                self._best = trainer
+                best = result["elbo"]
             checkpoint.write(self.best(), self.progress())
         self._best = self._with_matched_spectra(self.best(), self._winner(), length)
         self.decided = True
@@ -420,7 +421,8 @@ class Race:
             trainer = self.trainer(self._winner(), start)
             restore(trainer, tensors, header.state)
         # last, so that an interrupt before here leaves the file alone
-        self._best, self.decided = trainer, extra.decided
+        self._best = trainer
+        self.decided = extra.decided
         return trainer if self.decided else self.run(checkpoint)
 
 

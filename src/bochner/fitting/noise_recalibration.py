@@ -30,7 +30,9 @@ from bochner.regression.observations import Block, Data, IncompleteBlock
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The share of the rows that lose some entries, the most of them, and the share of their entries.
-_ROW_SHARE, _MOST_ROWS, _ENTRY_SHARE = 0.2, 256, 0.05
+_ROW_SHARE = 0.2
+_MOST_ROWS = 256
+_ENTRY_SHARE = 0.05
 # Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell
 # nothing.
 _MANY, _LEAST = 20, 100

@@ -64,10 +64,13 @@ class PlacedRows:
     def __init__(
         self, checkpoint: Path, fingerprint: str, start: int, seconds: float = 20.0
     ) -> None:
-        self._checkpoint, self._fingerprint = checkpoint, fingerprint
-        self._start, self._seconds = start, seconds
+        self._checkpoint = checkpoint
+        self._fingerprint = fingerprint
+        self._start = start
+        self._seconds = seconds
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
-        self._last, self._warned = time.monotonic(), False
+        self._last = time.monotonic()
+        self._warned = False
 
     def restore(self, mean: Tensor, log_std: Tensor) -> Tensor:
         """Read the files of an earlier run.
@@ -112,4 +115,5 @@ class PlacedRows:
                     f"Places of rows are not kept: {error} The fit goes on.", StorageWarning
                 )
             self._warned = True
-        self._waiting, self._last = [], time.monotonic()
+        self._waiting = []
+        self._last = time.monotonic()

@@ -137,7 +137,9 @@ class RowMoves:
     """
 
     def __init__(self, trainer: Trainer[LatentVariableModel], data: Data, plan: Plan) -> None:
-        self.trainer, self.data, self.plan = trainer, data, plan.early
+        self.trainer = trainer
+        self.data = data
+        self.plan = plan.early
 
     def __call__(self, state: State) -> None:
         """Move rows if it is time; without a factor they stay where they are."""

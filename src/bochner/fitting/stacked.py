@@ -144,7 +144,9 @@ class StackedRun:
         draws: Callable[[int, int], Draws],
         data: Data,
     ) -> None:
-        self.trainers, self.draws, self.data = trainers, draws, data
+        self.trainers = trainers
+        self.draws = draws
+        self.data = data
         self.models = StackedModels([trainer.module for trainer in trainers])
         first = trainers[0]
         self._values: list[Tensor] = []

@@ -83,7 +83,8 @@ class _Completion:
     """
 
     def __init__(self, values: FloatArray, missing: NDArray[np.bool_], seed: int) -> None:
-        self.filled, self.missing = np.where(missing, 0.0, values).astype(np.float32), missing
+        self.filled = np.where(missing, 0.0, values).astype(np.float32)
+        self.missing = missing
         self.source = np.random.Generator(np.random.PCG64(seed))
         self.basis = np.zeros((values.shape[1], 0), dtype=np.float32)
 

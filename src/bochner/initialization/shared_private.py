@@ -20,7 +20,9 @@ from bochner.models.lvm import Layout
 
 # Principal components that may be common: this share of a view's squares, at most so many, one in
 # so many rows.
-_SHARE, _MOST, _ROWS_EACH = 0.99, 40, 10
+_SHARE = 0.99
+_MOST = 40
+_ROWS_EACH = 10
 _NEIGHBOURS = 15
 
 

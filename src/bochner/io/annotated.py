@@ -189,9 +189,8 @@ def _opened(path: Path, kind: str, read: Callable[[Path], T], memory: Memory) ->
         check_survives(path)
         _check_expanded(path, memory)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # about the formats of other releases; names that repeat are looked at here
+            # about the formats of other releases; names that repeat are looked at here
+            warnings.simplefilter("ignore")
             return read(path)
     except InputError:
         raise

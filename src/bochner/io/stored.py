@@ -145,11 +145,13 @@ class SparseRows(RowSource):
     def __init__(
         self, group: Any, columns: list[str] | None = None, index: IntArray | None = None
     ) -> None:
-        self._group, self._index = group, slice(None) if index is None else index
+        self._group = group
+        self._index = slice(None) if index is None else index
         self._shape = tuple(int(n) for n in group.attrs["shape"])
         self.n_rows = self._shape[0]
         self.n_columns = self._shape[1] if index is None else len(index)
-        self.columns, self.dtype = columns, floating(np.dtype(group["data"].dtype))
+        self.columns = columns
+        self.dtype = floating(np.dtype(group["data"].dtype))
 
     def _rows(self, start: int, stop: int) -> Any:
         ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
@@ -203,7 +205,8 @@ class ParquetSource(RowSource):
                 self._groups.append((number, group))
                 ends.append(ends[-1] + metadata.row_group(group).num_rows)
         self._ends = ends[1:]
-        self.n_rows, self.n_columns = ends[-1], len(self.columns)
+        self.n_rows = ends[-1]
+        self.n_columns = len(self.columns)
         self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
         self._held: tuple[int, NDArray[np.generic]] = (
             -1,

@@ -288,7 +288,8 @@ class Kernel(nn.Module, ABC):
         undo = {"log_": torch.exp, "atanh_": torch.tanh, "logit_": torch.sigmoid}
         out = {}
         for name, parameter in self.named_parameters():
-            stem, value = name, parameter.detach()
+            stem = name
+            value = parameter.detach()
             for prefix, inverse in undo.items():
                 if name.split(".")[-1].startswith(prefix):
                     stem = name.replace(prefix, "")

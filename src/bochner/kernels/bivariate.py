@@ -97,7 +97,8 @@ class BivariateSpectralMixture(Kernel):
         weights = self.log_weights.exp().to(x.dtype)
         kernel = x.new_zeros(x.shape[0], y.shape[0])
         for q in range(len(weights)):
-            a, b = x * scales[q], y * scales[q]
+            a = x * scales[q]
+            b = y * scales[q]
             # x'Sx - 2 rho x'Sy + y'Sy = rho |a - b|^2 + (1 - rho) (|a|^2 + |b|^2): no cancellation,
             # both parts PSD
             near = (a[:, None, :] - b[None, :, :]).square().sum(-1)

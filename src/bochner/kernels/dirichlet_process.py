@@ -106,7 +106,8 @@ class DirichletProcessMixture(SpectralKernel):
             )
         if not bool(torch.isfinite(locations).all()):
             raise InputError("means must be finite.")
-        self.means, self.log_scales = nn.Parameter(locations), nn.Parameter(logs)
+        self.means = nn.Parameter(locations)
+        self.log_scales = nn.Parameter(logs)
         self._start_posterior(phi)
 
     def _start_posterior(self, phi: Tensor) -> None:
@@ -162,9 +163,8 @@ class DirichletProcessMixture(SpectralKernel):
         kernel = x.new_zeros(delta.shape[:2])
         squared_scales = (2.0 * self.log_scales).exp().to(x.dtype)
         means = self.means.to(x.dtype)
-        for k, share in enumerate(
-            self.proportions.to(x.dtype)
-        ):  # one by one: (T, N, N') at once would be large
+        # one by one: (T, N, N') at once would be large
+        for k, share in enumerate(self.proportions.to(x.dtype)):
             kernel = (
                 kernel
                 + share * (-0.5 * square @ squared_scales[k]).exp() * (delta @ means[k]).cos()

@@ -44,7 +44,9 @@ class FunctionKernel(IndefiniteKernel):
             raise InputError(
                 message("domain as 'any', 'sphere' or 'cube'", repr(domain), "choose one")
             )
-        self.function, self.pairwise, self.domain = function, pairwise, domain
+        self.function = function
+        self.pairwise = pairwise
+        self.domain = domain
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j), computed by the function in float64: (n, d), (m, d) -> (n, m)."""

@@ -184,7 +184,8 @@ class Tanh(DotProduct):
             raise InputError(
                 message("offset as a finite number", repr(offset), "choose offset=1.0")
             )
-        self.scale, self.offset = scale, offset
+        self.scale = scale
+        self.offset = offset
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:
         """Return tanh(offset + scale t)."""

@@ -59,9 +59,8 @@ class Periodic(SpectralKernel):
         self.log_lengthscale = log_scale("lengthscale", lengthscale)
         self.log_variance = log_scale("variance", variance, max_ndim=0)
         proposal = _proposal(self.log_lengthscale.detach().reshape(-1))
-        self.register_buffer(
-            "_drawn_from", proposal, persistent=False
-        )  # the constructor's arguments make it again
+        # the constructor's arguments make it again
+        self.register_buffer("_drawn_from", proposal, persistent=False)
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return the kernel matrix, (N, D), (N', D) -> (N, N')."""

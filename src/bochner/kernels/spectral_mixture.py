@@ -237,7 +237,8 @@ class NextGenSpectralMixture(SpectralKernel):
         delta = x[:, None, :] - y[None, :, :]
         kernel = x.new_zeros(x.shape[0], y.shape[0])
         for q, weight in enumerate(self.log_weights.exp().to(x.dtype)):
-            (s1, s2), (m1, m2) = scales[:, q], means[:, q]
+            (s1, s2) = scales[:, q]
+            (m1, m2) = means[:, q]
             total = (
                 self._cross(x, y, s1, s2, m1, m2, rho[q])
                 + self._cross(y, x, s1, s2, m1, m2, rho[q]).T

@@ -42,11 +42,12 @@ from bochner.krein.sketch import Sketch
 # Pairs share rows, the truth lies between: rows held out decide which round is kept. Every round
 # has its share of the iterations.
 _TRUST = (0.0, 0.25, 0.75, 1.0, 1.0)
-_EARLY, _LEAST = 2, 500  # rounds that see half of the rows, and at least so many
-_LEVEL, _PATIENCE = (
-    0.02,
-    2,
-)  # relative gain of the held-out error below which a round is level; rounds that may be
+# rounds that see half of the rows, and at least so many
+_EARLY = 2
+_LEAST = 500
+# relative gain of the held-out error below which a round is level; rounds that may be
+_LEVEL = 0.02
+_PATIENCE = 2
 _PAIRS = 4096  # on which closed-form expectations are computed
 # of the mean variance of a direction, added to each before the directions are brought to one scale
 _WHITE = 0.01
@@ -153,15 +154,17 @@ class _Problem:
     """
 
     def __init__(self, sketch: Sketch, sign: Tensor, source: torch.Generator) -> None:
-        self.sign, self.n = sign, len(sketch.x)
-        self.unit, self.scale = sketch.unit / math.sqrt(2.0 * sketch.x.shape[1]), sketch.scale
-        self.x, self.target = sketch.x / self.unit, sketch.target / self.scale
+        self.sign = sign
+        self.n = len(sketch.x)
+        self.unit = sketch.unit / math.sqrt(2.0 * sketch.x.shape[1])
+        self.scale = sketch.scale
+        self.x = sketch.x / self.unit
+        self.target = sketch.target / self.scale
         self.held = (sketch.held_out / self.unit, sketch.held_target / self.scale)
         self.n_pairs = 0.5 * self.n * (self.n - 1)
         off = self.target.sum() - torch.diagonal(self.target).sum()
-        self.spread = max(
-            1.0 - (float(off) / (2.0 * self.n_pairs)) ** 2, _FLOOR
-        )  # variance over pairs
+        # variance over pairs
+        self.spread = max(1.0 - (float(off) / (2.0 * self.n_pairs)) ** 2, _FLOOR)
         single = self.n**2 * len(sign) > _SINGLE
         self.dtype = torch.float32 if single else torch.float64
         self.single = self.x.to(self.dtype), self.target.to(self.dtype)
@@ -171,7 +174,8 @@ class _Problem:
             self.x.device
         )
         i, j = some[some[:, 0] != some[:, 1]].T
-        self.delta, self.pairs = self.x[i] - self.x[j], self.target[i, j]
+        self.delta = self.x[i] - self.x[j]
+        self.pairs = self.target[i, j]
 
     def begin(
         self, draw: Tensor, weight: Tensor, n_mixtures: int, source: torch.Generator
@@ -237,9 +241,8 @@ class _Problem:
         x = self.single[0][:n]
         target = self.single[1][:n, :n]
         observations = float(self.n) ** (1.0 - trust) * self.n_pairs**trust
-        weight = (
-            2.0 * state.noise / observations
-        )  # the objective in units of a pair's squared error
+        # the objective in units of a pair's squared error
+        weight = 2.0 * state.noise / observations
 
         def objective(free: Tensor) -> tuple[float, Tensor]:
             mean = free[:size].view(state.mean.shape) @ self.whiten

@@ -87,10 +87,8 @@ class FrequencyMixture:
             Standard deviation of the frequencies expected beforehand, radians per unit of the rows.
         source : torch.Generator
         """
-        (n, d), options = (
-            moments.mean.shape,
-            {"dtype": torch.float64, "device": moments.mean.device},
-        )
+        (n, d) = moments.mean.shape
+        options = {"dtype": torch.float64, "device": moments.mean.device}
         phi = (
             torch.rand(
                 n, n_mixtures, generator=source, dtype=torch.float64, device=source.device
@@ -219,12 +217,12 @@ class FrequencyMixture:
         )
 
     def _kl_scales(self) -> Tensor:
-        d, nu0 = self._dim, self._dim + 2.0
+        d = self._dim
+        nu0 = self._dim + 2.0
         prior_rate = nu0 * self.prior_width**2  # W0^-1 = nu0 width^2 I
         trace = prior_rate * torch.diagonal(self.scale, dim1=-2, dim2=-1).sum(1)
-        log_ratio = cholesky(self.scale).logdet() + d * math.log(
-            prior_rate
-        )  # log |W_k| / |W0|
+        # log |W_k| / |W0|
+        log_ratio = cholesky(self.scale).logdet() + d * math.log(prior_rate)
         gammas = torch.mvlgamma(torch.full_like(self.dof, 0.5 * nu0), d) - torch.mvlgamma(
             0.5 * self.dof, d
         )

@@ -94,7 +94,8 @@ def squared_error(
         total += 2.0 * _square(residual) - _square(diagonal)
         pull[start:stop].addmm_(residual, features[start:])
         pull[stop:].addmm_(others.T, features[start:stop])
-    (cosine, sine), (in_cosine, in_sine) = features.chunk(2, 1), pull.chunk(2, 1)
+    (cosine, sine) = features.chunk(2, 1)
+    (in_cosine, in_sine) = pull.chunk(2, 1)
     in_phase = (cosine * in_sine).addcmul_(sine, in_cosine, value=-1.0)
     in_factor = torch.linalg.vecdot(cosine, in_cosine, dim=0) + torch.linalg.vecdot(
         sine, in_sine, dim=0

@@ -69,7 +69,8 @@ def search_start(
     lost. The negative part gets twice the share of the negative eigenvalues, no more than two
     fifths; no part where there are none.
     """
-    dim, n_negative = sketch.x.shape[1], 0
+    dim = sketch.x.shape[1]
+    n_negative = 0
     if sketch.negative_mass > 0 and n_frequencies > 1:
         n_negative = max(1, round(min(0.4, 2.0 * sketch.negative_mass) * n_frequencies))
     radius = (

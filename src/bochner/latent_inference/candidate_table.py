@@ -29,7 +29,10 @@ _NUMBERS = 2**23
 _MOST_DIMENSIONS = 3
 _ORDER = 3
 # Steps on the cubic; how far from its candidate it is walked, and believed; a step that ends it.
-_STEPS, _FAR, _NEAR, _SETTLED = 4, 0.5, 0.1, 1e-3
+_STEPS = 4
+_FAR = 0.5
+_NEAR = 0.1
+_SETTLED = 1e-3
 # Candidates next to one, itself among them, and steps from one to a better one.
 _NEIGHBOURS, _HOPS = 9, 30
 
@@ -173,7 +176,8 @@ class CandidateTable:
         -------
         Starts
         """
-        (n, count), dim = chosen.shape, self.points.shape[1]
+        (n, count) = chosen.shape
+        dim = self.points.shape[1]
         flat = chosen.flatten()
         again = torch.zeros_like(chosen, dtype=torch.bool)
         for r in range(1, count):

@@ -122,7 +122,8 @@ class Placer:
         -------
         Placement
         """
-        views, dim = self._views, self._candidates.shape[1]
+        views = self._views
+        dim = self._candidates.shape[1]
         n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
         beside = columns_beside(covariates, rows[0].shape[0])
         out = _at_the_prior(n_modes, dim, beside)
@@ -139,10 +140,12 @@ class Placer:
             views, rows, dim, rows_at_once(views, dim * n_modes)
         ):
             part = [y[index] for y in rows]
-            of_part, known = offsets_of(offsets, index), beside[index]
+            of_part = offsets_of(offsets, index)
+            known = beside[index]
             kept = known
             if single:
-                part, kept = [y.float() for y in part], known.float()
+                part = [y.float() for y in part]
+                kept = known.float()
             target = target_for(of_target, part, dim, shared, of_part, kept)
             if shared and tabulated:
                 solution = located(target, self._begin(part, target, n_modes), polish)

@@ -112,9 +112,8 @@ def climb(
     """
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
-    gap = (
-        4.0 * torch.finfo(x.dtype).eps
-    )  # rounding of the value must not reject the last, tiny steps
+    # rounding of the value must not reject the last, tiny steps
+    gap = 4.0 * torch.finfo(x.dtype).eps
     radius = torch.full_like(value, 0.5)
     active = torch.arange(x.shape[0])
     leaders = (
@@ -221,7 +220,8 @@ class _Modes:
         x = self.x.clone()
         value = self.value.clone()
         hessian = self.hessian.clone()
-        count, dim = len(x) // n, x.shape[1]
+        count = len(x) // n
+        dim = x.shape[1]
         rows = torch.arange(n).repeat_interleave(count)
         best = value.reshape(n, count).amax(1)[rows]
         shape = (n, count, dim)
@@ -240,7 +240,8 @@ def _weighed(ends: _Modes, covariates: Tensor) -> Placement:
     value = ends.value
     hessian = ends.hessian
     n = len(covariates)
-    n_modes, dim = len(x) // n, x.shape[1]
+    n_modes = len(x) // n
+    dim = x.shape[1]
     covariance, log_volume = positive_inverse(-hessian)
     evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
     order = evidence.argsort(dim=1, descending=True, stable=True)

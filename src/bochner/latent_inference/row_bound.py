@@ -43,7 +43,8 @@ _CHUNK = 1024
 _NUMBERS = 2**21
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
 # smaller chunks; less small ones where the forms stay factored.
-_SINGLE_CHUNK, _FACTORED_CHUNK = 64, 256
+_SINGLE_CHUNK = 64
+_FACTORED_CHUNK = 256
 
 
 class Quadratic(Protocol):
@@ -91,9 +92,8 @@ class PerRow:
         slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
         padded = j.new_zeros(present.shape[0], int(counts.max()), *j.shape[1:])
         padded[inverse, slot] = j
-        every = torch.equal(
-            present, torch.arange(self.matrices.shape[0])
-        )  # indexing would copy them
+        # indexing would copy them
+        every = torch.equal(present, torch.arange(self.matrices.shape[0]))
         matrices = self.matrices if every else self.matrices[present]
         return (padded.flatten(1, 2) @ matrices).reshape(padded.shape)[inverse, slot]
 

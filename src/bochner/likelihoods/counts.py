@@ -102,10 +102,9 @@ def moment_dispersion(
     counts = observed.sum(dims)
     low = torch.full_like(mean.sum(dims), math.log(smallest))
     high = torch.full_like(low, math.log(largest))
-    squared, memory = (
-        mean.square(),
-        torch.empty_like(mean),
-    )  # memory: of whole tables, many times
+    # memory: of whole tables, many times
+    squared = mean.square()
+    memory = torch.empty_like(mean)
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         torch.addcmul(mean, squared, (-middle).exp(), out=memory)

@@ -93,10 +93,8 @@ class NegativeBinomial(NonConjugateLikelihood):
                     "choose one of them",
                 )
             )
-        self.size_factors, self.bound = (
-            size_factors,
-            "polya-gamma" if bound == "auto" else bound,
-        )
+        self.size_factors = size_factors
+        self.bound = "polya-gamma" if bound == "auto" else bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(
                 message(

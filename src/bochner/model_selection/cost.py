@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 # Rows of the trial, and the steps of its two fits: what the second takes longer is the time of the
 # steps between.
-TRIAL_ROWS, FEW_STEPS, MORE_STEPS = 300, 2, 52
+TRIAL_ROWS = 300
+FEW_STEPS = 2
+MORE_STEPS = 52
 # Steps after the race until the bound has converged, as in most fits of benchmarks/README.md.
 TYPICAL_STEPS = 500
 # Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed

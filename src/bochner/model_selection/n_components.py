@@ -227,10 +227,8 @@ def select_n_components(
     if isinstance(candidates, str):
         estimator, candidates = _coarse(estimator, X, candidates, hide, seed)
     numbers = _check(candidates, n_repeats, np.shape(X)[0])
-    order, n_folds = (
-        np.random.default_rng(seed).permutation(np.shape(X)[0]),
-        max(_FOLDS, n_repeats),
-    )
+    order = np.random.default_rng(seed).permutation(np.shape(X)[0])
+    n_folds = max(_FOLDS, n_repeats)
     parts = (
         np.array_split(order, n_folds)[:n_repeats]
         if rows == "new"

@@ -58,7 +58,9 @@ def update_sticks(kernel: DirichletProcessMixture) -> None:
         sticks = sticks_of(kernel).update_sticks(counts[order])
         cost = float(sticks.kl() - sticks.assignment_bound(kernel.phi[:, order]))
         if cost < best:
-            best, chosen, fitted = cost, order, sticks
+            best = cost
+            chosen = order
+            fitted = sticks
     kernel.get_buffer("order").copy_(chosen.clone())
     kernel.get_buffer("stick_a").copy_(fitted.a)
     kernel.get_buffer("stick_b").copy_(fitted.b)
@@ -100,7 +102,8 @@ def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float 
     -----
     A component and its mirror image (-mu) are the same kernel: the nearer of the two is merged.
     """
-    phi, means = kernel.phi, kernel.means
+    phi = kernel.phi
+    means = kernel.means
     counts = phi.sum(0)
     used = (counts >= least).nonzero()[:, 0]
     if len(used) < 2:
@@ -147,7 +150,8 @@ def rebirth(
     drawn from the spectrum itself, and a tenth as wide: a wide component that covers two narrow
     peaks is no optimum once one of them has its own.
     """
-    phi, means = kernel.phi, kernel.means
+    phi = kernel.phi
+    means = kernel.means
     idle = (phi.sum(0) < least).nonzero()[:, 0]
     if not len(idle):
         return

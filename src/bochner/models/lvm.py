@@ -318,9 +318,12 @@ class View(nn.Module):
         groups: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.name, self.kernel, self.likelihood = name, kernel, likelihood
+        self.name = name
+        self.kernel = kernel
+        self.likelihood = likelihood
         self.sites: Sites | NoSites = sites or NoSites()
-        self.dims, self.weight = None if dims is None else tuple(dims), weight
+        self.dims = None if dims is None else tuple(dims)
+        self.weight = weight
         self.groups = tuple(groups)
         factors = nn.Parameter(torch.zeros(max(groups) + 1)) if self.groups else None
         self.register_parameter("log_factors", factors)

@@ -220,7 +220,8 @@ def _text(
         and len(set(columns[0])) == len(columns[0])
         and names[0].lower() in ("", "row", "id", "index")
     ):
-        columns, names = columns[1:], names[1:]
+        columns = columns[1:]
+        names = names[1:]
     return {
         name or f"label {j}": _typed(column)
         for j, (name, column) in enumerate(zip(names, columns, strict=True))

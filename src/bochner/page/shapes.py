@@ -83,9 +83,8 @@ def guess_shape(values: FloatArray) -> Shape | None:
     if side * side != values.shape[1] or side < _LEAST_SIDE:
         return None
     images = np.nan_to_num(values, nan=float(np.nanmean(values))).reshape(-1, side, side)
-    any_two = 2 * float(
-        images.var(axis=(1, 2)).mean()
-    )  # expected squared difference of two pixels of one image
+    # expected squared difference of two pixels of one image
+    any_two = 2 * float(images.var(axis=(1, 2)).mean())
     down, across = (float((np.diff(images, axis=axis) ** 2).mean()) for axis in (1, 2))
     alike = max(down, across) < _ALIKE * any_two and max(down, across) < _LOPSIDED * min(
         down, across

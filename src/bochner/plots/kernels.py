@@ -157,10 +157,8 @@ def kernel_recovery(
         )
     learned = np.asarray(model.kernel_matrix(model.embedding_, view=view), dtype=float)
     rows = np.argsort(key, kind="stable")
-    error, centred = (
-        metrics.relative_error(learned, K),
-        metrics.relative_error(_centred(learned), _centred(K)),
-    )
+    error = metrics.relative_error(learned, K)
+    centred = metrics.relative_error(_centred(learned), _centred(K))
     axs = axs or axes(12.6, 4.2, 3)
     titles = (
         "Learned kernel",

@@ -72,7 +72,9 @@ def latent_map(
     y = None if labels is None else _labels(labels, n_rows)
     if n_rows > _DRAWN:
         some = np.linspace(0, n_rows - 1, _DRAWN).astype(int)
-        Z, std, y = Z[some], std[some], None if y is None else y[some]
+        Z = Z[some]
+        std = std[some]
+        y = None if y is None else y[some]
     _ellipses(ax, Z, std, n_ellipses)
     size = float(np.clip(9000 / len(Z), 5, 30)) if s is None else s
     if y is None:
@@ -225,11 +227,9 @@ def completions(
     -------
     Axes
     """
-    T, C, mask_of_known = (
-        np.asarray(true, dtype=float),
-        np.asarray(completed, dtype=float),
-        np.asarray(observed, dtype=bool),
-    )
+    T = np.asarray(true, dtype=float)
+    C = np.asarray(completed, dtype=float)
+    mask_of_known = np.asarray(observed, dtype=bool)
     if (
         not T.shape == C.shape == mask_of_known.shape
         or T.ndim != 2

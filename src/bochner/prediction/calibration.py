@@ -21,7 +21,8 @@ N_BINS = 20
 _TOLERANCE = 0.02
 # Columns are compared with the share of the view at this level, by a test of all of them with this
 # probability of a false alarm.
-_COLUMN_LEVEL, _COLUMN_ALARM = 0.8, 0.005
+_COLUMN_LEVEL = 0.8
+_COLUMN_ALARM = 0.005
 # Errors of a row's entries that correlate by so much more than predicted, beyond three standard
 # errors, are said; and so is skewness of normal scores.
 _DEPENDENT, _SKEWED = 0.03, 0.2
@@ -334,7 +335,8 @@ def assess(
     shares = np.array(
         [mean_of_rows((bins == b).astype(np.float64), rows) for b in range(N_BINS)]
     )
-    lean, density = mean_of_rows(pit, rows), mean_of_rows(log_density, rows)
+    lean = mean_of_rows(pit, rows)
+    density = mean_of_rows(log_density, rows)
     far = mean_of_rows((centred > _FAR / 2).astype(np.float64), rows)
     off, counted, p, shares_of_columns = by_column(
         (centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns

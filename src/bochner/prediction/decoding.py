@@ -77,9 +77,8 @@ def _decode_view(
             psi = psi + (expected_features(x, covariance, draw.frequencies) - phi) @ draw.mean
             # x's uncertainty as the rows of a square root R: sum over d of (R^T J)^2 is diag(J^T
             # cov J)
-            dtype = (
-                x.dtype if covariance.shape[1] <= MANY_DIMENSIONS else torch.float32
-            )  # as rows are placed
+            # as rows are placed
+            dtype = x.dtype if covariance.shape[1] <= MANY_DIMENSIONS else torch.float32
             root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
             slopes = (
                 root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian

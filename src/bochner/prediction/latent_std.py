@@ -48,7 +48,9 @@ from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPoster
 
 # Points from which a row climbs beside its modes, how far apart they lie in every dimension, and by
 # how many nats they may be behind the best of them.
-_N_STARTS, _APART, _BEHIND = 3, 0.4, 8.0
+_N_STARTS = 3
+_APART = 0.4
+_BEHIND = 8.0
 # Climbs of so many steps, to this length: standard deviations ask for two digits.
 _STEPS, _TOLERANCE = 2, 1e-2
 # Weight of a mode below which it is not climbed from.
@@ -57,7 +59,10 @@ _LITTLE = 1e-4
 _NUMBERS = 2**23
 # Latents of drawn rows, how many rows they are at least and at most, and the share of the entries
 # that half of the rows lack beside.
-_N_LATENTS, _LEAST, _MOST, _HIDDEN = 720, 32, 240, 0.3
+_N_LATENTS = 720
+_LEAST = 32
+_MOST = 240
+_HIDDEN = 0.3
 # Squared errors count up to this many variances, so that a lost row does not widen all others.
 _OUTLIER = 16.0
 # Shares of the check that should lie within so many standard deviations, and what they may lack or

@@ -12,7 +12,9 @@ from bochner.latent_inference.predictive_modes import Modes
 from bochner.linalg import cholesky
 
 # Shares in a proposal: of the prior, of a cloud, of the moments of earlier samples.
-_PRIOR_SHARE, _CLOUD_SHARE, _MOMENTS_SHARE = 0.05, 0.2, 0.25
+_PRIOR_SHARE = 0.05
+_CLOUD_SHARE = 0.2
+_MOMENTS_SHARE = 0.25
 # Degrees of freedom of a proposal's parts.
 FREEDOM = 6
 _LOG_2_PI = math.log(2.0 * math.pi)
@@ -63,7 +65,8 @@ class Proposal:
         cls, modes: Modes, cloud: Cloud | None, moments: tuple[Tensor, Tensor] | None = None
     ) -> Proposal:
         """Return a proposal about modes, a cloud and, if given, a mean (n, D) with a covariance."""
-        (n, _, dim), like = modes.means.shape, modes.means
+        (n, _, dim) = modes.means.shape
+        like = modes.means
         eye = torch.eye(dim, dtype=like.dtype)
         extra = [(like.new_zeros(n, 1, dim), eye, like.new_full((n, 1), _PRIOR_SHARE))]
         if cloud is not None:

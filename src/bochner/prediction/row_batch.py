@@ -39,7 +39,9 @@ _DIGITS = 2.0**20
 _LARGE = 1e300
 # How many of the points at which rows are looked up a row climbs from, and how far apart they lie
 # in every dimension.
-_N_STARTS, _N_BEST, _APART = 3, 16, 0.25
+_N_STARTS = 3
+_N_BEST = 16
+_APART = 0.25
 _LOG_2_PI = math.log(2.0 * math.pi)
 
 

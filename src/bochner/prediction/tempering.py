@@ -24,7 +24,9 @@ from bochner.weight_posterior.downdating import leave_out
 from bochner.weight_posterior.posterior import ViewPosterior
 
 TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
-_ROWS, _PLACED_ROWS, _FOLDS = 1000, 256, 5
+_ROWS = 1000
+_PLACED_ROWS = 256
+_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,8 @@ class _Fold:
         index = informative(self.rows, v).nonzero()[:, 0]
         data = [y[index] for y in self.rows]
         row_offsets = offsets_of(self.offsets, index)
-        truth, shown = data[v], hidden(data, v)
+        truth = data[v]
+        shown = hidden(data, v)
         encoded = [view.encode(y) for view, y in zip(self.views, shown, strict=True)]
         scores = candidate_scores(self.book, self.views, encoded, row_offsets)
         values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))

@@ -225,7 +225,8 @@ class Determinants:
     """
 
     def __init__(self, solution: Weights, share: float) -> None:
-        self._solution, self._share = solution, share
+        self._solution = solution
+        self._share = share
         self._shared = solution.covariance.double()
         self.value = torch.zeros((), dtype=torch.float64, device=self._shared.device)
         self._traces = torch.zeros_like(self.value)

@@ -121,7 +121,9 @@ def nonconjugate_evidence(
             solution = entry_pass(features, likelihood, current, tol)
             precision, shift = solution.sites(current, likelihood)
             current = replace(current, precision=precision, shift=shift)
-        mask, slopes, scale = current.mask, solution.slopes, current.scale
+        mask = current.mask
+        slopes = solution.slopes
+        scale = current.scale
         bound = mask.apply(slopes.value).sum(0, dtype=torch.float64) - solution.weights.kl()
         gap = gap_of(likelihood, solution, current, sample)
         slope = mask.apply(slopes.d_mean).sum(0)

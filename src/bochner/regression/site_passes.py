@@ -89,8 +89,11 @@ class SitePasses:
         sites: Sites,
         processes: Processes = ALONE,
     ) -> None:
-        self._block, self._likelihood, self._processes = block, likelihood, processes
-        self._latents, self._f = latents, f.to(latents[0].dtype)
+        self._block = block
+        self._likelihood = likelihood
+        self._processes = processes
+        self._latents = latents
+        self._f = f.to(latents[0].dtype)
         self.columns = sites.group_of.argsort(stable=True)
         counts = torch.bincount(sites.group_of).tolist()
         self._sizes = tuple(count for count in counts if count)

@@ -239,7 +239,8 @@ def streamed_evidence(
         lack = _lack(solution, sums.chosen, chosen, share, s2)
         into = Gradient.zeros(x, f, noise_variance) if wanted else None
         squares = _residuals(passes, solution, lack, chosen, share, s2, into)
-        k, n_entries = f.n_features, float(sums.counts.sum())
+        k = f.n_features
+        n_entries = float(sums.counts.sum())
         sizes = torch.tensor(block.sizes, dtype=torch.float64, device=x.device)
         fit = squares / s2 + float(solution.mean.square().sum())
         plain = -0.5 * (n_entries * math.log(2.0 * math.pi * s2) + fit)

@@ -32,7 +32,9 @@ class _Parts:
 
     def __init__(self, features: Tensor, n_matrices: int) -> None:
         k, n = features.shape
-        self.features, self.n_matrices, self.rows = features, n_matrices, min(n, _ROWS)
+        self.features = features
+        self.n_matrices = n_matrices
+        self.rows = min(n, _ROWS)
         budget = _CACHED if features.device.type == "cpu" else _BUSY
         self.some = max(1, budget // max(k * self.rows, 1))
         self.scratch = Scratch(features)

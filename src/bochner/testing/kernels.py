@@ -20,7 +20,8 @@ from bochner.testing.compare import close, holds
 # Draws of features: standard errors are then some hundredths of k(x, x).
 _DRAWS, _FREQUENCIES = 120, 16
 # Bounds of the ratio of errors with 16 times as many features, 4 in the limit; 150 draws of it.
-_RATIO, _MORE_DRAWS = (3.3, 4.8), 150
+_RATIO = (3.3, 4.8)
+_MORE_DRAWS = 150
 
 
 def check_kernel(kernel: Kernel, dimensions: Iterable[int] = (1, 2, 3)) -> None:
@@ -267,7 +268,8 @@ class _Points(nn.Module):
 
     def __init__(self, kernel: SpectralKernel) -> None:
         super().__init__()
-        self._modules, self._parameters = kernel._modules, kernel._parameters
+        self._modules = kernel._modules
+        self._parameters = kernel._parameters
         self._kernel = [kernel]  # in a list: no submodule, whose names would have a prefix
 
     def forward(self, noise: Tensor) -> Frequencies:

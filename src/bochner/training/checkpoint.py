@@ -214,7 +214,8 @@ class SharedCheckpoint:
     """
 
     def __init__(self, local: Checkpoint | NoCheckpoint, processes: Processes) -> None:
-        self._local, self._processes = local, processes
+        self._local = local
+        self._processes = processes
 
     @contextmanager
     def begun(self) -> Iterator[Earlier | None]:

@@ -297,9 +297,8 @@ class Trainer(Generic[Module]):
                 break
         if settle:
             self._settles, self.state.since = None, self.state.step
-            self._good = (
-                self._snapshot()
-            )  # what comes back must not be in the middle of a run that settled
+            # what comes back must not be in the middle of a run that settled
+            self._good = self._snapshot()
         return self.state
 
     @property

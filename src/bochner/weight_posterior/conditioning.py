@@ -343,7 +343,8 @@ class _WithNoisePerColumn(_OnBlocks):
 
     def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
         """Take the eigenvectors of every block."""
-        mean, directions = self._no_mean(f), []
+        mean = self._no_mean(f)
+        directions = []
         scales = torch.ones(mean.shape[1], f.n_features, dtype=torch.float64)
         variance = self.noise.variance.detach()
         for block in complete_blocks(self.blocks):

@@ -162,7 +162,6 @@ def _weight(leverage: Tensor, share: float) -> Tensor:
     rest = 1.0 - share
     odds = 1.0 - leverage
     root = torch.hypot(odds, (4.0 * rest * leverage).sqrt())
-    new = torch.where(
-        odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest)
-    )  # phi^T P phi
+    # phi^T P phi
+    new = torch.where(odds > 0.0, 2.0 * leverage / (root + odds), (root - odds) / (2.0 * rest))
     return share * (1.0 + new) / (1.0 + rest * new).square()

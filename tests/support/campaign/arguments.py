@@ -204,9 +204,8 @@ def judge(number, which):
                 faults.append(place_of(error))
         faults += changes(inside, process_state())
     faults += changes(before, process_state())
-    if (
-        parameter == "random_state" and value is None
-    ):  # draws from numpy's generator, as everywhere
+    # draws from numpy's generator, as everywhere
+    if parameter == "random_state" and value is None:
         faults = [fault for fault in faults if fault != "changed numpy.random"]
     if any(_public(world()["model"]).get(key) is not kept for key, kept in model.items()):
         faults.append("the model is changed")

@@ -210,7 +210,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             X = values = values[:]
         options.of_empty(values)
         X = self._columns_of_fit(X)
-        rows, missing = self._split(values), np.isnan(values)
+        rows = self._split(values)
+        missing = np.isnan(values)
         offsets = self._offsets(values, size_factors)
         beside = self._beside(X, values, covariates)
         mixture = completion.Mixture(self._candidates, self.completion_)

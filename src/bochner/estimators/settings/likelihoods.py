@@ -194,7 +194,8 @@ class SizeFactors:
     def __init__(
         self, typical: dict[str, float], shares: dict[str, NDArray[np.float64]]
     ) -> None:
-        self.typical, self.shares = typical, shares
+        self.typical = typical
+        self.shares = shares
 
     @classmethod
     def fit(

@@ -160,8 +160,11 @@ class GivenOtherWeights:
         form: GaussianForm,
         rng: Generator,
     ) -> None:
-        self.x, self.amplitude, self.weights = x, amplitude, weights.copy()
-        self.precision, self.rng = form.precision, rng
+        self.x = x
+        self.amplitude = amplitude
+        self.weights = weights.copy()
+        self.precision = form.precision
+        self.rng = rng
         self.score = form.linear - form.precision * psi
 
     def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], Pair]:
@@ -215,7 +218,9 @@ class _OneRegression:
     """
 
     def __init__(self, phi: FloatArray, Y: FloatArray, noise: float) -> None:
-        self.phi, self.Y, self.noise = phi, Y, noise
+        self.phi = phi
+        self.Y = Y
+        self.noise = noise
         gram = phi.T @ phi
         gram[np.diag_indices_from(gram)] += noise
         self.inverse = np.linalg.inv(gram)
@@ -279,7 +284,9 @@ class WeightsIntegrated:
         amplitude: FloatArray,
         parts: Sequence[tuple[IntArray, _OneRegression]],
     ) -> None:
-        self.x, self.amplitude, self.parts = x, amplitude, parts
+        self.x = x
+        self.amplitude = amplitude
+        self.parts = parts
 
     @classmethod
     def of(

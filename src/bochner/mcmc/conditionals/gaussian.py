@@ -230,7 +230,8 @@ class _RatioDensity:
     """Log density of log(variance / noise variance), weights and noise variance integrated out."""
 
     def __init__(self, view: GaussianView, spectra: Sequence[_Spectral]) -> None:
-        self.spectra, self.prior = spectra, view.priors.ratio
+        self.spectra = spectra
+        self.prior = view.priors.ratio
         shape, self._rate = view.priors.noise
         self.shape = shape + 0.5 * float(view.data.observed.sum())
         self._square = float(np.square(view.data.values).sum())

@@ -264,7 +264,8 @@ class NegativeBinomialView(LogisticView):
         every = np.arange(len(psi))
 
         def log_density(logs: FloatArray) -> FloatArray:
-            by, r = present - logs, np.exp(logs)
+            by = present - logs
+            r = np.exp(logs)
             entries = self.log_prob(psi + by, r, every).sum(0)
             prior = -0.5 * np.square(intercepts + by / self.priors.intercept)
             return self._by_parameter(entries + prior) + shape * logs - rate * r

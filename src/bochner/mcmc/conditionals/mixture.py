@@ -144,7 +144,9 @@ class _Clusters:
     def __init__(
         self, points: FloatArray, labels: IntArray, prior: NormalInverseWishart
     ) -> None:
-        self.points, self.labels, self.prior = points, labels.copy(), prior
+        self.points = points
+        self.labels = labels.copy()
+        self.prior = prior
         self.outer = points[:, :, None] * points[:, None, :]
         self.count, self.total, self.squares = _sums(points, self.outer, labels)
         self.value = prior.log_marginal(self.count, self.total, self.squares)
@@ -156,8 +158,10 @@ class _Clusters:
         self.count[k] -= 1.0
         if self.count[k] == 0.0:
             kept = np.arange(len(self.count)) != k
-            self.count, self.total = self.count[kept], self.total[kept]
-            self.squares, self.value = self.squares[kept], self.value[kept]
+            self.count = self.count[kept]
+            self.total = self.total[kept]
+            self.squares = self.squares[kept]
+            self.value = self.value[kept]
             self.labels[self.labels > k] -= 1
             return
         self.total[k] -= self.points[h]

@@ -118,8 +118,11 @@ class ViewModel(ABC):
         n_points: int,
         priors: Priors,
     ) -> None:
-        self.name, self.data, self.dims = name, data, dims
-        self.n_points, self.priors = n_points, priors
+        self.name = name
+        self.data = data
+        self.dims = dims
+        self.n_points = n_points
+        self.priors = priors
         self.component_prior = NormalInverseWishart(
             len(dims), priors.kappa, len(dims) + priors.extra_degrees, priors.scale
         )
