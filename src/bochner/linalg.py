@@ -16,6 +16,8 @@ from bochner.errors import NumericalError, NumericalWarning, warn_user
 
 # Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
+# Bytes: where torch allocates, and products ask nothing else of where memory begins.
+_ALIGNMENT = 64
 # Returns the value and, where they are wanted, the gradients in all inputs.
 ClosedForm = Callable[[bool], tuple[Tensor, Sequence[Tensor | None]]]
 
@@ -99,6 +101,23 @@ def cholesky(
     if not bool(info.any()) and math.isfinite(float(diagonal)):
         return Cholesky(factor, 0.0)
     return _with_jitter(matrix) if exact is None else cholesky(exact())
+
+
+def laid_out(tensor: Tensor) -> Tensor:
+    """Return a tensor in the order of rows, in memory of its own allocation.
+
+    As it is when it comes out of a file: the same numbers in another layout, or away from the
+    processor's vectors, may be summed in another order, and a product rounds otherwise. ``torch``
+    calls a column of a transposed matrix contiguous although its strides are others.
+    """
+    steps, size = [], 1
+    for length in reversed(tensor.shape):
+        steps.append(size)
+        size *= max(length, 1)
+    as_allocated = not tensor.storage_offset() and tensor.data_ptr() % _ALIGNMENT == 0
+    if as_allocated and tensor.stride() == tuple(reversed(steps)):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def plus_diagonal(matrix: Tensor, value: Tensor | float) -> Tensor:

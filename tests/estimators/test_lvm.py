@@ -732,7 +732,6 @@ BAD_DATA = {
         lambda: _only_nan(columns=6),
         "only NaN in column 6 of view 'b'. Drop the column",
     ),
-    "no entry in a row": (lambda: _only_nan(rows=4), "only NaN in row 4. Drop the row"),
     "no entry in a view": (
         lambda: _only_nan(columns=slice(5, 9)),
         "data in view 'b', got NaN in every entry",

@@ -185,15 +185,13 @@ def check_fit(
     Raises
     ------
     InputError
-        For fewer than two rows, an infinite or huge entry, or a view, column or row with nothing
+        For fewer than two rows, an infinite or huge entry, or a view or column with nothing
         observed.
     """
     together(lambda: _check_entries(X, columns, column_names))
     if not sp.issparse(X):
-        in_column, empty = _observed(X)
-        every = largest(in_column.astype(np.float64))
+        every = largest(_observed_columns(X).astype(np.float64))
         _check_columns(every > 0, columns, column_names)
-        together(lambda: _check_row(empty))
     low, high = (end.astype(np.float64) for end in extremes(X))
     # NaN where others have all entries of a column
     ends = np.nan_to_num(low), np.nan_to_num(high)
@@ -226,17 +224,12 @@ def _check_entries(
     check_finite(X, columns, column_names)
 
 
-def _observed(X: FloatArray) -> tuple[NDArray[np.bool_], int | None]:
-    """Return which columns have an entry, and the first row that has none."""
+def _observed_columns(X: FloatArray) -> NDArray[np.bool_]:
+    """Return which columns have an entry."""
     in_column = np.zeros(X.shape[1], dtype=np.bool_)
-    empty: int | None = None
     for rows in passes(X.shape):
-        observed = ~np.isnan(X[rows])
-        in_column |= observed.any(axis=0)
-        in_row = observed.any(axis=1)
-        if empty is None and not in_row.all():
-            empty = rows.start + int(np.argmin(in_row))
-    return in_column, empty
+        in_column |= ~np.isnan(X[rows]).all(axis=0)
+    return in_column
 
 
 def _check_columns(
@@ -255,15 +248,6 @@ def _check_columns(
         raise InputError(
             message(
                 "an observed entry in every column", f"only NaN in {place}", "drop the column"
-            )
-        )
-
-
-def _check_row(empty: int | None) -> None:
-    if empty is not None:
-        raise InputError(
-            message(
-                "an observed entry in every row", f"only NaN in row {empty}", "drop the row"
             )
         )
 

@@ -19,6 +19,7 @@ from bochner.initialization.embeddings import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.linalg import laid_out
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import Draws, draw, elbo, latent_noise
@@ -218,6 +219,10 @@ class Fit:
     latent_draws: Tensor | None = None
     latent_excess: float | None = None
     latent_shares: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Lay the latents out as those of a file."""
+        object.__setattr__(self, "latents", laid_out(self.latents))
 
 
 def evaluate(

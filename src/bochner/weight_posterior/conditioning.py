@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import Cholesky, cholesky, plus_diagonal
+from bochner.linalg import Cholesky, cholesky, laid_out, plus_diagonal
 from bochner.memory import chunks
 from bochner.models.lvm import NoSites, View
 from bochner.models.sites import Sites
@@ -60,6 +60,14 @@ class Draw(ABC):
     frequencies: Frequencies
     mean: Tensor
     covariance: Tensor
+
+    def __post_init__(self) -> None:
+        """Lay the tensors out as those of a file, so that a loaded model answers with the same
+        bits.
+        """
+        object.__setattr__(self, "frequencies", self.frequencies.each(laid_out))
+        for name, part in self.tensors().items():
+            object.__setattr__(self, name, laid_out(part))
 
     @staticmethod
     def of(
@@ -335,7 +343,7 @@ class _WithSharedNoise(_OnBlocks):
             )
             covariances.append(covariance)
         # row by row, as a file would hold them: products of another layout differ in the last bit
-        return SharedDraw(_to_cpu(f), mean, torch.cat(covariances).contiguous())
+        return SharedDraw(_to_cpu(f), mean, torch.cat(covariances))
 
 
 class _WithNoisePerColumn(_OnBlocks):
@@ -355,7 +363,7 @@ class _WithNoisePerColumn(_OnBlocks):
             mean[:, block.columns] = (vectors @ (projected * inverse.T)).cpu()
             scales[block.columns] = inverse.cpu()
             directions.append(vectors[None].cpu())
-        return SpectralDraw(_to_cpu(f), mean, torch.cat(directions).contiguous(), scales)
+        return SpectralDraw(_to_cpu(f), mean, torch.cat(directions), scales)
 
 
 _OF_NOISE: dict[type[Noise], type[_OnBlocks]] = {
@@ -449,5 +457,4 @@ def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:
 
 
 def _to_cpu(f: Frequencies) -> Frequencies:
-    # in the order a file has: products of another layout round another way
-    return f.each(lambda part: part.cpu().contiguous())
+    return f.each(lambda part: part.cpu())

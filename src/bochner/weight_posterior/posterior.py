@@ -21,6 +21,7 @@ from bochner._typing import Sampling
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import per_size, shifted
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.linalg import laid_out
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
@@ -263,6 +264,10 @@ class NonConjugatePosterior(ViewPosterior):
     """
 
     intercept: Tensor = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Lay the intercepts out as those of a file."""
+        object.__setattr__(self, "intercept", laid_out(self.intercept))
 
     @property
     def bound(self) -> NonConjugateLikelihood:

@@ -1,6 +1,8 @@
 """Random data in random containers, and random estimators: all of a case follows from its seed."""
 
+import importlib.util
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -21,9 +23,12 @@ LIKELIHOODS = (
     "categorical",
 )
 # Containers that hold every value, and those that round, or that hold no holes.
-ANY = ("float64", "fortran", "strided", "readonly", "big-endian", "list", "object", "frame")
-DENSE = (*ANY, "nullable frame", "masked", "float32", "polars-like dict")
-WHOLE = ("csr", "csc", "coo", "int64", "torch")
+ANY = ("float64", "fortran", "strided", "readonly", "big-endian", "list", "object", "frame",
+       "reversed", "decimals", "two-level frame", "repeated index")  # fmt: skip
+FRAMES = ("frame", "nullable frame", "two-level frame", "repeated index", "polars")
+SPARSE = ("csr", "csc", "coo", "bsr", "lil", "dok")
+# Rows of the few large tables: more than placement and training take at once.
+LARGE = (2_100, 8_300)
 
 
 @dataclass
@@ -80,6 +85,25 @@ def _masked(values):
     return np.ma.masked_array(np.where(hidden, -999.0, values), hidden)
 
 
+def _decimals(values):
+    return [[Decimal(repr(value)) for value in row] for row in values.tolist()]
+
+
+def _two_levels(values):
+    names = [("odd" if j % 2 else "even", j) for j in range(values.shape[1])]
+    return pd.DataFrame(values, columns=pd.MultiIndex.from_tuples(names))
+
+
+def _repeated_index(values):
+    return _frame(values).set_axis(np.arange(len(values)) // 2)
+
+
+def _polars(values):
+    import polars
+
+    return polars.DataFrame({f"c{j}": column for j, column in enumerate(values.T.copy())})
+
+
 CONTAINERS = {
     "float64": lambda values: values.copy(),
     "float32": lambda values: values.astype(np.float32),
@@ -95,6 +119,17 @@ CONTAINERS = {
     "csr": sp.csr_matrix,
     "csc": sp.csc_array,
     "coo": sp.coo_array,
+    "bsr": sp.bsr_array,
+    "lil": sp.lil_matrix,
+    "dok": sp.dok_array,
+    "reversed": lambda values: values[::-1, ::-1].copy()[::-1, ::-1],
+    "decimals": _decimals,
+    "two-level frame": _two_levels,
+    "repeated index": _repeated_index,
+    "polars": _polars,
+    "float16": lambda values: values.astype(np.float16),
+    "uint8": lambda values: values.astype(np.uint8),
+    "bool": lambda values: values.astype(bool),
     "int64": lambda values: values.astype(np.int64),
     "torch": lambda values: torch.from_numpy(values.copy()),
 }
@@ -153,21 +188,21 @@ def _of_likelihood(source, name, n, m):
     ), f"{kind}, rate {rate.mean():.1e}"
 
 
-def _holes(source, values, views):
-    kind = _one(source, ["none", "few", "many", "empty rows", "views", "pattern"],
+def _holes(source, values, views, kind=""):
+    kind = kind or _one(source, ["none", "few", "many", "empty rows", "views", "pattern"],
                 [0.4, 0.2, 0.1, 0.1, 0.1, 0.1])  # fmt: skip
     n, m = values.shape
     whole = values.copy()
     if kind in ("few", "many"):
         values[source.random((n, m)) < (0.05 if kind == "few" else 0.4)] = np.nan
-    elif kind == "empty rows" and source.random() < 0.3:
+    elif kind == "empty rows":
         values[source.random(n) < 0.1] = np.nan
     elif kind == "views" and views:
         for columns in views.values():
             values[np.ix_(source.random(n) < 0.3, np.arange(m)[columns])] = np.nan
     elif kind == "pattern":
         values[: n // 2, : m // 3] = np.nan
-    if kind != "empty rows":  # which are refused
+    if kind != "empty rows":  # which are placed at the prior
         kept = np.isnan(values).all(axis=1), source.integers(m)
         values[kept] = whole[kept]
     return kind
@@ -181,6 +216,11 @@ def case_of(seed):
     name = _one(source, MODELS, [0.36, 0.18, 0.24, 0.18, 0.04])
     n = int(source.choice([source.integers(2, 8), source.integers(8, 25)], p=[0.15, 0.85]))
     n_views = int(source.choice([1, 2, 3], p=[0.7, 0.22, 0.08]))
+    size = np.random.default_rng([41, seed])
+    large = size.random() < 0.03
+    if large:
+        n, n_views = int(size.integers(*LARGE)), int(size.integers(1, 4))
+        name = "NGMVLVM" if name == "RFLVM" else name
     widths = [int(source.integers(1, 6)) for _ in range(n_views)]
     edges = np.cumsum([0, *widths])
     names = ["a", "b", "c"][:n_views]
@@ -191,8 +231,15 @@ def case_of(seed):
         part, words[view] = _of_likelihood(source, likelihoods[view], n, width)
         parts.append(part)
     values = np.hstack(parts)
-    words["holes"] = _holes(source, values, views if n_views > 1 else None)
+    of_views = large and n_views > 1 and size.random() < 0.6
+    words["holes"] = _holes(source, values, views if n_views > 1 else None, "views" * of_views)
     options = _options(source, name, values, names, likelihoods)
+    if large:
+        options |= {
+            "max_iter": int(size.integers(1, 4)),
+            "n_frequencies": int(size.integers(1, 4)),
+        }
+        options |= {"landmarks": int(size.integers(10, 600))} if size.random() < 0.5 else {}
     if n_views > 1:
         options["views"] = views
     gaussian = set(likelihoods.values()) == {"gaussian"}
@@ -209,18 +256,19 @@ def case_of(seed):
 def _container(source, values):
     if source.random() < 0.35:
         return "float64"
-    known = [
-        container
-        for container in (*ANY, "nullable frame", "masked")
-        if container in CONTAINERS
-    ]
-    if np.isfinite(values).all():
-        known += ["csr", "csc", "coo", "torch"]
-        if (values == np.round(values)).all() and np.abs(values).max(initial=0) < 2**53:
-            known.append("int64")
+    known = [*ANY, "nullable frame", "masked"]
+    known += ["polars"] if importlib.util.find_spec("polars") else []
     largest = np.nanmax(np.abs(values), initial=0.0)
+    if np.isfinite(values).all():
+        known += [*SPARSE, "torch"]
+        if (values == np.round(values)).all() and largest < 2**53:
+            known.append("int64")
+            known += ["uint8"] if values.min() >= 0 and largest < 256 else []
+            known += ["bool"] if values.min() >= 0 and largest < 2 else []
     if largest < 1e37:
         known.append("float32")
+    if 1e-3 < largest < 6e4:
+        known.append("float16")
     return _one(source, known)
 
 

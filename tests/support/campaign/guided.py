@@ -28,7 +28,8 @@ def trial(seed):
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "campaign.guided", kind, str(seed + 1), folder],
-            cwd=folder, capture_output=True, text=True, errors="replace", check=False,
+            cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
