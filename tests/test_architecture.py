@@ -21,8 +21,8 @@ FLOORS: dict[str, str] = {
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
         data.arguments data.arrays data.columns data.likelihood_names data.masks
-        data.row_sources data.sparse data.validation data.covariates data.views data.stored
-        data.support
+        data.row_sources data.sparse data.accepted data.validation data.covariates data.views
+        data.stored data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join io.annotated
         io.frames io.containers io.stored io.on_disk io.csv.text io.csv.files io.csv io.readers io

@@ -95,6 +95,31 @@ def test_a_reader_that_leaves_changes_no_exit_code(tmp_path, more, source, code)
     assert "BrokenPipe" not in done.stderr
 
 
+@pytest.mark.parametrize("line", ["--help", "fit --help", "--version"])
+def test_help_and_version_may_lose_their_reader(line):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "bochner", *line.split()],
+        stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("line", ["--help", "--version", "info d.csv", "info d.csv --json"])
+def test_a_full_disk_behind_standard_output_is_one_line(tmp_path, line):
+    (tmp_path / "d.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bochner", *line.split()],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr == "Error: standard output: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bochner.data import columns as columns_module
+from bochner.data.accepted import check_kind
 from bochner.data.views import (
     Scaling,
     Views,
     blocks,
     check_finite,
     check_fit,
-    check_kind,
     resolve_views,
 )
 from bochner.errors import DataWarning, InputError

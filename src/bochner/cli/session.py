@@ -5,6 +5,7 @@ asked for.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import math
@@ -20,10 +21,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import typer
 
 from bochner.errors import InputError, NumericalError, StorageError, printable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 FAULT = 1
 BAD_INPUT = 2
@@ -121,26 +126,57 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
             _fail("Interrupted.", INTERRUPTED, as_json)
         except Exception as error:
             _fail_with(error, as_json)
-    with _reader_may_leave():
-        if follows():
-            pass
-        elif as_json:
-            typer.echo(json.dumps(_finite(reply.values), allow_nan=False))
-        elif reply.show is not None:
-            reply.show(reply.values)
+    if follows():
+        pass
+    elif as_json:
+        typer.echo(json.dumps(_finite(reply.values), allow_nan=False))
+    elif reply.show is not None:
+        reply.show(reply.values)
     if reply.code:
         raise typer.Exit(reply.code)
 
 
+class _Output(io.FileIO):
+    """Standard output that never ends a command, whose work is done: what cannot be written goes
+    nowhere.
+    """
+
+    reason = ""
+
+    def write(self, content: Buffer) -> int:
+        """Write; from the first failure on all counts as written."""
+        try:
+            return super().write(content)
+        except OSError as error:
+            if not isinstance(error, BrokenPipeError):  # a reader may leave: ``| head``
+                self.reason = error.strerror or str(error)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return memoryview(content).nbytes
+
+
 @contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    """Let ``| head`` close standard output: the work is done, the exit code says how it went."""
+def standard_output() -> Iterator[None]:
+    """Let standard output fail late, of help and version, too, where libraries would end with the
+    code of a fault: a reader that leaves changes no exit code, a full disk is one line and code 3.
+    """
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    output = _Output(stream.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(output),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+    )
     try:
         yield
+    finally:
         sys.stdout.flush()
-    except BrokenPipeError:
-        # the interpreter flushes once more when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if output.reason:
+            say(f"Error: standard output: {output.reason}")
+            sys.exit(NOT_WRITTEN)
 
 
 def is_bad_input(error: Exception) -> bool:
@@ -179,8 +215,7 @@ def _fail_with(error: Exception, as_json: bool) -> None:
 def _fail(text: str, code: int, as_json: bool) -> None:
     say(text)
     if as_json and not follows():
-        with _reader_may_leave():
-            typer.echo(json.dumps({"error": text.removeprefix("Error: ")}))
+        typer.echo(json.dumps({"error": text.removeprefix("Error: ")}))
     raise typer.Exit(code)
 
 

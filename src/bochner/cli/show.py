@@ -11,18 +11,9 @@ from bochner.data.columns import listing
 from bochner.errors import printable
 
 
-class _Output(Console):
-    """Standard output whose reader may leave: rich would end the command with the code of a
-    fault.
-    """
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def show(values: Mapping[str, object]) -> None:
     """Print a reply: a line per value, then a table per group of named things."""
-    console = _Output(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
@@ -72,7 +63,7 @@ def text(value: object) -> str:
 
 def show_demo(values: Mapping[str, object]) -> None:
     """Print the demo's figures beside those of its peers."""
-    console = _Output(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False)
     table = Table(
         "",
         "bochner",

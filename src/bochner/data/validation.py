@@ -8,122 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from bochner.data.accepted import annotated_kind, as_rows
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import ColumnNames, columns_of, describe_column, extremes, listing
 from bochner.data.sparse import check_stored
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
-
-
-def _check_names(X: object) -> None:
-    """Refuse a DataFrame of which two columns have one name."""
-    names = getattr(X, "columns", None)
-    if hasattr(X, "iloc") and names is not None and not names.is_unique:
-        got = f"{names[names.duplicated()][0]!r} more than once"
-        raise InputError(message("columns with names of their own", got, "rename them"))
-
-
-def as_rows(X: object) -> Any:
-    """Return rows as an estimator takes them: masked entries of an array become NaN.
-
-    Parameters
-    ----------
-    X : array, masked array, DataFrame, sparse matrix, tensor or nested list
-
-    Returns
-    -------
-    The same, or an ndarray of float where X is masked.
-
-    Raises
-    ------
-    InputError
-        X is an AnnData or a MuData: the message names the functions that take a layer and
-        variables.
-    """
-    if isinstance(X, np.ma.MaskedArray):
-        # whole numbers have no NaN
-        whole = X.dtype.kind in "iub"
-        values = np.array(X.data, dtype=np.float64 if whole else X.dtype)
-        if X.dtype.kind in "fcOiub":
-            values[np.ma.getmaskarray(X)] = np.nan
-        return values
-    _check_names(X)
-    if kind := _annotated(X):
-        rows = "stack(mdata)[0]" if kind == "MuData" else "stack({'x': adata})[0]"
-        do = (
-            f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are "
-            f"bochner.{rows}"
-        )
-        expected = "rows as an array, DataFrame or sparse matrix"
-        raise InputError(message(expected, f"an object of type {kind}", do))
-    return X
-
-
-def _annotated(values: object) -> str | None:
-    """Return "AnnData" or "MuData" for one of these: numpy takes minutes to find that they are no
-    arrays, or never does.
-    """
-    if hasattr(values, "mod") and hasattr(values, "obsm"):
-        return "MuData"
-    return "AnnData" if hasattr(values, "obs_names") else None
-
-
-def check_kind(X: object) -> None:
-    """Refuse complex numbers, dates and text before scikit-learn converts X, with the place of the
-    first text.
-
-    Parameters
-    ----------
-    X : array, DataFrame, sparse matrix or nested list
-        Whatever the caller passed. What is neither is left to scikit-learn's own checks.
-
-    Raises
-    ------
-    InputError
-    """
-    if isinstance(X, list | tuple):
-        try:
-            X = np.asarray(X)
-        except ValueError:
-            return  # ragged: scikit-learn says so
-    dtypes = getattr(X, "dtypes", None)
-    kinds = {
-        getattr(d, "kind", "O")
-        for d in ([getattr(X, "dtype", None)] if dtypes is None else dtypes)
-    }
-    if "c" in kinds:
-        # The first words are scikit-learn's: its check suite asks for them.
-        raise InputError(
-            "Complex data not supported. Pass real and imaginary parts as columns of two views."
-        )
-    if kinds & set("mM"):
-        raise InputError(
-            message("numbers", "dates or time differences", "convert them to numbers first")
-        )
-    if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
-        _refuse_text(np.asarray(X, dtype=object), getattr(X, "columns", None))
-
-
-def _refuse_text(
-    X: np.ndarray[tuple[int, ...], np.dtype[np.object_]], column_names: ColumnNames
-) -> None:
-    text = (
-        np.vectorize(lambda value: isinstance(value, str | bytes), otypes=[bool])(X)
-        if X.size
-        else np.zeros(0, bool)
-    )
-    if X.ndim != 2 or not text.any():
-        return
-    row, column = (int(i) for i in np.argwhere(text)[0])
-    got = f"the text {X[row, column]!r} in row {row}, {describe_column(column, column_names)}"
-    do = "convert the column to numbers (NaN where a value is missing) or drop it"
-    raise InputError(message("numbers", got, do))
 
 
 def check_finite(
@@ -299,7 +194,7 @@ def as_array(name: str, values: object) -> NDArray[np.generic]:
     InputError
         Its rows have different lengths, or it is an AnnData or a MuData.
     """
-    if kind := _annotated(values):
+    if kind := annotated_kind(values):
         do = "pass an array, such as a column of its obs"
         raise InputError(message(f"{name} as an array", f"an object of type {kind}", do))
     try:

@@ -27,7 +27,7 @@ from bochner.data.columns import (
     resolve_views,
 )
 from bochner.data.sparse import moments
-from bochner.data.validation import check_finite, check_fit, check_kind, place_of
+from bochner.data.validation import check_finite, check_fit, place_of
 from bochner.errors import InputError, message
 from bochner.memory import passes
 from bochner.processes import ALONE, Processes
@@ -232,7 +232,6 @@ __all__ = [
     "blocks",
     "check_finite",
     "check_fit",
-    "check_kind",
     "resolve_views",
 ]
 

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
+from bochner.data.accepted import as_rows, check_kind
 from bochner.data.arguments import FLAG, check
 from bochner.data.row_sources import floating, is_stored, read_by_parts
-from bochner.data.validation import as_rows
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
 from bochner.memory import Memory
@@ -262,6 +262,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         }
         if not isinstance(X, Tensor):
             X = as_rows(X)
+            check_kind(X)
             array = np.ascontiguousarray(validate_data(self, X, **options))
             # torch warns about memory it may not write; nothing here writes, but the warning would
             # reach the user

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.validation import as_array, as_rows
+from bochner.data.accepted import as_rows
+from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata

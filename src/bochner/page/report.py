@@ -18,10 +18,11 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.accepted import as_rows
 from bochner.data.arguments import FLAG, checked
 from bochner.data.arrays import FloatArray
 from bochner.data.covariates import of_rows
-from bochner.data.validation import as_array, as_rows
+from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing

@@ -196,7 +196,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
                 "n_draws must be a positive number and goes without return_std: draws carry their "
                 "own."
             )
-        if sp.issparse(X):
+        values = self._validate(X, reset=False)
+        if sp.issparse(values):
             do = "write NaN for what is to be predicted into a dense array of these rows"
             raise InputError(
                 message(
@@ -205,7 +206,6 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
                     do,
                 )
             )
-        values = self._validate(X, reset=False)
         if source_of(X) is not None:  # rows on disk are completed in memory
             X = values = values[:]
         options.of_empty(values)

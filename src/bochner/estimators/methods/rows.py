@@ -17,13 +17,13 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
+from bochner.data.accepted import as_rows, check_kind
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import columns_of, dense_rows
 from bochner.data.covariates import CovariateCoding, index_of
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical
-from bochner.data.validation import as_rows
-from bochner.data.views import Scaling, check_finite, check_kind, check_reach
+from bochner.data.views import Scaling, check_finite, check_reach
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods, plans
 from bochner.estimators.settings.likelihoods import SizeFactors
@@ -265,7 +265,11 @@ def _from_torch(X: object) -> object:
     """
     if not isinstance(X, torch.Tensor):
         return X
-    X = X.detach().cpu()
+    if X.layout is not torch.strided or X.is_quantized or X.is_meta:
+        kind = "on the device 'meta'" if X.is_meta else f"of {X.dtype}, {X.layout}"
+        do = "pass X.to_dense() or X.dequantize(), or a scipy sparse matrix"
+        raise InputError(message("a dense tensor of numbers", f"one {kind}", do))
+    X = X.detach().cpu().resolve_conj().resolve_neg()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
 

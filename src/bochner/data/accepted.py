@@ -1,0 +1,196 @@
+"""What callers hand over as rows: which containers and entries can be numbers, and the refusal of
+all others before another library converts them, or fails to.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence, Set
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.columns import ColumnNames, describe_column
+from bochner.errors import InputError, message
+
+_ROWS = "rows as an array, DataFrame or sparse matrix"
+_DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+_CONVERT = "convert the column to numbers (NaN where a value is missing) or drop it"
+
+
+def as_rows(X: object) -> Any:
+    """Return rows as an estimator takes them: masked entries of an array become NaN, frames of
+    sparse columns that are not 0 elsewhere dense.
+
+    Parameters
+    ----------
+    X : array, masked array, DataFrame, sparse matrix, tensor or nested list
+
+    Returns
+    -------
+    The same, or an ndarray of float where X is masked.
+
+    Raises
+    ------
+    InputError
+        X is nothing that has rows of numbers, two of its columns have one name, or it is an AnnData
+        or a MuData: which layer and which variables were fitted is said by the functions that the
+        message names.
+    """
+    if isinstance(X, np.ma.MaskedArray) and X.dtype.names is None:
+        # whole numbers have no NaN
+        whole = X.dtype.kind in "iub"
+        values = np.array(X.data, dtype=np.float64 if whole else X.dtype)
+        if X.dtype.kind in "fcOiub":
+            values[np.ma.getmaskarray(X)] = np.nan
+        return values
+    _check_container(X)
+    _check_names(X)
+    if hasattr(X, "iloc") and any(
+        getattr(kind, "fill_value", 0) != 0 for kind in getattr(X, "dtypes", ())
+    ):
+        return X.sparse.to_dense() if hasattr(X, "sparse") else X
+    return X
+
+
+def _check_container(X: object) -> None:
+    """Refuse what has no rows of numbers."""
+    got, do = f"an object of type {type(X).__name__}", "pass an array of numbers"
+    if kind := annotated_kind(X):
+        rows = "stack(mdata)[0]" if kind == "MuData" else "stack({'x': adata})[0]"
+        do = (
+            f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are "
+            f"bochner.{rows}"
+        )
+        raise InputError(message(_ROWS, f"an object of type {kind}", do))
+    if isinstance(X, Mapping):
+        raise InputError(message(_ROWS, got, "stack views by name with bochner.stack(views)"))
+    if isinstance(X, str | bytes | Set | Iterator):
+        raise InputError(message(_ROWS, got, do))
+    names = getattr(getattr(X, "dtype", None), "names", None)
+    if names:
+        do = "pass pandas.DataFrame(X), or its fields side by side"
+        raise InputError(message(_ROWS, f"records with the fields {names!r:.60}", do))
+    if callable(getattr(X, "collect", None)) and not hasattr(X, "__array__"):
+        raise InputError(message(_ROWS, got, "read it first: X.collect()"))
+
+
+def _check_names(X: object) -> None:
+    """Refuse a table of which two columns have one name."""
+    names = getattr(X, "columns" if hasattr(X, "iloc") else "column_names", None)
+    if not isinstance(names, Sequence) and not hasattr(X, "iloc"):
+        return
+    seen = set()
+    for name in () if names is None or getattr(names, "is_unique", False) else names:
+        if name in seen:
+            got = f"{name!r} more than once"
+            raise InputError(message("columns with names of their own", got, "rename them"))
+        seen.add(name)
+
+
+def annotated_kind(values: object) -> str | None:
+    """Return "AnnData" or "MuData" for one of these: numpy takes minutes to find that they are no
+    arrays, or never does.
+    """
+    if hasattr(values, "mod") and hasattr(values, "obsm"):
+        return "MuData"
+    return "AnnData" if hasattr(values, "obs_names") else None
+
+
+def check_kind(X: object) -> None:
+    """Refuse complex numbers, dates, text and other objects before scikit-learn converts X, with
+    the place of the first one.
+
+    Parameters
+    ----------
+    X : array, DataFrame, sparse matrix or nested list
+        Whatever the caller passed. What is neither is left to scikit-learn's own checks.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X)
+        except ValueError:
+            X = np.asarray(X, dtype=object)  # ragged: scikit-learn says so
+    kinds = {_kind(of_column) for of_column in _types(X)}
+    if "c" in kinds:
+        # The first words are scikit-learn's: its check suite asks for them.
+        raise InputError(
+            "Complex data not supported. Pass real and imaginary parts as columns of two views."
+        )
+    if kinds & set("mM"):
+        raise InputError(
+            message("numbers", "dates or time differences", "convert them to numbers first")
+        )
+    if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
+        names = getattr(X, "column_names", getattr(X, "columns", None))
+        _refuse_objects(np.asarray(X, dtype=object), names)
+
+
+def _types(X: object) -> list[object]:
+    """Return the types of the columns of a table, or that of an array."""
+    types = getattr(X, "dtypes", None)
+    if types is not None:
+        return list(types)
+    schema = getattr(X, "schema", None)
+    if schema is None:
+        return [getattr(X, "dtype", None)]
+    return list(schema.types if hasattr(schema, "types") else schema.values())
+
+
+def _kind(of_column: object) -> str:
+    """Return numpy's letter for the type of a column, of Arrow's and Polars' by their names."""
+    kind = getattr(of_column, "kind", None)
+    if kind is not None:
+        return str(kind)
+    name = str(of_column).lower()
+    if name.startswith(("date", "time", "duration")):
+        return "M"
+    return "f" if name.startswith(("int", "uint", "float", "double", "bool", "half")) else "O"
+
+
+def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames) -> None:
+    """Refuse the first entry that is no number."""
+    if X.ndim != 2 or not X.size:
+        return
+    wrong = np.vectorize(_is_no_number, otypes=[bool])(X)
+    if not wrong.any():
+        return
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    value = X[row, column]
+    if isinstance(value, str | bytes):
+        what = f"the text {value!r:.60}"
+    elif isinstance(value, _DATES):
+        what = f"the date or time difference {value}"
+    elif isinstance(value, Number):
+        what = f"the number {_shown(value)}, which no float holds,"
+    else:
+        what = f"an object of type {type(value).__name__}"
+    got = f"{what} in row {row}, {describe_column(column, column_names)}"
+    raise InputError(message("numbers", got, _CONVERT))
+
+
+def _shown(value: object) -> str:
+    try:
+        text = str(value)
+    except ValueError:  # more digits than Python writes
+        return f"of {value.bit_length() if isinstance(value, int) else 'many'} bits"
+    return text if len(text) <= 30 else f"{text[:12]}... of {len(text)} digits"
+
+
+def _is_no_number(value: object) -> bool:
+    """Whether float cannot read an entry, or would read what is none: texts, dates, lists."""
+    if isinstance(value, float | bool | np.floating | np.integer | np.bool_) or value is None:
+        return False
+    if isinstance(value, Number):
+        try:
+            return not isinstance(float(value), float)  # type: ignore[arg-type]
+        except (OverflowError, TypeError, ValueError):
+            return True
+    # pandas' missing entries are none of them
+    return type(value).__name__ not in ("NAType", "NaTType") or isinstance(value, _DATES)

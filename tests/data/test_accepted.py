@@ -1,0 +1,150 @@
+"""What is no table of numbers is refused by name, whatever container it comes in, before another
+library converts it or fails to.
+"""
+
+import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+
+import bochner as bo
+from bochner.data.accepted import as_rows, check_kind
+from bochner.errors import InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+QUICK = {"n_frequencies": 3, "n_mixtures": 1, "max_iter": 2, "init": "pca", "random_state": 0}
+X = np.random.default_rng(0).normal(size=(12, 3))
+
+
+def beside(column):
+    return pd.DataFrame({"a": list(column), "b": [1.0, 2.0, 3.0]})
+
+
+CONTAINERS = {
+    "a text": ("abc", "an object of type str"),
+    "a dict": ({"a": X}, r"an object of type dict. Stack views by name with bochner.stack"),
+    "a set": ({1, 2}, "an object of type set"),
+    "a generator": ((row for row in X), "an object of type generator"),
+    "records": (np.rec.fromarrays(X.T), r"records with the fields \('f0', 'f1', 'f2'\)"),
+    "a sparse tensor": (
+        torch.from_numpy(X).to_sparse(),
+        r"torch.sparse_coo. Pass X.to_dense\(\)",
+    ),
+    "a tensor of nothing": (torch.empty(12, 3, device="meta"), "on the device 'meta'"),
+}
+ENTRIES = {
+    "text": (beside(["1", "2", "3"]), "the text '1' in row 0, column 0 ('a')"),
+    "dates": (beside(pd.to_datetime(["2020", "2021", "2022"])), "dates or time differences"),
+    "dates with zones": (
+        beside(pd.to_datetime(["2020", "2021", "2022"], utc=True)),
+        "dates or time differences",
+    ),
+    "dates as objects": (
+        beside([1, datetime.date(2020, 1, 2), 3]),
+        "the date or time difference 2020-01-02 in row 1, column 0 ('a')",
+    ),
+    "periods": (
+        beside(pd.period_range("2020", periods=3)),
+        "an object of type Period in row 0",
+    ),
+    "intervals": (beside(pd.interval_range(0, 3)), "an object of type Interval in row 0"),
+    "lists": (beside([[1], [2], [3]]), "an object of type list in row 0, column 0 ('a')"),
+    "complex": (beside([1 + 2j, 2, 3]), "Complex data not supported"),
+    "complex as objects": (
+        np.array([[1, 2], [3, 1j]], dtype=object),
+        "the number 1j, which no float holds, in row 1, column 1",
+    ),
+    "a whole number of 400 digits": (
+        np.array([[10**400, 1], [1, 2]], dtype=object),
+        "the number 100000000000... of 401 digits, which no float holds, in row 0",
+    ),
+    "a whole number of 5,000 digits": (
+        np.array([[10**5000, 1], [1, 2]], dtype=object),
+        "the number of 16610 bits, which no float holds, in row 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CONTAINERS)
+def test_containers_without_rows_of_numbers(what):
+    given, text = CONTAINERS[what]
+    with pytest.raises(InputError, match=text):
+        bo.NGMVLVM(**QUICK).fit(given)
+
+
+@pytest.mark.parametrize("estimator", [bo.NGMVLVM(**QUICK), bo.FourierFeatures()])
+@pytest.mark.parametrize("what", ENTRIES)
+def test_entries_that_are_no_numbers(estimator, what):
+    given, text = ENTRIES[what]
+    with pytest.raises(InputError) as refused:
+        estimator.fit(given)
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.array([[1, None], [np.nan, True]], dtype=object),
+        np.array(
+            [[Decimal("1.5"), Fraction(1, 3)], [np.float32(2), np.int8(1)]], dtype=object
+        ),
+        np.array([[pd.NA, 1.0], [2.0, pd.NA]], dtype=object),
+        X.astype(np.float16),
+        X.astype(np.longdouble),
+        X > 0,
+        X[::-1, ::-1],
+        pd.DataFrame(X, columns=pd.MultiIndex.from_tuples([("a", 0), ("a", 1), ("b", 0)])),
+        pd.DataFrame(X, index=[0] * 12),
+        [list(row) for row in X],
+        memoryview(X),
+        sp.bsr_array(X),
+    ],
+)
+def test_numbers_of_any_kind_are_taken(given):
+    check_kind(as_rows(given))
+
+
+def test_an_arrow_table_whose_columns_share_a_name_is_refused():
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.Table.from_arrays([arrow.array(X[:, j]) for j in range(3)], ["a", "b", "a"])
+    with pytest.raises(InputError, match="names of their own, got 'a' more than once"):
+        bo.NGMVLVM(**QUICK).fit(table)
+
+
+def test_dates_of_an_arrow_table_are_no_numbers():
+    arrow = pytest.importorskip("pyarrow")
+    days = [datetime.date(2020, 1, 1)] * 12
+    table = arrow.table({"a": X[:, 0], "day": days})
+    with pytest.raises(InputError, match="got dates or time differences"):
+        bo.NGMVLVM(**QUICK).fit(table)
+
+
+def test_tables_of_polars():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({f"c{j}": X[:, j] for j in range(3)})
+    model = bo.NGMVLVM(**QUICK).fit(frame)
+    assert list(model.feature_names_in_) == ["c0", "c1", "c2"]
+    np.testing.assert_array_equal(model.transform(X), model.transform(frame))
+    with pytest.raises(InputError, match=r"got an object of type LazyFrame.*X.collect\(\)"):
+        bo.NGMVLVM(**QUICK).fit(frame.lazy())
+    day = polars.lit("2020-01-01").str.to_date()
+    with pytest.raises(InputError, match="got dates or time differences"):
+        bo.NGMVLVM(**QUICK).fit(frame.with_columns(day.alias("day")))
+    with pytest.raises(InputError, match=r"the text 'x' in row 0, column 3 \('t'\)"):
+        bo.NGMVLVM(**QUICK).fit(frame.with_columns(polars.lit("x").alias("t")))
+
+
+def test_frames_of_sparse_columns():
+    zeros = pd.DataFrame(np.where(X > 0, X, 0.0)).astype(pd.SparseDtype("float", 0.0))
+    model = bo.NGMVLVM(**QUICK).fit(zeros)
+    with pytest.raises(InputError, match="a dense X to complete, got a sparse one"):
+        model.impute(zeros)
+    holes = pd.DataFrame(np.where(X > -1, X, np.nan)).astype(pd.SparseDtype("float", np.nan))
+    full = bo.NGMVLVM(**QUICK).fit(holes).impute(holes)
+    assert np.isfinite(full.to_numpy(dtype=float)).all()
