@@ -192,5 +192,7 @@ def _is_no_number(value: object) -> bool:
             return not isinstance(float(value), float)  # type: ignore[arg-type]
         except (OverflowError, TypeError, ValueError):
             return True
-    # pandas' missing entries are none of them
+    if isinstance(value, dict):  # scikit-learn's check suite asks for numpy's words about one
+        return False
+    # pandas' missing entries are numbers
     return type(value).__name__ not in ("NAType", "NaTType") or isinstance(value, _DATES)
