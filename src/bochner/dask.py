@@ -106,7 +106,8 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
     X = _checked(X)
     small = copy.copy(model)
     nothing = np.empty((0, model._n_latents), dtype=model._dtype)
-    small._embedded = Placed(nothing, nothing)  # workers do not need the latents of training
+    # workers do not need the latents of training
+    small._embedded = Placed(nothing, nothing)
     width = model._n_latents * (2 if return_std else 1)
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
     delayed = require("dask", "places rows of Dask arrays").delayed(small)

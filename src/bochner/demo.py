@@ -113,7 +113,8 @@ def fitted(options: DemoOptions, data: Split) -> Any:
     with warnings.catch_warnings():
         # the corners of every digit are blank: nothing to tell anybody
         warnings.simplefilter("ignore", DataWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)  # short on purpose
+        # short on purpose
+        warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(data.train)
 
 

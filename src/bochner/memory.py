@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from bochner.errors import InputError, message
 
 if TYPE_CHECKING:
-    from torch import Tensor  # readers of files cut rows, too, and do without torch
+    # readers of files cut rows, too, and do without torch
+    from torch import Tensor
 
 
 def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:

@@ -461,7 +461,8 @@ def transactional(fit: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S
         attempt = object.__new__(type(self))
         vars(attempt).update(vars(self))
         fit(attempt, *args, **kwargs)
-        self.__dict__ = vars(attempt)  # one assignment: no interrupt falls into the middle
+        # one assignment: no interrupt falls into the middle
+        self.__dict__ = vars(attempt)
         return self
 
     return whole

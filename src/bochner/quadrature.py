@@ -205,7 +205,8 @@ def laplace(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Laplace:
     variance = variance.clamp(min=_LEAST_VARIANCE)
     mode = _mode(log_f, mean, variance)
     first, second, third = log_f.derivatives(mode)
-    second = second.clamp(max=0.0)  # where log f is not concave, the normal's curvature alone
+    # where log f is not concave, the normal's curvature alone
+    second = second.clamp(max=0.0)
     exponent = log_f.value(mode) - 0.5 * (mode - mean).square() / variance
     return Laplace(exponent - 0.5 * (-variance * second).log1p(), first, second, third)
 

@@ -113,7 +113,7 @@ def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, mon
     holes[::3, 2] = holes[5:9, :3] = np.nan
     path = store(holes, tmp_path)
     wanted = model.impute(bo.open_rows(path), return_std=True)
-    monkeypatch.setattr(apply, "_PLACED", 100)
+    monkeypatch.setattr(apply, "PLACED_ROWS", 100)
     monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", None)
     files = [tmp_path / f"{name}.{kind}" for name in ("full", "std")]
     out, std = map(str, files)

@@ -1,4 +1,4 @@
-"""The estimators' contract (API.md): attributes, units, names, missing data, scores, seeds,
+"""The estimators' contract: attributes, units, names, missing data, scores, seeds,
 messages.
 """
 

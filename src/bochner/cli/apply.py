@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 # Rows that are placed, and written, together.
-_PLACED = 2**17
+PLACED_ROWS = 2**17
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,9 @@ def _completed_on_disk(
     """Complete rows part by part, and write them, and their standard deviations where a second
     file is named.
     """
-    names = source.columns or [""] * source.n_columns  # of arrays, which have none
-    size = max(1, _PLACED // source.block_rows) * source.block_rows
+    # of arrays, which have none
+    names = source.columns or [""] * source.n_columns
+    size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True), ExitStack() as files:
         # a bad value is found, and placed, before any work
         model._validate(source, reset=False)
@@ -121,7 +122,7 @@ def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked:
     n_rows = source.n_rows
     interval = asked.interval
     names = latent_names(model._n_latents, 2 if interval is None else 4)
-    size = max(1, _PLACED // source.block_rows) * source.block_rows
+    size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
     with names_are_checked(), overall("reading rows", shown=True):
         # a bad value is found, and placed, before any work
         model._validate(source, reset=False)

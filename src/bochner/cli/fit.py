@@ -121,7 +121,8 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
             estimator, table, beside, seed = _fit_all(options, held, ALONE)
         progress.say("writing")
         files = _write_all(options, estimator, table, beside["covariates"])
-        if not estimator.interrupted_:  # only now: all that the run found is on the disk
+        # only now: all that the run found is on the disk
+        if not estimator.interrupted_:
             for path in (*checkpoints(options.out), options.out / SEED_FILE):
                 remove(path)
     result = {
@@ -303,7 +304,8 @@ def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[
     # a path of this run has no place in a file that travels
     estimator.set_params(checkpoint=None)
     estimator.save(files[0])
-    std = estimator.embedding_std_  # first: rows on disk are placed once for both
+    # first: rows on disk are placed once for both
+    std = estimator.embedding_std_
     write_embedding(files[1], (estimator.embedding_, std), table)
     try:
         return [*files, *_pictures(out, estimator, table)]

@@ -62,7 +62,8 @@ def table_to_fit(
     frame = read_frame(path, index, reading)
     coding = coding_of(frame, "auto", None)
     if not isinstance(coding, Mixed):
-        return reading.read(path, index, layer, known)  # says what is wrong with it
+        # says what is wrong with it
+        return reading.read(path, index, layer, known)
     return _table(frame, coding, index)
 
 

@@ -21,7 +21,8 @@ KINDS = "a slice, a list of column names, a list of column numbers or a boolean 
 ColumnNames = Sequence[str] | NDArray[np.generic] | None
 
 DEFAULT_VIEW = "x"
-SHOWN = 5  # a message lists this many offenders and counts the rest
+# a message lists this many offenders and counts the rest
+SHOWN = 5
 
 
 def describe_column(column: int, column_names: ColumnNames = None) -> str:
@@ -283,3 +284,8 @@ def dense_rows(X: Any, rows: NDArray[np.generic] | slice | None = None) -> Float
     part: Any = X if rows is None else X[rows]
     dense: FloatArray = part if isinstance(part, np.ndarray) else part.toarray()
     return dense
+
+
+def evenly_spread(n_rows: int, most: int) -> NDArray[np.intp]:
+    """Return at most so many row numbers, ascending, spread evenly over all."""
+    return np.unique(np.linspace(0, n_rows - 1, min(most, n_rows)).round().astype(np.intp))

@@ -263,7 +263,8 @@ def share(X: Any) -> Any:
     ndarray, DataFrame or RowSource
     """
     source = source_of(X)
-    shape = getattr(X, "shape", None)  # sparse matrices have no length
+    # sparse matrices have no length
+    shape = getattr(X, "shape", None)
     n_rows = len(X) if shape is None else shape[0]
     part = local_part(n_rows if source is None else source.n_rows)
     if source is not None:

@@ -23,7 +23,8 @@ Array = NDArray[np.float64]
 # a coordinate spans about 3.5 standard deviations: not quite two periods
 PERIOD = 2.0
 PERIODIC_LENGTHSCALE = 1.0
-JITTER = 1e-8  # relative to the mean of the diagonal; far below any noise worth fitting
+# relative to the mean of the diagonal; far below any noise worth fitting
+JITTER = 1e-8
 
 
 def _squared_distances(X: Array) -> Array:

@@ -198,13 +198,15 @@ def _block_gains(
     """
     k = stats.gram.shape[0] - 2 * n_candidates
     m_cols = stats.n_columns
-    pairs = 2 * n_points  # what follows them, up to k, are covariates
+    # what follows them, up to k, are covariates
+    pairs = 2 * n_points
     kept = plus_diagonal(stats.gram[:k, :k], s2)
     mixed = stats.gram[k:, :k]
     again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
     inverse = cholesky(kept, again).inverse()
     m = inverse @ stats.cross[:k]  # R of the current pairs
-    to_current = mixed @ inverse  # S between candidates and current pairs
+    # S between candidates and current pairs
+    to_current = mixed @ inverse
     among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2
     r = (stats.cross[k:] - mixed @ m) / s2  # R of the candidates
     # without pair l: S_cl D_l^-1, (C, H, 2, 2)

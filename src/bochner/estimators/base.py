@@ -349,7 +349,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         some = self._set_candidates(values, logs, fit_data, plan)
         self._set_embedding(training, logs, some, beside.values)
         if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
-            discard(self.checkpoint)  # only now: a crash before here must not cost the run
+            # only now: a crash before here must not cost the run
+            discard(self.checkpoint)
         return self
 
     def _set_candidates(

@@ -137,7 +137,8 @@ def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator; see the estimators' `save`."""
     if not type(estimator).__module__.startswith("bochner."):
         raise InputError(refusal("model of bochner", type(estimator)))
-    estimator._embedding()  # what is measured when it is asked for goes into the file
+    # what is measured when it is asked for goes into the file
+    estimator._embedding()
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
     for name in _ARRAYS:
@@ -277,9 +278,11 @@ def _restore_reports(estimator: Any, header: Header, names: list[str]) -> None:
 def _encode(name: str, value: object) -> object:
     """A parameter as JSON: plain values as they are, others as {"type": ..., ...}."""
     if name == "checkpoint":
-        return None  # a path of this machine has no place in a file that travels
+        # a path of this machine has no place in a file that travels
+        return None
     if isinstance(value, np.random.RandomState):
-        return None  # its state has moved on; what the fit drew from it is kept as seed_
+        # its state has moved on; what the fit drew from it is kept as seed_
+        return None
     if isinstance(value, Path | np.generic):
         value = str(value) if isinstance(value, Path) else value.item()
     encoded: object = value

@@ -287,7 +287,8 @@ class Jet:
         (n_points, dim) = self.waves[0][0].shape
         out = self.value.new_empty(n, 1 + dim, k)
         out[:, 0] = self.value
-        out[:, 1:, 2 * n_points :] = 0.0  # covariates do not change with the latents
+        # covariates do not change with the latents
+        out[:, 1:, 2 * n_points :] = 0.0
         for index, (w, c, s) in enumerate(self.waves):
             for d in range(dim):
                 on_cos = out[:, 1 + d, :n_points]

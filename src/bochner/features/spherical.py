@@ -85,7 +85,8 @@ def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
     if dim == 1:
         # the sign does not matter to a cosine and its sine
         return torch.ones(n, 1, dtype=torch.float64)
-    count = min(n, dim)  # of one group: fewer directions than dimensions are a few columns
+    # of one group: fewer directions than dimensions are a few columns
+    count = min(n, dim)
     normal = torch.randn(
         -(-n // dim), dim, count, generator=source, dtype=torch.float64, device=source.device
     )

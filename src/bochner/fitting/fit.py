@@ -108,11 +108,13 @@ def _train(
         return trainer, _reason(trainer, plan)
     except KeyboardInterrupt:
         trainer = race.best()
-        if race.decided:  # before, the checkpoint is that of the last start
+        # before, the checkpoint is that of the last start
+        if race.decided:
             trainer.rewind()
             checkpoint.write(trainer, race.progress())
         if plan.processes.size > 1:
-            raise  # the others go on: all end, and continue from the checkpoint
+            # the others go on: all end, and continue from the checkpoint
+            raise
         trainer.restore_best()
         step = trainer.state.step
         warn_user(f"Interrupted: the best state, of step {step}, is kept.", UserWarning)

@@ -245,7 +245,8 @@ class Race:
         )
         if movable(model, self.data.blocks, plan):
             trainer.between = RowMoves(trainer, self.data.blocks, plan)
-        return trainer  # the objective asks it whether the decay has begun
+        # the objective asks it whether the decay has begun
+        return trainer
 
     def _with_matched_spectra(
         self, trainer: Trainer[LatentVariableModel], index: int, length: int

@@ -167,7 +167,8 @@ class StackedRun:
             state = self._trainer.run(until=length, on_step=on_step, settle=True)
             return state.step == length
         except KeyboardInterrupt:
-            self._trainer.rewind()  # it may have struck in the middle of a step
+            # it may have struck in the middle of a step
+            self._trainer.rewind()
             raise
         finally:
             self._hand_over()

@@ -155,16 +155,19 @@ def _basis(block: CompleteBlock, share: float, seed: int, limits: Limits) -> Ten
     if not beyond:
         squares, basis = _spectrum(block.Y)
     elif not isinstance(block.Y, Tensor):
-        return None  # its products are cut from sparse rows: what rotation would save is small
+        # its products are cut from sparse rows: what rotation would save is small
+        return None
     else:
         squares, basis = _leading(block.Y, limits.directions, seed)
-    left = 1.0 - squares.cumsum(0) / block.square  # the share lost with 1, 2, ... columns
+    # the share lost with 1, 2, ... columns
+    left = 1.0 - squares.cumsum(0) / block.square
     # what lies below the rounding of the data, or of the spectrum, is not signal
     rounding = max(10.0 * torch.finfo(block.Y.dtype).eps, _ROUNDING)
     allowed = max(share if block.n_columns > limits.narrow else 0.0, rounding)
     enough = (left <= allowed).nonzero()
     if enough.numel() == 0 and beyond:
-        return None  # a flat spectrum: the leading directions lose more than is allowed
+        # a flat spectrum: the leading directions lose more than is allowed
+        return None
     # all directions of an exact spectrum lose nothing but rounding
     rank = int(enough[0, 0]) + 1 if enough.numel() else squares.shape[0]
     if rank > limits.worthwhile * block.n_columns:

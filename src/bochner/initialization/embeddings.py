@@ -103,7 +103,8 @@ def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     if n < n_components + 3:
         return pca(filled, n_components, seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a disconnected graph is joined at its nearest points
+        # a disconnected graph is joined at its nearest points
+        warnings.simplefilter("ignore")
         embedding = Isomap(
             n_components=n_components,
             n_neighbors=min(_NEIGHBOURS, n - 1),

@@ -194,9 +194,8 @@ def _opened(path: Path, kind: str, read: Callable[[Path], T], memory: Memory) ->
             return read(path)
     except InputError:
         raise
-    except (
-        Exception
-    ) as error:  # whatever HDF5 and the registry of encodings raise: it is the file
+    # whatever HDF5 and the registry of encodings raise: it is the file
+    except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise unreadable(path, kind, reason) from error
 

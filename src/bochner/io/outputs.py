@@ -197,7 +197,8 @@ def _remove_if_abandoned(part: Path) -> None:
 
 def _lock(handle: int) -> bool:
     if sys.platform == "win32":
-        return True  # open files cannot be removed there, which is lock enough
+        # open files cannot be removed there, which is lock enough
+        return True
     import fcntl
 
     try:

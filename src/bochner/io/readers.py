@@ -108,7 +108,8 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
         else:
             table = _read_folder(source, request) if folder else _read_file(source, request)
     except InputError:
-        if not folder:  # a name that was misspelled is the cause of what came after it
+        # a name that was misspelled is the cause of what came after it
+        if not folder:
             request.selection.check(str(source))
         raise
     request.selection.check(str(source))

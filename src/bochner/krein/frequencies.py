@@ -51,9 +51,12 @@ _PATIENCE = 2
 _PAIRS = 4096  # on which closed-form expectations are computed
 # of the mean variance of a direction, added to each before the directions are brought to one scale
 _WHITE = 0.01
-_SINGLE = 4e8  # n^2 H from which the products of the search are in single precision
-_FIRST_NOISE = 1e-2, 1e-4  # of the kernel's variance over pairs, and of its mean square
-_FLOOR = 1e-12  # of the noise variance, relative to the kernel's mean square
+# n^2 H from which the products of the search are in single precision
+_SINGLE = 4e8
+# of the kernel's variance over pairs, and of its mean square
+_FIRST_NOISE = 1e-2, 1e-4
+# of the noise variance, relative to the kernel's mean square
+_FLOOR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -377,7 +380,8 @@ def _lbfgs(
         "gtol": 1e-12,
     }
     search: Any = (
-        minimize  # its stubs do not know that jac=True takes value and gradient from one call
+        # its stubs do not know that jac=True takes value and gradient from one call
+        minimize
     )
     result = search(
         evaluate, start.cpu().numpy(), jac=True, method="L-BFGS-B", options=options

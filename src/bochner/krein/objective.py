@@ -131,4 +131,5 @@ def curvature(x: Tensor, frequencies: Tensor) -> Tensor:
 
 def gaussian_entropy(variance: Tensor) -> Tensor:
     """Return the entropy of prod_h N(., diag V_h), (H, d) -> scalar, nats."""
-    return 0.5 * (variance.log() + 2.8378770664093453).sum()  # log(2 pi e)
+    # log(2 pi e)
+    return 0.5 * (variance.log() + 2.8378770664093453).sum()

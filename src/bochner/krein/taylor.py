@@ -16,8 +16,10 @@ from bochner.krein.frequency_mixture import FrequencyMixture, Moments
 from bochner.krein.signed_frequencies import GaussianFrequencies
 from bochner.krein.sketch import Sketch, decompose
 
-_TOLERANCE = 1e-5  # of ||q(z) - q(z) of the sweep before||_F, the paper's stopping rule
-_NOISE = 0.1  # sigma of the paper's likelihood, which it does not print
+# of ||q(z) - q(z) of the sweep before||_F, the paper's stopping rule
+_TOLERANCE = 1e-5
+# sigma of the paper's likelihood, which it does not print
+_NOISE = 0.1
 
 
 def fit_taylor(

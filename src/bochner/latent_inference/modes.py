@@ -250,7 +250,8 @@ def _weighed(ends: _Modes, covariates: Tensor) -> Placement:
     covariance = covariance.reshape(n, n_modes, dim, dim).gather(
         1, order[..., None, None].expand(-1, -1, dim, dim)
     )
-    for r in range(1, n_modes):  # the same mode reached twice counts once
+    # the same mode reached twice counts once
+    for r in range(1, n_modes):
         same = (modes[:, :r] - modes[:, r : r + 1]).norm(dim=-1).min(dim=1).values < 1e-4
         evidence[:, r] = torch.where(
             same, torch.full_like(evidence[:, r], -torch.inf), evidence[:, r]

@@ -124,7 +124,8 @@ class Modes:
         root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
         away = (centre[:, None] - self.means) / root
         low = torch.zeros_like(std)
-        high: Tensor = std / (1.0 - level) ** 0.5  # Chebyshev's inequality
+        # Chebyshev's inequality
+        high: Tensor = std / (1.0 - level) ** 0.5
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
             reach = middle[:, None] / root

@@ -44,7 +44,8 @@ class Poisson(NonConjugateLikelihood):
     knows_by_rows: ClassVar[bool] = True
     support: ClassVar[str] = "counts"
     extra_sweeps: ClassVar[int] = (
-        1  # e^psi punishes what fresh spectra put too high; the other bounds are about linear
+        # e^psi punishes what fresh spectra put too high; the other bounds are about linear
+        1
     )
 
     def __init__(self, size_factors: SizeFactors = None) -> None:

@@ -23,7 +23,8 @@ def log_2cosh_half(c: Tensor) -> Tensor:
     return 0.5 * c + torch.log1p(torch.exp(-c))
 
 
-_SMALL = 1e-5  # tanh(c/2) / 2c is 1/4 there up to c^2 / 48, below every rounding
+# tanh(c/2) / 2c is 1/4 there up to c^2 / 48, below every rounding
+_SMALL = 1e-5
 
 
 def mean_weight(c: Tensor) -> Tensor:

@@ -57,7 +57,8 @@ class ChainFiles:
             files.write(self._of(chain.number), tensors, {**header, **kind})
         except (
             StorageError
-        ) as error:  # no reason to lose the run: the last checkpoint is whole
+            # no reason to lose the run: the last checkpoint is whole
+        ) as error:
             warn_user(f"No checkpoint: {error} Sampling goes on.", StorageWarning)
 
     def read(self, number: int, model: Model, start: State) -> Chain | None:

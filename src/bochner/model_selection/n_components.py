@@ -221,7 +221,8 @@ def select_n_components(
         raise InputError(
             message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it")
         )
-    X = X.tocsr() if hasattr(X, "tocsr") else X  # other formats have no rows to take
+    # other formats have no rows to take
+    X = X.tocsr() if hasattr(X, "tocsr") else X
     _check_rows(rows, hide, X)
     if rule not in ("one_se", "best"):
         raise InputError(message("rule= 'one_se' or 'best'", repr(rule), "correct it"))

@@ -73,7 +73,8 @@ def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock)
     sites = cast(Sites, view.sites)
     features = features_of(x, f.to(x.dtype), block)
     parts = []
-    for group in torch.unique(sites.group_of):  # one at a time: memory is that of its entries
+    # one at a time: memory is that of its entries
+    for group in torch.unique(sites.group_of):
         columns = (sites.group_of == group).nonzero()[:, 0]
         given = sites.precision[:, columns], sites.shift[:, columns]
         parts.append(weights_from(features, *given, (len(columns),), _TOLERANCE))

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner.data.accepted import as_rows
 from bochner.data.arguments import FLAG, checked
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import evenly_spread
 from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
@@ -40,9 +41,11 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 
-_CHECKED = 20  # rows placed again to see whether they are those of the fit
+# rows placed again to see whether they are those of the fit
+_CHECKED = 20
 _TOP = 8  # columns that are named for each dimension
-_NAMELESS = 64  # more columns without names are pixels or the like
+# more columns without names are pixels or the like
+_NAMELESS = 64
 _PACKAGES = ("bochner", "torch", "numpy", "scikit-learn")
 # The script, in the order of its parts.
 _SCRIPTS = (
@@ -228,12 +231,13 @@ def _place(
     model: LatentVariableEstimator, X: Any, covariates: object
 ) -> tuple[FloatArray, FloatArray]:
     """Return the latents of the rows to show: those of the fit as they are, any others placed."""
-    std = model.embedding_std_  # first: rows on disk are placed once for both
+    # first: rows on disk are placed once for both
+    std = model.embedding_std_
     fitted = model.embedding_, std
     if X is None:
         return fitted
     if len(X) == len(fitted[0]):
-        some = np.unique(np.linspace(0, len(X) - 1, min(len(X), _CHECKED)).round().astype(int))
+        some = evenly_spread(len(X), _CHECKED)
         sample = X.iloc[some] if hasattr(X, "iloc") else np.asarray(X)[some]
         beside = of_rows(covariates, some)
         if np.allclose(model.transform(sample, covariates=beside), fitted[0][some], atol=1e-4):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.columns import evenly_spread
 from bochner.page.encode import Packed, quantise
 from bochner.page.planes import decode
 from bochner.page.shapes import Shape, check_shapes, guess_shape
@@ -100,7 +101,7 @@ def choose_views(
     """
     widths = {view: int(positions.size) for view, positions in model.views_.items()}
     given = check_shapes(shapes, widths)
-    rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _SAMPLE)).round().astype(int))
+    rows = evenly_spread(len(Z), _SAMPLE)
     decoded, _ = decode(model, Z[rows], np.arange(model.n_features_in_))
     names = getattr(model, "feature_names_in_", None)
     kept = []

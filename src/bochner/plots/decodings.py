@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.arguments import COUNT, checked, pair
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import evenly_spread
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message
 from bochner.memory import Memory
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _MARGIN = 0.05
+# Entries that are drawn as points.
+_SCATTERED = 5000
 
 
 def starts(
@@ -214,7 +217,7 @@ def reconstructions(
             ax.set_title(title, loc="left")
         return ax
     shape = _check_shape(shape, positions, name)
-    rows = np.unique(np.linspace(0, len(values) - 1, min(n, len(values))).round().astype(int))
+    rows = evenly_spread(len(values), n)
     some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
     decoded = model.inverse_transform(model.transform(some))[:, positions]
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
@@ -312,7 +315,8 @@ def _plane(
     low = Z[:, list(dims)].min(axis=0)
     high = Z[:, list(dims)].max(axis=0)
     low, high = low - _MARGIN * (high - low), high + _MARGIN * (high - low)
-    step = (high - low) / n  # every place is the middle of its image
+    # every place is the middle of its image
+    step = (high - low) / n
     first, second = (
         np.linspace(low[k] + step[k] / 2, high[k] - step[k] / 2, n) for k in (0, 1)
     )
@@ -330,9 +334,7 @@ def _scatter_entries(
     if not observed.size:
         do = "pass rows that are seen in part"
         raise InputError(message(f"observed entries of view {view!r}", "none", do))
-    kept = np.unique(
-        np.linspace(0, len(observed) - 1, min(len(observed), 5000)).round().astype(int)
-    )
+    kept = evenly_spread(len(observed), _SCATTERED)
     ax.scatter(observed[kept], made[kept], s=size, color=COLOURS[0], alpha=0.5, linewidths=0)
     ends = [float(observed.min()), float(observed.max())]
     ax.plot(ends, ends, color=INK, linewidth=0.8)

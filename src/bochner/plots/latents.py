@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.arguments import COUNT, COUNT_OR_NONE, checked, pair
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import evenly_spread
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.plots.figures import COLOURS, INK, axes, figure, finish
@@ -93,7 +94,8 @@ def latent_map(
     said = drawn + (f"; {shape}: one standard deviation ({which})" if count else "")
     finish(ax, title or said, *names)
     if names[0] != "row":
-        ax.set_aspect("equal", adjustable="datalim")  # the prior is as wide in every direction
+        # the prior is as wide in every direction
+        ax.set_aspect("equal", adjustable="datalim")
     return ax
 
 
@@ -137,7 +139,8 @@ def bound_trace(
         )
     final = f"final: {model.elbo_:,.0f} ± {model.elbo_se_:,.0f}"
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
-    if history.size:  # none where the fit was interrupted before its first step
+    # none where the fit was interrupted before its first step
+    if history.size:
         # The first steps lie far below the rest and would flatten it: they may leave the picture.
         low = np.quantile(history, 0.02)
         high = max(history.max(), model.elbo_)
@@ -243,7 +246,7 @@ def completions(
                 "flatten the images",
             )
         )
-    rows = np.unique(np.linspace(0, len(T) - 1, min(n, len(T))).round().astype(int))
+    rows = evenly_spread(len(T), n)
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 3.0)[0]
     picture = np.vstack(
         [_strip(images[rows], shape) for images in (T, np.where(mask_of_known, T, np.nan), C)]
@@ -307,8 +310,9 @@ def _coordinates(
 def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
     from matplotlib.collections import EllipseCollection
 
-    rows = np.unique(np.linspace(0, len(Z) - 1, min(count, len(Z))).round().astype(int))
-    if not std[:, 0].any():  # one latent dimension: the row number has no standard deviation
+    rows = evenly_spread(len(Z), count)
+    # one latent dimension: the row number has no standard deviation
+    if not std[:, 0].any():
         ax.vlines(
             Z[rows, 0],
             Z[rows, 1] - std[rows, 1],

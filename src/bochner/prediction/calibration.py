@@ -208,7 +208,8 @@ class ViewCalibration:
             "pit_se": self.pit_se.tolist(),
             "column_range": list(self.column_range) if self.columns_seen else None,
         }
-        if not np.isfinite(self.dependence_se):  # rows hardly have two hidden entries
+        # rows hardly have two hidden entries
+        if not np.isfinite(self.dependence_se):
             plain |= {"dependence": None, "dependence_se": None}
         if self.n_rows < 2:  # an error of one row is not known
             plain |= {name: None for name in plain if name.endswith("_se")}

@@ -23,7 +23,8 @@ from bochner.prediction.decoding import decode
 from bochner.weight_posterior.downdating import leave_out
 from bochner.weight_posterior.posterior import ViewPosterior
 
-TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))  # 1 to 1/256
+# 1 to 1/256
+TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))
 _ROWS = 1000
 _PLACED_ROWS = 256
 _FOLDS = 5

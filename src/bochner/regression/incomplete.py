@@ -171,7 +171,8 @@ def _solve(
         - 0.5 * (counts * solution.logdet).sum()
     )
     d_noise = 0.5 * (squares / s2 - n_entries + (counts * (k - solution.trace)).sum()) / s2
-    weights = -solution.gather(observed) / s2  # of S_g in the gradient
+    # of S_g in the gradient
+    weights = -solution.gather(observed) / s2
     if max(sizes) > 1:
         lack = _lack(features, block, solution, sample, s2, wanted)
         value = value + lack.value

@@ -66,7 +66,8 @@ def masked_dense_evidence(
     d_gram = -float(m) * inverse  # twice the gradient in Phi^T Phi
     for holes in _holes(block, most):
         of_holes = solved[:, holes.columns]
-        at_holes = inverse[holes.rows] * holes.real[..., None]  # P_H: by column, (b, h, n)
+        # P_H: by column, (b, h, n)
+        at_holes = inverse[holes.rows] * holes.real[..., None]
         within = at_holes.gather(2, holes.rows[:, None, :].expand(-1, holes.rows.shape[1], -1))
         within = within * holes.real[:, None, :] + torch.diag_embed(1.0 - holes.real)
         inner: Cholesky = cholesky(within)

@@ -343,7 +343,8 @@ def spectrum(gram: Tensor) -> tuple[Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(gram.double())
     return values.clamp(
         min=0.0
-    ), vectors  # products in single precision leave small negative ones
+        # products in single precision leave small negative ones
+    ), vectors
 
 
 def explained(factor: Tensor, cross: Tensor) -> Tensor:

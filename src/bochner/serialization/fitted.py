@@ -156,7 +156,8 @@ def _likelihood(v: int, view: ViewHeader, tensors: Tensors, width: int) -> Likel
     state = tensors.take_all(f"{v}.likelihood.")
     if state.keys() != likelihood.state_dict().keys():
         raise MismatchError(f"the tensors of {view.likelihood} are not {sorted(state)}")
-    for name, value in state.items():  # learned shapes may differ from those of the arguments
+    # learned shapes may differ from those of the arguments
+    for name, value in state.items():
         if value.dim() > 1 or not value.is_floating_point():
             raise MismatchError(f"the tensor '{v}.likelihood.{name}' is no list of numbers")
         lengths = {1, width, getattr(likelihood, name).numel()}

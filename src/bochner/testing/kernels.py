@@ -270,7 +270,8 @@ class _Points(nn.Module):
         super().__init__()
         self._modules = kernel._modules
         self._parameters = kernel._parameters
-        self._kernel = [kernel]  # in a list: no submodule, whose names would have a prefix
+        # in a list: no submodule, whose names would have a prefix
+        self._kernel = [kernel]
 
     def forward(self, noise: Tensor) -> Frequencies:
         return self._kernel[0].frequencies(noise)

@@ -166,7 +166,8 @@ class Checkpoint:
             files.write(self.path, tensors, {**kind, "state": state, "extra": extra})
         except (
             StorageError
-        ) as error:  # no reason to lose the run: the last checkpoint is whole
+            # no reason to lose the run: the last checkpoint is whole
+        ) as error:
             self._warn(error)
         self._last = time.monotonic()
 

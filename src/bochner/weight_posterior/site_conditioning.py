@@ -53,7 +53,8 @@ def condition_sites(
     groups = list(sites.column_chunks(features.shape[1]))
     mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
     covariance = torch.zeros(len(groups), f.n_features, f.n_features, dtype=torch.float64)
-    for g, columns in enumerate(groups):  # one at a time: memory is that of a group's entries
+    # one at a time: memory is that of a group's entries
+    for g, columns in enumerate(groups):
         entries = _repeated(Entries.of(sites, block, columns), len(latents))
         for _ in range(_SWEEPS):
             solution = entry_pass(features, likelihood, entries, _SITE_TOLERANCE)

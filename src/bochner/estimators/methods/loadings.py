@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import evenly_spread
 from bochner.estimators.methods.placing import PlacingMixin
 from bochner.estimators.settings.constraints import check_types
 from bochner.extras import require
@@ -63,7 +64,7 @@ class LoadingsMixin(PlacingMixin):
         check_is_fitted(self)
         check_types("loadings", as_frame=as_frame)
         Z = self.embedding_
-        rows = np.unique(np.linspace(0, len(Z) - 1, min(len(Z), _ROWS)).round().astype(int))
+        rows = evenly_spread(len(Z), _ROWS)
         latents = torch.tensor(Z[rows], dtype=torch.float64)
         with torch.no_grad():
             stacked = diagnostics.explained(self._fit.posterior, latents)

@@ -206,7 +206,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
                     do,
                 )
             )
-        if source_of(X) is not None:  # rows on disk are completed in memory
+        # rows on disk are completed in memory
+        if source_of(X) is not None:
             X = values = values[:]
         options.of_empty(values)
         X = self._columns_of_fit(X)

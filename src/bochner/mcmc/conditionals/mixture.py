@@ -82,7 +82,8 @@ class NormalInverseWishart:
         degrees = self.degrees + count
         logdet = np.linalg.slogdet(self._scale(total, squares, kappa))[1]
         prior = 0.5 * self.degrees * dim * np.log(self.scale)
-        halves = 0.5 * np.arange(dim)  # of the multivariate gamma functions; their pi cancels
+        # of the multivariate gamma functions; their pi cancels
+        halves = 0.5 * np.arange(dim)
         gammas = gammaln(0.5 * degrees[..., None] - halves) - gammaln(
             0.5 * self.degrees - halves
         )
