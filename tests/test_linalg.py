@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bochner.errors import NumericalError, NumericalWarning
-from bochner.linalg import cholesky
+from bochner.linalg import cholesky, covariance_root
 
 
 def spectrum(*eigenvalues: float) -> torch.Tensor:
@@ -107,3 +107,13 @@ def test_a_matrix_that_rounding_made_indefinite_is_formed_anew(dim):
     torch.testing.assert_close(result.factor @ result.factor.T, exact)
     with pytest.raises(NumericalError):
         cholesky(rough)
+
+
+def test_the_root_of_a_covariance_whose_factor_is_lost_to_rounding_is_of_eigenvectors(batch):
+    flat = torch.tensor([[1.0, 1.0 + 1e-15], [1.0 + 1e-15, 1.0]], dtype=torch.float64)
+    for covariance in (batch, flat, torch.stack([flat, torch.eye(2, dtype=torch.float64)])):
+        root = covariance_root(covariance)
+        torch.testing.assert_close(root @ root.mT, covariance, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(covariance_root(batch), cholesky(batch).factor)
+    none = torch.zeros(3, 2, 2, dtype=torch.float64)
+    torch.testing.assert_close(covariance_root(none), none)

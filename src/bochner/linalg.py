@@ -150,6 +150,24 @@ def _with_jitter(matrix: Tensor) -> Cholesky:
     )
 
 
+def covariance_root(covariance: Tensor) -> Tensor:
+    """Return R with R R^T = covariance: lower triangular, or of eigenvectors where rounding left
+    no triangular one.
+
+    Parameters
+    ----------
+    covariance : Tensor of shape (..., D, D), float64
+        Positive semi-definite but for rounding: smaller eigenvalues count as 0.
+    """
+    root, info = torch.linalg.cholesky_ex(covariance)
+    flat = (info != 0).reshape(-1)
+    if bool(flat.any()):
+        shape = covariance.shape[-2:]
+        values, vectors = torch.linalg.eigh(covariance.reshape(-1, *shape)[flat])
+        root.reshape(-1, *shape)[flat] = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
+    return root
+
+
 def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
     step promises.

@@ -16,6 +16,7 @@ from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of, rows_of
+from bochner.linalg import covariance_root
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -79,7 +80,7 @@ def _decode_view(
             # cov J)
             # as rows are placed
             dtype = x.dtype if covariance.shape[1] <= MANY_DIMENSIONS else torch.float32
-            root = torch.linalg.cholesky(covariance).transpose(1, 2).to(dtype)
+            root = covariance_root(covariance).transpose(1, 2).to(dtype)
             slopes = (
                 root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian
             ) @ draw.mean.to(dtype)
@@ -179,7 +180,7 @@ def draw_latents(placement: Placement, n_draws: int, seed: int) -> Tensor:
     source = random.generator(seed, "complete")
     index = torch.multinomial(placement.weights, n_draws, replacement=True, generator=source)
     rows = torch.arange(n)[:, None]
-    factor = torch.linalg.cholesky(placement.covariances[rows, index])
+    factor = covariance_root(placement.covariances[rows, index])
     noise = torch.randn(n, n_draws, dim, 1, generator=source, dtype=torch.float64)
     places: Tensor = placement.modes[rows, index] + (factor @ noise)[..., 0]
     return placement.inputs(places)
