@@ -159,6 +159,7 @@ def covariance_root(covariance: Tensor) -> Tensor:
     covariance : Tensor of shape (..., D, D), float64
         Positive semi-definite but for rounding: smaller eigenvalues count as 0.
     """
+    root: Tensor
     root, info = torch.linalg.cholesky_ex(covariance)
     flat = (info != 0).reshape(-1)
     if bool(flat.any()):
