@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from bochner.mcmc.draws import FloatArray
+
 
 @dataclass(frozen=True)
 class Priors:
@@ -34,3 +38,8 @@ class Priors:
     noise: tuple[float, float] = (1.0, 0.1)
     intercept: float = 3.0
     dispersion: tuple[float, float] = (1.0, 0.1)
+
+    def log_ratio(self, logs: float | FloatArray) -> FloatArray:
+        """Return the log density of the logarithm of the ratio, up to a constant."""
+        mean, std = self.ratio
+        return np.asarray(-0.5 * ((logs - mean) / std) ** 2)

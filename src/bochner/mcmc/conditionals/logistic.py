@@ -67,8 +67,7 @@ class LogisticView(ViewModel):
 
     def log_prior(self, state: ViewState) -> float:
         """Return the log density of the logarithm of the variance, up to a constant."""
-        mean, deviation = self.priors.ratio
-        return float(-0.5 * ((np.log(state.variance) - mean) / deviation) ** 2)
+        return float(self.priors.log_ratio(np.log(state.variance)))
 
     # -- blocks
 
@@ -93,10 +92,9 @@ class LogisticView(ViewModel):
         drawn = state.weights[rows]
         square = state.variance * np.square(drawn).sum()
         count = drawn.size
-        mean, deviation = self.priors.ratio
 
         def log_density(logs: FloatArray) -> FloatArray:
-            prior = -0.5 * ((logs - mean) / deviation) ** 2
+            prior = self.priors.log_ratio(logs)
             return np.asarray(prior - 0.5 * count * logs - 0.5 * square * np.exp(-logs))
 
         present = np.array([np.log(state.variance)])
@@ -114,13 +112,12 @@ class LogisticView(ViewModel):
         phi = self.phi(state, x)
         psi = self.psi(state, x)
         slope = phi[:, rows] @ state.weights[rows]
-        mean, deviation = self.priors.ratio
         present = np.log(state.variance)
 
         def log_density(logs: FloatArray) -> FloatArray:
             factor = np.exp(0.5 * (logs[0] - present)) - 1.0
             value = self.log_prob(psi + factor * slope, state.parameter, every).sum()
-            return np.array([value - 0.5 * ((logs[0] - mean) / deviation) ** 2])
+            return np.asarray(value + self.priors.log_ratio(logs))
 
         drawn = slice_sample(np.array([present]), log_density, rng, 0.5)
         return replace(state, variance=float(np.exp(drawn[0])))
