@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bochner.data.arguments import COUNT, COUNT_OR_NONE
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message, warn_user
 from bochner.estimators.base import LatentVariableEstimator
@@ -110,10 +111,10 @@ class RFLVM(LatentVariableEstimator):
     _local_frequencies: ClassVar[int] = 32
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         **constraints.COMMON,
-        "n_chains": [Interval(Integral, 1, None, closed="left")],
-        "n_warmup": [Interval(Integral, 0, None, closed="left")],
-        "n_draws": [Interval(Integral, 1, None, closed="left")],
-        "thin": [Interval(Integral, 1, None, closed="left")],
+        "n_chains": [COUNT],
+        "n_warmup": [COUNT_OR_NONE],
+        "n_draws": [COUNT],
+        "thin": [COUNT],
         "latents": [StrOptions({"sample", "map"})],
         "frequency_kernel": [StrOptions({"slice", "metropolis"})],
         "n_jobs": [Integral, None],

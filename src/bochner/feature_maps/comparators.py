@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import ClassVar, Self
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
+from bochner.data.arguments import COUNT
 from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.maclaurin import draw, maclaurin_features
@@ -74,7 +74,7 @@ class RandomMaclaurin(_SphereMap):
 
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions({"polynomial"}), IndefiniteKernel],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [COUNT],
         "exact_low_degrees": ["boolean"],
         "random_state": ["random_state"],
         "device": [str],
@@ -214,8 +214,8 @@ class SphericalFeatures(_SphereMap):
             StrOptions({"polynomial", "hellinger", "tanh", "geodesic_gaussian"}),
             IndefiniteKernel,
         ],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "n_gaussians": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [COUNT],
+        "n_gaussians": [COUNT],
         "random_state": ["random_state"],
         "device": [str],
     }

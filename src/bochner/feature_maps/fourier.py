@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from numbers import Integral
 from typing import ClassVar, Self
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
+from bochner.data.arguments import COUNT
 from bochner.errors import InputError
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.fourier import fourier_features
@@ -69,7 +69,7 @@ class FourierFeatures(DrawnMap):
 
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions({"rbf"}), Kernel],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [COUNT],
         "sampling": [StrOptions({"iid", "orthogonal", "sobol"})],
         "random_state": ["random_state"],
         "device": [str],

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner import random
+from bochner.data.arguments import COUNT
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
 from bochner.feature_maps.sections import Survey
@@ -131,14 +132,14 @@ class KreinFeatures(FeatureMap):
 
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
         "kernel": [StrOptions(set(NAMED)), IndefiniteKernel, callable],
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "n_mixtures": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [COUNT],
+        "n_mixtures": [COUNT],
         "sketch_size": [
             Interval(Integral, None, None, closed="neither"),
             StrOptions({"auto"}),
         ],
         "inference": [StrOptions({"best", "gradient", "taylor", "spectral"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "random_state": ["random_state"],
         "device": [str],
     }

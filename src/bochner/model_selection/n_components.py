@@ -18,7 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
 from bochner.data.accepted import as_rows
-from bochner.data.arguments import checked
+from bochner.data.arguments import COUNT, checked
 from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array
 from bochner.data.views import Views
@@ -133,7 +133,7 @@ def _with_errors(means: Array, errors: Array) -> list[str]:
     n_repeats=[Integral],
     rule=[str],
     n_jobs=[
-        Interval(Integral, 1, None, closed="left"),
+        COUNT,
         Interval(Integral, None, -1, closed="right"),
         None,
     ],

@@ -11,30 +11,31 @@ from sklearn.utils._param_validation import (
     StrOptions,
 )
 
-from bochner.data.arguments import check
+from bochner.data.arguments import COUNT, check
 from bochner.estimators.settings.likelihoods import NAMES
 from bochner.initialization.embeddings import ALL_STARTS
 from bochner.likelihoods.nonconjugate import Likelihood
 
+AUTO = StrOptions({"auto"})
 COMMON: dict[str, list[object]] = {
-    "n_components": [Interval(Integral, 1, None, closed="left")],
+    "n_components": [COUNT],
     "views": [None, dict],
     "likelihood": [StrOptions({*NAMES, "auto"}), dict, Likelihood],
-    "n_mixtures": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "n_frequencies": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "n_mixtures": [COUNT, AUTO],
+    "n_frequencies": [COUNT, AUTO],
     "sampling": [StrOptions({"auto", "iid", "orthogonal", "sobol"})],
     "init": [StrOptions({"auto", *ALL_STARTS}), np.ndarray, list],
-    "n_init": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "max_iter": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-    "tol": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+    "n_init": [COUNT, AUTO],
+    "max_iter": [COUNT, AUTO],
+    "tol": [Interval(Real, 0, None, closed="left"), AUTO],
     # of logarithms: at 1 a step multiplies a noise by e, beyond it nothing is learned
-    "learning_rate": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
-    "landmarks": [Interval(Integral, 2, None, closed="left"), StrOptions({"auto"}), None],
+    "learning_rate": [Interval(Real, 0, 1, closed="right"), AUTO],
+    "landmarks": [Interval(Integral, 2, None, closed="left"), AUTO, None],
     "latent": [StrOptions({"shared"}), dict],
     "noise": [StrOptions({"view", "column"})],
     "noise_variance": [None, Interval(Real, 0, None, closed="neither"), dict],
     "view_weight": [None, StrOptions({"balanced"}), dict],
-    "truncation": [Interval(Real, 0, 1, closed="left"), StrOptions({"auto"})],
+    "truncation": [Interval(Real, 0, 1, closed="left"), AUTO],
     "device": [str],
     "dtype": [StrOptions({"float32", "float64"})],
     "checkpoint": [None, str, PathLike],
