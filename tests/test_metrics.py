@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.spatial import procrustes
 from sklearn.datasets import load_iris
@@ -24,6 +25,28 @@ def test_r2_is_blind_to_affine_maps_and_sees_noise():
         metrics.aligned_r2(half, Z).mean()
     )
     assert metrics.aligned_r2(half, Z)[0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+def test_knn_accuracy_names_the_row_without_a_label(missing):
+    labels = pd.Series(["a", "b"] * 10, dtype=object)
+    labels[3] = missing
+    Z = np.arange(40.0).reshape(20, 2)
+    with pytest.raises(InputError, match="a label for every row, got .* in row 3. Leave out"):
+        metrics.knn_accuracy(Z, labels)
+
+
+def test_knn_accuracy_takes_labels_of_any_kind():
+    Z = np.arange(40.0).reshape(20, 2) // 20
+    expected = metrics.knn_accuracy(Z, np.arange(20) // 10)
+    for kinds in (["a", "b"], ["a", 1], [0.25, 0.5], [b"x", b"y"], [(1, 2), (3,)], [1j, 2]):
+        labels = np.empty(20, dtype=object)
+        labels[:] = [kinds[i // 10] for i in range(20)]
+        assert metrics.knn_accuracy(Z, labels) == expected
+    labels = np.empty(20, dtype=object)
+    labels[:] = [{}] * 20
+    with pytest.raises(InputError, match="labels, got an object of type dict in row 0"):
+        metrics.knn_accuracy(Z, labels)
 
 
 def test_knn_accuracy_follows_the_protocol():

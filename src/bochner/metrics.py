@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
@@ -97,7 +99,7 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
     Raises
     ------
     InputError
-        Labels are not one per row, or k does not fit the rows.
+        Labels are not one per row, one is missing or no label, or k does not fit the rows.
     """
     Z = matrix("Z", Z)
     y = as_array("labels", labels)
@@ -120,7 +122,25 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
             )
         )
     folds = KFold(FOLDS, shuffle=True, random_state=0)
-    return float(cross_val_score(KNeighborsClassifier(k), Z, y, cv=folds).mean())
+    return float(cross_val_score(KNeighborsClassifier(k), Z, _classes(y), cv=folds).mean())
+
+
+def _classes(labels: NDArray[np.generic]) -> NDArray[np.intp]:
+    """Return the number of every row's class, in the order of the labels."""
+    values: list[Any] = labels.tolist()
+    for i, value in enumerate(values):
+        if value is None or type(value).__name__ == "NAType" or value != value:  # NaN
+            do = "leave out the rows without one"
+            raise InputError(message("a label for every row", f"{value} in row {i}", do))
+        if not isinstance(value, Hashable):
+            got = f"an object of type {type(value).__name__} in row {i}"
+            raise InputError(message("labels", got, "pass texts or whole numbers"))
+    try:
+        kinds = sorted(set(values))
+    except TypeError:  # of several types
+        kinds = sorted(set(values), key=str)
+    number_of = {value: i for i, value in enumerate(kinds)}
+    return np.array([number_of[value] for value in values], dtype=np.intp)
 
 
 @checked(k=[Integral])

@@ -154,7 +154,7 @@ def _check_file(case, model, X, faults):
     differ = [
         name
         for name, ask in asked.items()
-        if not all(map(np.array_equal, ask(loaded), ask(model), strict=True))
+        if not all(np.array_equal(a, b) for a, b in zip(ask(loaded), ask(model), strict=True))
     ]
     if differ:
         faults.append(f"a loaded model answers with other bits: {', '.join(differ)}")
