@@ -32,7 +32,9 @@ def test_knn_accuracy_names_the_row_without_a_label(missing):
     labels = pd.Series(["a", "b"] * 10, dtype=object)
     labels[3] = missing
     Z = np.arange(40.0).reshape(20, 2)
-    with pytest.raises(InputError, match="a label for every row, got .* in row 3. Leave out"):
+    with pytest.raises(
+        InputError, match=r"a label for every row, got .* in row 3\. Leave out"
+    ):
         metrics.knn_accuracy(Z, labels)
 
 

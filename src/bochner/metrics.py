@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from numbers import Integral, Real
 from typing import Any
@@ -129,7 +130,8 @@ def _classes(labels: NDArray[np.generic]) -> NDArray[np.intp]:
     """Return the number of every row's class, in the order of the labels."""
     values: list[Any] = labels.tolist()
     for i, value in enumerate(values):
-        if value is None or type(value).__name__ == "NAType" or value != value:  # NaN
+        is_nan = type(value).__name__ in ("NAType", "NaTType")
+        if value is None or is_nan or (isinstance(value, float) and math.isnan(value)):
             do = "leave out the rows without one"
             raise InputError(message("a label for every row", f"{value} in row {i}", do))
         if not isinstance(value, Hashable):

@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 # Counts are added after so many trials: what ends a campaign loses no more.
-PIECE = 20
+PIECE = 5
 
 
 def main():
