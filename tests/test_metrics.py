@@ -16,9 +16,10 @@ def test_r2_is_blind_to_affine_maps_and_sees_noise():
     assert metrics.aligned_r2(X, Z) == pytest.approx([1, 1])
     noise = RNG.normal(size=(5000, 1))
     signal = RNG.normal(size=(5000, 1))
-    assert metrics.aligned_r2(signal + 0.5 * noise, signal)[0] == pytest.approx(
-        1 / 1.25, abs=0.03
-    )
+    # of a squared correlation r^2: 2 r (1 - r^2) / sqrt(n)
+    error = 2 * 0.8**0.5 * 0.2 / 5000**0.5
+    r2 = metrics.aligned_r2(signal + 0.5 * noise, signal)[0]
+    assert r2 == pytest.approx(1 / 1.25, abs=4 * error)
     assert metrics.aligned_r2(signal, noise)[0] == pytest.approx(0, abs=0.01)
     half = np.column_stack([Z[:, 0], RNG.normal(size=60)])
     assert metrics.mean_aligned_r2(half, Z) == pytest.approx(
@@ -161,9 +162,7 @@ def test_randomised_ranks_are_uniform_for_counts_and_say_when_draws_are_too_narr
     np.testing.assert_array_equal(ranks, metrics.randomised_pit(true, draws, random_state=1))
     still = np.broadcast_to(np.round(rate), (99, 3000))
     assert (np.abs(metrics.randomised_pit(true, still, 1) - 0.5) > 0.49).mean() > 0.4
-    assert metrics.randomised_pit([0.0], [[-1.0], [1.0], [2.0]], 0)[0] == pytest.approx(
-        0.375, abs=0.125
-    )
+    assert 0.25 <= metrics.randomised_pit([0.0], [[-1.0], [1.0], [2.0]], 0)[0] <= 0.5
 
 
 def test_randomised_ranks_of_draws_of_another_shape_are_refused():
