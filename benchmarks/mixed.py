@@ -6,8 +6,8 @@ surveys of the package statsmodels, and two of BOCHNER_DATA with categories made
 columns. Beside column means and modes, nearest neighbours, iterative regressions (both on indicator
 columns) and miceforest (the mean, or the mode, of five completed tables). Root mean square error of
 numbers over the column's standard deviation and share of categories restored, means over columns;
-share of hidden numbers between the 5 and 95 % quantiles of 100 draws; processor seconds. Settings
-were chosen on seeds from 100.
+share of hidden numbers between the 5 and 95 % quantiles of 100 draws (those that hold 90 % of
+further draws: the method "weibull" of numpy); processor seconds. Settings were chosen on seeds from 100.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def by_miceforest(shown: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
     kernel = importlib.import_module("miceforest").ImputationKernel(
         safe, num_datasets=COMPLETED, mean_match_strategy=match, random_state=seed
     )
-    kernel.mice(5, verbose=False)
+    kernel.mice(5, verbose=False, num_threads=1)
     drawn = [kernel.complete_data(i) for i in range(COMPLETED)]
     columns = {}
     for name, column in zip(shown, safe, strict=True):
@@ -252,7 +252,7 @@ def measure(
             drawn = np.stack(
                 [one[column].iloc[rows].to_numpy(dtype=np.float64) for one in draws]
             )
-            low, high = np.quantile(drawn, [0.05, 0.95], axis=0)
+            low, high = np.quantile(drawn, [0.05, 0.95], axis=0, method="weibull")
             inside.append((low <= values) & (values <= high))
     scores: dict[str, Value] = {
         "error": float(np.mean(errors)),

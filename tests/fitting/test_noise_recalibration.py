@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -46,7 +47,7 @@ def deep():
 def test_observed_entries_of_some_rows_leave_and_nothing_else():
     _, _, Y = table()
     data = blocks(Y)
-    held = withhold(data, len(Y), 3)
+    held = withhold(data, [False], len(Y), 3)
     before, after = data[0][0], held.data[0][0]
     taken = before.observed - after.observed
     assert after.sizes == before.sizes
@@ -57,7 +58,7 @@ def test_observed_entries_of_some_rows_leave_and_nothing_else():
     assert bool((taken.sum(1).nonzero()[:, 0][:, None] == held.rows).any(1).all())
     shown = before.values()[held.rows][:, before.columns.argsort()].double()
     assert torch.equal(held.truth[0][result], shown[result])
-    again = withhold(data, len(Y), 3)
+    again = withhold(data, [False], len(Y), 3)
     assert torch.equal(again.truth[0].isnan(), held.truth[0].isnan())
 
 
@@ -65,7 +66,7 @@ def test_small_and_complete_tables_keep_all_entries():
     _, _, small = table(n=60, m=8)
     truth, _, _ = table()
     for Y in (small, truth):
-        held = withhold(blocks(Y), len(Y), 0)
+        held = withhold(blocks(Y), [False], len(Y), 0)
         assert held.rows.numel() == 0
         beside = torch.zeros(1, 0)
         assert held.excess(
@@ -75,8 +76,8 @@ def test_small_and_complete_tables_keep_all_entries():
 
 def test_starts_do_not_see_what_is_withheld():
     _, _, Y = table()
-    held = withhold(blocks(Y), len(Y), 0)
-    left, gone = held.hide(Y), np.zeros(Y.shape, dtype=bool)
+    held = withhold(blocks(Y), [False], len(Y), 0)
+    left, gone = held.hide(Y, [Y.shape[1]]), np.zeros(Y.shape, dtype=bool)
     gone[held.rows.numpy()] = ~held.truth[0].isnan().numpy()
     assert np.isnan(left[gone]).all()
     np.testing.assert_array_equal(left[~gone], Y[~gone])
@@ -111,3 +112,67 @@ def test_the_noise_of_predictions_is_saved(deep, tmp_path):
     _, again = loaded.impute(Y[:5], return_std=True)
     _, std = model.impute(Y[:5], return_std=True)
     np.testing.assert_allclose(again, std, rtol=1e-6)
+
+
+def mixed_table(n=200, seed=0):
+    """Numbers of which two have heavy tails, beside a category."""
+    source = np.random.default_rng(seed)
+    x = source.normal(size=(n, 2))
+    numbers = x @ source.normal(size=(2, 7)) + 0.5 * source.normal(size=(n, 7))
+    numbers[:, :2] = np.exp(1.5 * numbers[:, :2])
+    frame = pd.DataFrame(numbers, columns=[f"x{j}" for j in range(7)])
+    frame["kind"] = np.where(x[:, 0] > 0, "a", np.where(x[:, 1] > 0, "b", "c"))
+    return frame, source.random(frame.shape) < 0.2
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    frame, hidden = mixed_table(110)
+    hidden[hidden.all(axis=1), 0] = False
+    shown = frame.mask(hidden)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(
+            6,
+            likelihood="auto",
+            init="pca",
+            n_init=1,
+            max_iter=60,
+            n_mixtures=1,
+            random_state=0,
+        ).fit(shown)
+    return model, frame, hidden, shown
+
+
+def test_tables_with_noise_per_column_withhold_entries_of_numbers_alone(mixed):
+    model, _, _, _ = mixed
+    learned = model.noise_variance_["numbers"]
+    shown = model.predictive_noise_variance_["numbers"]
+    assert np.shape(shown) == (7,)
+    ratio = shown / learned
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)  # one factor for all columns
+    assert ratio[0] > 1.2
+
+
+def test_draws_of_mixed_tables_hold_what_they_say(mixed):
+    model, frame, hidden, shown = mixed
+    draws = model.impute(shown, n_draws=60)
+    inside = []
+    for j, name in enumerate(frame.columns[:7]):
+        rows = np.flatnonzero(hidden[:, j])
+        drawn = np.stack([one[name].to_numpy()[rows] for one in draws])
+        low, high = np.quantile(drawn, [0.05, 0.95], axis=0, method="weibull")
+        truth = frame[name].to_numpy()[rows]
+        inside.append((low <= truth) & (truth <= high))
+    assert 0.87 < np.mean(np.concatenate(inside)) < 0.95
+
+
+def test_the_noise_of_every_column_is_saved(mixed, tmp_path):
+    model, _, _, shown = mixed
+    model.save(tmp_path / "m.bochner")
+    loaded = bo.load(tmp_path / "m.bochner")
+    again = loaded.predictive_noise_variance_["numbers"]
+    np.testing.assert_allclose(again, model.predictive_noise_variance_["numbers"])
+    _, std = model.impute(shown[:5], return_std=True)
+    _, of_loaded = loaded.impute(shown[:5], return_std=True)
+    np.testing.assert_allclose(np.asarray(of_loaded), np.asarray(std), rtol=1e-6)

@@ -5,6 +5,7 @@ all rows comes out when training saw every one.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.embeddings import FloatArray
+from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Likelihood
 from bochner.models.lvm import LatentVariableModel, ModelSpec
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
@@ -168,7 +171,7 @@ class NothingWithheld:
 
     data: Data
 
-    def hide(self, values: FloatArray) -> FloatArray:
+    def hide(self, values: FloatArray, ends: Sequence[int]) -> FloatArray:  # noqa: ARG002
         """Return the values as they are."""
         return values
 
@@ -177,9 +180,9 @@ class NothingWithheld:
         without: Callable[[], Sequence[ViewPosterior]],  # noqa: ARG002 - see Withheld
         latents: Tensor,  # noqa: ARG002
         covariates: Tensor,  # noqa: ARG002
-    ) -> list[float]:
+    ) -> list[Tensor]:
         """Return 0 for every view: nothing says that the noise should be larger."""
-        return [0.0] * len(self.data)
+        return [torch.zeros(())] * len(self.data)
 
 
 class TrainingData:
@@ -212,19 +215,22 @@ class TrainingData:
     def __init__(self, rows: FitData, plan: Plan) -> None:
         self.n_rows = rows.n_rows
         self._stacked = rows.stacked
+        self._ends = _ends(rows.blocks if rows.surrogates is None else rows.surrogates)
         self._seed = plan.seed
         self.covariates = rows.covariates
         scattered = has_holes(rows.blocks)
         conjugate = rows.surrogates is None
         self.withheld: Withheld | NothingWithheld = NothingWithheld(rows.blocks)
-        if scattered and conjugate:
-            self.withheld = withhold(rows.blocks, rows.n_rows, plan.seed)
+        per_column = [_has_noise_per_column(view.likelihood) for view in plan.spec]
+        if (scattered and conjugate) or (any(per_column) and plan.processes.size == 1):
+            self.withheld = withhold(rows.blocks, per_column, rows.n_rows, plan.seed)
         self.complete = self.withheld.data
         self.blocks, self.rotation = _rotated(self.complete, plan, plan.spec)
         self.surrogates = rows.surrogates
         if rows.surrogates is not None:
             # a hundred rotated columns of surrogates say as much as all of them
-            self.surrogates, _ = _rotated(rows.surrogates, plan, plan.spec.surrogate)
+            shown = self._without_withheld(rows, rows.surrogates, plan)
+            self.surrogates, _ = _rotated(shown, plan, plan.spec.surrogate)
         elif scattered:
             self.surrogates, _ = _rotated(self._without_holes(plan), plan, plan.spec)
 
@@ -238,7 +244,7 @@ class TrainingData:
 
     @functools.cached_property
     def _shown(self) -> FloatArray:
-        return self.withheld.hide(self._stacked(None))
+        return self.withheld.hide(self._stacked(None), self._ends)
 
     @functools.cached_property
     def _effects(self) -> FloatArray | float:
@@ -253,8 +259,7 @@ class TrainingData:
     @property
     def by_view(self) -> list[FloatArray]:
         """The same, view by view."""
-        widths = [sum(block.n_columns for block in blocks) for blocks in self.start_blocks]
-        return np.split(self.filled, np.cumsum(widths)[:-1], axis=1)
+        return np.split(self.filled, self._ends[:-1], axis=1)
 
     @functools.cached_property
     def start_blocks(self) -> Data:
@@ -273,6 +278,20 @@ class TrainingData:
         """Observed entries."""
         return sum(block.n_entries for blocks in self.blocks for block in blocks)
 
+    def _without_withheld(self, rows: FitData, surrogates: Data, plan: Plan) -> Data:
+        """Return surrogates of which the views that lose entries are filled without them."""
+        out: list[tuple[Block, ...]] = []
+        parts = zip(surrogates, rows.blocks, self.complete, self._ends, strict=True)
+        for blocks, before, after, end in parts:
+            if before is after:
+                out.append(blocks)
+                continue
+            begin = end - sum(block.n_columns for block in blocks)
+            values = (self.filled + self._effects)[:, begin:end]
+            Y = torch.tensor(values, dtype=plan.dtype, device=plan.device)
+            out.append((_present(Y, blocks),))
+        return tuple(out)
+
     def _without_holes(self, plan: Plan) -> Data:
         """Return Gaussian data with their scattered holes filled."""
         out: list[tuple[Block, ...]] = []
@@ -287,6 +306,15 @@ class TrainingData:
             else:
                 out.append(blocks)
         return tuple(out)
+
+
+def _ends(data: Data) -> list[int]:
+    """Return where each view ends among all columns."""
+    return list(itertools.accumulate(sum(b.n_columns for b in blocks) for blocks in data))
+
+
+def _has_noise_per_column(likelihood: Likelihood) -> bool:
+    return isinstance(likelihood, Gaussian) and likelihood.per_column
 
 
 def _present(Y: Tensor, blocks: tuple[Block, ...]) -> CompleteBlock:

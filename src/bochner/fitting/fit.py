@@ -84,7 +84,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     kernels = tuple(view.kernel.cpu() for view in done.model.views)
     posterior = condition(done.model, data.blocks, plan, done.anchors)
     return Fit(
-        posterior=noisier(posterior, excess) if any(excess) else posterior,
+        posterior=noisier(posterior, excess),
         latents=latents,
         kernels=kernels,
         elbo=done.elbo,

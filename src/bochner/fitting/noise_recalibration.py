@@ -5,8 +5,8 @@ many dimensions leave less than they should: of 1,000 digits with a tenth hidden
 on the hidden pixels by half as much again as they expect. So training goes without a few entries of
 the views that have scattered holes. They are predicted like the holes, and the noise of whatever is
 predicted is raised until nine in ten of them lie inside their 90 % intervals: a level that a few
-outliers do not move, as they would a mean of squares. In the end weights and latents are
-conditioned on all entries.
+outliers do not move, as they would a mean of squares. Where every column has a noise of its own,
+all are raised by the same factor. In the end weights and latents are conditioned on all entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from bochner.initialization.embeddings import FloatArray
 from bochner.latent_inference.infer import place
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete
-from bochner.regression.observations import Block, Data, IncompleteBlock
+from bochner.regression.observations import (
+    Block,
+    CompleteBlock,
+    Data,
+    IncompleteBlock,
+    SomeRows,
+)
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The share of the rows that lose some entries, the most of them, and the share of their entries.
@@ -36,6 +42,9 @@ _ENTRY_SHARE = 0.05
 # Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell
 # nothing.
 _MANY, _LEAST = 20, 100
+# Of views with a noise per column all rows up to the most lose that share: columns of tables are
+# few. Fewer entries than that tell nothing, and a column with fewer loses none.
+_COLUMN_SHARE, _LEAST_OF_COLUMNS, _MANY_OF_COLUMN = 0.1, 40, 20
 # What intervals hold, and their half width in standard deviations.
 _LEVEL = 0.9
 _EDGE = NormalDist().inv_cdf(0.5 + 0.5 * _LEVEL)
@@ -62,17 +71,26 @@ class Withheld:
     truth: Sequence[Tensor]
     n_rows: int
 
-    def hide(self, values: FloatArray) -> FloatArray:
-        """Return all views side by side, (N, sum of M), without the entries, so that starts do not
-        see them.
+    def hide(self, values: FloatArray, ends: Sequence[int]) -> FloatArray:
+        """Return all views side by side, (N, ...), without the entries, so that starts do not see
+        them.
+
+        Parameters
+        ----------
+        values : ndarray of shape (N, ...)
+            Views that lose entries have their columns of data.
+        ends : sequence over views of int
+            Where each view ends among the columns.
         """
         if not self.rows.numel():
             return values
-        index = self.rows.numpy()
         values = values.copy()
-        values[index] = np.where(
-            torch.cat(list(self.truth), dim=1).isnan().numpy(), values[index], np.nan
-        )
+        index = self.rows.numpy()[:, None]
+        for truth, end in zip(self.truth, ends, strict=True):
+            hidden = ~truth.isnan().numpy()
+            if hidden.any():
+                columns = np.arange(end - hidden.shape[1], end)
+                values[index, columns] = np.where(hidden, np.nan, values[index, columns])
         return values
 
     def excess(
@@ -80,9 +98,9 @@ class Withheld:
         without: Callable[[], Sequence[ViewPosterior]],
         latents: Tensor,
         covariates: Tensor,
-    ) -> list[float]:
+    ) -> list[Tensor]:
         """Return what every view's noise lacks for the intervals of its entries to hold what they
-        say, at least 0.
+        say, at least 0: a number, or one per column where every column has a noise of its own.
 
         Parameters
         ----------
@@ -93,58 +111,78 @@ class Withheld:
         covariates : Tensor of shape (N, L), float64
         """
         if not self.rows.numel():
-            return [0.0] * len(self.data)
+            return [torch.zeros(())] * len(self.data)
         views = without()
         rows = rows_of(self.data, self.rows)
-        placed = place(views, latents, rows, covariates=covariates[self.rows])
-        mean, variance = complete(views, placed)
-        # the noise with which an entry, NaN where nothing was withheld, would lie on the edge of
-        # its interval
-        lacks = ((torch.cat(list(self.truth), dim=1) - mean) / _EDGE).square() - variance
-        of_view = [torch.nanquantile(lacks[:, cols], _LEVEL) for cols in view_columns(views)]
-        return [max(0.0, float(torch.nan_to_num(more))) for more in of_view]
+        offsets = [blocks[0].offsets(self.n_rows)[self.rows].cpu() for blocks in self.data]
+        beside = covariates[self.rows]
+        placed = place(views, latents, rows, offsets, encoded=True, covariates=beside)
+        mean, variance = complete(views, placed, offsets)
+        return [
+            _lacking(view, truth, mean[:, columns], variance[:, columns])
+            for view, truth, columns in zip(
+                views, self.truth, view_columns(views), strict=True
+            )
+        ]
+
+
+def _lacking(view: ViewPosterior, truth: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return what the noise of a view lacks, a scalar or (M,); truth is NaN where nothing was
+    withheld.
+    """
+    if bool(truth.isnan().all()):
+        return torch.zeros(())
+    # the noise with which an entry would lie on the edge of its interval, in units of the noise
+    noise = torch.as_tensor(view.noise_variance, dtype=torch.float64)
+    lacks = (((truth - mean) / _EDGE).square() - variance) / noise
+    return torch.nanquantile(lacks, _LEVEL).clamp(min=0.0) * noise
 
 
 def noisier(
-    posterior: Sequence[ViewPosterior], excess: Sequence[float]
+    posterior: Sequence[ViewPosterior], excess: Sequence[Tensor]
 ) -> tuple[ViewPosterior, ...]:
     """Add what withheld entries show to the noise of every view's predictions."""
     return tuple(
-        replace(view, predictive_noise=float(view.noise_variance) + more) if more else view
+        replace(view, predictive_noise=(view.noise_variance + more).tolist())
+        if bool((more > 0.0).any())
+        else view
         for view, more in zip(posterior, excess, strict=True)
     )
 
 
-def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
+def withhold(data: Data, per_column: Sequence[bool], n_rows: int, seed: int) -> Withheld:
     """Take a few entries out of the Gaussian views with scattered holes, where they are enough to
     tell anything.
 
     Parameters
     ----------
     data : tuple over views of tuples of Block
-        All Gaussian, some with scattered holes.
+    per_column : sequence over views of bool
+        Whether the view is Gaussian with a noise of its own for every column.
     n_rows : int
         N.
     seed : int
     """
     nothing = Withheld(data, torch.empty(0, dtype=torch.int64), (), n_rows)
     source = random.generator(seed, "withheld")
-    some = (
-        torch.randperm(n_rows, generator=source)[: min(_MOST_ROWS, int(_ROW_SHARE * n_rows))]
-        .sort()
-        .values
-    )
+    n_some = n_rows if any(per_column) else int(_ROW_SHARE * n_rows)
+    some = torch.randperm(n_rows, generator=source)[: min(_MOST_ROWS, n_some)].sort().values
     of_view = rows_of(data, some)
     kept, truth = [], []
-    for blocks, y in zip(data, of_view, strict=True):
-        drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < _ENTRY_SHARE
+    for blocks, by_column, y in zip(data, per_column, of_view, strict=True):
+        share, least = (
+            (_COLUMN_SHARE, _LEAST_OF_COLUMNS) if by_column else (_ENTRY_SHARE, _LEAST)
+        )
+        drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < share
         remaining = list(blocks)
         hidden = torch.zeros_like(drawn)
         for b, block in enumerate(blocks):
-            may = drawn[:, block.columns] & _able(block, ~y[:, block.columns].isnan())
+            may = drawn[:, block.columns] & _able(
+                block, ~y[:, block.columns].isnan(), by_column
+            )
             hidden[:, block.columns] = may
             remaining[b] = _without(block, some, may, n_rows)
-        enough = int(hidden.sum()) >= _LEAST
+        enough = int(hidden.sum()) >= least
         kept.append(tuple(remaining) if enough else blocks)
         truth.append(torch.where(hidden & enough, y, torch.nan))
     if all(bool(y.isnan().all()) for y in truth):
@@ -153,7 +191,7 @@ def withhold(data: Data, n_rows: int, seed: int) -> Withheld:
 
 
 @functools.singledispatch
-def _able(block: Block, shown: Tensor) -> Tensor:  # noqa: ARG001 - complete ones lose nothing
+def _able(block: Block, shown: Tensor, by_column: bool) -> Tensor:  # noqa: ARG001 - others lose nothing
     """Mark the observed entries (n, m) that may be withheld: those with holes beside them, in rows
     and columns which have many.
     """
@@ -161,9 +199,16 @@ def _able(block: Block, shown: Tensor) -> Tensor:  # noqa: ARG001 - complete one
 
 
 @_able.register
-def _(block: IncompleteBlock, shown: Tensor) -> Tensor:
+def _(block: IncompleteBlock, shown: Tensor, by_column: bool) -> Tensor:  # noqa: ARG001
     of_column = block.observed.sum(0).cpu()
     return shown & (shown.sum(1, keepdim=True) >= _MANY) & (of_column >= _MANY)
+
+
+@_able.register
+def _(block: CompleteBlock, shown: Tensor, by_column: bool) -> Tensor:
+    """Mark those of a single column that some rows lack, where its noise is its own."""
+    alone = by_column and block.n_columns == 1 and isinstance(block.rows, SomeRows)
+    return shown & (alone and block.n_rows >= _MANY_OF_COLUMN)
 
 
 @functools.singledispatch
@@ -177,3 +222,15 @@ def _(block: IncompleteBlock, some: Tensor, hidden: Tensor, n_rows: int) -> Bloc
     gone = torch.zeros(n_rows, hidden.shape[1], dtype=torch.bool)
     gone[some] = hidden
     return block.without(gone)
+
+
+@_without.register
+def _(block: CompleteBlock, some: Tensor, hidden: Tensor, n_rows: int) -> Block:
+    if not bool(hidden.any()):
+        return block
+    gone = torch.zeros(n_rows, dtype=torch.bool)
+    gone[some] = hidden[:, 0]
+    stays = ~gone[block.rows.numbers(n_rows)]
+    rows = block.rows.numbers(n_rows)[stays]
+    device = block.Y.device
+    return block.take(stays.nonzero()[:, 0].to(device), SomeRows(rows.to(device)))

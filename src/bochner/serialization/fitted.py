@@ -32,7 +32,7 @@ class ViewHeader:
     n_draws: int
     dims: tuple[int, ...] | None
     weight: float
-    predictive_noise: float | None
+    predictive_noise: float | list[float] | None
     likelihood: str
     likelihood_params: dict[str, object]
     kernel: str
@@ -137,7 +137,13 @@ def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior
     draws = tuple(_draw(tensors, f"{v}.{s}.", dim, width) for s in range(view.n_draws))
     if not bool(((group_of >= 0) & (group_of < draws[0].covariance.shape[0])).all()):
         raise MismatchError(f"the tensor '{v}.group_of' names groups that are not there")
-    if view.weight <= 0 or (view.predictive_noise is not None and view.predictive_noise <= 0):
+    noise = view.predictive_noise
+    noises = noise if isinstance(noise, list) else [1.0 if noise is None else noise]
+    if (
+        view.weight <= 0
+        or any(value <= 0 for value in noises)
+        or len(noises) not in (1, width)
+    ):
         raise MismatchError(f"a weight or a noise of the view {view.name!r} is not positive")
     return ViewPosterior.of(
         view.name,

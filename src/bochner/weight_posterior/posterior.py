@@ -32,6 +32,8 @@ from bochner.weight_posterior.conditioning import Draw, conditioning
 # beyond it.
 _COVARIANCE_BYTES = 2**30
 
+PredictiveNoise = float | Sequence[float] | None
+
 
 @dataclass(frozen=True)
 class ViewPosterior(ABC):
@@ -49,7 +51,7 @@ class ViewPosterior(ABC):
         along the others.
     weight : float
         Of the view in training, and so in placement; densities and predictions know none.
-    predictive_noise : float or None
+    predictive_noise : float, sequence of M floats, or None
         Noise variance of entries to come, where entries that training did not see show more of it
         than the others.
 
@@ -64,7 +66,7 @@ class ViewPosterior(ABC):
     likelihood: Likelihood
     dims: tuple[int, ...] | None = None
     weight: float = 1.0
-    predictive_noise: float | None = None
+    predictive_noise: PredictiveNoise = None
 
     @staticmethod
     def of(
@@ -76,7 +78,7 @@ class ViewPosterior(ABC):
         *,
         dims: tuple[int, ...] | None = None,
         weight: float = 1.0,
-        predictive_noise: float | None = None,
+        predictive_noise: PredictiveNoise = None,
     ) -> ViewPosterior:
         """Return the posterior of the kind that the likelihood asks for, its intercepts 0 where
         none are given.
@@ -196,7 +198,10 @@ class GaussianPosterior(ViewPosterior):
     @property
     def predicted_noise(self) -> float | Tensor:
         """sigma^2 of entries to come, or (M,)."""
-        return self.noise_variance if self.predictive_noise is None else self.predictive_noise
+        if self.predictive_noise is None:
+            return self.noise_variance
+        noise = torch.as_tensor(self.predictive_noise, dtype=torch.float64)
+        return noise if noise.ndim else float(noise)
 
     @property
     def n_sloped_columns(self) -> int:
