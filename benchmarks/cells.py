@@ -2,9 +2,14 @@
 
 No set of cells with batches is among the data here, so batches are made of real ones: of the blood
 cells of BOCHNER_DATA (pbmc3k) 400 are drawn and 100 genes that vary, among those that a twentieth
-of the cells have. Every type of cells has shares of three batches of its own (Dirichlet, 3 each),
-and every batch loses molecules, gene by gene: a count becomes a binomial draw of it with a chance
-whose log odds are normal (mean 1, standard deviation 1.5). Everything else is as measured.
+of the cells have. The types of these cells were once read from clusters of principal components,
+which favours principal components; so there are also cells whose types are known, for they are
+drawn: 400 of 100 genes, six types of which the rates of 20 genes each differ (log normal, 1.2),
+three programs of genes that vary within every type, sizes of log normal deviation 0.4, counts
+negative binomial with dispersion 3. Every type of cells has shares of three batches of its own
+(Dirichlet, 3 each), and every batch loses molecules, gene by gene: a count becomes a binomial draw
+of it with a chance whose log odds are normal (mean 1, standard deviation 1.5). Everything else is
+as measured.
 
 Beside the negative binomial model with the batch as covariate: without it, and principal components
 of log(1 + counts per typical cell), as they are and after the means of batches were taken out of
@@ -41,6 +46,7 @@ Labels = NDArray[np.intp]
 
 SCORES = {"mixing": ".3f", "accepted": ".3f", "types": ".3f", "seconds": ".1f"}
 N_CELLS, N_GENES, N_BATCHES, N_LATENTS, NEIGHBOURS = 400, 100, 3, 5, 30
+N_TYPES = 6
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,29 @@ def made(seed: int, n_cells: int = N_CELLS) -> Cells:
     counts = counts[:, (counts > 0).mean(0) >= 0.05]
     means, variances = counts.mean(0), counts.var(0)
     varying = np.argsort(variances / means)[-N_GENES:]
+    return _in_batches(counts[:, np.sort(varying)], kind, rng)
+
+
+def drawn(seed: int, n_cells: int = N_CELLS) -> Cells:
+    """Draw cells of known types."""
+    rng = np.random.default_rng([seed, 7])
+    kind = rng.choice(N_TYPES, n_cells, p=rng.dirichlet([4.0] * N_TYPES))
+    profiles = np.zeros((N_TYPES, N_GENES))
+    for profile in profiles:
+        profile[rng.permutation(N_GENES)[:20]] = 1.2 * rng.standard_normal(20)
+    programs = 0.4 * rng.standard_normal((3, N_GENES))
+    log_rate = rng.normal(0.0, 1.0, N_GENES) + profiles[kind]
+    log_rate = log_rate + np.sin(rng.standard_normal((n_cells, 3))) @ programs
+    rate = np.exp(log_rate + 0.4 * rng.standard_normal((n_cells, 1)))
+    return _in_batches(rng.poisson(rate * rng.gamma(3.0, 1.0 / 3.0, rate.shape)), kind, rng)
+
+
+def _in_batches(counts: Labels, kind: Labels, rng: np.random.Generator) -> Cells:
+    """Give cells batches, and take molecules away."""
     shares = rng.dirichlet([3.0] * N_BATCHES, kind.max() + 1)
     batch = np.array([rng.choice(N_BATCHES, p=shares[type_of_cell]) for type_of_cell in kind])
     chance = 1.0 / (1.0 + np.exp(-1.0 - 1.5 * rng.standard_normal((N_BATCHES, N_GENES))))
-    thinned = rng.binomial(counts[:, np.sort(varying)], chance[batch])
+    thinned = rng.binomial(counts, chance[batch])
     observed = thinned.sum(0) > 0
     return Cells(thinned[:, observed].astype(np.float64), batch, kind)
 
@@ -135,11 +160,17 @@ def mixed(Z: Array, cells: Cells) -> tuple[float, float]:
     return float(np.concatenate(mixing).mean()), float(np.concatenate(accepted).mean())
 
 
+DATA: dict[str, Callable[[int, int], Cells]] = {
+    "pbmc3k, made batches": made,
+    "drawn cells": drawn,
+}
+
+
 def measure(
-    method: Callable[[Cells, int], Array], seed: int, n_cells: int
+    data: str, method: Callable[[Cells, int], Array], seed: int, n_cells: int
 ) -> dict[str, Value]:
     """Measure one method on one draw."""
-    cells = made(seed, n_cells)
+    cells = DATA[data](seed, n_cells)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         begin = time.process_time()
@@ -157,10 +188,9 @@ def jobs(seeds: range, n_cells: int) -> Iterator[Job]:
     if importlib.util.find_spec("scvi") is not None:
         methods["scVI"] = scvi
     for seed in seeds:
-        for label, method in methods.items():
-            yield Job(
-                "pbmc3k, made batches", label, seed, partial(measure, method, seed, n_cells)
-            )
+        for data in DATA:
+            for label, method in methods.items():
+                yield Job(data, label, seed, partial(measure, data, method, seed, n_cells))
 
 
 def main() -> None:

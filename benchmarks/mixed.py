@@ -7,7 +7,8 @@ columns. Beside column means and modes, nearest neighbours, iterative regression
 columns) and miceforest (the mean, or the mode, of five completed tables). Root mean square error of
 numbers over the column's standard deviation and share of categories restored, means over columns;
 share of hidden numbers between the 5 and 95 % quantiles of 100 draws (those that hold 90 % of
-further draws: the method "weibull" of numpy); processor seconds. Settings were chosen on seeds from 100.
+further draws: the method "weibull" of numpy); processor seconds. Settings were chosen on seeds from
+100.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ FLOORS: dict[str, str] = {
         datasets.originals datasets.fetch datasets.make datasets.channel datasets testing.compare
         testing.kernels testing.likelihoods testing""",
     "F9 doors": """
-        cli.options cli.parse cli.data cli.tables cli.align cli.session cli.bench cli.show
+        cli.parse cli.options cli.data cli.tables cli.align cli.session cli.bench cli.show
         cli.sources page.encode page.labels page.layouts page.planes page.shapes plots.figures
         plots.decodings page.views page.content plots.kernels page.charts plots.latents
         plots.loadings plots.uncertainty page plots cli.apply summary page.report cli.fit

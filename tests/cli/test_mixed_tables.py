@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.cli import refused, replied
+from helpers.cli import refused, replied, run
 
 
 def test_a_mixed_table_is_fitted_and_completed(tmp_path):
@@ -45,3 +45,39 @@ def test_a_mixed_table_is_fitted_and_completed(tmp_path):
     data.write_text(data.read_text().replace("low", "medium"))
     text = refused("transform", folder, data, "--out", tmp_path / "z2.csv")
     assert "values of training in column 'risk' ('high', 'low'), got 'medium'" in text
+
+
+def test_text_that_is_no_category_is_refused_with_the_option_that_helps(tmp_path):
+    pytest.importorskip("pandas")
+    lines = "\n".join(
+        f"{i % 7},2024-01-{i + 1:02d},{('low', 'high')[i % 2]}" for i in range(30)
+    )
+    data = tmp_path / "dates.csv"
+    data.write_text(f"size,date,risk\n{lines}\n")
+    text = refused("fit", data, "--likelihood", "auto", "--out", tmp_path / "run")
+    assert "30 different texts in 30 rows of column 'date'" in text
+    assert "--drop date leaves it out, --index date takes it for the names of rows" in text
+
+
+def test_decimal_commas_are_named(tmp_path):
+    pytest.importorskip("pandas")
+    lines = "\n".join(f"{i};{i},5;{('low', 'high')[i % 2]}" for i in range(30))
+    (tmp_path / "comma.csv").write_text(f"age;weight;risk\n{lines}\n")
+    text = refused(
+        "fit", tmp_path / "comma.csv", "--likelihood", "auto", "--out", tmp_path / "run"
+    )
+    assert "Expected numbers with decimal points, got '0,5' in the column 'weight'" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "do"),
+    [
+        (["--n-components", "3", "--out", "run"], "Write: --set n_components=3"),
+        (["--max-iter=20", "--out", "run"], "Write: --set max_iter=20"),
+        (["--seed", "1"], "Write: bochner fit data.csv --seed 1 --out run"),
+    ],
+)
+def test_options_that_people_try_first_say_what_to_type(words, do):
+    done = run("fit", "data.csv", *words)
+    assert done.exit_code == 2
+    assert do in " ".join(done.stderr.replace("│", " ").split())

@@ -138,3 +138,17 @@ def test_an_annotated_object_in_place_of_an_array_is_refused_at_once(X, model, k
         bo.NGMVLVM(**SMALL, likelihood="poisson").fit(np.rint(X + 2), size_factors=given)
     with pytest.raises(InputError, match=f"Expected covariates {got}"):
         bo.NGMVLVM(**SMALL).fit(X, covariates=given)
+
+
+def test_single_rows_as_pandas_and_programs_hold_them_say_what_to_type(model, X):
+    pandas = pytest.importorskip("pandas")
+    record = {"a": 1.0, "b": 2.0}
+    for given, do in (
+        (record, r"pandas\.DataFrame\(\[record\]\)\[model\.feature_names_in_\]"),
+        ([record, record], r"pandas\.DataFrame\(records\)\[model\.feature_names_in_\]"),
+        (pandas.DataFrame(X).iloc[0], r"X\.iloc\[\[i\]\]"),
+        ({"rna": X, "protein": X}, r"bochner\.stack\(views\)"),
+    ):
+        for call in (model.transform, model.impute, bo.NGMVLVM(1).fit):
+            with pytest.raises(InputError, match=do):
+                call(given)

@@ -203,3 +203,13 @@ def test_views_by_name_leave_other_columns_out(tmp_path):
         bo.NGMVLVM(1, views={"v": ["a", "e"]}, **settings).fit(frame)
     with pytest.raises(InputError, match="the text 'north' in row 0, column 1"):
         bo.NGMVLVM(1, views={"v": ["a", "site"]}, **settings).fit(frame)
+
+
+def test_a_table_of_whole_numbers_is_completed_by_a_model_of_fractions():
+    X = with_holes(table()).astype({"visits": "float64"})
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    whole = model.impute(X.astype({"visits": "Int64"}))
+    assert whole["visits"].dtype == "Int64"
+    assert not whole["visits"].isna().any()
+    shown = X["visits"].notna()
+    assert (whole["visits"][shown] == X["visits"][shown]).all()

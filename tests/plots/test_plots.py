@@ -384,3 +384,16 @@ def test_a_fit_that_was_interrupted_before_its_first_step_is_drawn(model, tmp_pa
 def test_a_model_that_was_not_fitted_is_named(name):
     with pytest.raises(NotFittedError, match="This NGMVLVM instance is not fitted yet"):
         getattr(plots, name)(bo.NGMVLVM(), *ARGUMENTS.get(name, ()))
+
+
+def test_labels_that_are_missing_have_a_name_of_their_own(model):
+    pandas = pytest.importorskip("pandas")
+    n = len(model.embedding_)
+    texts = np.array(["a", "b", None, np.nan, pandas.NA], dtype=object)[np.arange(n) % 5]
+    for labels in (
+        texts,
+        pandas.Series(texts, dtype="string"),
+        pandas.Series(texts).astype("category"),
+    ):
+        ax = plots.latent_map(model, labels)
+        assert {text.get_text() for text in ax.texts} >= {"a", "b", "missing"}

@@ -28,6 +28,7 @@ from bochner.cli.options import (
     ModelName,
     Seed,
     Settings,
+    SettingsCommand,
     SizeFactorColumn,
     ViewColumns,
 )
@@ -92,8 +93,9 @@ def demo(
 
 
 @app.command(
+    cls=SettingsCommand,
     epilog="Example: bochner fit data.h5mu --layer rna=counts --likelihood rna=negative_binomial "
-    "--seed 1 --out run"
+    "--seed 1 --out run",
 )
 def fit(
     data: Data,
@@ -197,7 +199,10 @@ def _say_how_to_resume(checkpoint: bool) -> None:
     say(f"To continue: bochner {shlex.join(arguments)} --resume")
 
 
-@app.command(epilog="Example: bochner info data.h5mu --likelihood rna=negative_binomial")
+@app.command(
+    cls=SettingsCommand,
+    epilog="Example: bochner info data.h5mu --likelihood rna=negative_binomial",
+)
 def info(
     path: Annotated[
         Path,

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+from bochner.cli.parse import COMMON, ELSEWHERE, EXTRA
+
+_SETTINGS = {*COMMON, *itertools.chain(*EXTRA.values())} - {*ELSEWHERE}
+
+
+class SettingsCommand(TyperCommand):
+    """A command that says where settings of a model, and the folder of results, are written."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a setting that is written as an option, and a fit without a folder."""
+        options = {name for param in self.params for name in param.opts}
+        words = [word.partition("=")[0] for word in args]
+        for word, whole, after in zip(words, args, [*args[1:], ""], strict=True):
+            name = word[2:].replace("-", "_")
+            if word[:2] == "--" and word not in options and name in _SETTINGS:
+                value = whole.partition("=")[2] or after or "VALUE"
+                ctx.fail(f"{word} is a setting of the model. Write: --set {name}={value}")
+        if "--out" in options and not {"--out", "--help"} & {*words} and args:
+            ctx.fail(
+                "Expected --out with the folder for model, embedding and pictures. "
+                f"Write: bochner {self.name} {' '.join(map(shlex.quote, args))} --out run"
+            )
+        return super().parse_args(ctx, args)
 
 
 class Model(StrEnum):

@@ -5,6 +5,7 @@ for ``--batch`` and ``--covariate``.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from bochner.cli.data import FrameTable, Reading, column_names
 from bochner.data.columns import listing
 from bochner.data.covariates import Categorical
+from bochner.data.kinds import column_of
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import check_survives
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from bochner.estimators.tables import Coding
 
 TEXT = (".csv", ".tsv", ".txt")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 
 
 def table_to_fit(
@@ -60,11 +63,27 @@ def table_to_fit(
     from bochner.estimators.tables import Mixed, coding_of
 
     frame = read_frame(path, index, reading)
+    _check_texts(frame, path)
     coding = coding_of(frame, "auto", None)
     if not isinstance(coding, Mixed):
         # says what is wrong with it
         return reading.read(path, index, layer, known)
     return _table(frame, coding, index)
+
+
+def _check_texts(frame: Any, path: Path) -> None:
+    """Refuse columns of text that are no categories, with the option that helps."""
+    for name in map(str, frame.columns):
+        texts = [cell for cell in frame[name].dropna() if isinstance(cell, str)]
+        if texts and all(_DECIMAL_COMMA.fullmatch(cell) for cell in texts):
+            got = f"{texts[0]!r} in the column {name!r} of {path}"
+            do = "write decimal points, and thousands without commas"
+            raise InputError(message("numbers with decimal points", got, do))
+        try:
+            column_of(frame[name], name)
+        except InputError as error:
+            do = f"--drop {name} leaves it out, --index {name} takes it for the names of rows"
+            raise InputError(f"{str(error).split('. ')[0]} ({path}). {do}.") from error
 
 
 def rows_to_use(

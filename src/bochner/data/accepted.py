@@ -65,6 +65,7 @@ def _check_container(X: object) -> None:
             f"bochner.{rows}"
         )
         raise InputError(message(_ROWS, f"an object of type {kind}", do))
+    _refuse_single(X)
     if isinstance(X, Mapping):
         raise InputError(message(_ROWS, got, "stack views by name with bochner.stack(views)"))
     if isinstance(X, str | bytes | Set | Iterator):
@@ -75,6 +76,25 @@ def _check_container(X: object) -> None:
         raise InputError(message(_ROWS, f"records with the fields {names!r:.60}", do))
     if callable(getattr(X, "collect", None)) and not hasattr(X, "__array__"):
         raise InputError(message(_ROWS, got, "read it first: X.collect()"))
+
+
+def _refuse_single(X: object) -> None:
+    """Refuse one row as pandas or a program holds it: names of columns belong to tables."""
+    one = isinstance(X, Mapping) and not any(np.ndim(x) for x in X.values())
+    if one or (isinstance(X, list) and any(isinstance(x, Mapping) for x in X)):
+        given = "[record]" if one else "records"
+        do = f"write pandas.DataFrame({given})[model.feature_names_in_]"
+        raise InputError(message(_ROWS, "a dict" if one else "a list of dicts", do))
+    if hasattr(X, "to_frame") and getattr(X, "ndim", 0) == 1:
+        do = "for the row i write X.iloc[[i]], for a single column X.to_frame()"
+        raise InputError(message(_ROWS, f"a {type(X).__name__} of one dimension", do))
+
+
+def is_missing(value: object) -> bool:
+    """Return whether an object stands for a missing value: None, NaN, NaT or pandas.NA."""
+    return (
+        value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
+    )
 
 
 def _check_names(X: object) -> None:

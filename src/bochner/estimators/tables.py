@@ -348,8 +348,13 @@ def _filled(
         if not rows.size:
             continue
         before = X.iloc[:, j]
+        numbers = values[rows, j]
+        if isinstance(column, Number) and getattr(before.dtype, "kind", "O") in "iu":
+            numbers = np.rint(
+                numbers
+            )  # training saw fractions where this table has whole numbers
         full = before.astype(object)
-        full.iloc[rows] = column.decode(values[rows, j])
+        full.iloc[rows] = column.decode(numbers)
         out.isetitem(j, _series(full, column, before.dtype))
     return out
 

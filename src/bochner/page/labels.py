@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.accepted import is_missing
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
@@ -105,7 +106,7 @@ def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
         )
         return _classes(name, texts, [f"{v:.0f}" for v in known])
     texts = np.array(
-        [_MISSING if v is None or v != v else str(v) for v in values.tolist()],  # noqa: PLR0124
+        [_MISSING if is_missing(value) else str(value) for value in values.tolist()],
         dtype=object,
     )
     return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}, key=_natural))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from bochner.data.accepted import is_missing
 from bochner.data.arguments import COUNT, COUNT_OR_NONE, checked, pair
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
@@ -345,7 +346,9 @@ def _labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
         raise InputError(
             message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
         )
-    return y
+    if y.dtype.kind != "O":
+        return y
+    return np.array(["missing" if is_missing(value) else str(value) for value in y.tolist()])
 
 
 def _is_classes(y: NDArray[np.generic]) -> bool:
