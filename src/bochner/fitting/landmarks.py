@@ -242,7 +242,11 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
     options = replace(
         plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={}
     )
-    trainer = Trainer(model, objective, n_entries, options, agree=among.agreed)
+
+    def accept(step: int) -> None:  # noqa: ARG001
+        model.project()
+
+    trainer = Trainer(model, objective, n_entries, options, accept=accept, agree=among.agreed)
     with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
         try:
             trainer.run(on_step=bar)

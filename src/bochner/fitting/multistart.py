@@ -228,6 +228,7 @@ class Race:
 
         def accept(step: int) -> None:
             model.update_sites(updates)
+            model.project()
             if step % REGROUP_STEPS == 0:
                 model.regroup()
 

@@ -13,6 +13,9 @@ from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods.nonconjugate import Likelihood
 
 _LEAST = 1e-4
+# Of one variance for all columns of scaled data: double precision does not hold the Gram matrix of
+# some thousand rows beside less, and where nothing holds it back the bound becomes rounding.
+_LEAST_SHARED = 1e-8
 
 
 class Gaussian(Likelihood):
@@ -22,7 +25,8 @@ class Gaussian(Likelihood):
     ----------
     noise_variance : float, or sequence of M floats for one per column
         In the units of the scaled view squared; positive. Those of columns stay above 1e-4: the
-        bound of a column without noise, a constant one say, has no maximum.
+        bound of a column without noise, a constant one say, has no maximum. One that training
+        learns for all columns stays above 1e-8.
 
     Raises
     ------
@@ -68,6 +72,12 @@ class Gaussian(Likelihood):
         """The variance, scalar or of shape (M,), float64."""
         variance = self.log_noise_variance.exp()
         return variance + _LEAST if self.per_column else variance
+
+    def project(self) -> None:
+        """Keep a learned variance where rounding leaves something of it."""
+        if self.learned and not self.per_column:
+            with torch.no_grad():
+                self.log_noise_variance.clamp_(min=math.log(_LEAST_SHARED))
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log N(y; psi, noise_variance), elementwise."""

@@ -196,6 +196,9 @@ class Likelihood(nn.Module, ABC):
         """
         return log_normal_mean(self.density(y), mean, variance)
 
+    def project(self) -> None:
+        """Bring parameters that training moved too far back, in place; by default none are."""
+
     @property
     def one_variance(self) -> bool:
         """Whether columns have normal noise of one variance: the bound then knows them through

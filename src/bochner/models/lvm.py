@@ -384,6 +384,11 @@ class LatentVariableModel(nn.Module):
         for view, update in zip(self.views, updates, strict=True):
             view.sites.absorb(update)
 
+    def project(self) -> None:
+        """Bring back parameters of likelihoods that a step moved too far."""
+        for view in self.views:
+            view.likelihood.project()
+
     def regroup(self) -> None:
         """Group the columns of non-conjugate views anew."""
         for view in self.views:
