@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -244,3 +246,24 @@ def test_a_stuck_chain_is_reported(whole):
     lines = advice({}, draws, sampled=True)
     assert any("Chain 0 is stuck" in line for line in lines)
     assert not any("stuck" in line for line in advice({}, draws, sampled=False))
+
+
+def test_scattered_holes_do_not_hold_frequencies_back():
+    """Missing entries are drawn, so that weights are integrated out of one pattern."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 2))
+    waves = np.cos(x @ rng.standard_normal((2, 30)) + rng.uniform(0.0, 6.0, 30))
+    Y = waves @ rng.standard_normal((30, 40)) / 4.0 + 0.2 * rng.standard_normal((40, 40))
+    Y[rng.random(Y.shape) < 0.1] = np.nan
+    view = GaussianView("y", ViewData.of(Y), (0, 1), 8, Priors())
+    model = Model((view,), 2)
+    state = replace(model.prior_state(source(0, "start")), x=x)
+    kernels = []
+    for index in range(250):
+        state = model.sweep(state, 0, 0, index, ("frequencies", "weights"))
+        phi = view.phi(state.views[0], x)
+        kernels.append(phi[:10] @ phi[10:20].T)
+    traces = np.array(kernels[50:]).reshape(200, -1)
+    traces = (traces - traces.mean(0)) / traces.std(0)
+    beside = (traces[1:] * traces[:-1]).mean(0)
+    assert np.median(beside) < 0.6  # 0.74 given the weights of the other frequencies

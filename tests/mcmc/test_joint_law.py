@@ -21,7 +21,7 @@ from bochner.mcmc.model import BLOCKS, Model
 from helpers.sampler import PRIORS, zeros
 
 N, M, H = 4, 2, 3
-KINDS = ["gaussian", "binomial", "counts", "counts by column"]
+KINDS = ["gaussian", "scattered", "binomial", "counts", "counts by column"]
 
 
 def make(kind, n_components, **settings):
@@ -29,11 +29,22 @@ def make(kind, n_components, **settings):
     dims = tuple(range(n_components))
     if kind == "gaussian":
         view = GaussianView("a", zeros(N, M), dims, H, PRIORS)
+    elif kind == "scattered":
+        view = GaussianView("a", scattered(), dims, H, PRIORS)
     elif kind == "binomial":
         view = BinomialView("a", data, dims, H, PRIORS, np.array([1.0, 3.0]))
     else:
         view = NegativeBinomialView("a", data, dims, H, PRIORS, kind == "counts by column")
     return Model((view,), n_components, **settings)
+
+
+def scattered():
+    """Five columns that lack different rows: more patterns than are integrated one by one."""
+    data = zeros(N, 5)
+    observed = np.ones((N, 5), dtype=bool)
+    observed[np.arange(N), np.arange(N)] = False
+    observed[:2, 4] = False
+    return replace(data, observed=observed)
 
 
 def with_data(model, state, rng):

@@ -141,11 +141,35 @@ class Model:
     def update_latents(self, state: State, keys: Keys) -> State:
         """Draw the latents, or set them to their mode."""
         rng = keys("latents", 0)
+        if self.latent_kernel == "map":
+            x = latents.mode(state.x, self._objective(state))
+            return self._with_weights(replace(state, x=x), keys)
 
         def rows(x: FloatArray, index: IntArray) -> FloatArray:
             pairs = zip(self.views, state.views, strict=True)
             of_views = [view.row_log_likelihood(s, x, index) for view, s in pairs]
             return np.asarray(np.sum(of_views, axis=0))
+
+        x = latents.sample_rows(state.x, rows, rng, self.row_steps)
+        completed = self._completed(replace(state, x=x), keys)
+        objective = completed._objective(state)
+        accepted = []
+        for _ in range(self.trajectories):
+            x, accepts = latents.hamiltonian(x, objective, state.step, rng)
+            accepted.append(accepts)
+        moved = _noted(replace(state, x=x), "latents", accepted)
+        return completed._with_weights(moved, keys)
+
+    def _completed(self, state: State, keys: Keys) -> Model:
+        """Return the model of observed and drawn entries, where views draw missing ones."""
+        pairs = zip(self.views, state.views, strict=True)
+        views = [
+            view.completed(s, state.x, keys("missing", v)) for v, (view, s) in enumerate(pairs)
+        ]
+        return replace(self, views=tuple(views))
+
+    def _objective(self, state: State) -> latents.Objective:
+        """Return the log likelihood of latents, and its gradient."""
 
         def objective(x: FloatArray) -> tuple[float, FloatArray]:
             pairs = zip(self.views, state.views, strict=True)
@@ -154,14 +178,7 @@ class Model:
                 [slope for _, slope in of_views], axis=0
             )
 
-        if self.latent_kernel == "map":
-            return self._with_weights(replace(state, x=latents.mode(state.x, objective)), keys)
-        x = latents.sample_rows(state.x, rows, rng, self.row_steps)
-        accepted = []
-        for _ in range(self.trajectories):
-            x, accepts = latents.hamiltonian(x, objective, state.step, rng)
-            accepted.append(accepts)
-        return self._with_weights(_noted(replace(state, x=x), "latents", accepted), keys)
+        return objective
 
     def _with_weights(self, state: State, keys: Keys) -> State:
         """Draw weights again that the density of the latents had integrated out."""

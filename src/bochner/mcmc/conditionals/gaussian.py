@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.random import Generator
@@ -17,13 +18,13 @@ from bochner.mcmc.conditionals.frequencies import (
     update_frequencies,
 )
 from bochner.mcmc.conditionals.slices import slice_sample
-from bochner.mcmc.conditionals.views import ViewModel, ViewState, WeightMoments
+from bochner.mcmc.conditionals.views import ViewData, ViewModel, ViewState, WeightMoments
 from bochner.mcmc.conditionals.weights import GaussianForm
 from bochner.mcmc.draws import FloatArray, inverse_gamma
 from bochner.mcmc.features import pull_back
 
-# Up to so many patterns of missing entries, the weights are integrated out of the latents'
-# density as well: each pattern takes a factorisation of its own per gradient.
+# With more patterns of missing entries, blocks that integrate the weights out draw these entries
+# first: each pattern would take a factorisation of its own per gradient.
 _FEW_PATTERNS = 4
 
 
@@ -151,11 +152,9 @@ class GaussianView(ViewModel):
     def update_frequencies(
         self, state: ViewState, x: FloatArray, kernel: FrequencyKernel, rng: Generator
     ) -> tuple[ViewState, float]:
-        """Update every frequency with all weights integrated out, where patterns of missing
-        entries are few, and draw the weights.
-        """
+        """Update every frequency with all weights integrated out, and draw the weights."""
         if not self._integrates:
-            return super().update_frequencies(state, x, kernel, rng)
+            return self.completed(state, x, rng).update_frequencies(state, x, kernel, rng)
         patterns = [
             (rows, self.data.values[np.ix_(rows, columns)]) for rows, columns in self._patterns
         ]
@@ -166,6 +165,20 @@ class GaussianView(ViewModel):
             points, state.labels, state.components, regression, kernel, rng
         )
         return self.redraw_weights(replace(state, points=points), x, rng), moved
+
+    def completed(self, state: ViewState, x: FloatArray, rng: Generator) -> Self:
+        """Return this view with its missing entries drawn, where their patterns are many.
+
+        Notes
+        -----
+        Data augmentation (Tanner and Wong 1987): given all entries the weights are integrated out
+        of one pattern, where the density given observed entries has a pattern for each column.
+        """
+        if self._integrates:
+            return self
+        drawn = self.draw_data(self.psi(state, x), state.parameter, rng)
+        values = np.where(self.data.observed, self.data.values, drawn)
+        return self.with_data(ViewData(values, np.ones_like(self.data.observed), self.data.offset))
 
     def redraw_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
         """Draw the weights given variances: the latents moved with them integrated out."""

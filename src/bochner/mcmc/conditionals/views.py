@@ -212,6 +212,17 @@ class ViewModel(ABC):
         upstream = self.score(psi, state.parameter) @ state.weights.T
         return float(value), self.widen(pull_back(phi, points, upstream), x.shape[1])
 
+    def completed(
+        self,
+        state: ViewState,  # noqa: ARG002
+        x: FloatArray,  # noqa: ARG002
+        rng: Generator,  # noqa: ARG002
+    ) -> Self:
+        """Return the view whose `latent_objective` moves latents: this one, or one whose missing
+        entries are drawn.
+        """
+        return self
+
     def redraw_weights(
         self,
         state: ViewState,
