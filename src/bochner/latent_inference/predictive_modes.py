@@ -43,7 +43,9 @@ _BEHIND = 10.0
 _NOWHERE = -1e300
 # Share of a mode beside which others do not count; levels of intervals with the half width that
 # holds them of a standard normal distribution, and halvings of a bracket that finds them.
-_ALONE, _HALVINGS = 0.999, 20
+_ALONE, _HALVINGS = 0.999, 14
+# Share of a mode that no row misses.
+_WEIGHTLESS = 1e-4
 # Halvings of a bracket for a quantile, and how many standard deviations of a mode it reaches.
 _BISECTIONS, _FAR = 30, 9.0
 _LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
@@ -88,7 +90,10 @@ class Modes:
         out = self.std_about(centre)
         shares = self.log_weights.softmax(1)
         index = (shares.amax(1) < _ALONE).nonzero()[:, 0]
-        modes = Modes(self.means[index], self.covariances[index], shares[index])
+        count = int((shares[index].amax(0, keepdim=True) > _WEIGHTLESS).sum()) if len(index) else 0
+        modes = Modes(
+            self.means[index, :count], self.covariances[index, :count], shares[index, :count]
+        )
         log_std = [
             (modes._half_width(centre[index], out[index], level) / z).log()
             for level, z in _LEVELS

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from bochner.errors import InputError, message
 from bochner.likelihoods.likelihood import of_each_row, per_size
@@ -19,6 +20,10 @@ _BISECTIONS = 30  # of a range of e^14 or less
 LARGEST_VARIANCE = 1.0
 # Counts of a log mean beyond this have no integer of 64 bits.
 LARGEST_LOG_RATE = 43.0
+
+# Shapes of gamma variables at which counts are tabulated: those of log rates with standard
+# deviations of 0.003 to 4.
+_SHAPES = torch.logspace(-1.0, 5.0, 25, dtype=torch.float64)
 
 SizeFactors = Literal["total"] | None
 
@@ -112,3 +117,39 @@ def moment_dispersion(
         low = torch.where(excess, low, middle)
         high = torch.where(excess, middle, high)
     return (0.5 * (low + high)).exp()
+
+
+def gamma_products(y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Return pairs whose products sum to log E Poisson(y | e^psi), up to a constant of y, for e^psi
+    a gamma variable whose logarithm has this mean and about this variance.
+
+    Only the normaliser of a negative binomial mixes y with its shape: densities at the two shapes
+    beside the wanted one are averaged.
+
+    Parameters
+    ----------
+    y : Tensor of shape (n, m)
+    mean : Tensor of shape (c, m)
+    variance : Tensor of shape (c, 1) or (c, m)
+
+    Returns
+    -------
+    tuple of (Tensor of shape (n, m), Tensor of shape (c, m))
+    """
+    shapes = _SHAPES.to(mean)
+    # trigamma(r) is about 1/r + 1/(2 r^2)
+    v = variance.clamp(min=1e-9)
+    shape = (1.0 + (1.0 + 2.0 * v).sqrt()) / (2.0 * v)
+    last = len(shapes) - 1
+    place = (shape / shapes[0]).log() / (shapes[1] / shapes[0]).log()
+    place = place.clamp(0.0, last).expand_as(mean)
+    pairs, on_y, on_one = [], torch.zeros_like(mean), torch.zeros_like(mean)
+    for k, r in enumerate(shapes):
+        share = (1.0 - (place - k).abs()).clamp(min=0.0)
+        if not bool(share.any()):
+            continue
+        log_odds = mean - r.digamma()  # of the mean rate over the shape
+        on_y += share * (log_odds - softplus(log_odds))
+        on_one -= share * r * softplus(log_odds)
+        pairs.append(((y + r).lgamma() - r.lgamma(), share))
+    return (y, on_y), (torch.ones_like(y), on_one), *pairs

@@ -210,3 +210,11 @@ class NonConjugateLikelihood(Likelihood, ABC):
         -------
         tuple of (Tensor of shape (n, m), Tensor of shape (c, m))
         """
+
+    def predictive_products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return pairs as `products` does, whose sum is near log E p(y | psi) where the bound is
+        far below it; the bound itself unless a likelihood knows better.
+        """
+        return self.products(y, mean, variance)

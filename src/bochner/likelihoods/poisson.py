@@ -12,6 +12,7 @@ from bochner.likelihoods.counts import (
     REACH,
     SizeFactors,
     check_size_factors,
+    gamma_products,
     log_normal_moments,
     log_normalised,
     log_rate,
@@ -140,6 +141,14 @@ class Poisson(NonConjugateLikelihood):
     ) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return (y, psi) and (1, -e^(psi + variance/2))."""
         return (y, mean), (torch.ones_like(y), -_rate(mean, variance))
+
+    def predictive_products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return those of negative binomials: rates are taken for gamma variables whose logarithms
+        have these moments. Where weights are uncertain, the bound is hundreds of nats below.
+        """
+        return gamma_products(y, mean, variance)
 
 
 def _rate(mean: Tensor, variance: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPoster
 _N_STARTS = 3
 _APART = 0.4
 _BEHIND = 8.0
-# Climbs of so many steps, to this length: standard deviations ask for two digits.
+# Climbs of so many steps at least, to this length: standard deviations ask for two digits.
 _STEPS, _TOLERANCE = 2, 1e-2
 # Weight of a mode below which it is not climbed from.
 _LITTLE = 1e-4
@@ -206,31 +206,41 @@ def _modes(
     offsets: Offsets,
 ) -> Modes:
     dim = candidates.shape[1]
-    many = candidates.shape[1] > MANY_DIMENSIONS
     points = points_around(candidates)
     apart = _APART * dim**0.5
     near = torch.cdist(points, points) < apart
+    many = dim > MANY_DIMENSIONS  # there points are far from each other
+    known = None if many else _found(placement.modes, points, apart)
     parts = []
     for s in range(max(len(view.draws) for view in views)):
         single = [_single(view, s) for view in views]
         starts = placement.modes
         kept = placement.weights > _LITTLE
         kept[:, 0] = True
-        if not many:  # there points are far from each other
+        if known is not None:
             scores = _scores(single, points, rows, offsets, placement.covariates)
             least = scores.amax(1, keepdim=True) - _BEHIND
-            known = (
-                torch.cdist(placement.modes, points.expand(len(scores), -1, -1)) < apart
-            ).any(1)
             scores.masked_fill_(known, -torch.inf)
             index = best_apart(scores.clone(), near, _N_STARTS)
             starts = torch.cat([starts, points[index]], dim=1)
             kept = torch.cat([kept, scores.gather(1, index) > least], dim=1)
         target = predictive_target(single, rows, dim, offsets, placement.covariates)
         target = _coarse(target).to(torch.float32)
-        steps = 0 if many else _STEPS
+        steps = 0 if many else _steps(views)
         parts.append(laplace_modes(target, starts.float(), kept, _TOLERANCE, steps))
     return joined(parts)
+
+
+def _steps(views: Sequence[ViewPosterior]) -> int:
+    """Return how many steps a climb has: more where curvature grows with e^psi."""
+    grows = (v.bound.extra_sweeps for v in views if isinstance(v, NonConjugatePosterior))
+    return _STEPS * (1 + max(grows, default=0))
+
+
+def _found(modes: Tensor, points: Tensor, apart: float) -> Tensor:
+    """Return which points are near the modes (n, R, D) of each row, (n, C), bool."""
+    away = torch.cdist(modes.flatten(0, 1), points)
+    return (away < apart).reshape(*modes.shape[:2], len(points)).any(1)
 
 
 def _single(view: ViewPosterior, s: int) -> ViewPosterior:
@@ -274,8 +284,8 @@ def _(
     mean: Tensor,
     variance: Tensor,
 ) -> Tensor:
-    # products of the bound cost far less than predictive densities
-    return replace(view, weight=1.0).scores(y, offset, mean, variance)
+    # products cost far less than predictive densities
+    return view.predictive_scores(y, offset, mean, variance)
 
 
 def _coarse(target: Target) -> Target:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -259,6 +259,9 @@ class GaussianPosterior(ViewPosterior):
         return -0.5 * self.weight * (squared + wide)
 
 
+Products = Callable[[Tensor, Tensor, Tensor], tuple[tuple[Tensor, Tensor], ...]]
+
+
 @dataclass(frozen=True)
 class NonConjugatePosterior(ViewPosterior):
     """A view whose likelihood is not conjugate to the weights.
@@ -323,12 +326,25 @@ class NonConjugatePosterior(ViewPosterior):
         """Return the bound of every row as it would be with the typical size factor: good enough
         to start from.
         """
+        return self.weight * self._summed(y, offset, self.bound.products, mean, spread)
+
+    def predictive_scores(
+        self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor
+    ) -> Tensor:
+        """Return about log E p(y | psi) of the observed entries as `scores` does the bound,
+        unweighted.
+        """
+        return self._summed(y, offset, self.bound.predictive_products, mean, spread)
+
+    @staticmethod
+    def _summed(
+        y: Tensor, offset: Tensor | None, products: Products, mean: Tensor, spread: Tensor
+    ) -> Tensor:
         observed = (~y.isnan()).double()
         filled = torch.nan_to_num(y)
         total = torch.zeros(len(y), len(mean), dtype=torch.float64)
-        typical = per_size(filled, offset)
-        for of_row, of_candidate in self.bound.products(typical, mean, spread):
-            total += self.weight * ((observed * of_row) @ of_candidate.T)
+        for of_row, of_candidate in products(per_size(filled, offset), mean, spread):
+            total += (observed * of_row) @ of_candidate.T
         return total
 
 
