@@ -202,6 +202,35 @@ def test_products_are_the_bound_up_to_a_constant_of_the_row(make, values, some):
         torch.testing.assert_close(away, away[:1].expand_as(away), rtol=1e-9, atol=1e-9)
 
 
+def test_predictive_products_of_counts_are_near_log_densities_where_the_bound_is_not():
+    likelihood, source = Poisson(), torch.Generator().manual_seed(0)
+    centre = 2.0 + torch.randn(40, 1, generator=source, dtype=torch.float64)
+    y = torch.poisson(centre.exp(), generator=source)
+    mean = 2.0 + torch.randn(50, 1, generator=source, dtype=torch.float64)
+    variance = torch.logspace(-5.0, 0.5, 50, dtype=torch.float64)[:, None]
+    wide = [part.expand(40, 50) for part in (y, mean.T, variance.T)]
+    exact = log_normal_mean(likelihood.density(wide[0]), wide[1], wide[2])
+    away = []
+    for products in (likelihood.predictive_products, likelihood.products):
+        scores = sum(of_row @ of_place.T for of_row, of_place in products(y, mean, variance))
+        away.append((scores - (y + 1.0).lgamma() - exact).abs())
+    near, of_bound = away
+    assert float(near.quantile(0.9)) < 0.5
+    assert float(of_bound.quantile(0.9)) > 5.0
+    assert float(near[exact > -6.0].quantile(0.9)) < 0.25
+
+
+def test_predictive_products_of_others_are_the_bound():
+    likelihood = NegativeBinomial([0.5])
+    y, mean, variance = torch.tensor([[3.0]]).double(), PSI[:, None], torch.ones(len(PSI), 1)
+    pairs = zip(
+        likelihood.predictive_products(y, mean, variance.double()),
+        likelihood.products(y, mean, variance.double()),
+        strict=True,
+    )
+    assert all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
+
+
 def test_dispersion_follows_the_exact_expectation():
     likelihood = NegativeBinomial([0.5, 4.0])
     y, mean = (

@@ -54,3 +54,25 @@ def count_view(likelihood, m, intercept, size, seed=0, key="counts"):
     groups = torch.zeros(m, dtype=torch.int64)
     view = ViewPosterior.of("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
     return view, torch.randn(60, 1, generator=source, dtype=torch.float64)
+
+
+def half_seen_view(likelihood, dim, m=12, seed=0):
+    """A view of counts that was conditioned where the first latent is about 1, and its latents:
+    elsewhere the weights are uncertain.
+    """
+    source = generator(seed, "half seen", dim)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    x = 0.5 * torch.randn(60, dim, generator=source, dtype=torch.float64)
+    x[:, 0] += 1.0
+    draws = []
+    for _ in range(2):
+        f = kernel.frequencies(kernel.noise(12, dim, source, "iid")).detach()
+        phi = fourier_features(x, f)
+        precision = 20.0 * phi @ phi.T
+        covariance = torch.linalg.inv(torch.eye(len(phi), dtype=torch.float64) + precision)
+        w = torch.randn(len(phi), m, generator=source, dtype=torch.float64)
+        draws.append(SharedDraw(f, covariance @ precision @ w, covariance[None]))
+    total = torch.full((m,), 1.5, dtype=torch.float64)
+    groups = torch.zeros(m, dtype=torch.int64)
+    view = ViewPosterior.of("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
+    return view, x
