@@ -24,9 +24,10 @@ from bochner.latent_inference.row_bound import Target, rows_at_once
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, entries_of
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood, of_each_row, offsets_of, shifted
+from bochner.likelihoods.poisson import Poisson
 from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 # Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
 _N_POINTS, _WIDE = 96, 2.5
@@ -354,13 +355,22 @@ def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugate
     )
 
 
-def points_around(candidates: Tensor) -> Tensor:
+def peaked(views: Sequence[ViewPosterior]) -> bool:
+    """Return whether curvature grows with e^psi: posteriors are narrow then, and far from
+    normal.
+    """
+    parts = (view for view in views if isinstance(view, NonConjugatePosterior))
+    return any(view.bound.extra_sweeps > 0 for view in parts)
+
+
+def points_around(candidates: Tensor, n_between: int = 0) -> Tensor:
     """Return where rows may lie: some candidates; and, for rows unlike all training rows, a wide
-    cloud, where the weights are uncertain.
+    cloud, where the weights are uncertain, with more points where the prior puts rows.
     """
     source = random.generator(0, "score/starts")
-    wide = _WIDE * random.normal(_N_POINTS, candidates.shape[1], source, "sobol")
-    return torch.cat([candidates[:: -(-candidates.shape[0] // _N_POINTS)], wide])
+    cloud = random.normal(_N_POINTS + n_between, candidates.shape[1], source, "sobol")
+    cloud[:_N_POINTS] *= _WIDE
+    return torch.cat([candidates[:: -(-candidates.shape[0] // _N_POINTS)], cloud])
 
 
 def table(
@@ -375,6 +385,12 @@ def _table(
     likelihood: Likelihood, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:
     """Return log predictive densities under a likelihood, up to a constant of the row."""
+    return _entry_by_entry(likelihood, y, offset, mean, variance)
+
+
+def _entry_by_entry(
+    likelihood: Likelihood, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
     observed = (~y.isnan()).to(y.dtype)
     filled = torch.nan_to_num(y)
     entries = entries_of(likelihood)
@@ -389,6 +405,17 @@ def _table(
         ).value
         parts.append((values.reshape(shape) * observed[part, None]).sum(2))
     return torch.cat(parts)
+
+
+@_table.register
+def _(
+    likelihood: Poisson, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+) -> Tensor:
+    if offset is not None:
+        return _entry_by_entry(likelihood, y, offset, mean, variance)
+    observed, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    products = likelihood.predictive_products(filled, mean, variance)
+    return torch.stack([(observed * of_row) @ at.T for of_row, at in products]).sum(0)
 
 
 @_table.register

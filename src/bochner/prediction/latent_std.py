@@ -30,6 +30,7 @@ from bochner.latent_inference.predictive_modes import (
     Modes,
     joined,
     laplace_modes,
+    peaked,
     points_around,
     predictive_target,
     table,
@@ -51,8 +52,11 @@ from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPoster
 _N_STARTS = 3
 _APART = 0.4
 _BEHIND = 8.0
-# Climbs of so many steps at least, to this length: standard deviations ask for two digits.
-_STEPS, _TOLERANCE = 2, 1e-2
+# Climbs of so many steps, of more where posteriors are peaked, to this length: standard deviations
+# ask for two digits.
+_STEPS = 2
+_PEAKED_STEPS = 4
+_TOLERANCE = 1e-2
 # Weight of a mode below which it is not climbed from.
 _LITTLE = 1e-4
 # Numbers of the slopes of features and columns that are held at once.
@@ -226,15 +230,9 @@ def _modes(
             kept = torch.cat([kept, scores.gather(1, index) > least], dim=1)
         target = predictive_target(single, rows, dim, offsets, placement.covariates)
         target = _coarse(target).to(torch.float32)
-        steps = 0 if many else _steps(views)
+        steps = 0 if many else _PEAKED_STEPS if peaked(views) else _STEPS
         parts.append(laplace_modes(target, starts.float(), kept, _TOLERANCE, steps))
     return joined(parts)
-
-
-def _steps(views: Sequence[ViewPosterior]) -> int:
-    """Return how many steps a climb has: more where curvature grows with e^psi."""
-    grows = (v.bound.extra_sweeps for v in views if isinstance(v, NonConjugatePosterior))
-    return _STEPS * (1 + max(grows, default=0))
 
 
 def _found(modes: Tensor, points: Tensor, apart: float) -> Tensor:

@@ -20,6 +20,7 @@ from bochner.latent_inference.predictive_modes import (
     climbed,
     combinations,
     joined,
+    peaked,
     points_around,
     table,
 )
@@ -42,6 +43,8 @@ _LARGE = 1e300
 _N_STARTS = 3
 _N_BEST = 16
 _APART = 0.25
+# Points for posteriors that are peaked beside those of others: modes lie between these.
+_N_BETWEEN = 320
 _LOG_2_PI = math.log(2.0 * math.pi)
 
 
@@ -122,7 +125,7 @@ class Batch:
         dim = candidates.shape[1]
         if dim > MANY_DIMENSIONS:
             return None
-        points = points_around(candidates)
+        points = points_around(candidates, _N_BETWEEN if peaked(self.views) else 0)
         total = (-0.5 * points.square().sum(1)).repeat(len(self.keys), 1)
         for index, known in alike(self.covariates):
             at = with_covariates(points, known.expand(len(points), -1))

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from bochner.data.covariates import columns_beside
 from bochner.latent_inference.infer import Offsets
-from bochner.latent_inference.predictive_modes import merged
+from bochner.latent_inference.predictive_modes import merged, peaked
 from bochner.prediction.proposals import Proposal
 from bochner.prediction.row_batch import Batch, row_keys
 from bochner.weight_posterior.posterior import ViewPosterior
 
-# Standard error, in nats, of rows that need no further round.
-_SURE = 0.1
+# Standard error, in nats, of rows that need no further round; where posteriors are peaked, weights
+# have heavier tails than it says.
+_SURE, _PEAKED_SURE = 0.1, 0.05
 # Least variance of the moments' part of a proposal, as a share of that at the best mode.
 _LEAST_VARIANCE = 0.1
 
@@ -134,7 +135,8 @@ def _estimate(
     density = log_weights.logsumexp(1) - math.log(count)
     share = log_weights.softmax(1)
     error = ((share - 1.0 / count).square().sum(1) * count / (count - 1)).sqrt()
-    unsure = (error > _SURE).nonzero()[:, 0]
+    sure = _PEAKED_SURE if peaked(batch.views) else _SURE
+    unsure = (error > sure).nonzero()[:, 0]
     if len(rounds) > 1 and unsure.numel():
         rest = batch.at(unsure)
         more = samples.at(unsure).adapted(rest)
