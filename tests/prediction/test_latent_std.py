@@ -65,7 +65,7 @@ def test_modes_where_weights_are_uncertain_are_not_missed(dim, n_nodes):
     2.6 and 2.2 on average.
     """
     view, x = half_seen_view(Poisson(), dim)
-    _, y = drawn_rows(view, dim, 60)
+    _, y = drawn_rows(view, dim, 60 // dim)
     placement = place([view], x, [y])
     std = latent_std([view], x, placement, [y], [None])
     side = torch.linspace(-5, 5, n_nodes, dtype=torch.float64)

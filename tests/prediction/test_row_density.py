@@ -12,12 +12,12 @@ from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_batch import log_likelihood, row_keys
 from bochner.prediction.row_density import log_density
 from bochner.random import generator
-from helpers.posteriors import count_view, drawn_rows, gaussian_view
+from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
 
 
-def _integral(view, rows, dim, n_nodes):
+def _integral(view, rows, dim, n_nodes, reach=9):
     """The density of every row by the trapezoidal rule: exact for smooth integrands that vanish."""
-    side = torch.linspace(-9, 9, n_nodes, dtype=torch.float64)
+    side = torch.linspace(-reach, reach, n_nodes, dtype=torch.float64)
     grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
     prior = -0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
     out = []
@@ -63,6 +63,16 @@ def test_densities_of_large_counts_are_the_integrals():
     view, x = count_view(Poisson(), 8, math.log(1000.0), 0.5)
     y = _rows(view, 1, 10)
     _agree(log_density([view], x, [y], seed=1), _integral(view, y, 1, 4001))
+
+
+def test_modes_of_counts_where_weights_are_uncertain_are_not_missed():
+    """0.34 nats were missing of a row of forty, 0.6 in three dimensions."""
+    view, x = half_seen_view(Poisson(), 2)
+    _, y = drawn_rows(view, 2, 40)
+    density, error = log_density([view], x, [y], seed=0)
+    away = density - _integral(view, y, 2, 111, reach=5)
+    assert float(away.abs().max()) < 0.25
+    assert float(error.max()) < 0.06
 
 
 def test_densities_of_all_outcomes_sum_to_one():
