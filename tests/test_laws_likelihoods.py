@@ -228,7 +228,9 @@ def test_predictive_products_of_others_are_the_bound():
         likelihood.products(y, mean, variance.double()),
         strict=True,
     )
-    assert all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
+    assert all(
+        torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True)
+    )
 
 
 def test_dispersion_follows_the_exact_expectation():

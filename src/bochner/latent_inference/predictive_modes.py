@@ -44,7 +44,8 @@ _BEHIND = 10.0
 _NOWHERE = -1e300
 # Share of a mode beside which others do not count; levels of intervals with the half width that
 # holds them of a standard normal distribution, and halvings of a bracket that finds them.
-_ALONE, _HALVINGS = 0.999, 14
+_ALONE = 0.999
+_HALVINGS = 14
 # Share of a mode that no row misses.
 _WEIGHTLESS = 1e-4
 # Halvings of a bracket for a quantile, and how many standard deviations of a mode it reaches.
@@ -91,7 +92,9 @@ class Modes:
         out = self.std_about(centre)
         shares = self.log_weights.softmax(1)
         index = (shares.amax(1) < _ALONE).nonzero()[:, 0]
-        count = int((shares[index].amax(0, keepdim=True) > _WEIGHTLESS).sum()) if len(index) else 0
+        count = (
+            int((shares[index].amax(0, keepdim=True) > _WEIGHTLESS).sum()) if len(index) else 0
+        )
         modes = Modes(
             self.means[index, :count], self.covariances[index, :count], shares[index, :count]
         )

@@ -119,7 +119,9 @@ def moment_dispersion(
     return (0.5 * (low + high)).exp()
 
 
-def gamma_products(y: Tensor, mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+def gamma_products(
+    y: Tensor, mean: Tensor, variance: Tensor
+) -> tuple[tuple[Tensor, Tensor], ...]:
     """Return pairs whose products sum to log E Poisson(y | e^psi), up to a constant of y, for e^psi
     a gamma variable whose logarithm has this mean and about this variance.
 

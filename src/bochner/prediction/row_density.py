@@ -24,7 +24,8 @@ from bochner.weight_posterior.posterior import ViewPosterior
 
 # Standard error, in nats, of rows that need no further round; where posteriors are peaked, weights
 # have heavier tails than it says.
-_SURE, _PEAKED_SURE = 0.1, 0.05
+_SURE = 0.1
+_PEAKED_SURE = 0.05
 # Least variance of the moments' part of a proposal, as a share of that at the best mode.
 _LEAST_VARIANCE = 0.1
 

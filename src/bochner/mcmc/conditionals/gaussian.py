@@ -178,7 +178,9 @@ class GaussianView(ViewModel):
             return self
         drawn = self.draw_data(self.psi(state, x), state.parameter, rng)
         values = np.where(self.data.observed, self.data.values, drawn)
-        return self.with_data(ViewData(values, np.ones_like(self.data.observed), self.data.offset))
+        return self.with_data(
+            ViewData(values, np.ones_like(self.data.observed), self.data.offset)
+        )
 
     def redraw_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
         """Draw the weights given variances: the latents moved with them integrated out."""
