@@ -1,4 +1,4 @@
-"""How good and how dear is a start by t-SNE: ``python benchmarks/starts.py --threads 1``.
+"""How good and how expensive is a start by t-SNE: ``python benchmarks/starts.py --threads 1``.
 
 Our exact gradients beside scikit-learn's trees (400 steps, what starts took before), from the same
 principal components: processor seconds, and the divergence of both embeddings from the same

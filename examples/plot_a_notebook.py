@@ -54,7 +54,7 @@ bo.plots.relevance(model, ax=ax)
 plt.show()
 
 # %%
-# Do the standard deviations hold what they say, on rows that were not in training?
+# Are the standard deviations calibrated, on rows that were not in training?
 
 report = bo.calibration(model, new, n_draws=50, random_state=0)
 report

@@ -36,8 +36,7 @@ def as_rows(X: object) -> Any:
     ------
     InputError
         X is nothing that has rows of numbers, two of its columns have one name, or it is an AnnData
-        or a MuData: which layer and which variables were fitted is said by the functions that the
-        message names.
+        or a MuData: the message names the functions that take a layer and variables.
     """
     if isinstance(X, np.ma.MaskedArray) and X.dtype.names is None:
         # whole numbers have no NaN

@@ -90,20 +90,20 @@ class GaussianView(ViewModel):
 
     def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:
         """Draw the variance: that of the noise times the ratio."""
-        mean, deviation = self.priors.ratio
-        return float(self._variance(parameter) * np.exp(rng.normal(mean, deviation)))
+        mean, std = self.priors.ratio
+        return float(self._variance(parameter) * np.exp(rng.normal(mean, std)))
 
     def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
         """Draw psi plus noise."""
-        deviation = np.sqrt(self._variance(parameter))
-        return np.asarray(psi + deviation * rng.standard_normal(psi.shape))
+        std = np.sqrt(self._variance(parameter))
+        return np.asarray(psi + std * rng.standard_normal(psi.shape))
 
     def log_prior(self, state: ViewState) -> float:
         """Return the log density of log noise variance and log ratio, up to constants."""
         shape, rate = self.priors.noise
-        mean, deviation = self.priors.ratio
+        mean, std = self.priors.ratio
         noise = self._variance(state.parameter)
-        ratio = (np.log(state.variance / noise) - mean) / deviation
+        ratio = (np.log(state.variance / noise) - mean) / std
         return float(-shape * np.log(noise) - rate / noise - 0.5 * ratio**2)
 
     # -- blocks
@@ -261,12 +261,12 @@ class _RatioDensity:
 
     def __call__(self, logs: FloatArray) -> FloatArray:
         ratio = float(np.exp(logs[0]))
-        mean, deviation = self.prior
+        mean, std = self.prior
         logdet = -sum(
             len(spectrum.columns) * np.log1p(ratio * spectrum.values).sum()
             for spectrum in self.spectra
         )
-        prior = ((logs[0] - mean) / deviation) ** 2
+        prior = ((logs[0] - mean) / std) ** 2
         return np.array([0.5 * logdet - self.shape * np.log(self.rate(ratio)) - 0.5 * prior])
 
 
