@@ -96,8 +96,11 @@ def cholesky(
     matrix = matrix.double()
     factor, info = torch.linalg.cholesky_ex(matrix)
     diagonal = torch.diagonal(
-        factor.detach(), dim1=-2, dim2=-1
-    ).sum()  # an infinite matrix has a factor, of sorts
+        factor.detach(),
+        dim1=-2,
+        dim2=-1,
+        # an infinite matrix has a factor, of sorts
+    ).sum()
     if not bool(info.any()) and math.isfinite(float(diagonal)):
         return Cholesky(factor, 0.0)
     return _with_jitter(matrix) if exact is None else cholesky(exact())

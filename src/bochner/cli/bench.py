@@ -17,7 +17,8 @@ import typer
 from bochner.cli.session import say
 from bochner.errors import InputError, message
 
-TABLES = "papers"  # the script of the papers' tables
+# the script of the papers' tables
+TABLES = "papers"
 
 
 def folder() -> Path:

@@ -116,7 +116,8 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
                 estimator.save(options.out / MODEL_FILE)
             if among.rank > 0:
                 return {}, False
-            estimator = load_model(options.out)  # of the rows of all
+            # of the rows of all
+            estimator = load_model(options.out)
         else:
             estimator, table, beside, seed = _fit_all(options, held, ALONE)
         progress.say("writing")
@@ -158,7 +159,8 @@ def _fit_all(
     progress.say("looking at the data")
     estimator = among.together(lambda: estimator_of(options, table))
     created = bool(first(lambda: _prepare(options.out)))
-    if not is_there:  # another run may have come first
+    # another run may have come first
+    if not is_there:
         first(hold)
     try:
         seed = among.first(first(lambda: _begin(options))) or 0

@@ -148,7 +148,8 @@ class _Output(io.FileIO):
         try:
             return super().write(content)
         except OSError as error:
-            if not isinstance(error, BrokenPipeError):  # a reader may leave: ``| head``
+            # a reader may leave: ``| head``
+            if not isinstance(error, BrokenPipeError):
                 self.reason = error.strerror or str(error)
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return memoryview(content).nbytes
@@ -275,7 +276,8 @@ def _logged(path: Path) -> Iterator[_LogFile]:
 def _sigterm_interrupts() -> Iterator[None]:
     """Let SIGTERM do what Ctrl-C does: batch systems send it before they kill."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python sets signal handlers in the main thread only
+        # Python sets signal handlers in the main thread only
+        yield
         return
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -56,7 +56,8 @@ def as_rows(X: object) -> Any:
 
 def _check_container(X: object) -> None:
     """Refuse what has no rows of numbers."""
-    got, do = f"an object of type {type(X).__name__}", "pass an array of numbers"
+    got = f"an object of type {type(X).__name__}"
+    do = "pass an array of numbers"
     if kind := annotated_kind(X):
         rows = "stack(mdata)[0]" if kind == "MuData" else "stack({'x': adata})[0]"
         do = (
@@ -135,7 +136,8 @@ def check_kind(X: object) -> None:
         try:
             X = np.asarray(X)
         except ValueError:
-            X = np.asarray(X, dtype=object)  # ragged: scikit-learn says so
+            # ragged: scikit-learn says so
+            X = np.asarray(X, dtype=object)
     kinds = {_kind(of_column) for of_column in _types(X)}
     if "c" in kinds:
         # The first words are scikit-learn's: its check suite asks for them.
@@ -211,7 +213,8 @@ def _is_no_number(value: object) -> bool:
             return not isinstance(float(value), float)  # type: ignore[arg-type]
         except (OverflowError, TypeError, ValueError):
             return True
-    if isinstance(value, dict):  # scikit-learn's check suite asks for numpy's words about one
+    # scikit-learn's check suite asks for numpy's words about one
+    if isinstance(value, dict):
         return False
     # pandas' missing entries are numbers
     return type(value).__name__ not in ("NAType", "NaTType") or isinstance(value, _DATES)

@@ -81,7 +81,8 @@ def checked(**constraints: list[object]) -> Callable[[Callable[P, R]], Callable[
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError:
-                given = {}  # Python says what is wrong with the call itself
+                # Python says what is wrong with the call itself
+                given = {}
             check(constraints, given, function.__name__)
             return function(*args, **kwargs)
 

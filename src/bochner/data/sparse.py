@@ -247,9 +247,11 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
         return np.asarray(X.toarray(), dtype=np.float64)
     low, high = extremes(X)
     if bool((low == high).all()):
-        return np.zeros((X.shape[0], 1))  # ARPACK needs a direction
+        # ARPACK needs a direction
+        return np.zeros((X.shape[0], 1))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # columns without variance
+        # columns without variance
+        warnings.simplefilter("ignore")
         scores = PCA(count, svd_solver="arpack", random_state=seed % 2**32).fit_transform(
             X.astype(np.float64)
         )

@@ -303,7 +303,8 @@ def _code(X: FloatArray, positions: IntArray, value: float) -> tuple[int, float]
     step = max(1, X.shape[0] // _SAMPLED)
     *_, deviations = _away(X[::step], positions, value)
     if deviations <= 0.5 * _DEVIATIONS:
-        return None  # a sample tells, as it does of almost every view
+        # a sample tells, as it does of almost every view
+        return None
     same, count, deviations = _away(X, positions, value)
     return (
         (same, deviations)
@@ -332,7 +333,8 @@ def _away(X: FloatArray, positions: IntArray, value: float) -> tuple[int, int, f
         rest = observed[observed != value].astype(np.float64)
         same = same + observed.size - rest.size
         pivot = pivot if count or not rest.size else float(rest.mean())
-        rest -= pivot  # squares of what all have in common would cancel
+        # squares of what all have in common would cancel
+        rest -= pivot
         count = count + rest.size
         total = total + float(rest.sum())
         square = square + _squares(rest)

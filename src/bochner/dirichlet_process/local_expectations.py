@@ -204,11 +204,13 @@ def _block_gains(
     mixed = stats.gram[k:, :k]
     again = None if exact is None else lambda: plus_diagonal(exact().gram[:k, :k], s2)
     inverse = cholesky(kept, again).inverse()
-    m = inverse @ stats.cross[:k]  # R of the current pairs
+    # R of the current pairs
+    m = inverse @ stats.cross[:k]
     # S between candidates and current pairs
     to_current = mixed @ inverse
     among = (_diagonal_pairs(stats.gram[k:, k:]) - _row_pairs(to_current, mixed)) / s2
-    r = (stats.cross[k:] - mixed @ m) / s2  # R of the candidates
+    # R of the candidates
+    r = (stats.cross[k:] - mixed @ m) / s2
     # without pair l: S_cl D_l^-1, (C, H, 2, 2)
     left_out = torch.linalg.inv(s2 * _diagonal_pairs(inverse[:pairs, :pairs]))  # noqa: TID251 - 2 x 2
     link = to_current[:, :pairs].reshape(-1, 2, n_points, 2).transpose(1, 2)

@@ -342,7 +342,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
             shards.check_plan(plan)
         options.of_starts(plan.starts)
         fit_data = training_data.fit_data(data, plan, offsets, beside)
-        self._placed = self._placer = None  # those of an earlier fit
+        # those of an earlier fit
+        self._placed = self._placer = None
         self._fit = self._infer(fit_data, plan)
         self._set_attributes(values, plan)
         logs = list(offsets.values())

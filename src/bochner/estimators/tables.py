@@ -352,7 +352,8 @@ def _filled(
         if isinstance(column, Number) and getattr(before.dtype, "kind", "O") in "iu":
             numbers = np.rint(
                 numbers
-            )  # training saw fractions where this table has whole numbers
+                # training saw fractions where this table has whole numbers
+            )
         full = before.astype(object)
         full.iloc[rows] = column.decode(numbers)
         out.isetitem(j, _series(full, column, before.dtype))

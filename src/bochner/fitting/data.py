@@ -87,7 +87,8 @@ class FitData:
         def known(block: Block) -> Block:
             plain = replace(block, columns=torch.arange(block.Y.shape[1]))
             (rows,) = landmarks.rows_of(((plain,),), local)
-            some = block.subset(local[:0])  # of a kind that is in memory
+            # of a kind that is in memory
+            some = block.subset(local[:0])
             values = processes.joined(rows, index, self.n_rows).to(block.Y.dtype)
             offset = processes.joined(block.offsets(self.n_rows)[local], index, self.n_rows)
             return some.holding(values, offset.to(values))

@@ -44,7 +44,9 @@ _ENTRY_SHARE = 0.05
 _MANY, _LEAST = 20, 100
 # Of views with a noise per column all rows up to the most lose that share: columns of tables are
 # few. Fewer entries than that tell nothing, and a column with fewer loses none.
-_COLUMN_SHARE, _LEAST_OF_COLUMNS, _MANY_OF_COLUMN = 0.1, 40, 20
+_COLUMN_SHARE = 0.1
+_LEAST_OF_COLUMNS = 40
+_MANY_OF_COLUMN = 20
 # What intervals hold, and their half width in standard deviations.
 _LEVEL = 0.9
 _EDGE = NormalDist().inv_cdf(0.5 + 0.5 * _LEVEL)

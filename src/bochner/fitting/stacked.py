@@ -155,7 +155,8 @@ class StackedRun:
     def _objective(self, step: int) -> Tensor:
         draws = [self.draws(i, step) for i in range(len(self.trainers))]
         values = self.models.bounds(self.data, draws)
-        del self._values[step:]  # of steps that were rolled back
+        # of steps that were rolled back
+        del self._values[step:]
         self._values.append(values.detach())
         return values.sum()
 

@@ -240,7 +240,8 @@ class SimpleModels:
             g.latents[0] -= mean
             g.latents[1] -= (2.0 * log_std).exp() - 1.0
             finite = g.latents.sum((0, 2, 3)).isfinite() & g.value.isfinite()
-            if not bool(finite.all()):  # those stay where they are
+            # those stay where they are
+            if not bool(finite.all()):
                 g.latents[:, ~finite] = 0.0
                 g.scales[:, ~finite] = 0.0
             rate = _LEARNING_RATE * _share(step, n_steps)

@@ -218,7 +218,8 @@ def check_survives(path: Path) -> None:
 
 @functools.lru_cache(64)
 def _ended(path: str, changed: int, size: int) -> int:  # noqa: ARG001 - of this state of the file
-    if not sys.executable:  # an interpreter inside another program
+    # an interpreter inside another program
+    if not sys.executable:
         return 0
     command = [sys.executable, "-P", "-c", _READS, path]
     quiet = subprocess.DEVNULL

@@ -196,7 +196,8 @@ def _labels(parts: Mapping[str, object]) -> dict[str, object]:
         index: Any = (
             part.obs_names if hasattr(part, "obs_names") else getattr(part, "index", ())
         )
-        if not callable(index):  # lists have a method of this name
+        # lists have a method of this name
+        if not callable(index):
             labels = {**{str(label): label for label in index}, **labels}
     return labels
 

@@ -83,7 +83,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with _part(target) as part:
             mode = stat.S_IMODE((target if target.exists() else part).stat().st_mode)
             yield part
-            part.chmod(mode)  # some writers put a file of their own there
+            # some writers put a file of their own there
+            part.chmod(mode)
             _sync(part)
             part.replace(target)
         _sync(target.parent)
@@ -177,7 +178,8 @@ def _part(target: Path) -> Iterator[Path]:
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         if _lock(handle) and os.fstat(handle).st_nlink:
             break
-        os.close(handle)  # swept in the moment before it was locked
+        # swept in the moment before it was locked
+        os.close(handle)
     try:
         yield part
     finally:
@@ -218,7 +220,8 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that cannot
+        # a file system that cannot
+        if error.errno != errno.EINVAL:
             raise
     finally:
         os.close(handle)

@@ -117,7 +117,8 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
 
 
 def _read_zarr(path: Path, request: Request) -> Table:
-    from bochner.io.stored import open_rows  # torch comes with it
+    # torch comes with it
+    from bochner.io.stored import open_rows
 
     rows = open_rows(path)
     request.selection.nameless(str(path))

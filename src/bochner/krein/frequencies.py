@@ -48,7 +48,8 @@ _LEAST = 500
 # relative gain of the held-out error below which a round is level; rounds that may be
 _LEVEL = 0.02
 _PATIENCE = 2
-_PAIRS = 4096  # on which closed-form expectations are computed
+# on which closed-form expectations are computed
+_PAIRS = 4096
 # of the mean variance of a direction, added to each before the directions are brought to one scale
 _WHITE = 0.01
 # n^2 H from which the products of the search are in single precision

@@ -219,7 +219,8 @@ class FrequencyMixture:
     def _kl_scales(self) -> Tensor:
         d = self._dim
         nu0 = self._dim + 2.0
-        prior_rate = nu0 * self.prior_width**2  # W0^-1 = nu0 width^2 I
+        # W0^-1 = nu0 width^2 I
+        prior_rate = nu0 * self.prior_width**2
         trace = prior_rate * torch.diagonal(self.scale, dim1=-2, dim2=-1).sum(1)
         # log |W_k| / |W0|
         log_ratio = cholesky(self.scale).logdet() + d * math.log(prior_rate)

@@ -100,7 +100,8 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
     radii = _grid(sketch, dim)
     positive, negative = _weights(sketch, radii, n_frequencies)
     total = float(positive.sum() + negative.sum())
-    if not total > 0:  # the kernel vanishes on the sketch
+    # the kernel vanishes on the sketch
+    if not total > 0:
         positive = positive + 1e-300
         total = 1.0
     share = float(negative.sum()) / total

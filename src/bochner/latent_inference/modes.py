@@ -168,7 +168,8 @@ def located(target: Target, starts: Starts, polish: bool) -> Placement:
     lost = (hopeful & ~starts.settled.flatten()).nonzero()[:, 0]
     if lost.numel():
         single = target.to(torch.float32)
-        constant = target.constant()  # which values of tables lack
+        # which values of tables lack
+        constant = target.constant()
         best = (
             value.masked_fill(~starts.settled.flatten(), -torch.inf)
             .reshape(n, n_modes)

@@ -159,7 +159,8 @@ def _seconds(
     )
     started = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a fit of a few steps
+        # of a fit of a few steps
+        warnings.simplefilter("ignore")
         trial.fit(X)
         fitted = time.perf_counter()
         trial.transform(X)

@@ -80,7 +80,8 @@ def _entries(
     n_patterns = n_patterns if n_patterns and m > _FEW_COLUMNS else n
     drawn = source.random((n_patterns, m))[np.arange(n) % n_patterns]
     hidden = observed & (drawn < fraction)
-    if not hidden.any():  # a handful of rows: one entry of each
+    # a handful of rows: one entry of each
+    if not hidden.any():
         hidden |= observed & (
             drawn == np.where(observed, drawn, np.inf).min(axis=1, keepdims=True)
         )

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
 # rows placed again to see whether they are those of the fit
 _CHECKED = 20
-_TOP = 8  # columns that are named for each dimension
+# columns that are named for each dimension
+_TOP = 8
 # more columns without names are pixels or the like
 _NAMELESS = 64
 _PACKAGES = ("bochner", "torch", "numpy", "scikit-learn")

@@ -211,7 +211,8 @@ class ViewCalibration:
         # rows hardly have two hidden entries
         if not np.isfinite(self.dependence_se):
             plain |= {"dependence": None, "dependence_se": None}
-        if self.n_rows < 2:  # an error of one row is not known
+        # an error of one row is not known
+        if self.n_rows < 2:
             plain |= {name: None for name in plain if name.endswith("_se")}
         return {**plain, "problems": self.problems()}
 

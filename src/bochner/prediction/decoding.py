@@ -89,7 +89,8 @@ def _decode_view(
         means.append(m)
         variances.append(v)
     if isinstance(view.likelihood, Categorical):
-        return means[0], variances[0]  # categories have no average
+        # categories have no average
+        return means[0], variances[0]
     stacked = torch.stack(means)
     return stacked.mean(0), torch.stack(variances).mean(0) + stacked.var(0, unbiased=False)
 

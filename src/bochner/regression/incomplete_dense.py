@@ -63,7 +63,8 @@ def masked_dense_evidence(
     inverse = factor.inverse()
     solved = inverse @ Y
     logdet = m * factor.logdet()
-    d_gram = -float(m) * inverse  # twice the gradient in Phi^T Phi
+    # twice the gradient in Phi^T Phi
+    d_gram = -float(m) * inverse
     for holes in _holes(block, most):
         of_holes = solved[:, holes.columns]
         # P_H: by column, (b, h, n)
@@ -73,7 +74,8 @@ def masked_dense_evidence(
         inner: Cholesky = cholesky(within)
         logdet = logdet + inner.logdet().sum()
         whitened = torch.linalg.solve_triangular(inner.factor, at_holes, upper=False)
-        there = of_holes.T.gather(1, holes.rows) * holes.real  # (b, h)
+        # (b, h)
+        there = of_holes.T.gather(1, holes.rows) * holes.real
         half = torch.linalg.solve_triangular(inner.factor, there[..., None], upper=False)
         solved[:, holes.columns] = of_holes - (whitened.transpose(1, 2) @ half)[..., 0].T
         flat = whitened.flatten(0, 1)

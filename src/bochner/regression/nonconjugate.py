@@ -105,7 +105,8 @@ def nonconjugate_evidence(
             tol=tol,
         )
         whole = functools.partial(whole, sample=sample)
-        cuts = sites.column_chunks(block.Y.shape[0])  # for memory
+        # for memory
+        cuts = sites.column_chunks(block.Y.shape[0])
         return _joined([whole(columns=cut) for cut in cuts])
     f = frequencies.to(x.dtype)
     entries = Entries.of(sites, block, columns)

@@ -147,7 +147,8 @@ def densities_add_up_to_one(case: Case) -> None:
     text = f"{case.where}: densities must add up to one"
     close(p.sum(0), torch.ones_like(case.psi), text, rtol=0.0, atol=tolerance)
     if not case.numeric:
-        return  # the mean of categories is the most probable one
+        # the mean of categories is the most probable one
+        return
     mean = (p * values).sum(0)
     text = f"{case.where}: mean(psi) must be the mean of the density"
     close(likelihood.mean(case.psi), mean, text, rtol=1e-4, atol=1e-6)

@@ -467,7 +467,8 @@ class PlacingMixin(RowsMixin):
         """Return where rows lie if they are the training rows of this very fit, without size
         factors or covariates.
         """
-        placed = getattr(self, "_placed", None)  # files do not hold it
+        # files do not hold it
+        placed = getattr(self, "_placed", None)
         known = (
             placed is not None
             and all(o is None for o in offsets)

@@ -43,7 +43,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
     def __getstate__(self) -> dict[str, object]:
         """Return the state without rows of the training data: what they are held for is done."""
         state: dict[str, object] = {**super().__getstate__()}
-        state.pop("_placer", None)  # large, and soon made again
+        # large, and soon made again
+        state.pop("_placer", None)
         if "_embedded" in state:
             self._embedded = state["_embedded"] = self._embedded.lasting(self)
         return state | ({"_completion": self.completion_} if "_completion" in state else {})

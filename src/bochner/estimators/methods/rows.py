@@ -92,7 +92,8 @@ class RowsMixin:
             _check_n_features(self, source, reset=reset)
             values = source
             if reset:
-                vars(self).pop("feature_names_in_", None)  # of an earlier fit
+                # of an earlier fit
+                vars(self).pop("feature_names_in_", None)
                 self._coding = coding_of(source, self.likelihood, self.views)
             else:
                 self._check_new(source)

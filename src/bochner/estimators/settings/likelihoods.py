@@ -259,7 +259,8 @@ class SizeFactors:
                 parts = (values[rows][:, of_view] for rows in passes(values.shape))
                 logs = np.concatenate([self._totals(part, shares) for part in parts])
             else:
-                continue  # not given for these rows: they are typical
+                # not given for these rows: they are typical
+                continue
             out[view] = torch.from_numpy(np.where(np.isnan(logs), 0.0, logs - typical))
         extra = sorted(set(factors) - set(self.typical))
         if extra:

@@ -291,7 +291,8 @@ def digest(estimator: Parameters, data: Views, divisible: bool = False) -> str:
         "views": list(data.columns),
     }
     units = [data.scaling.centre, data.scaling.scale]
-    if divisible:  # sums of other parts round in another way
+    # sums of other parts round in another way
+    if divisible:
         units = []
     return fingerprint([*units, *data.columns.values()], settings)
 

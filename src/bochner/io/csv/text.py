@@ -19,7 +19,8 @@ from bochner.io.csv.headers import MISSING, number
 from bochner.io.table import unreadable
 from bochner.memory import Memory
 
-Line = tuple[int, list[str]]  # line number in the file, cells
+# line number in the file, cells
+Line = tuple[int, list[str]]
 
 # Lines that decide about separator and header.
 _SAMPLE = 20
