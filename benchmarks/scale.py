@@ -152,7 +152,7 @@ def measured(path: Path, n_rows: int, how: str, seed: int) -> dict[str, Value]:
 
 
 def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
-    """Place new rows with and without a table of the candidates."""
+    """Place new rows by cells of the latent plane, and by climbs from candidates."""
     X = rows_of(2000 + n_rows, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -160,7 +160,7 @@ def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
         model = bo.NGMVLVM(max_iter=_STEPS, **settings).fit(X[:2000])
     rows = model._split(X[2000:])
     views, candidates = model._fit.posterior, model._candidates
-    if how == "tables":
+    if how == "cells":
         placed, seconds = timed(lambda: Placer(views, candidates).place(rows))
     else:
         placed, seconds = timed(lambda: place(views, candidates, rows))
@@ -189,10 +189,10 @@ def jobs(
 ) -> Iterator[Job]:
     """Yield every row to measure."""
     for seed in seeds:
-        for how in ("tables", "climbs"):
-            yield Job(
-                f"place {n_new:,}", how, seed, partial(measure_placement, n_new, how, seed)
-            )
+        for how, times in (("cells", 1), ("climbs", 1), ("cells", 10)):
+            placed = n_new * times
+            work = partial(measure_placement, placed, how, seed)
+            yield Job(f"place {placed:,}", how, seed, work)
         for how in ("on disk", "in memory"):
             work = partial(measure_counts, counted, how, seed)
             yield Job(f"counts {counted:,}", how, seed, work)

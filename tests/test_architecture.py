@@ -21,10 +21,12 @@ FLOORS: dict[str, str] = {
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
         data.arguments data.arrays data.columns data.likelihood_names data.masks
-        data.row_sources data.sparse data.accepted data.validation data.covariates data.views
+        data.row_sources data.sparse data.accepted data.validation
+        data.covariates data.views
         data.stored data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
-        io.columnar io.files io.schema io.request io.table io.array_files io.join io.annotated
+        io.columnar io.files io.schema io.request io.table io.array_files io.join
+        io.annotated
         io.frames io.containers io.stored io.on_disk io.csv.text io.csv.files io.csv io.readers io
         metrics""",
     "F2 kernels": """
@@ -47,7 +49,8 @@ FLOORS: dict[str, str] = {
         regression.incomplete_dense regression.incomplete regression.streamed regression
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
-        training.trainer training.checkpoint training
+        training.adam training.trainer training.checkpoint training.row_store training.row_adam
+        training
         initialization.embeddings initialization.simple_models initialization.iterative_pca
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
@@ -56,7 +59,8 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
-        latent_inference.candidate_table latent_inference.modes latent_inference.infer
+        latent_inference.candidate_table latent_inference.cells latent_inference.modes
+        latent_inference.infer
         latent_inference.predictive_modes latent_inference prediction.entry_statistics
         prediction.calibration prediction.decoding prediction.completion prediction.proposals
         prediction.row_batch prediction.row_density prediction.density prediction.latent_std

@@ -176,9 +176,8 @@ def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tens
     """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
     step promises.
     """
-    factor, info = torch.linalg.cholesky_ex(-hessian)
-    full = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
-    bent = (info > 0).nonzero()[:, 0]
+    full, straight = _solved(-hessian, gradient)
+    bent = (~straight).nonzero()[:, 0]
     if bent.numel():
         # eigenvectors cost ten times a factor, and are only needed here
         values, vectors = torch.linalg.eigh(-hessian[bent])
@@ -188,15 +187,39 @@ def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tens
     return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
 
 
+def _solved(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Solve A x = right, (P, D, D), (P, D) -> (P, D), and return where A is positive definite,
+    (P,).
+    """
+    if matrices.shape[-1] != 2:
+        factor, info = torch.linalg.cholesky_ex(matrices)
+        return torch.cholesky_solve(right[..., None], factor)[..., 0], info == 0
+    a, b, c = matrices[:, 0, 0], matrices[:, 0, 1], matrices[:, 1, 1]
+    determinant = a * c - b * b
+    first, second = right[:, 0], right[:, 1]
+    x = torch.stack([c * first - b * second, a * second - b * first], dim=1)
+    return x / determinant[:, None], (a > 0.0) & (determinant > 0.0)
+
+
+def _inverted(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Invert positive definite matrices, (P, D, D), with log det of the inverses, (P,)."""
+    if matrices.shape[-1] != 2:
+        factor = cholesky(matrices)
+        return factor.inverse(), -factor.logdet()
+    wide = matrices.double()
+    a, b, c = wide[:, 0, 0], wide[:, 0, 1], wide[:, 1, 1]
+    determinant = a * c - b * b
+    parts = torch.stack([c, -b, -b, a], dim=1) / determinant[:, None]
+    return parts.reshape(-1, 2, 2), -determinant.log()
+
+
 def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
     """Invert, with log det; directions that are no maximum get the prior's precision, never more
     certainty.
     """
     eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
-    above = torch.linalg.cholesky_ex(precision - eye)[1] == 0
-    factor = cholesky(torch.where(above[:, None, None], precision, eye))
-    inverse = factor.inverse()
-    log_volume = -factor.logdet()
+    _, above = _solved(precision - eye, torch.zeros_like(precision[..., 0]))
+    inverse, log_volume = _inverted(torch.where(above[:, None, None], precision, eye))
     rest = (~above).nonzero()[:, 0]
     if rest.numel():
         values, vectors = torch.linalg.eigh(precision[rest])
@@ -221,8 +244,10 @@ class _ClosedForm(torch.autograd.Function):
 
 
 def _scaled(gradient: Tensor | None, upstream: Tensor) -> Tensor | None:
-    if gradient is None or not upstream.ndim:
-        return None if gradient is None else gradient * upstream
+    if gradient is None or (not upstream.ndim and float(upstream) == 1.0):
+        return gradient  # of all rows: no copy
+    if not upstream.ndim:
+        return gradient * upstream
     trailing = (1,) * (gradient.ndim - upstream.ndim)
     return upstream.to(gradient.dtype).reshape(upstream.shape + trailing) * gradient
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -73,20 +74,43 @@ def row_noise(
     -------
     Tensor of shape (n_rows, dim)
     """
-    first = start // ROWS_PER_BLOCK
-    last = -(-(start + n_rows) // ROWS_PER_BLOCK)
-    blocks = [
-        torch.randn(
-            ROWS_PER_BLOCK,
-            dim,
-            generator=generator(seed, purpose, step, b, device=device),
-            dtype=dtype,
-            device=device,
-        )
-        for b in range(first, max(last, first + 1))
-    ]
-    offset = start - first * ROWS_PER_BLOCK
-    return torch.cat(blocks)[offset : offset + n_rows]
+    key = (n_rows, dim, seed, purpose, step)
+    return RowNoise(*key, start=start, dtype=dtype, device=device)[0:n_rows]
+
+
+@dataclass(frozen=True)
+class RowNoise:
+    """What `row_noise` draws, made when somebody asks for some rows of it.
+
+    Attributes
+    ----------
+    n_rows, dim, seed, purpose, step, start, dtype, device
+        As in `row_noise`.
+    """
+
+    n_rows: int
+    dim: int
+    seed: int
+    purpose: str
+    step: int
+    start: int = 0
+    dtype: torch.dtype = torch.float32
+    device: torch.device | str = "cpu"
+
+    def __getitem__(self, part: slice) -> Tensor:
+        """Return consecutive rows, (n, dim), by a slice with both ends."""
+        begin = self.start + int(part.start)
+        end = self.start + int(part.stop)
+        first = begin // ROWS_PER_BLOCK
+        last = max(-(-end // ROWS_PER_BLOCK), first + 1)
+        blocks = torch.cat([self._block(number) for number in range(first, last)])
+        return blocks[begin - first * ROWS_PER_BLOCK : end - first * ROWS_PER_BLOCK]
+
+    def _block(self, number: int) -> Tensor:
+        key = (self.seed, self.purpose, self.step, number)
+        source = generator(*key, device=self.device)
+        shape = (ROWS_PER_BLOCK, self.dim)
+        return torch.randn(shape, generator=source, dtype=self.dtype, device=self.device)
 
 
 def sample(n: int, size: int, source: torch.Generator) -> Tensor:

@@ -1,45 +1,18 @@
 """Starts from tables: derivatives, and the places of climbs from every start."""
 
-import math
-
 import pytest
 import torch
 
-from bochner.features.fourier import fourier_features
-from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.latent_inference.candidate_table import CandidateTable
 from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.random import generator
-from bochner.weight_posterior.conditioning import SharedDraw
-from bochner.weight_posterior.posterior import ViewPosterior
-
-
-def _view(dim, m, n=2000, s2=0.05):
-    """A view under two draws of its spectrum, conditioned on data, and those data."""
-    source = generator(0, "table", dim)
-    kernel = NextGenSpectralMixture().initial(2, dim, source)
-    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
-    first, second = (
-        kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach() for _ in range(2)
-    )
-    phi = fourier_features(x, first)
-    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
-    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
-    draws = []
-    for f in (first, second):
-        phi = fourier_features(x, f)
-        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
-        draws.append(SharedDraw(f, inverse @ phi @ Y, inverse[None]))
-    groups = torch.zeros(m, dtype=torch.int64)
-    return ViewPosterior.of("a", tuple(draws), groups, Gaussian(s2), weight=0.7), x, Y
+from helpers.posteriors import conditioned_view
 
 
 @pytest.mark.parametrize("m", [5, 200])  # tables by data, and by linear terms
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_scores_are_the_bound_and_cubics_its_expansion(dim, m):
-    view, x, Y = _view(dim, m, n=60)
+    view, x, Y = conditioned_view(dim, m, n=60)
     y = Y[:4].clone()
     y[:, 2] = torch.nan
     target = target_for([view], [y], dim, shared=True)
@@ -66,7 +39,7 @@ def test_scores_are_the_bound_and_cubics_its_expansion(dim, m):
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_rows_lie_where_climbs_from_every_start_put_them(dim):
-    view, x, Y = _view(dim, 6)
+    view, x, Y = conditioned_view(dim, 6)
     rows = [Y[:200]]
     climbed = place([view], x, rows)
     placed = Placer([view], x).place(rows)
@@ -83,7 +56,7 @@ def test_rows_lie_where_climbs_from_every_start_put_them(dim):
 
 @pytest.mark.parametrize("dim", [2, 3])
 def test_a_row_does_not_depend_on_its_batch(dim):
-    view, x, Y = _view(dim, 6)
+    view, x, Y = conditioned_view(dim, 6)
     placer = Placer([view], x)
     together = placer.place([Y[:70]])
     for i in (0, 17, 69):
@@ -94,7 +67,7 @@ def test_a_row_does_not_depend_on_its_batch(dim):
 
 
 def test_rows_with_other_columns_get_a_table_of_their_own():
-    view, x, Y = _view(2, 8)
+    view, x, Y = conditioned_view(2, 8)
     y = Y[:40].clone()
     y[20:, 3] = torch.nan
     placer = Placer([view], x)
@@ -109,8 +82,8 @@ def test_rows_with_other_columns_get_a_table_of_their_own():
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_rows_that_lack_a_whole_view_are_placed_by_the_others(missing):
-    first, x, Y = _view(2, 6)
-    second, _, Z = _view(2, 9)
+    first, x, Y = conditioned_view(2, 6)
+    second, _, Z = conditioned_view(2, 9)
     rows = [Y[:60].clone(), Z[:60].clone()]
     rows[missing][20:] = torch.nan
     placer = Placer([first, second], x)

@@ -74,7 +74,9 @@ def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, d
             model.update_sites(elbo(model, data, _draws(model, step)).updates)
         draws = _draws(model)
         wanted = elbo(model, data, draws, n_sweeps=4).with_gap
-        result = anchored_elbo(model, data, anchors, draws)
+        result = anchored_elbo(
+            model, model.latents.sample(draws.latents), data, anchors, draws
+        )
     assert float(result) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
 
 
@@ -88,7 +90,7 @@ def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
     with torch.no_grad():
         draws = _draws(model)
         result, limit = (
-            anchored_elbo(model, data, anchors, draws),
+            anchored_elbo(model, model.latents.sample(draws.latents), data, anchors, draws),
             elbo(whole, data, draws, n_sweeps=50).with_gap,
         )
     assert (
@@ -110,7 +112,11 @@ def test_holes_of_a_view_beside_the_counts_are_in_the_bound():
         draws = _draws(model)
         wanted = elbo(model, data, draws, n_sweeps=4).with_gap
         result = anchored_elbo(
-            model, data, Anchors(anchors.index, (counts, (with_holes,))), draws
+            model,
+            model.latents.sample(draws.latents),
+            data,
+            Anchors(anchors.index, (counts, (with_holes,))),
+            draws,
         )
     assert float(result) == pytest.approx(float(wanted), abs=1e-3 * abs(float(wanted)))
 

@@ -29,11 +29,15 @@ from bochner.data.columns import (
 from bochner.data.sparse import moments
 from bochner.data.validation import check_finite, check_fit, place_of
 from bochner.errors import InputError, message
-from bochner.memory import passes
+from bochner.memory import chunks, passes
 from bochner.processes import ALONE, Processes
 
 # Scaled entries beyond this cannot be placed: their squares leave nothing of the other entries.
 _FARTHEST = 1e8
+# Rows from which on sums are exact: of fewer, training sees the whole of them in one process.
+_MANY_ROWS = 10_000
+# Numbers that are added at once.
+_NUMBERS = 2**16
 # What columns may differ by, as a share of their largest entry, and count as constant.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
@@ -144,6 +148,51 @@ class Scaling:
         return observed.astype(np.float64) @ -np.log(self.scale)
 
 
+def _two_sum(
+    a: NDArray[np.float64], b: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a + b as it is rounded, and what rounding lost (Knuth 1969)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+class ExactSum:
+    """A sum in twice the digits of double precision, by column: it does not depend on how rows are
+    divided.
+
+    Parameters
+    ----------
+    width : int
+    """
+
+    def __init__(self, width: int) -> None:
+        self._high, self._low = np.zeros(width), np.zeros(width)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Add rows of finite numbers, (n, width)."""
+        for part in chunks(len(values), max(1, _NUMBERS // len(self._high))):
+            left = values[part]
+            while len(left) > 1:
+                half = len(left) // 2
+                added, lost = _two_sum(left[:half], left[half : 2 * half])
+                self._low += lost.sum(axis=0)
+                left = np.concatenate([added, left[2 * half :]]) if len(left) % 2 else added
+            self._include(left[0], np.zeros_like(self._low))
+
+    def _include(self, high: NDArray[np.float64], low: NDArray[np.float64]) -> None:
+        self._high, lost = _two_sum(self._high, high)
+        self._low = self._low + low + lost
+
+    def over(self, processes: Processes) -> NDArray[np.float64]:
+        """Return the sum of all processes, (width,)."""
+        whole = ExactSum(len(self._high))
+        for high, low in processes.gathered((self._high, self._low)):
+            whole._include(high, low)
+        total: NDArray[np.float64] = whole._high + whole._low
+        return total
+
+
 def _parts(X: FloatArray) -> Iterator[FloatArray]:
     """Cut rows, which need not be in memory."""
     return (X[rows] for rows in passes(X.shape))
@@ -155,6 +204,8 @@ def _means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
     Between the least and the largest value, as rounding alone would not have it: a constant column
     leaves nothing behind, however large it is.
     """
+    if processes.total(X.shape[0]) > _MANY_ROWS:
+        return _exact_means(X, processes)
     total = np.zeros(X.shape[1])
     count = np.zeros(X.shape[1])
     low = np.full(X.shape[1], np.inf)
@@ -167,6 +218,23 @@ def _means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
     total, count = _over(processes.sum, total, count)
     below, high = _over(processes.largest, -low, high)
     return np.clip(total / count, -below, high)
+
+
+def _exact_means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
+    """Means to the last digit, however rows are divided."""
+    total = ExactSum(X.shape[1])
+    count = np.zeros(X.shape[1])
+    low = np.full(X.shape[1], np.inf)
+    high = np.full(X.shape[1], -np.inf)
+    for part in _parts(X):
+        observed = ~np.isnan(part)
+        total.add(np.where(observed, part, 0.0).astype(np.float64, copy=False))
+        count += observed.sum(axis=0)
+        np.fmin(low, np.fmin.reduce(part, axis=0), out=low)
+        np.fmax(high, np.fmax.reduce(part, axis=0), out=high)
+    (count,) = _over(processes.sum, count)
+    below, high = _over(processes.largest, -low, high)
+    return np.clip(total.over(processes) / count, -below, high)
 
 
 def _scale_of_constants(largest: float) -> float:
@@ -209,17 +277,23 @@ def _scales(
         scale[positions] = _scale_of_constants(float(largest[positions].max()))
         if (peak[positions] > _ROUNDING * largest[positions]).any():
             varied.append(positions)
+    many = processes.total(X.shape[0]) > _MANY_ROWS
     squares = np.zeros(len(varied))
+    exact = [ExactSum(1) for _ in varied]
     counts = np.zeros(len(varied))
     for part in _parts(X) if varied else ():
         for v, positions in enumerate(varied):
             values = columns_of(part, positions)
             # divided by the peak, squares cannot overflow
-            squares[v] += float(
-                np.nansum(((values - centre[positions]) / peak[positions].max()) ** 2)
-            )
+            parts = ((values - centre[positions]) / peak[positions].max()) ** 2
+            if many:
+                exact[v].add(np.nan_to_num(parts).reshape(-1, 1))
+            else:
+                squares[v] += float(np.nansum(parts))
             counts[v] += np.count_nonzero(~np.isnan(values))
     squares, counts = _over(processes.sum, squares, counts)
+    if many:
+        squares = np.array([total.over(processes)[0] for total in exact])
     for positions, square, count in zip(varied, squares, counts, strict=True):
         scale[positions] = peak[positions].max() * float(np.sqrt(square / count))
     return scale

@@ -80,9 +80,9 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     )
     done = selection.finish(trainer.module, training, interrupted=stopped == "interrupted")
     # the last bound of a fit without landmarks comes before: kernels move to the processor here
-    latents = _means(done.model)
     kernels = tuple(view.kernel.cpu() for view in done.model.views)
     posterior = condition(done.model, data.blocks, plan, done.anchors)
+    latents = _means(done.model)
     return Fit(
         posterior=noisier(posterior, excess),
         latents=latents,

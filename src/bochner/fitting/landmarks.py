@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bochner import random
 from bochner.data.covariates import Covariates
@@ -20,10 +20,11 @@ from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents, LatentVariableModel
-from bochner.objectives.elbo import elbo
+from bochner.objectives.elbo import elbo_at
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, Data
+from bochner.training.row_adam import RowAdam
 from bochner.training.trainer import Trainer, progress_bar
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -214,12 +215,14 @@ def evaluate_anchored(
     standard error.
     """
     with torch.no_grad():
-        draws = (plan.draws(model, "final", i) for i in range(_DRAWS))
         among = plan.processes
-        values = torch.stack(
-            [anchored_elbo(model, data, anchors, draw, among) for draw in draws]
-        )
-    return float(values.mean()), float(values.std() / _DRAWS**0.5)
+        values = []
+        for i in range(_DRAWS):
+            x = model.latents.drawn(plan.row_noise(model, "final", i))
+            draws = plan.spectra(model, "final", i)
+            values.append(anchored_elbo(model, x, data, anchors, draws, among))
+    every = torch.stack(values)
+    return float(every.mean()), float(every.std() / _DRAWS**0.5)
 
 
 def _log_std(placed: Placement) -> Tensor:
@@ -230,23 +233,38 @@ def _log_std(placed: Placement) -> Tensor:
     return -0.5 * precision.clamp(min=1.0, max=_LEAST_STD**-2).log()
 
 
+class _JointTrainer(Trainer[nn.Module]):
+    """Trains what views have; the latents are moved by the optimiser, row part by row part."""
+
+    def _differentiate(self, bound: Tensor) -> None:
+        # the gradient of all rows is not copied to be scaled: the optimiser does it as it goes
+        bound.backward()  # type: ignore[no-untyped-call]
+
+
 def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
     """Take a few steps over all rows; an interrupt keeps the best state."""
     among = plan.processes
     n_entries = among.total(sum(block.n_entries for blocks in data for block in blocks))
-
-    def objective(step: int) -> Tensor:
-        return elbo(model, data, plan.early.draws(model, "joint", step), processes=among).total
-
     rate = _JOINT_RATE * plan.training.learning_rate
     options = replace(
         plan.training, max_iter=JOINT_STEPS, learning_rate=rate, tol=-math.inf, factors={}
     )
+    early = plan.early
+    views = nn.ModuleList(model.views)
+    optimiser = RowAdam(views, model.latents, rate, n_entries)
+
+    def objective(step: int) -> Tensor:
+        x = optimiser.draw(early.row_noise(model, "joint", step))
+        with torch.no_grad():
+            kl = model.latents.kl()
+        draws = early.spectra(model, "joint", step)
+        return elbo_at(model, x, kl, data, draws, processes=among).total
 
     def accept(step: int) -> None:  # noqa: ARG001
         model.project()
 
-    trainer = Trainer(model, objective, n_entries, options, accept=accept, agree=among.agreed)
+    given = (views, objective, n_entries, options)
+    trainer = _JointTrainer(*given, accept=accept, agree=among.agreed, optimiser=optimiser)
     with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
         try:
             trainer.run(on_step=bar)

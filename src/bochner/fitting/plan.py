@@ -22,9 +22,10 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View
 from bochner.models.sites import N_GROUPS, Sites
-from bochner.objectives.elbo import Draws, draw, elbo, latent_noise
+from bochner.objectives.elbo import Draws, draw, elbo_at, latent_noise, row_noise
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
+from bochner.random import RowNoise
 from bochner.regression.observations import (
     Block,
     Data,
@@ -115,6 +116,18 @@ class Plan:
         spec = self.spec
         key = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
         return draw(model, *key, self.processes.start)
+
+    def spectra(
+        self, model: LatentVariableModel, purpose: str, step: int, budget: float | None = None
+    ) -> Draws:
+        """Return the base noise of one evaluation of the bound without that of the latents."""
+        spec = self.spec
+        key = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
+        return draw(model, *key, self.processes.start, False)
+
+    def row_noise(self, model: LatentVariableModel, purpose: str, step: int) -> RowNoise:
+        """Return the latents' base noise of one evaluation, to be made row part by row part."""
+        return row_noise(model, self.seed, purpose, step, self.processes.start)
 
     def step_draws(
         self, model: LatentVariableModel, step: int, budget: float | None = None
@@ -245,15 +258,31 @@ def evaluate(
         expensive = model.has_sites or has_holes(data)
         n_draws = LOCAL_EVALUATION_DRAWS if expensive else EVALUATION_DRAWS
     with torch.no_grad():
-        draws = (plan.draws(model, purpose, i, budget) for i in range(n_draws))
-        among = plan.processes
-        bounds = (
-            elbo(model, data, noise, processes=among, n_sweeps=SWEEPS) for noise in draws
-        )
+        kl = model.latents.kl()
         values = torch.stack(
-            [bound.with_gap if weighted else bound.unweighted for bound in bounds]
+            [
+                _value(model, kl, data, plan, (purpose, i), budget, weighted)
+                for i in range(n_draws)
+            ]
         )
     return float(values.mean()), float(values.std() / n_draws**0.5)
+
+
+def _value(
+    model: LatentVariableModel,
+    kl: Tensor,
+    data: Data,
+    plan: Plan,
+    key: tuple[str, int],
+    budget: float | None,
+    weighted: bool,
+) -> Tensor:
+    """Return the bound at the draw of a key; what it takes of memory is gone with it."""
+    x = model.latents.drawn(plan.row_noise(model, *key))
+    draws = plan.spectra(model, *key, budget)
+    among = plan.processes
+    bound = elbo_at(model, x, kl, data, draws, processes=among, n_sweeps=SWEEPS)
+    return bound.with_gap if weighted else bound.unweighted
 
 
 def condition(

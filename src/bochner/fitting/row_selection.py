@@ -17,6 +17,7 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE
 from bochner.regression.observations import Data
+from bochner.training.row_adam import KeptLatents
 from bochner.weight_posterior.posterior import ViewPosterior
 
 _JOINT_DRAWS = 4
@@ -82,16 +83,17 @@ class ConjugateLandmarks(_Landmarks):
         placed = self._placed(model, every, training.blocks)
         before, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
         report = {"n": self.index.shape[0], "elbo_placed": before, "elbo_joint": before}
-        best = placed
         cut = False
         if not interrupted:
-            trained, cut = self._jointly_trained(placed, every)
-            after, _ = evaluate(trained, every, self.every, "joint", n_draws=_JOINT_DRAWS)
-            if after > before:
-                best = trained
-                report["elbo_joint"] = after
-        bound = final_bound(best, self.data, self.every)
-        return Finished(best, *bound, report, interrupted=cut)
+            kept = _Kept(placed)
+            cut = self._train_jointly(placed, every)
+            after, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
+            report["elbo_joint"] = max(before, after)
+            if not after > before:
+                kept.restore(placed)
+            del kept
+        bound = final_bound(placed, self.data, self.every)
+        return Finished(placed, *bound, report, interrupted=cut)
 
     def _placed(
         self, model: LatentVariableModel, every: Data, chosen: Data
@@ -101,19 +103,30 @@ class ConjugateLandmarks(_Landmarks):
         whole = landmarks.as_if_whole(posterior, chosen)
         return self._spread(model, whole, landmarks.narrow(every))
 
-    def _jointly_trained(
-        self, placed: LatentVariableModel, every: Data
-    ) -> tuple[LatentVariableModel, bool]:
-        """Return the model after the joint steps, and whether they were interrupted."""
-        trained = copy.deepcopy(placed)
+    def _train_jointly(self, placed: LatentVariableModel, every: Data) -> bool:
+        """Take the joint steps, and return whether they were interrupted."""
         try:
-            landmarks.train_jointly(trained, every, self.every)
+            landmarks.train_jointly(placed, every, self.every)
         except KeyboardInterrupt:
             if self.every.processes.size > 1:
                 raise  # the others wait for this process
             warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
-            return trained, True
-        return trained, False
+            return True
+        return False
+
+
+class _Kept:
+    """A model as it is now, to come back to."""
+
+    def __init__(self, model: LatentVariableModel) -> None:
+        self._views = [copy.deepcopy(view.state_dict()) for view in model.views]
+        self._latents = KeptLatents(model.latents)
+
+    def restore(self, model: LatentVariableModel) -> None:
+        """Put it back."""
+        for view, state in zip(model.views, self._views, strict=True):
+            view.load_state_dict(state)
+        self._latents.restore(model.latents)
 
 
 class SiteLandmarks(_Landmarks):

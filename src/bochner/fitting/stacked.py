@@ -20,7 +20,8 @@ from bochner.models.lvm import LatentVariableModel, View, ViewSpec
 from bochner.objectives.elbo import Draws
 from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
 from bochner.regression.observations import CompleteBlock, Data, complete_blocks
-from bochner.training.trainer import Moments, OnStep, State, Trainer
+from bochner.training.adam import Moments
+from bochner.training.trainer import OnStep, State, Trainer
 
 # Features of all starts, numbers: beyond, they no longer stay in a core's cache, and one start
 # after the other is as fast.

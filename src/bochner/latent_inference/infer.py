@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from bochner.data.covariates import columns_beside
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
+from bochner.latent_inference.cells import Cells, CellTarget, celled
 from bochner.latent_inference.modes import Placement, alike, located, solved
 from bochner.latent_inference.row_bound import Target, groups_of_rows, rows_at_once, target_for
 from bochner.likelihoods.likelihood import offsets_of
-from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
+from bochner.memory import chunks
+from bochner.weight_posterior.posterior import (
+    GaussianPosterior,
+    ViewPosterior,
+    all_conjugate,
+)
 
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
@@ -29,6 +35,8 @@ MANY_DIMENSIONS = 12
 # So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between
 # them.
 _STARTS = 2000
+# Rows that are placed in cells, and whose candidates are scored, at once.
+_IN_CELLS, _SCORED = 4096, 1024
 
 Offsets = Sequence[Tensor | None]
 
@@ -80,9 +88,11 @@ class Placer:
         self._views = views
         self._candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
         self._conjugate = all_conjugate(views)
-        many = candidates.shape[0] >= _STARTS
-        self._tabulates = tables and many and tabulates(views, self._candidates)
+        many = tables and candidates.shape[0] >= _STARTS
+        self._tabulates = many and tabulates(views, self._candidates)
+        self._has_cells = many and celled(views, candidates.shape[1])
         self._table: tuple[list[Tensor], CandidateTable] | None = None
+        self._cells: dict[tuple[bool, ...], _Known | None] = {}
 
     @functools.cached_property
     def _near(self) -> Tensor:
@@ -136,9 +146,16 @@ class Placer:
         single = self._conjugate and dim > MANY_DIMENSIONS
         of_target = [_single(view) for view in views] if single else views
         tabulated = self._tabulates and not beside.shape[1]
-        for index, shared in groups_of_rows(
-            views, rows, dim, rows_at_once(views, dim * n_modes)
+        left = torch.arange(len(beside))
+        if self._has_cells and not beside.shape[1]:
+            left = self._place_in_cells(rows, offsets, n_modes, polish, out)
+            if not len(left):
+                return out
+        some = rows if len(left) == len(beside) else [y[left] for y in rows]
+        for group, shared in groups_of_rows(
+            views, some, dim, rows_at_once(views, dim * n_modes)
         ):
+            index = left[group]
             part = [y[index] for y in rows]
             of_part = offsets_of(offsets, index)
             known = beside[index]
@@ -157,9 +174,77 @@ class Placer:
                     scores = self._scores([y[index] for y in rows], of_part, known)
                 chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
                 solution = solved(target, self._candidates[chosen], polish and not single)
-            out.modes[index], out.covariances[index] = solution.modes, solution.covariances
-            out.weights[index] = solution.weights
+            _put(out, index, solution)
         return out
+
+    def _place_in_cells(
+        self,
+        rows: Sequence[Tensor],
+        offsets: Offsets,
+        n_modes: int,
+        polish: bool,
+        out: Placement,
+    ) -> Tensor:
+        """Place rows that have all columns of a Gaussian view, or none, and no size factors;
+        return the others.
+        """
+        views = self._views
+        there = [~y.isnan() for y in rows]
+        present = torch.stack([mask.any(1) for mask in there], dim=1)
+        fits = present.any(1)
+        for view, mask, offset in zip(views, there, offsets, strict=True):
+            if isinstance(view, GaussianPosterior):
+                fits &= mask.all(1) | ~mask.any(1)
+            elif offset is not None:
+                fits &= offset == 0.0
+        left = ~fits
+        for kind in torch.unique(present[fits], dim=0):
+            index = (fits & (present == kind).all(1)).nonzero()[:, 0]
+            known = self._known(tuple(kind.tolist()), [y[index[:1]] for y in rows])
+            if known is None:
+                left[index] = True
+                continue
+            for part in torch.split(index, _IN_CELLS):
+                some = [y[part] for y, has in zip(rows, kind, strict=True) if has]
+                _put(out, part, self._in_cells(known, some, n_modes, polish))
+        return left.nonzero()[:, 0]
+
+    def _known(self, kind: tuple[bool, ...], row: Sequence[Tensor]) -> _Known | None:
+        """Return the cells of rows that have data of the same views, one of which is given; None
+        where none are good enough.
+        """
+        if kind not in self._cells:
+            candidates = self._candidates
+            target = target_for(self._views, row, candidates.shape[1], True)
+            views = [view for view, has in zip(self._views, kind, strict=True) if has]
+            cells = Cells.of(views, target, candidates)
+            table = CandidateTable.of(views, target, candidates) if self._tabulates else None
+            by_data = table is not None and all(table.by_data)
+            self._cells[kind] = (
+                None if cells is None else _Known(cells, table if by_data else None)
+            )
+        return self._cells[kind]
+
+    def _in_cells(
+        self, known: _Known, rows: Sequence[Tensor], n_modes: int, polish: bool
+    ) -> Placement:
+        """Place rows by cells."""
+        cells, table = known.cells, known.table
+        target = CellTarget(cells, cells.rows(rows))
+        near = self._near if n_modes > 1 else _NONE
+        chosen = []
+        for part in chunks(len(target.rows), _SCORED):
+            scores = cells.scores(target.rows[part])
+            if table is None or n_modes == 1:
+                chosen.append(best_apart(scores, near, n_modes))
+            else:
+                best = best_apart(scores.clone(), near, n_modes)
+                chosen.append(table.ascended(best, scores))
+        every = torch.cat(chosen)
+        if table is None:
+            return solved(target, self._candidates[every], polish)
+        multipliers = [torch.nan_to_num(y).float() for y in rows]
+        return located(target, table.begin(every, multipliers), polish)
 
     def _begin(self, part: Sequence[Tensor], target: Target, n_modes: int) -> Starts:
         """Return the starts of rows that observe the same columns; the table of the last such
@@ -193,7 +278,28 @@ class Placer:
         return scores - 0.5 * candidates.square().sum(1)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What rows that have data of the same views begin with.
+
+    Attributes
+    ----------
+    cells : Cells
+    table : CandidateTable or None
+        Where a step from the best candidates costs less than a climb.
+    """
+
+    cells: Cells
+    table: CandidateTable | None
+
+
 _NONE = torch.zeros(0, 0, dtype=torch.bool)
+
+
+def _put(out: Placement, index: Tensor, solution: Placement) -> None:
+    """Put places of some rows among those of all."""
+    out.modes[index], out.covariances[index] = solution.modes, solution.covariances
+    out.weights[index] = solution.weights
 
 
 def _single(view: ViewPosterior) -> ViewPosterior:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from bochner.data.covariates import with_covariates
 from bochner.latent_inference.candidate_table import Starts
+from bochner.latent_inference.cells import CellTarget
 from bochner.latent_inference.row_bound import Target
 from bochner.linalg import newton_step, positive_inverse
 
@@ -156,7 +158,7 @@ _WEIGHTLESS = 25.0
 _SAME = 0.01
 
 
-def located(target: Target, starts: Starts, polish: bool) -> Placement:
+def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Placement:
     """Climb where the table found no mode, and weigh modes by their Laplace evidence."""
     n, n_modes, dim = starts.x.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
@@ -181,11 +183,14 @@ def located(target: Target, starts: Starts, polish: bool) -> Placement:
         x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
         value[lost] -= constant[rows[lost]]
     ends = _Modes(x, value, hessian)
-    ends = ends.polished(target, n, _refined) if polish else ends
+    if isinstance(target, CellTarget):
+        ends = ends.polished(n, partial(_walked, target)) if polish else ends
+    elif polish:
+        ends = ends.polished(n, partial(_refined, target))
     return _weighed(ends, target.covariates)
 
 
-def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
+def solved(target: Target | CellTarget, starts: Tensor, polish: bool) -> Placement:
     """Climb from every start and weigh the modes found by their Laplace evidence."""
     n, n_modes, dim = starts.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
@@ -194,11 +199,15 @@ def solved(target: Target, starts: Tensor, polish: bool) -> Placement:
     single = target.to(torch.float32)
     rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
     ends = _Modes(*(part.double() for part in rough))
-    ends = ends.polished(target, n, _polished) if polish else ends
+    if isinstance(target, CellTarget):
+        ends = ends.polished(n, partial(_walked, target)) if polish else ends
+    elif polish:
+        ends = ends.polished(n, partial(_polished, target))
     return _weighed(ends, target.covariates)
 
 
-Polish = Callable[[Target, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+# From places and Hessians of climbs, and their rows, to modes, values and Hessians.
+Polish = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -216,7 +225,7 @@ class _Modes:
     value: Tensor
     hessian: Tensor
 
-    def polished(self, target: Target, n: int, polish: Polish) -> _Modes:
+    def polished(self, n: int, polish: Polish) -> _Modes:
         """Walk the last steps of what will weigh anything, in double precision."""
         x = self.x.clone()
         value = self.value.clone()
@@ -229,9 +238,7 @@ class _Modes:
         twin = _twins(x.reshape(shape), value.reshape(n, count), hessian.reshape(*shape, dim))
         near = ((value >= best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
         value[:] = -torch.inf
-        x[near], value[near], hessian[near] = polish(
-            target, x[near], hessian[near], rows[near]
-        )
+        x[near], value[near], hessian[near] = polish(x[near], hessian[near], rows[near])
         return _Modes(x[twin], value[twin], hessian[twin])
 
 
@@ -303,8 +310,21 @@ def _refined(
     return x, value, hessian
 
 
+def _walked(
+    target: CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Take steps on the polynomials of the starts' cells; climb where these do not end there."""
+    x, value, bends, found = target.walked(starts, rows)
+    off = (~found).nonzero()[:, 0]
+    if off.numel():
+        x[off], value[off], bends[off] = _polished(
+            target, starts[off], hessian[off], rows[off]
+        )
+    return x, value, bends
+
+
 def _polished(
-    target: Target, starts: Tensor, hessian: Tensor, rows: Tensor
+    target: Target | CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Climb in double precision and return modes with their values and Hessians.
 

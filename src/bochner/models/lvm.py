@@ -12,13 +12,14 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from bochner import random
 from bochner._typing import Context, Sampling
 from bochner.data.covariates import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.memory import chunks
 from bochner.models.sites import Sites, SiteUpdate
+from bochner.random import RowNoise
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,10 @@ class ModelSpec:
         return replace(self, n_frequencies=self.n_early)
 
 
+# Rows whose latents are drawn, or compared with the prior, at once.
+_PART = 2**16
+
+
 class GaussianLatents(nn.Module):
     """q(X) = prod_n N(mu_n, diag s_n^2) under the prior N(0, I).
 
@@ -203,25 +208,39 @@ class GaussianLatents(nn.Module):
         x, kl = sampled
         return with_covariates(x, self.covariates), kl
 
+    @torch.no_grad()
+    def drawn(self, noise: RowNoise) -> Tensor:
+        """Return ``sample`` of noise that is made row part by row part, without gradients: nothing
+        is held but the result.
+        """
+        x = torch.empty_like(self.mean)
+        for part in chunks(len(x), _PART):
+            spread = self.log_std[part].exp().mul_(noise[part])
+            torch.add(self.mean[part], spread, out=x[part])
+        return with_covariates(x, self.covariates)
+
     def draws(self, n_draws: int, seed: int, start: int = 0) -> list[Tensor]:
         """Draw X as often as asked, each (N, D + L): the draws over which the weights' statistics
         are averaged. ``start`` is the global number of the first row.
         """
-        mean = self.mean.detach()
-        n, dim = mean.shape
-        shape = (n, dim)
-        key = (seed, "posterior/latents")
-        noises = (
-            random.row_noise(
-                *shape, *key, i, start=start, dtype=mean.dtype, device=mean.device
-            )
-            for i in range(n_draws)
-        )
-        return [self.sample(noise).detach() for noise in noises]
+        noises = (self.noise(seed, "posterior/latents", i, start) for i in range(n_draws))
+        return [self.drawn(noise) for noise in noises]
+
+    def noise(self, seed: int, purpose: str, step: int, start: int = 0) -> RowNoise:
+        """Return standard normal noise of all rows at a key, (N, D)."""
+        mean = self.mean
+        n_rows, dim = mean.shape
+        key = (n_rows, dim, seed, purpose, step, start)
+        return RowNoise(*key, mean.dtype, mean.device)
 
     def kl(self) -> Tensor:
         """Return KL(q(X) || N(0, I)) in nats, scalar float64."""
-        return kl_standard_normal(self.mean, self.log_std)
+        mean, log_std = self.mean, self.log_std
+        parts = chunks(mean.shape[-2], _PART)
+        sums = [
+            kl_standard_normal(mean[..., part, :], log_std[..., part, :]) for part in parts
+        ]
+        return torch.stack(sums).sum(0)
 
 
 class _SampleWithKL(torch.autograd.Function):

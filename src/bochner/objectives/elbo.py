@@ -19,6 +19,7 @@ from bochner.models.dirichlet_posterior import kernel_kl
 from bochner.models.lvm import LatentVariableModel, NoSites, View
 from bochner.models.sites import Sites, SiteUpdate
 from bochner.processes import ALONE, Processes
+from bochner.random import RowNoise
 from bochner.regression.batched_evidence import MOST_NUMBERS, evidence_of_views
 from bochner.regression.evidence import CHUNK_ROWS, view_evidence
 from bochner.regression.incomplete import N_DETERMINANTS, Sample
@@ -118,20 +119,25 @@ def draw(
     step: int,
     budget: float | None = None,
     start: int = 0,
+    latents: bool = True,
 ) -> Draws:
     """Draw the base noise keyed by (seed, purpose, step).
 
     The latents and each view have keys of their own, so that the order of the views does not
     matter. With a budget, multiplications of one product of features and columns, views that are
     not Gaussian draw columns as well. ``start`` is the global number of the model's first row.
+    Without ``latents`` theirs is left out: no rows.
     """
-    latents = latent_noise(model, seed, purpose, step, start)
+    mean = model.latents.mean
+    of_rows = (
+        latent_noise(model, seed, purpose, step, start) if latents else mean.new_empty(0, 0)
+    )
     spectra = tuple(
         view.kernel.noise(
             n_frequencies,
             len(view.latent_dims(model.n_components)),
             random.generator(
-                seed, f"{purpose}/spectrum/{view.name}", step, device=latents.device
+                seed, f"{purpose}/spectrum/{view.name}", step, device=mean.device
             ),
             sampling,
         )
@@ -153,24 +159,22 @@ def draw(
         )
         for view in model.views
     )
-    return Draws(latents, spectra, columns, starts)
+    return Draws(of_rows, spectra, columns, starts)
 
 
 def latent_noise(
     model: LatentVariableModel, seed: int, purpose: str, step: int, start: int = 0
 ) -> Tensor:
     """Return the base noise of the latents at a key, (N, D)."""
-    mean = model.latents.mean
-    return random.row_noise(
-        mean.shape[0],
-        mean.shape[1],
-        seed,
-        f"{purpose}/latents",
-        step,
-        start=start,
-        dtype=mean.dtype,
-        device=mean.device,
-    )
+    n_rows = model.latents.mean.shape[0]
+    return row_noise(model, seed, purpose, step, start)[0:n_rows]
+
+
+def row_noise(
+    model: LatentVariableModel, seed: int, purpose: str, step: int, start: int = 0
+) -> RowNoise:
+    """Return what makes the base noise of the latents at a key, row part by row part."""
+    return model.latents.noise(seed, f"{purpose}/latents", step, start)
 
 
 def _columns(
@@ -290,6 +294,49 @@ def elbo(
         Differentiable in the model's parameters.
     """
     x, kl = model.latents.sample_with_kl(draws.latents)
+    return elbo_at(
+        model,
+        x,
+        kl,
+        data,
+        draws,
+        chunk_rows=chunk_rows,
+        processes=processes,
+        n_sweeps=n_sweeps,
+        scratch=scratch,
+    )
+
+
+def elbo_at(
+    model: LatentVariableModel,
+    x: Tensor,
+    kl: Tensor,
+    data: Data,
+    draws: Draws,
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    processes: Processes = ALONE,
+    n_sweeps: int = 1,
+    scratch: Scratch | None = None,
+) -> Bound:
+    """Evaluate the bound at latents that were drawn before.
+
+    Parameters
+    ----------
+    model, data, chunk_rows, processes, n_sweeps, scratch
+        As in ``elbo``.
+    x : Tensor of shape (N, D + L)
+        A draw from q(X), the covariates beside.
+    kl : Tensor, scalar float64
+        KL(q(X) || p(X)) of the rows here.
+    draws : Draws
+        Of the spectra; the latents' noise is not looked at.
+
+    Returns
+    -------
+    Bound
+        Differentiable in x, kl and the parameters of the views.
+    """
     points = [
         view.frequencies(noise) for view, noise in zip(model.views, draws.spectra, strict=True)
     ]

@@ -85,6 +85,7 @@ def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock)
 
 def anchored_elbo(
     model: LatentVariableModel,
+    x: Tensor,
     data: Data,
     anchors: Anchors,
     draws: Draws,
@@ -97,14 +98,16 @@ def anchored_elbo(
     ----------
     model : LatentVariableModel
         Latents of the rows here, sites of the anchors.
+    x : Tensor of shape (N, D + L)
+        A draw of these latents, the covariates beside.
     data : tuple over views of tuples of Block
         The rows here.
     anchors : Anchors
     draws : Draws
+        Of the spectra; the latents' noise is not looked at.
     processes : Processes
         Among which the rows are divided: the bound is that of all.
     """
-    x = model.latents.sample(draws.latents)
     total = -processes.sum(model.latents.kl())
     known = anchors.take(x, processes)
     for v, (view, noise) in enumerate(zip(model.views, draws.spectra, strict=True)):

@@ -10,129 +10,16 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from bochner.errors import NumericalError, NumericalWarning, warn_user
 from bochner.progress import part
+from bochner.training.adam import Adam
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-# By number of the parameter: the moments, and the count of steps.
-Moments = dict[int, dict[str, Tensor]]
-# Of the gradient's moments; eps is tiny because gradients per entry are: more would act as a hidden
-# learning rate.
-_FIRST, _SECOND, _EPS = 0.9, 0.99, 1e-12
-
-
-class Adam:
-    """Takes steps down the gradients of a module's parameters.
-
-    Parameters
-    ----------
-    module : nn.Module
-        Parameters without a gradient at a step are left alone.
-    learning_rate : float
-        May be changed between steps.
-    factors : mapping of str to float, optional
-        Endings of parameters' names and what their learning rate is multiplied by; others: 1.
-    """
-
-    def __init__(
-        self,
-        module: nn.Module,
-        learning_rate: float,
-        factors: Mapping[str, float] | None = None,
-    ) -> None:
-        self.names = [name for name, _ in module.named_parameters()]
-        self.parameters, self.learning_rate = list(module.parameters()), learning_rate
-        of_endings = list((factors or {}).items())
-        self._factors = [
-            next((f for end, f in of_endings if name.endswith(end)), 1.0)
-            for name in self.names
-        ]
-        self._counts = [0] * len(self.parameters)
-        self._first: list[Tensor | None] = [None] * len(self.parameters)
-        self._second: list[Tensor | None] = [None] * len(self.parameters)
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    def not_finite(self) -> str | None:
-        """Return the name of the first parameter whose gradient is not finite, if there is one."""
-        named = [(n, p.grad) for n, p in zip(self.names, self.parameters, strict=True)]
-        given = [(name, grad) for name, grad in named if grad is not None]
-        # a norm is finite only where all entries are
-        norms = torch._foreach_norm([grad for _, grad in given])
-        if math.isfinite(sum(float(norm) for norm in norms)):
-            return None
-        faulty = (name for name, grad in given if not bool(torch.isfinite(grad).all()))
-        return next(faulty, None)
-
-    def step(self) -> None:
-        """Move every parameter that has a gradient: all of them by each of a few operations."""
-        moving = [i for i, p in enumerate(self.parameters) if p.grad is not None]
-        if not moving:
-            return
-        with torch.no_grad():
-            gradients = [cast(Tensor, self.parameters[i].grad) for i in moving]
-            pairs = list(zip(moving, gradients, strict=True))
-            first = [_there(self._first, i, gradient) for i, gradient in pairs]
-            second = [_there(self._second, i, gradient) for i, gradient in pairs]
-            for i in moving:
-                self._counts[i] += 1
-            counts = [self._counts[i] for i in moving]
-            torch._foreach_lerp_(first, gradients, 1.0 - _FIRST)
-            torch._foreach_mul_(second, _SECOND)
-            torch._foreach_addcmul_(second, gradients, gradients, 1.0 - _SECOND)
-            scales = torch._foreach_div(second, [1.0 - _SECOND**count for count in counts])
-            torch._foreach_sqrt_(scales)
-            torch._foreach_add_(scales, _EPS)
-            rates = [
-                -self.learning_rate * self._factors[i] / (1.0 - _FIRST**count)
-                for i, count in zip(moving, counts, strict=True)
-            ]
-            torch._foreach_addcdiv_([self.parameters[i] for i in moving], first, scales, rates)
-
-    def stop(self, name: str, rows: Tensor) -> None:
-        """Take the momentum from some rows of a parameter: others moved them."""
-        momentum = self._first[self.names.index(name)]
-        if momentum is not None:
-            momentum[rows] = 0.0
-
-    def state_dict(self) -> dict[str, Moments]:
-        """Return the moments by number of the parameter, as torch's optimisers do."""
-        state = {
-            i: {"step": torch.tensor(self._counts[i]), "exp_avg": first, "exp_avg_sq": second}
-            for i, (first, second) in enumerate(zip(self._first, self._second, strict=True))
-            if first is not None and second is not None
-        }
-        return {"state": state}
-
-    def load_state_dict(self, state: dict[str, Moments]) -> None:
-        """Continue from moments, brought to where the parameters are; tensors already there will
-        change.
-        """
-        moments = state["state"]
-        for i, parameter in enumerate(self.parameters):
-            moment = moments.get(i)
-            self._counts[i] = 0 if moment is None else int(moment["step"])
-            self._first[i] = None if moment is None else moment["exp_avg"].to(parameter)
-            self._second[i] = None if moment is None else moment["exp_avg_sq"].to(parameter)
-
-
-def _there(moments: list[Tensor | None], i: int, like: Tensor) -> Tensor:
-    """Return a parameter's moment, 0 to begin with."""
-    moment = moments[i]
-    if moment is None:
-        moment = moments[i] = torch.zeros_like(like)
-    return moment
 
 
 Objective = Callable[[int], Tensor]
@@ -241,6 +128,8 @@ class Trainer(Generic[Module]):
         process.
     between : callable, optional
         Called after every step with the state: updates of blocks that gradients do not reach.
+    optimiser : Adam, optional
+        Of the module's parameters; left out, one with the rates of the options.
     """
 
     def __init__(
@@ -253,6 +142,7 @@ class Trainer(Generic[Module]):
         between: OnStep | None = None,
         accept: Callable[[int], None] | None = None,
         agree: Callable[[str | None], str | None] | None = None,
+        optimiser: Adam | None = None,
     ) -> None:
         self.module, self.objective, self.n_entries, self.options = (
             module,
@@ -264,7 +154,8 @@ class Trainer(Generic[Module]):
         self.accept = accept
         self.agree = agree
         self.state = state or State()
-        self.optimiser = Adam(module, options.learning_rate, options.factors)
+        given = (module, options.learning_rate, options.factors)
+        self.optimiser = Adam(*given) if optimiser is None else optimiser
         self._good = self._best = self._snapshot()
         self._best_value = -math.inf
         self._settles: tuple[float, int] | None = None
@@ -373,7 +264,7 @@ class Trainer(Generic[Module]):
         self.optimiser.zero_grad()
         try:
             bound = self.objective(self.state.step)
-            (-bound / self.n_entries).backward()  # type: ignore[no-untyped-call]
+            self._differentiate(bound)
         except NumericalError as error:
             return str(error)
         value = float(bound.detach())
@@ -392,6 +283,10 @@ class Trainer(Generic[Module]):
         self.state.history.append(value)
         self.state.step += 1
         return None
+
+    def _differentiate(self, bound: Tensor) -> None:
+        """Find the gradients of what the optimiser brings down."""
+        (-bound / self.n_entries).backward()  # type: ignore[no-untyped-call]
 
     def _after_step(self, on_step: OnStep | None) -> None:
         state, options = self.state, self.options

@@ -76,3 +76,23 @@ def half_seen_view(likelihood, dim, m=12, seed=0):
     groups = torch.zeros(m, dtype=torch.int64)
     view = ViewPosterior.of("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
     return view, x
+
+
+def conditioned_view(dim, m, n=2000, s2=0.05):
+    """A view under two draws of its spectrum, conditioned on data, and those data."""
+    source = generator(0, "table", dim)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
+    x = torch.randn(n, dim, generator=source, dtype=torch.float64)
+    first, second = (
+        kernel.frequencies(kernel.noise(8, dim, source, "iid")).detach() for _ in range(2)
+    )
+    phi = fourier_features(x, first)
+    Y = phi.T @ torch.randn(phi.shape[0], m, generator=source, dtype=torch.float64)
+    Y += math.sqrt(s2) * torch.randn(n, m, generator=source, dtype=torch.float64)
+    draws = []
+    for f in (first, second):
+        phi = fourier_features(x, f)
+        inverse = torch.linalg.inv(phi @ phi.T + s2 * torch.eye(phi.shape[0], dtype=phi.dtype))
+        draws.append(SharedDraw(f, inverse @ phi @ Y, inverse[None]))
+    groups = torch.zeros(m, dtype=torch.int64)
+    return ViewPosterior.of("a", tuple(draws), groups, Gaussian(s2), weight=0.7), x, Y

@@ -1,0 +1,448 @@
+"""A row's bound from polynomials on squares of the latent plane, which rows share.
+
+What depends on a row is linear in numbers s(y) of its data: its bound is <s(y), a(x)> + h(x), up to
+a constant of the row. In one and two dimensions a and h are interpolated on cells by polynomials of
+so high a degree that modes move by a millionth of their standard deviations. An evaluation then
+costs a row some ten thousand multiplications, whatever the number of features and of draws.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner import random
+from bochner.features.fourier import evaluate
+from bochner.latent_inference.row_bound import Shared, Target, Term, target_for
+from bochner.linalg import newton_step
+from bochner.memory import chunks
+from bochner.weight_posterior.posterior import (
+    GaussianPosterior,
+    NonConjugatePosterior,
+    ViewPosterior,
+)
+
+# Degree of the polynomials, and most dimensions of the plane.
+_DEGREE, _MOST_DIMENSIONS = 12, 2
+# Share of a difference of bounds that rounding explains.
+_SAME = 1e-7
+# Widths of cells that are tried, and how far a mode may move, in posterior standard deviations.
+_WIDTHS, _TOLERANCE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125), 5e-5
+# Cells on which a width is tried, and points of each.
+_TRIED, _POINTS = 6, 8
+# Directions to which wide a are reduced: those of so many candidates, down to a share of the
+# largest.
+_WIDE, _SPANNED, _LEAST = 64, 512, 1e-12
+# Numbers of all cells, and of points that are evaluated at once.
+_NUMBERS, _AT_ONCE = 2**25, 2**20
+# Points whose polynomials stay in a core's cache; steps on them; one that ends them.
+_BLOCK, _STEPS, _SETTLED = 2048, 3, 1e-7
+# How far out of its cell, half widths, a point may come before it gets another one.
+_OUT = 1.1
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What bounds of rows that share their Gaussian columns are made of.
+
+    Attributes
+    ----------
+    views : sequence of ViewPosterior
+        Those of which rows have data.
+    target : Target
+        Of such rows.
+    dim : int
+        D.
+    """
+
+    views: Sequence[ViewPosterior]
+    target: Target
+    dim: int
+
+    def of_points(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a (P, W) and h (P,) at points (P, D), float64."""
+        common = -0.5 * x.square().sum(1)
+        out = []
+        for view, terms in zip(self.views, self.target.terms, strict=True):
+            linear, constant = _of_points(view, terms, x)
+            out.append(linear)
+            common = common + constant
+        return torch.cat(out, dim=1), common
+
+    def of_rows(self, rows: Sequence[Tensor]) -> Tensor:
+        """Return s (n, W) of encoded rows, (n, M_v) a view, NaN where missing."""
+        return torch.cat(
+            [_of_rows(v, y) for v, y in zip(self.views, rows, strict=True)], dim=1
+        )
+
+    def drawn(self, x: Tensor) -> list[Tensor]:
+        """Return encoded rows that the views draw at points, (P, M_v) a view."""
+        source = random.generator(0, "cells/rows")
+        rows = []
+        for view in self.views:
+            mean = view.psi(view.draws[0], view.draws[0].features(x))[0]
+            rows.append(view.encode(view.likelihood.draw(mean, source)))
+        return rows
+
+    def are_the_bound(self, x: Tensor) -> bool:
+        """Return whether they say how bounds differ between points (P, D): products of a likelihood
+        may say it of another bound.
+        """
+        rows = self.drawn(x)
+        s, every = self.of_rows(rows), torch.arange(len(x))
+        target = target_for(self.views, rows, self.dim, shared=True)
+        there = x.roll(1, 0)
+        exact = target.evaluate(x, every)[0] - target.evaluate(there, every)[0]
+        (a, h), (b, g) = self.of_points(x), self.of_points(there)
+        ours = (s * (a - b)).sum(1) + h - g
+        return bool(((ours - exact).abs() <= _SAME * (1.0 + exact.abs())).all())
+
+
+def celled(views: Sequence[ViewPosterior], dim: int) -> bool:
+    """Return whether rows can be placed in cells: few dimensions, no covariates."""
+    return dim <= _MOST_DIMENSIONS and not any(
+        d.frequencies.n_linear for v in views for d in v.draws
+    )
+
+
+@functools.singledispatch
+def _of_points(
+    view: ViewPosterior, terms: Sequence[object], x: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return what a view adds to a, (P, W_v), and to h, (P,)."""
+    raise NotImplementedError(type(view))
+
+
+@_of_points.register
+def _(view: GaussianPosterior, terms: Sequence[object], x: Tensor) -> tuple[Tensor, Tensor]:
+    share = view.weight / len(view.draws)
+    linear = torch.zeros(len(x), view.n_columns, dtype=x.dtype)
+    common = torch.zeros(len(x), dtype=x.dtype)
+    for term, draw in zip(terms, view.draws, strict=True):
+        assert isinstance(term, Term)
+        assert isinstance(term.quadratic, Shared)
+        phi = evaluate(x, term.frequencies).features
+        linear.addmm_(phi.T, draw.mean, alpha=share)
+        common -= 0.5 * share * term.quadratic.table(phi)
+    return linear / view.noise_variance, common
+
+
+@_of_points.register
+def _(
+    view: NonConjugatePosterior,
+    terms: Sequence[object],  # noqa: ARG001 - products say it
+    x: Tensor,
+) -> tuple[Tensor, Tensor]:
+    total = torch.zeros((), dtype=x.dtype)
+    for draw in view.draws:
+        mean, variance = view.psi(draw, draw.features(x))
+        pairs = view.bound.products(torch.zeros_like(mean[:1]), mean, variance)
+        total = total + torch.cat([of_point for _, of_point in pairs], dim=1)
+    return total * (view.weight / len(view.draws)), torch.zeros(len(x), dtype=x.dtype)
+
+
+@functools.singledispatch
+def _of_rows(view: ViewPosterior, y: Tensor) -> Tensor:
+    """Return what a view has of s, (n, W_v)."""
+    raise NotImplementedError(type(view))
+
+
+@_of_rows.register
+def _(view: GaussianPosterior, y: Tensor) -> Tensor:  # noqa: ARG001 - data multiply its slopes
+    return torch.nan_to_num(y)
+
+
+@_of_rows.register
+def _(view: NonConjugatePosterior, y: Tensor) -> Tensor:
+    observed = ~y.isnan()
+    filled = torch.nan_to_num(y)
+    zero = torch.zeros_like(filled[:1])
+    pairs = view.bound.products(filled, zero, zero)
+    return torch.cat([of_row * observed for of_row, _ in pairs], dim=1)
+
+
+class _Polynomials:
+    """Polynomials of total degree on the square [-1, 1]^D, which values at as many points tell.
+
+    Parameters
+    ----------
+    dim : int
+        1: Chebyshev's extrema; 2: the Padua points, at which interpolation is nearly as good.
+    """
+
+    def __init__(self, dim: int) -> None:
+        p = _DEGREE
+        first = torch.arange(p + 1, dtype=torch.float64).mul(torch.pi / p).cos()
+        second = torch.arange(p + 2, dtype=torch.float64).mul(torch.pi / (p + 1)).cos()
+        if dim == 1:
+            self.index = torch.arange(p + 1)[None]
+            self.nodes = first[:, None]
+        else:
+            pairs = itertools.product(range(p + 1), repeat=2)
+            self.index = torch.tensor([pair for pair in pairs if sum(pair) <= p]).T
+            places = itertools.product(range(p + 1), range(p + 2))
+            some = torch.tensor([pair for pair in places if sum(pair) % 2 == 0]).T
+            self.nodes = torch.stack([first[some[0]], second[some[1]]], dim=1)
+        directions, triangle = torch.linalg.qr(self.at(self.nodes)[0].T)
+        self.coefficients = torch.linalg.solve_triangular(triangle, directions.T, upper=True)
+
+    def at(self, u: Tensor) -> list[Tensor]:
+        """Return all polynomials, and their derivatives along each dimension and along each pair of
+        them, (T, P), at points (P, D).
+        """
+        along = [_chebyshev(u[:, d]) for d in range(u.shape[1])]
+        columns = [part[:, index] for part, index in zip(along, self.index, strict=True)]
+        orders = sorted(itertools.product(range(3), repeat=u.shape[1]), key=_order)
+        out = []
+        for order in orders:
+            if sum(order) <= 2:
+                parts = [column[r] for column, r in zip(columns, order, strict=True)]
+                out.append(functools.reduce(torch.mul, parts))
+        return out
+
+    def evaluate(self, terms: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values, gradients and Hessians of P polynomials, (T, P), at a point each."""
+        sums = [(terms * part).sum(0) for part in self.at(u)]
+        if u.shape[1] == 1:
+            return sums[0], sums[1][:, None], sums[2][:, None, None]
+        value, first, second, along, across, beside = sums
+        hessian = torch.stack([along, across, across, beside], dim=1).reshape(-1, 2, 2)
+        return value, torch.stack([first, second], dim=1), hessian
+
+
+def _order(order: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    return sum(order), tuple(-r for r in order)
+
+
+def _chebyshev(u: Tensor) -> Tensor:
+    """Return Chebyshev's polynomials with two derivatives, (3, degree + 1, P)."""
+    out = u.new_zeros(3, _DEGREE + 1, len(u))
+    out[0, 0], out[0, 1], out[1, 1] = 1.0, u, 1.0
+    twice = 2.0 * u
+    for k in range(2, _DEGREE + 1):
+        out[:, k] = twice * out[:, k - 1] - out[:, k - 2]
+        out[1, k].add_(out[0, k - 1], alpha=2.0)
+        out[2, k].add_(out[1, k - 1], alpha=4.0)
+    return out
+
+
+class Cells:
+    """Squares of the latent plane with the polynomials of a and h, made when a row comes there.
+
+    Parameters
+    ----------
+    parts : Parts
+    candidates : Tensor of shape (C, D), float64
+    width : float
+        Of a cell.
+    """
+
+    def __init__(self, parts: Parts, candidates: Tensor, width: float) -> None:
+        self._parts = parts
+        self._polynomials = _Polynomials(parts.dim)
+        at = parts.of_points(candidates)
+        self._basis = _basis(at[0])
+        self._book = torch.cat([self._reduced(at[0]), at[1][:, None]], dim=1).float()
+        self._set_width(width)
+
+    def _set_width(self, width: float) -> None:
+        self._width = width
+        self._held: dict[int, Tensor] = {}
+
+    @classmethod
+    def of(
+        cls, views: Sequence[ViewPosterior], target: Target, candidates: Tensor
+    ) -> Cells | None:
+        """Find the widest cells that are good enough; None where none are.
+
+        Parameters
+        ----------
+        views, target
+            As in `Parts`.
+        candidates : Tensor of shape (C, D), float64
+        """
+        parts = Parts(views, target, candidates.shape[1])
+        if not parts.are_the_bound(candidates[:: -(-len(candidates) // _TRIED)]):
+            return None
+        cells = cls(parts, candidates, 1.0)
+        found, first, last = None, 0, len(_WIDTHS)
+        while first < last:  # the wider cells are, the worse
+            middle = (first + last) // 2
+            cells._set_width(_WIDTHS[middle])
+            if cells._error(candidates) <= _TOLERANCE:
+                found, last = middle, middle
+            else:
+                first = middle + 1
+        if found is None:
+            return None
+        cells._set_width(_WIDTHS[found])
+        return cells
+
+    def rows(self, rows: Sequence[Tensor]) -> Tensor:
+        """Return what the polynomials are multiplied by, (n, R), of encoded rows."""
+        s = self._reduced(self._parts.of_rows(rows))
+        return torch.cat([s, s.new_ones(len(s), 1)], dim=1)
+
+    def scores(self, rows: Tensor) -> Tensor:
+        """Return the bound of rows at all candidates, (n, C), up to a constant of the row, single
+        precision.
+        """
+        return rows.float() @ self._book.T
+
+    def _reduced(self, linear: Tensor) -> Tensor:
+        return linear if self._basis is None else linear @ self._basis
+
+    def _error(self, candidates: Tensor) -> float:
+        """Return how far, in posterior standard deviations, modes may be from where they are: of a
+        slope that is wrong they move by at most that, as precisions are 1 at the least.
+        """
+        at = candidates[:: -(-len(candidates) // _TRIED)]
+        source = random.generator(0, "cells/points")
+        shape = (len(at), _POINTS, at.shape[1])
+        key = self._keys(at)
+        inside = torch.rand(shape, generator=source, dtype=torch.float64)
+        points = ((key[:, None] + inside) * self._width).flatten(0, 1)
+        s = self._parts.of_rows(self._parts.drawn(at)).repeat_interleave(_POINTS, dim=0)
+        linear, common = self._parts.of_points(points)
+        exact = (s * linear).sum(1) + common
+        rows = torch.cat([self._reduced(s), s.new_ones(len(s), 1)], dim=1)
+        value = CellTarget(self, rows).evaluate(points, torch.arange(len(points)))[0]
+        away = float((value - exact).abs().max())
+        # such an error crosses 0 once more than the polynomials' degree
+        return away * 2.0 * (_DEGREE + 1) / self._width
+
+    def _keys(self, x: Tensor) -> Tensor:
+        return (x / self._width).floor()
+
+    def terms(self, rows: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the polynomials of points' rows (P, R) in their cells, (T, P), and these cells'
+        centres, (P, D).
+        """
+        keys = self._keys(x)
+        centres = (keys + 0.5) * self._width
+        code = keys[:, 0].long()
+        if x.shape[1] == 2:
+            code = (code << 32) + keys[:, 1].long()
+        present, inverse, counts = torch.unique(code, return_inverse=True, return_counts=True)
+        order = inverse.argsort(stable=True)
+        sorted_rows = rows[order]
+        ends = counts.cumsum(0).tolist()
+        firsts = order[counts.cumsum(0) - counts]
+        found = self._of(present.tolist(), centres[firsts])
+        out = rows.new_empty(len(x), self._polynomials.index.shape[1])
+        start = 0
+        for polynomials, end in zip(found, ends, strict=True):
+            torch.mm(sorted_rows[start:end], polynomials, out=out[start:end])
+            start = end
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return out[back].T.contiguous(), centres
+
+    def _of(self, codes: list[int], centres: Tensor) -> list[Tensor]:
+        """Return the polynomials of some cells, (R, T) each."""
+        lacking = [i for i, code in enumerate(codes) if code not in self._held]
+        numbers = self._book.shape[1] * self._polynomials.index.shape[1]
+        kept = dict(self._held) if len(self._held) < _NUMBERS // numbers else {}
+        n_nodes = len(self._polynomials.nodes)
+        width = n_nodes * (self._parts_width + sum(_features(v) for v in self._parts.views))
+        for part in chunks(len(lacking), max(1, _AT_ONCE // width)):
+            some = lacking[part]
+            offsets = 0.5 * self._width * self._polynomials.nodes
+            points = (centres[some][:, None] + offsets).flatten(0, 1)
+            linear, common = self._parts.of_points(points)
+            values = torch.cat([self._reduced(linear), common[:, None]], dim=1)
+            by_cell = values.reshape(len(some), n_nodes, -1)
+            terms = self._polynomials.coefficients @ by_cell
+            for i, term in zip(some, terms.mT.contiguous(), strict=True):
+                kept[codes[i]] = term
+        found = [kept.get(code, self._held.get(code)) for code in codes]
+        self._held = kept
+        return [cell for cell in found if cell is not None]
+
+    @property
+    def _parts_width(self) -> int:
+        return len(self._basis) if self._basis is not None else self._book.shape[1]
+
+    def evaluate(
+        self, terms: Tensor, centres: Tensor, x: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values, gradients and Hessians of points' polynomials at x, (P, D)."""
+        scale = 2.0 / self._width
+        parts = [
+            self._polynomials.evaluate(terms[:, part], scale * (x[part] - centres[part]))
+            for part in chunks(len(x), _BLOCK)
+        ]
+        value, gradient, hessian = map(torch.cat, zip(*parts, strict=True))
+        return value, gradient * scale, hessian * scale**2
+
+    def outside(self, centres: Tensor, x: Tensor) -> Tensor:
+        """Return which points left their cells, (P,)."""
+        return ((x - centres).abs() > 0.5 * _OUT * self._width).any(1)
+
+
+def _features(view: ViewPosterior) -> int:
+    return int(view.draws[0].mean.shape[0])
+
+
+def _basis(linear: Tensor) -> Tensor | None:
+    """Return directions that hold a at the candidates but for what rounds away, (W, R)."""
+    if linear.shape[1] <= _WIDE:
+        return None
+    some = linear[:: -(-len(linear) // _SPANNED)]
+    directions, triangle = torch.linalg.qr(some.T)
+    left, sizes, _ = torch.linalg.svd(triangle)
+    kept = max(1, int((sizes > _LEAST * sizes[0]).sum()))
+    basis: Tensor = directions @ left[:, :kept]
+    return basis
+
+
+@dataclass(frozen=True)
+class CellTarget:
+    """Bounds of rows from cells, up to a constant of the row.
+
+    Attributes
+    ----------
+    cells : Cells
+    rows : Tensor of shape (n, R)
+    """
+
+    cells: Cells
+    rows: Tensor
+
+    @property
+    def covariates(self) -> Tensor:
+        """Those of the rows, (n, 0): none."""
+        return self.rows.new_zeros(len(self.rows), 0)
+
+    def to(self, dtype: torch.dtype) -> CellTarget:  # noqa: ARG002 - of little cost in any
+        """Return the target: it computes in double precision whatever it is given."""
+        return self
+
+    def constant(self) -> Tensor:
+        """Return what values lack that those of tables have, (n,): nothing."""
+        return self.rows.new_zeros(len(self.rows))
+
+    def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return value, gradient and Hessian at x (P, D) of the given rows."""
+        wide = x.double()
+        terms, centres = self.cells.terms(self.rows[rows], wide)
+        value, gradient, hessian = self.cells.evaluate(terms, centres, wide)
+        return value.to(x), gradient.to(x), hessian.to(x)
+
+    def walked(self, starts: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Take Newton's steps from near modes, (P, D); return modes, values and Hessians, and which
+        were found.
+        """
+        x = starts
+        terms, centres = self.cells.terms(self.rows[rows], x)
+        for _ in range(_STEPS):
+            value, gradient, hessian = self.cells.evaluate(terms, centres, x)
+            step, _ = newton_step(gradient, hessian, torch.full_like(value, 0.1))
+            x = x + step
+        found = (step.norm(dim=1) <= _SETTLED) & ~self.cells.outside(centres, x)
+        return x, value, hessian, found
