@@ -151,7 +151,7 @@ class Scaling:
 def _two_sum(
     a: NDArray[np.float64], b: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return a + b as it is rounded, and what rounding lost (Knuth 1969)."""
+    """Return a + b as it is rounded, and what rounding lost (the two-sum of Knuth)."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
