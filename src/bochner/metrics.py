@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from numbers import Integral, Real
 from typing import Any
@@ -14,6 +13,7 @@ from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
+from bochner.data.accepted import is_missing
 from bochner.data.arguments import checked
 from bochner.data.validation import (
     Array,
@@ -130,8 +130,7 @@ def _classes(labels: NDArray[np.generic]) -> NDArray[np.intp]:
     """Return the number of every row's class, in the order of the labels."""
     values: list[Any] = labels.tolist()
     for i, value in enumerate(values):
-        is_nan = type(value).__name__ in ("NAType", "NaTType")
-        if value is None or is_nan or (isinstance(value, float) and math.isnan(value)):
+        if is_missing(value):
             do = "leave out the rows without one"
             raise InputError(message("a label for every row", f"{value} in row {i}", do))
         if not isinstance(value, Hashable):

@@ -212,6 +212,17 @@ def test_classes_get_a_legend_and_numbers_a_colour_bar(model):
     assert len(numbers.figure.axes) == 2
 
 
+def test_labels_may_be_missing_and_of_any_kind(model):
+    ax = plots.latent_map(model, labels=[None, "a", np.nan] * 10)
+    names = {line.get_label() for line in ax.collections if line.get_label()[:1] != "_"}
+    assert names == {"a", "missing"}
+    plots.latent_map(model, labels=[None, 1.5, 2] * 10)  # colours
+    for odd in ([1, "a"], [(1,), {}], [1j, 2], [b"x", None], np.array(["2020"], "M8[D]")):
+        labels = np.empty(30, dtype=object)
+        labels[:] = [odd[i % len(odd)] for i in range(30)]
+        plots.latent_map(model, labels=labels)
+
+
 def test_wrong_labels_and_dimensions_are_refused(model):
     with pytest.raises(InputError, match=r"labels of shape \(30,\)"):
         plots.latent_map(model, labels=[1, 2])

@@ -232,9 +232,14 @@ def test_an_unknown_model_and_an_unknown_kernel_say_upgrade(path):
         match=r"needs the model 'GrandUnifiedLVM', unknown here\. Upgrade bochner",
     ):
         bo.load(path)
-    _rewrite(path, estimator="load")  # a name of the package that is no model
-    with pytest.raises(ModelFileError, match="needs the model 'load'"):
-        bo.load(path)
+    for name in (
+        "load",
+        "LatentVariableEstimator",
+        "np",
+    ):  # names of the package, and no models
+        _rewrite(path, estimator=name)
+        with pytest.raises(ModelFileError, match=f"needs the model '{name}'"):
+            bo.load(path)
 
 
 def test_an_unknown_kernel_says_upgrade(path):

@@ -49,7 +49,10 @@ def _unfitted(header: saving.Header) -> LatentVariableEstimator:
     modules = (lvm, srflvm, rflvm)
     named = [getattr(module, header.estimator, None) for module in modules]
     cls = next((known for known in named if known is not None), None)
-    if not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator)):
+    if (
+        not (isinstance(cls, type) and issubclass(cls, LatentVariableEstimator))
+        or cls is LatentVariableEstimator  # which they build on, and is no model
+    ):
         raise ModelFileError(
             f"The file needs the model {header.estimator!r}, unknown here. Upgrade bochner."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -346,9 +347,15 @@ def _labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
         raise InputError(
             message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
         )
-    if y.dtype.kind != "O":
+    if y.dtype.kind in "fiub":
         return y
-    return np.array(["missing" if is_missing(value) else str(value) for value in y.tolist()])
+    values = y.tolist()
+    known = [value for value in values if not is_missing(value)]
+    if all(isinstance(value, Real) and not isinstance(value, bool) for value in known):
+        return np.array(
+            [np.nan if is_missing(value) else value for value in values], np.float64
+        )
+    return np.array(["missing" if is_missing(value) else str(value) for value in values])
 
 
 def _is_classes(y: NDArray[np.generic]) -> bool:
