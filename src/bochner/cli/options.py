@@ -23,7 +23,7 @@ class SettingsCommand(TyperCommand):
         """Refuse a setting that is written as an option, and a fit without a folder."""
         options = {name for param in self.params for name in param.opts}
         words = [word.partition("=")[0] for word in args]
-        for word, whole, after in zip(words, args, [*args[1:], ""], strict=True):
+        for word, whole, after in zip(words, args, [*args, ""][1:], strict=True):
             name = word[2:].replace("-", "_")
             if word[:2] == "--" and word not in options and name in _SETTINGS:
                 value = whole.partition("=")[2] or after or "VALUE"
