@@ -57,7 +57,7 @@ def test_columns_beside_the_data(table, tmp_path):
             "sample", out, "--n", 200, "--at", f"plate={value}", "--seed", 0, "--out", drawn
         )
         far.append(np.load(drawn).mean(0))
-    np.testing.assert_allclose(far[1] - far[0], 5.0, atol=1.0)
+    np.testing.assert_allclose(far[1] - far[0], 5.0, atol=0.5)
 
 
 def test_what_is_wrong_is_named(table, tmp_path):

@@ -145,7 +145,7 @@ def test_holes_are_completed_by_their_posterior_means():
     )
     _, weights = _by_hand(f, [x], Y[:, 1], 0.2)
     expected = torch.where(Y[:, 1].isnan(), fourier_features(x, f).T @ weights, Y[:, 1])
-    torch.testing.assert_close(full.Y[:, 1], expected, rtol=0.0, atol=0.05)
+    torch.testing.assert_close(full.Y[:, 1], expected, rtol=0.0, atol=0.02)
     assert not full.values().isnan().any()
 
 

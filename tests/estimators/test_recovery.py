@@ -47,7 +47,7 @@ def test_training_is_what_finds_them(curve, fitted):
 
 def test_the_noise_and_the_kernel_are_those_of_the_data(curve, fitted):
     for view, columns in curve.views.items():
-        assert fitted.noise_variance_[view] == pytest.approx(0.25, rel=0.15)
+        assert fitted.noise_variance_[view] == pytest.approx(0.25, rel=0.1)
         scale = np.trace(fitted.kernel_matrix(fitted.embedding_, view)) / len(curve.latent)
         assert scale == pytest.approx(1.0, rel=0.5)
         rows = curve.data[:, columns]

@@ -101,7 +101,7 @@ def test_a_fit_on_landmarks_places_every_row_and_says_what_the_joint_steps_gaine
     assert report["elbo_joint"] >= report["elbo_placed"]
     # 2 x 12 columns: a nat per entry would be 9,600 nats
     assert model.elbo_ > whole.elbo_ - 500
-    assert model.elbo_ == pytest.approx(report["elbo_joint"], abs=500)
+    assert model.elbo_ == pytest.approx(report["elbo_joint"], abs=50)
     assert whole.landmarks_ is None
     # more than there are rows
     assert NGMVLVM(**QUICK, landmarks=400).fit(curve.data[:50]).landmarks_ is None
@@ -131,7 +131,7 @@ def test_wide_views_are_truncated_in_training_only():
     assert nothing < 1e-5
     assert 1e-3 < something <= 0.05
     # the bound that is stated is that of all columns
-    assert less.elbo_ == pytest.approx(exact.elbo_, abs=0.01 * X.size)
+    assert less.elbo_ == pytest.approx(exact.elbo_, abs=0.005 * X.size)
     assert less.inverse_transform(less.embedding_[:3]).shape == (3, 300)
 
 
@@ -192,5 +192,5 @@ def test_rows_are_placed_on_rotated_columns_as_on_all(dim):
     plain = spread(model, weights_posterior(model, some, **options), whole, index, 60, none)
     posterior = as_if_whole(weights_posterior(model, narrow(turned), **options), turned)
     less = spread(model, posterior, narrow(rotation.apply(whole)), index, 60, none)
-    torch.testing.assert_close(plain.latents.mean, less.latents.mean, rtol=0, atol=5e-3)
-    torch.testing.assert_close(plain.latents.log_std, less.latents.log_std, rtol=0, atol=5e-2)
+    torch.testing.assert_close(plain.latents.mean, less.latents.mean, rtol=0, atol=1e-4)
+    torch.testing.assert_close(plain.latents.log_std, less.latents.log_std, rtol=0, atol=1e-3)

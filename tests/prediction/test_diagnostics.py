@@ -161,7 +161,7 @@ def test_dead_dimensions_are_found_and_the_advice_names_them(dim, dead):
     report = collapse(mean, std, {"a": 0.2})
     assert report.dead == dead
     assert report.collapsed is bool(dead)
-    assert report.effective_dimensions == pytest.approx(max(dim - len(dead), 1), abs=0.15)
+    assert report.effective_dimensions == pytest.approx(max(dim - len(dead), 1), abs=0.05)
     np.testing.assert_allclose(report.variance_ratio, (std**2).mean(axis=0))
     if dead:
         keep = max(dim - len(dead), 1)
