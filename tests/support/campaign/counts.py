@@ -210,12 +210,13 @@ INTRODUCTION = """# The fault campaign
 This page is written by a program that tries to break the library: `make campaign`. Every trial
 is judged by one rule: the answer is right, or a named error says what to change, and nothing else
 is changed. `make test` runs some trials of every part, and examples that hypothesis chooses. `make
-browser` opens the report page in headless Chromium, hostile text in every field: all of its 29
+browser` opens the report page in headless Chromium, hostile text in every field: all of its 30
 tests passed in Chromium 156. What is promised of files from strangers is in `SECURITY.md`.
 
 Faults are mended as they are found, in the library with a test of their own or in what judges it;
-the table counts them all the same, beside the commit that had them. Not mended yet: fits, seed
-1065 (`score_samples` of a model that was loaded differs by 2e-10 in one row).
+the table counts them all the same, beside the commit that had them. Fits, seed 1065
+(`score_samples` of a loaded model differed by 2e-10) was the order of a tensor in memory; seeds
+3001 to 3017 are the judge's own fault, which passed `map` a word that it does not know.
 A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
