@@ -25,7 +25,7 @@ from bochner.likelihoods import (
     NegativeBinomial,
     Poisson,
 )
-from bochner.likelihoods.counts import moment_dispersion
+from bochner.likelihoods.counts import log_factorial, moment_dispersion
 from bochner.likelihoods.densities import EntryDensity
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.likelihoods.polya_gamma import log_2cosh_half, mean_weight
@@ -183,6 +183,31 @@ def test_no_other_local_parameter_gives_a_better_bound(family):
             constant = -(torch.log1p(xi.exp()) - xi * p + xi**2 / 8)
             any_xi = constant + kappa * mean - 0.125 * (mean.square() + variance)
             assert bool((any_xi <= best + 1e-12).all())
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_the_expansion_is_the_slopes_and_the_curvatures(make, values, some):
+    likelihood = make()
+    y = torch.tensor(some, dtype=torch.float64)[:, None].repeat(1, 2 * len(PSI))
+    mean = PSI.repeat(2).expand_as(y)
+    # c^2 on either side of where the series takes over
+    variance = torch.cat([torch.full_like(PSI, 0.4), torch.full_like(PSI, 1e-4)]).expand_as(y)
+    slopes, bend = likelihood.expansion(y, mean, variance)
+    for result, wanted in (
+        (slopes, likelihood.slopes(y, mean, variance)),
+        (bend, likelihood.curvatures(y, mean, variance)),
+    ):
+        for name, part in vars(wanted).items():
+            got = vars(result)[name].expand_as(y)
+            torch.testing.assert_close(got, part.expand_as(y), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("count", [0.0, 3.0, 70.5, 1e9])
+def test_log_factorials_are_those_of_the_gamma_function(count):
+    y = torch.arange(300.0, dtype=torch.float64).reshape(60, 5) % 11
+    y[4, 2] = count  # beyond the table, or no whole number: none is used
+    torch.testing.assert_close(log_factorial(y), (y + 1.0).lgamma())
+    assert log_factorial(y[:0]).shape == (0, 5)
 
 
 @pytest.mark.parametrize(("make", "values", "some"), CASES)

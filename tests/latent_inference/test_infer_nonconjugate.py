@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from bochner.latent_inference import row_bound_nonconjugate
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
@@ -101,3 +102,13 @@ def test_rows_end_in_a_maximum_whatever_their_company(name):
     torch.testing.assert_close(alone.mean, placed.mean[3:4], rtol=0, atol=1e-11)
     empty = place([view], x, [torch.full_like(rows[:1], torch.nan)], [offset[:1]])
     torch.testing.assert_close(empty.mean, torch.zeros(1, 2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["poisson", "categorical"])
+def test_points_that_are_evaluated_in_parts_are_those_of_one(name, monkeypatch):
+    view, x, rows, block, _ = _settled(name, 2)
+    target = target_for([view], [rows], 2, True, [block.offset])
+    whole = target.evaluate(x, torch.arange(12))
+    monkeypatch.setattr(row_bound_nonconjugate, "_CACHED", 15)
+    for part, wanted in zip(target.evaluate(x, torch.arange(12)), whole, strict=True):
+        torch.testing.assert_close(part, wanted)

@@ -12,6 +12,7 @@ from bochner._typing import Numbers
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
+from bochner.likelihoods.counts import log_factorial
 from bochner.likelihoods.densities import LogisticDensity, softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
@@ -80,7 +81,8 @@ class _Trials(NonConjugateLikelihood):
         if bool((b == 1).all()):
             return torch.zeros((), dtype=y.dtype)
         y64, n = y.double(), b.double()
-        return ((n + 1).lgamma() - (y64 + 1).lgamma() - (n - y64 + 1).lgamma()).to(y.dtype)
+        passed = log_factorial(y64) + log_factorial(n - y64)
+        return ((n + 1.0).lgamma() - passed).to(y.dtype)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log C(n, y) + y psi - n log(1 + e^psi)."""
@@ -140,6 +142,15 @@ class _Trials(NonConjugateLikelihood):
         if self.bound == "bohning":
             return polya_gamma.bohning_curvatures(b, mean)
         return polya_gamma.curvatures(b, mean, variance)
+
+    def expansion(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Slopes, Curvatures]:
+        """Return the bound with its slopes and second derivatives."""
+        if self.bound == "bohning":
+            return super().expansion(y, mean, variance)
+        b = self._b(mean)
+        return polya_gamma.expansion(y, b, self._log_c(y, b), mean, variance)
 
     def products(
         self, y: Tensor, mean: Tensor, variance: Tensor

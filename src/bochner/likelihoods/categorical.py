@@ -209,6 +209,12 @@ class Categorical(NonConjugateLikelihood):
         """Return the second derivatives of the bound."""
         return polya_gamma.curvatures(1.0, mean, variance)
 
+    def expansion(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Slopes, Curvatures]:
+        """Return the bound of the sticks with its slopes and second derivatives."""
+        return polya_gamma.expansion(y, 1.0, 0.0, mean, variance)
+
     def products(
         self, y: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[tuple[Tensor, Tensor], ...]:

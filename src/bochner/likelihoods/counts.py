@@ -14,6 +14,7 @@ from bochner.likelihoods.likelihood import of_each_row, per_size
 
 # How far the site of an entry may ask its log mean to go: a factor of e^2.
 REACH = 2.0
+_LARGEST_TABLE = 2**16
 _BISECTIONS = 30  # of a range of e^14 or less
 
 # A log mean that is so unsure is known to a factor of e, one standard deviation to either side.
@@ -60,6 +61,29 @@ def log_normal_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     variance = variance.clamp(max=LARGEST_VARIANCE)
     first = (mean + 0.5 * variance).clamp(max=LARGEST_LOG_RATE).exp()
     return first, variance.expm1()
+
+
+def tabulated(y: Tensor) -> Tensor | None:
+    """Return counts as the index of a table of 0 to their largest, where that is shorter than they
+    are many; else None.
+    """
+    if not y.numel():
+        return None
+    low, high = (float(end) for end in y.aminmax())
+    if not (low >= 0.0 and high < min(_LARGEST_TABLE, y.numel())):
+        return None
+    index = y.int()
+    return index if bool((index == y).all()) else None
+
+
+def log_factorial(y: Tensor) -> Tensor:
+    """Return log y! in the precision of y: looked up where few counts occur many times."""
+    index = tabulated(y)
+    if index is None:
+        return (y.double() + 1.0).lgamma().to(y.dtype)
+    counts = torch.arange(1.0, float(index.max()) + 2.0, dtype=torch.float64, device=y.device)
+    # four times as fast as indexing
+    return counts.lgamma().to(y.dtype).index_select(0, index.flatten()).view(y.shape)
 
 
 def log_rate(y: Tensor, offset: Tensor | None) -> Tensor:

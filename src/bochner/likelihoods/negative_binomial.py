@@ -20,11 +20,12 @@ from bochner.likelihoods.counts import (
     log_normalised,
     log_rate,
     moment_dispersion,
+    tabulated,
 )
 from bochner.likelihoods.densities import LogisticDensity, softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes, shifted
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
-from bochner.quadrature import normal_mean
+from bochner.quadrature import normal_nodes
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
 LARGEST, SMALLEST = 1e3, 0.02
@@ -35,7 +36,17 @@ _NODES = 9
 BoundName = Literal["auto", "polya-gamma", "tilted"]
 # Mean count over r from which on "auto" is the tilted bound.
 _MANY_TIMES = 10.0
-_LARGEST_TABLE = 2**16
+
+
+def _expected_softplus(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return E log(1 + e^z) and its slope in the mean, E logistic(z), z ~ N(mean, variance)."""
+    deviation = variance.sqrt()
+    value, slope = torch.zeros_like(mean), torch.zeros_like(mean)
+    for node, weight in zip(*(part.tolist() for part in normal_nodes(_NODES)), strict=True):
+        z = torch.add(mean, deviation, alpha=node)
+        value.add_(softplus(z), alpha=weight)
+        slope.add_(z.sigmoid_(), alpha=weight)
+    return value, slope
 
 
 def _log_c_of(y: Tensor, r: Tensor) -> Tensor:
@@ -145,18 +156,11 @@ class NegativeBinomial(NonConjugateLikelihood):
         times.
         """
         r64 = r.double()
-        top = float(y.max()) if y.numel() else 0.0
-        if r.ndim == 0 and 0.0 <= top < min(_LARGEST_TABLE, y.numel()):
-            index = y.int()
-            if bool((index == y).all()):
-                counts = torch.arange(int(top) + 1, dtype=torch.float64, device=y.device)
-                # four times as fast as indexing
-                return (
-                    _log_c_of(counts, r64)
-                    .to(dtype)
-                    .index_select(0, index.flatten())
-                    .view(y.shape)
-                )
+        index = tabulated(y) if r.ndim == 0 else None
+        if index is not None:
+            counts = torch.arange(int(index.max()) + 1, dtype=torch.float64, device=y.device)
+            table = _log_c_of(counts, r64).to(dtype)
+            return table.index_select(0, index.flatten()).view(y.shape)
         return _log_c_of(y.double(), r64).to(dtype)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
@@ -243,9 +247,14 @@ class NegativeBinomial(NonConjugateLikelihood):
         """Return E log p(y | psi, r), elementwise, up to what does not depend on r: what r
         maximises.
         """
-        r = self._r(mean.double(), columns)
-        expected = normal_mean(lambda psi: softplus(psi - r.log()), mean, variance, _NODES)
-        return self._log_c(y, r) - y * r.log() - (y + r) * expected
+        log_r = self._r(mean.double(), columns).log()
+        held = log_r.detach()
+        with torch.no_grad():
+            expected, slope = _expected_softplus(mean - held.to(mean.dtype), variance)
+        # its slope in z, which is psi - log r, is the mean of the logistic function
+        moving = expected.double() - slope.double() * (log_r - held)
+        r = log_r.exp()
+        return self._log_c(y, r) - y * log_r - (y + r) * moving
 
     def gap(
         self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
@@ -253,14 +262,23 @@ class NegativeBinomial(NonConjugateLikelihood):
         """Return by how much E log p lies above the Polya-gamma bound: more the larger r is; the
         other is tight.
         """
+        return self.gap_beside(y, mean, variance, columns, None)
+
+    def gap_beside(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        columns: Tensor | None,
+        expected: Tensor | None,
+    ) -> Tensor | None:
+        """Return the gap, by what its quadrature gave where that is known."""
         if self.bound == "tilted":
             return None
+        if expected is None:
+            expected = self.parameter_value(y, mean, variance, columns).detach()
         bound = self.slopes(y, mean, variance, columns).value.double()
-        return (
-            self.parameter_value(y, mean, variance, columns).detach()
-            + y.double() * mean
-            - bound
-        )
+        return expected + y.double() * mean - bound
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound."""
@@ -268,6 +286,19 @@ class NegativeBinomial(NonConjugateLikelihood):
         if self.bound == "tilted":
             return tilted.curvatures(y + r, mean - r.log(), variance)
         return polya_gamma.curvatures(y + r, mean - r.log(), variance)
+
+    def expansion(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Slopes, Curvatures]:
+        """Return the bound with its slopes and second derivatives."""
+        r = self._r(mean).detach()
+        constant = self._log_c(y, r, mean.dtype)
+        given = (y, y + r, constant, mean - r.log(), variance)
+        return (
+            tilted.expansion(*given)
+            if self.bound == "tilted"
+            else polya_gamma.expansion(*given)
+        )
 
     def products(
         self, y: Tensor, mean: Tensor, variance: Tensor

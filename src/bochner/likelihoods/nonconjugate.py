@@ -180,6 +180,29 @@ class NonConjugateLikelihood(Likelihood, ABC):
         """
         return None
 
+    def gap_beside(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        columns: Tensor | None,
+        expected: Tensor | None,  # noqa: ARG002 - for gaps that take it
+    ) -> Tensor | None:
+        """Return ``gap`` where ``parameter_value`` may have been computed at these moments already.
+
+        Parameters
+        ----------
+        y, mean, variance, columns
+            As in ``gap``.
+        expected : Tensor of shape (n, m) or None
+            What ``parameter_value`` returned there.
+
+        Returns
+        -------
+        Tensor of shape (n, m) or None
+        """
+        return self.gap(y, mean, variance, columns)
+
     @abstractmethod
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound; all columns.
@@ -193,6 +216,23 @@ class NonConjugateLikelihood(Likelihood, ABC):
         -------
         Curvatures
         """
+
+    def expansion(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[Slopes, Curvatures]:
+        """Return ``slopes`` and ``curvatures`` of all columns: what they share need not be
+        computed twice.
+
+        Parameters
+        ----------
+        y, mean, variance : Tensor of shape (n, m)
+            Of psi under q.
+
+        Returns
+        -------
+        Slopes, Curvatures
+        """
+        return self.slopes(y, mean, variance), self.curvatures(y, mean, variance)
 
     @abstractmethod
     def products(

@@ -13,6 +13,7 @@ from bochner.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
     gamma_products,
+    log_factorial,
     log_normal_moments,
     log_normalised,
     log_rate,
@@ -56,11 +57,11 @@ class Poisson(NonConjugateLikelihood):
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return y psi - e^psi - log y!."""
-        return y * psi - psi.exp() - (y.double() + 1.0).lgamma().to(psi.dtype)
+        return y * psi - psi.exp() - log_factorial(y).to(psi.dtype)
 
     def density(self, y: Tensor) -> PoissonDensity:
         """Return log p(y | psi) with derivatives in closed form."""
-        return PoissonDensity(y, -(y.double() + 1.0).lgamma().to(y.dtype))
+        return PoissonDensity(y, -log_factorial(y))
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return e^psi."""
@@ -128,8 +129,7 @@ class Poisson(NonConjugateLikelihood):
     ) -> Slopes:
         """Return E log p(y | psi) and its slopes."""
         rate = _rate(mean, variance)
-        constant = (y.double() + 1.0).lgamma().to(mean.dtype)
-        return Slopes(y * mean - rate - constant, y - rate, -0.5 * rate)
+        return Slopes(y * mean - rate - log_factorial(y).to(mean.dtype), y - rate, -0.5 * rate)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:  # noqa: ARG002
         """Return the second derivatives."""

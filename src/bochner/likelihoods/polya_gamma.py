@@ -17,6 +17,9 @@ from torch import Tensor
 from bochner.likelihoods.densities import softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 
+# c^2 below which the slope of the weight is taken from its series.
+_SHORT = 0.05**2
+
 
 def log_2cosh_half(c: Tensor) -> Tensor:
     """Return log(2 cosh(c/2)) for c >= 0."""
@@ -70,6 +73,28 @@ def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
     omega = b * mean_weight(c)
     slope = b * _weight_slope(c)
     return Curvatures(-omega - 2.0 * mean.square() * slope, -mean * slope, -0.5 * slope)
+
+
+def expansion(
+    a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
+) -> tuple[Slopes, Curvatures]:
+    """Return what ``slopes`` and ``curvatures`` do, from one exponential."""
+    square = torch.addcmul(variance, mean, mean).clamp_(min=_SMALL**2)
+    c = square.sqrt()
+    less = torch.expm1(-c)
+    more = less + 2.0
+    tanh = less.div_(more)  # of -c/2
+    weight = (tanh / c).mul_(-0.5)
+    # (d/dc)(tanh(c/2) / 2c) / 2c, and its series where the difference loses digits
+    slope = tanh.square_().neg_().add_(1.0).mul_(0.25).sub_(weight).div_(square).mul_(0.5)
+    series = (square * (-17.0 / 26880.0)).add_(1.0 / 240.0).mul_(square).sub_(1.0 / 48.0)
+    slope = b * torch.where(square < _SHORT, series, slope)
+    omega = b * weight
+    kappa = a - 0.5 * b
+    log_cosh = more.log_().add_(c, alpha=0.5)
+    slopes = Slopes(log_c + kappa * mean - b * log_cosh, kappa - omega * mean, -0.5 * omega)
+    mixed = -mean * slope
+    return slopes, Curvatures((2.0 * mean * mixed).sub_(omega), mixed, -0.5 * slope)
 
 
 def bohning_slopes(

@@ -45,18 +45,35 @@ def slopes(
     mean, variance : Tensor of shape (n, m)
         Of z.
     """
-    a = tilt(mean, variance)
-    p = torch.sigmoid(mean + (0.5 - a) * variance)
+    return _slopes(tilt(mean, variance), y, b, log_c, mean, variance)
+
+
+def _slopes(
+    a: Tensor, y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor
+) -> Slopes:
+    inner = mean + (0.5 - a) * variance
+    p = torch.sigmoid(inner)
     # the slopes of the bound for this a, the best or not
     d_variance = 0.5 * a.square() + p * (0.5 - a)
-    return Slopes(
-        log_c + y * mean - b * log1p_exp(a, mean, variance), y - b * p, -b * d_variance
-    )
+    bound = 0.5 * a.square() * variance + softplus(inner)
+    return Slopes(log_c + y * mean - b * bound, y - b * p, -b * d_variance)
 
 
 def curvatures(b: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
     """Return the second derivatives, the tilt following mean and variance."""
-    a = tilt(mean, variance)
+    return _curvatures(tilt(mean, variance), b, variance)
+
+
+def _curvatures(a: Tensor, b: Tensor, variance: Tensor) -> Curvatures:
     spread = a * (1.0 - a)
     inner = b * spread / (1.0 + spread * variance)
-    return Curvatures(-inner, -inner * (0.5 - a), -inner * (0.5 - a).square())
+    away = 0.5 - a
+    return Curvatures(-inner, -inner * away, -inner * away.square())
+
+
+def expansion(
+    y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor
+) -> tuple[Slopes, Curvatures]:
+    """Return what ``slopes`` and ``curvatures`` do, of one tilt."""
+    a = tilt(mean, variance)
+    return _slopes(a, y, b, log_c, mean, variance), _curvatures(a, b, variance)

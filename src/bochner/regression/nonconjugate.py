@@ -126,12 +126,12 @@ def nonconjugate_evidence(
         slopes = solution.slopes
         scale = current.scale
         bound = mask.apply(slopes.value).sum(0, dtype=torch.float64) - solution.weights.kl()
-        gap = gap_of(likelihood, solution, current, sample)
+        asked = parameters if wanted else []
+        gap, of_parameters = learned(likelihood, solution, current, asked, sample)
         slope = mask.apply(slopes.d_mean).sum(0)
         holder.append(_Touch(precision, shift, slope, bound, gap))
         if not wanted:
             return scale * bound.sum(), ()
-        of_parameters = _parameter_gradients(likelihood, solution, current, parameters, sample)
         upstream = scale * _feature_gradient(features, solution, current)
         carried = carried_back(x, block.rows, traces, f, upstream)
         return scale * bound.sum(), (
@@ -217,44 +217,34 @@ def _feature_gradient(features: Tensor, solution: Pass, entries: Entries) -> Ten
     return torch.addmm(through, weights.mean, entries.mask.apply(solution.slopes.d_mean).T)
 
 
-def _parameter_gradients(
+def learned(
     likelihood: NonConjugateLikelihood,
     solution: Pass,
     entries: Entries,
     parameters: Sequence[Tensor],
     sample: RowSample | None,
-) -> list[Tensor]:
-    if not parameters:
-        return []
-    rows, k = _rows(entries, sample)
-    with torch.enable_grad():
-        mean = (entries.total + solution.latent)[rows]
-        value = likelihood.parameter_value(
-            entries.y[rows], mean, solution.variance[rows], entries.columns
-        )
-        total = entries.mask.rows(rows).apply(value).sum() * k
-        return list(torch.autograd.grad(total, parameters))
-
-
-@torch.no_grad()
-def gap_of(
-    likelihood: NonConjugateLikelihood,
-    solution: Pass,
-    entries: Entries,
-    sample: RowSample | None,
-) -> Tensor:
-    """Return the gap of every column's bound, estimated from some rows, (m,) float64."""
-    rows, k = _rows(entries, sample)
-    mean = (entries.total + solution.latent)[rows]
-    gap = likelihood.gap(entries.y[rows], mean, solution.variance[rows], entries.columns)
-    if gap is None:
-        return mean.new_zeros(mean.shape[1], dtype=torch.float64)
-    return entries.mask.rows(rows).apply(gap).sum(0, dtype=torch.float64) * k
-
-
-def _rows(entries: Entries, sample: RowSample | None) -> tuple[slice, int]:
+) -> tuple[Tensor, list[Tensor]]:
+    """Return the gap of every column's bound, (m,) float64, and the gradients in the likelihood's
+    parameters, both estimated from some rows: they share a quadrature at every entry.
+    """
     n, m = entries.y.shape
-    return (slice(None), 1) if sample is None else sample.of(n, m)
+    rows, k = (slice(None), 1) if sample is None else sample.of(n, m)
+    mask = entries.mask.rows(rows)
+    mean = (entries.total[rows] + solution.latent[rows]).detach()
+    moments = (entries.y[rows], mean, solution.variance[rows], entries.columns)
+    expected = None
+    gradients: list[Tensor] = []
+    if parameters:
+        with torch.enable_grad():
+            expected = likelihood.parameter_value(*moments)
+            total = mask.apply(expected).sum() * k
+            gradients = list(torch.autograd.grad(total, parameters))
+        expected = expected.detach()
+    with torch.no_grad():
+        gap = likelihood.gap_beside(*moments, expected)
+    if gap is None:
+        return mean.new_zeros(m, dtype=torch.float64), gradients
+    return mask.apply(gap).sum(0, dtype=torch.float64) * k, gradients
 
 
 def carried_back(

@@ -34,7 +34,7 @@ class RowSample:
     """
 
     start: float
-    n_entries: int = 2**16
+    n_entries: int = 2**15
 
     def of(self, n: int, m: int) -> tuple[slice, int]:
         """Return the rows among n rows of m entries, and k: by how much their sum is multiplied."""
@@ -123,8 +123,8 @@ def entry_pass(
     """
     if weights is None:
         weights = weights_from(features, entries.precision, entries.shift, entries.sizes, tol)
-    latent = features.T @ weights.mean
     # counts in the thousands leave variances below single precision's rounding
     variance = weights.spread(quadratic_forms(features, weights.covariance)).clamp(min=0.0)
+    latent = features.T @ weights.mean
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
     return Pass(weights, latent, variance, slopes)

@@ -21,7 +21,7 @@ from bochner.kernels.base import Frequencies
 from bochner.likelihoods.likelihood import Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import chunks
-from bochner.models.sites import DENSE, Sites
+from bochner.models.sites import Sites
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import (
     Weights,
@@ -37,6 +37,8 @@ from bochner.regression.weighted_grams import quadratic_forms, weighted_grams
 # Numbers in the precisions of all entries up to which they are held between the products of a
 # solution, and not laid again for each.
 _HELD = 2**25
+# Entries of a part, of which some ten arrays stay in a core's cache, and its rows at the least.
+_CACHED, _FEWEST = 2**18, 32
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class SitePasses:
 
     def __iter__(self) -> Iterator[_Part]:
         block = self._block
-        size = max(1, min(CHUNK_ROWS, DENSE // len(self.columns)))
+        size = min(CHUNK_ROWS, max(_FEWEST, _CACHED // len(self.columns)))
         for x in self._latents:
             for cut in chunks(block.n_rows, size):
                 features = evaluate(block.rows.part(cut).take(x), self._f).features

@@ -18,7 +18,7 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import Cholesky, cholesky, laid_out, plus_diagonal
 from bochner.memory import chunks
 from bochner.models.lvm import NoSites, View
-from bochner.models.sites import Sites
+from bochner.models.sites import DENSE, Sites
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal
 from bochner.regression.noise import Noise, NoisePerColumn, SharedNoise, products_in, spectrum
@@ -386,12 +386,22 @@ class _OnSites:
         return self.sites.intercept.double().cpu()
 
     def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
-        """Condition column group by column group."""
-        return SharedDraw(_to_cpu(f), *condition_sites(self.view, f, self.block, latents))
+        """Condition column group by column group; many entries in passes over the rows."""
+        given = (self.view, f, self.block, latents)
+        if self._in_passes(len(latents)):
+            return SharedDraw(
+                _to_cpu(f), *condition_anchored(*given, (latents[0], self.block))
+            )
+        return SharedDraw(_to_cpu(f), *condition_sites(*given))
 
     def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
         """Return the groups of the sites."""
+        if self._in_passes(n_latents):
+            return self.sites.group_of.cpu()
         return column_groups(self.sites, self.block.Y.shape[0], n_latents)
+
+    def _in_passes(self, n_latents: int) -> bool:
+        return self.block.Y.shape[0] * n_latents * self.sites.n_columns > DENSE
 
 
 @dataclass(frozen=True)
