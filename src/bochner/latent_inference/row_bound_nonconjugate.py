@@ -207,7 +207,7 @@ class NonConjugateTerm:
         # (n, G, D): slope of phi^T S_g phi
         d_spread = 2.0 * torch.einsum("ndk,gnk->ngd", j.jacobian, pushed)
         second = self._bend(
-            j.jacobian @ self.mean,
+            _pushed(j.jacobian, self.mean),
             d_spread,
             self._seen(bend.mean, rows),
             self._seen(bend.mixed, rows),
@@ -255,9 +255,16 @@ class NonConjugateTerm:
         """The part that comes from the features' second derivatives."""
         total = j.curvature(on_features)
         for g, covariance in enumerate(self.covariance):
-            product = (j.jacobian @ covariance) @ j.jacobian.transpose(1, 2)
+            product = _pushed(j.jacobian, covariance) @ j.jacobian.transpose(1, 2)
             total = total + 2.0 * on_spread[:, g, None, None] * product
         return total
+
+
+def _pushed(jacobian: Tensor, matrix: Tensor) -> Tensor:
+    """Return every point's slopes times one matrix, (n, D, K) times (K, m), as one product: of what
+    is not contiguous torch makes n thin ones.
+    """
+    return (jacobian.flatten(0, 1) @ matrix).unflatten(0, jacobian.shape[:2])
 
 
 class ScoringTerm(NonConjugateTerm):

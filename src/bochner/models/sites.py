@@ -144,8 +144,9 @@ class Sites(nn.Module):
         """Put new sites in place, if there are any."""
         if update is None:
             return
-        self.precision[:, update.columns] = update.precision
-        self.shift[:, update.columns] = update.shift
+        # half the time of assigning to an index
+        self.precision.index_copy_(1, update.columns, update.precision)
+        self.shift.index_copy_(1, update.columns, update.shift)
         self.intercept[update.columns] = update.intercept
         self.worth[update.columns] = update.worth
 
