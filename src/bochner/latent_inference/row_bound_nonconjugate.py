@@ -264,7 +264,7 @@ def _pushed(jacobian: Tensor, matrix: Tensor) -> Tensor:
     """Return every point's slopes times one matrix, (n, D, K) times (K, m), as one product: of what
     is not contiguous torch makes n thin ones.
     """
-    return (jacobian.flatten(0, 1) @ matrix).unflatten(0, jacobian.shape[:2])
+    return (jacobian.flatten(0, 1) @ matrix).view(*jacobian.shape[:2], -1)
 
 
 class ScoringTerm(NonConjugateTerm):
