@@ -21,6 +21,9 @@ class SettingsCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse a setting that is written as an option, and a fit without a folder."""
+        if ctx.resilient_parsing:
+            # the shell completes what is not yet written
+            return super().parse_args(ctx, args)
         options = {name for param in self.params for name in param.opts}
         words = [word.partition("=")[0] for word in args]
         for word, whole, after in zip(words, args, [*args, ""][1:], strict=True):

@@ -192,7 +192,9 @@ class NonConjugateLikelihood(Likelihood, ABC):
 
         Parameters
         ----------
-        y, mean, variance, columns
+        y, mean, variance : Tensor of shape (n, m)
+            As in ``gap``.
+        columns : Tensor of shape (m,), int64, or None
             As in ``gap``.
         expected : Tensor of shape (n, m) or None
             What ``parameter_value`` returned there.
@@ -256,5 +258,15 @@ class NonConjugateLikelihood(Likelihood, ABC):
     ) -> tuple[tuple[Tensor, Tensor], ...]:
         """Return pairs as `products` does, whose sum is near log E p(y | psi) where the bound is
         far below it; the bound itself unless a likelihood knows better.
+
+        Parameters
+        ----------
+        y, mean, variance : Tensor of shape (n, m)
+            Of psi under q.
+
+        Returns
+        -------
+        tuple of (Tensor, Tensor)
+            As ``products`` has them.
         """
         return self.products(y, mean, variance)
