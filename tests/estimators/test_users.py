@@ -147,3 +147,16 @@ def test_one_row_of_another_order_leaves_the_bound_above_that_of_noise_alone(siz
     variance = X.var()
     alone = -0.5 * X.size * (np.log(2.0 * np.pi * variance) + 1.0)
     assert alone < model.elbo_ < 0.0
+
+
+def test_one_row_of_another_order_beside_scattered_holes_is_fitted():
+    source = np.random.default_rng(31)
+    X = source.normal(size=(90, 6))
+    X[3] = 1e7
+    X[source.random(X.shape) < 0.1] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(random_state=1).fit(X)
+        full = model.impute(X)
+    assert np.isfinite(full).all()
+    assert np.isfinite(model.score(X))

@@ -141,7 +141,19 @@ def _covariances(features: Tensor, block: IncompleteBlock, times: int, s2: float
             mask.device
         )
         for part in torch.split(chosen, _AT_ONCE):
-            gram = weighted_grams(features, mask[:, part].repeat(times, 1)) / times
-            gram.diagonal(dim1=-2, dim2=-1).add_(s2)
-            out[g] += cholesky(gram).inverse().sum(0) / len(chosen)
+            weights = mask[:, part].repeat(times, 1)
+            gram = _shifted(features, weights, times, s2)
+
+            def exact(weights: Tensor = weights) -> Tensor:
+                # little noise is lost in products of single precision
+                return _shifted(features.double(), weights.double(), times, s2)
+
+            out[g] += cholesky(gram, exact).inverse().sum(0) / len(chosen)
     return out
+
+
+def _shifted(features: Tensor, weights: Tensor, times: int, s2: float) -> Tensor:
+    """Return Phi diag(w_m) Phi^T / times + sigma^2 I of some columns, (m, K, K)."""
+    gram = weighted_grams(features, weights) / times
+    gram.diagonal(dim1=-2, dim2=-1).add_(s2)
+    return gram
