@@ -18,14 +18,14 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import closed_form
 from bochner.models.lvm import LatentVariableModel, View, ViewSpec
 from bochner.objectives.elbo import Draws
-from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
+from bochner.regression.batched_evidence import (
+    MOST_NUMBERS,
+    batched_evidence,
+    batched_evidence_value,
+)
 from bochner.regression.observations import CompleteBlock, Data, complete_blocks
 from bochner.training.adam import Moments
 from bochner.training.trainer import OnStep, State, Trainer
-
-# Features of all starts, numbers: beyond, they no longer stay in a core's cache, and one start
-# after the other is as fast.
-MOST_NUMBERS = 500_000
 
 
 def stackable(

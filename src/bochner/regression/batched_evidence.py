@@ -99,8 +99,8 @@ def batched_evidence(
     )
 
 
-# Features of all views, numbers: beyond, they no longer stay in a core's cache, and one view after
-# the other is as fast.
+# Features of all starts or views of a batch, numbers: beyond, they no longer stay in a core's
+# cache, and one after the other is as fast.
 MOST_NUMBERS = 500_000
 
 
