@@ -7,7 +7,8 @@ is what it takes beyond what was there before, which are the rows where they are
 several processes, which share rows on disk, seconds are added and the largest peak is given.
 ``row_bound`` is the median of the rows' bounds at their places, scaled units; ``elbo`` the bound.
 ``counts`` are negative binomial, 500 columns, a tenth of them not 0, in an h5ad file and in memory.
-After the table come slopes: how fast seconds grow with rows, 1 where in proportion.
+Last come ``100,000 x 2,000`` counts, ten million rows, and ``1,000,000 x 5,000``: 20 GB. After the
+table come slopes: how fast seconds grow with rows, 1 where in proportion.
 """
 
 from __future__ import annotations
@@ -46,24 +47,45 @@ SCORES = {
     "elbo": ".0f",
 }
 _COLUMNS, _COUNTED, _STEPS = 50, 500, 60
+_BLOCK = 5_000  # rows made at a time
 
 
-def rows_of(n_rows: int, seed: int) -> NDArray[np.float32]:
-    """Return rows about a surface, block by block the same whatever their number."""
+def surface(
+    n_rows: int, n_columns: int, seed: int
+) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Yield rows about a surface, block by block the same whatever their number."""
     rng = np.random.default_rng(100 + seed)
-    W, V = rng.normal(size=(2, _COLUMNS)), rng.normal(size=(2, _COLUMNS))
-    b = rng.uniform(0, 6, size=_COLUMNS)
-    Z = rng.normal(size=(n_rows, 2))
-    noise = 0.2 * rng.normal(size=(n_rows, _COLUMNS))
-    return (np.sin(1.2 * Z @ W + b) + 0.5 * np.cos(Z @ V + b) + noise).astype(np.float32)
+    W, V = rng.normal(size=(2, n_columns)), rng.normal(size=(2, n_columns))
+    b = rng.uniform(0, 6, size=n_columns)
+    for start in range(0, n_rows, _BLOCK):
+        rng = np.random.default_rng([100 + seed, start])
+        Z = rng.normal(size=(_BLOCK, 2))
+        noise = 0.2 * rng.normal(size=(_BLOCK, n_columns))
+        block = np.sin(1.2 * Z @ W + b) + 0.5 * np.cos(Z @ V + b) + noise
+        stop = min(start + _BLOCK, n_rows)
+        yield slice(start, stop), block[: stop - start].astype(np.float32)
 
 
-def counts_of(n_rows: int, seed: int) -> sp.csr_array:
+def write_rows(path: Path, n_rows: int, n_columns: int, seed: int) -> None:
+    """Write rows about a surface to an npy file, which may be larger than memory."""
+    shape = (n_rows, n_columns)
+    file = np.lib.format.open_memmap(path, "w+", np.dtype(np.float32), shape)
+    for rows, block in surface(n_rows, n_columns, seed):
+        file[rows] = block
+    file.flush()
+
+
+def counts_of(n_rows: int, n_columns: int, seed: int) -> sp.csr_array:
     """Return sparse counts about a surface."""
     rng = np.random.default_rng(100 + seed)
-    W, b = rng.normal(size=(2, _COUNTED)), rng.normal(size=_COUNTED) - 2.5
-    rates = np.exp(np.sin(rng.normal(size=(n_rows, 2)) @ W) + b)
-    return sp.csr_array(rng.poisson(rng.gamma(2.0, rates / 2.0)).astype(np.float32))
+    W, b = rng.normal(size=(2, n_columns)), rng.normal(size=n_columns) - 2.5
+    blocks = []
+    for start in range(0, n_rows, _BLOCK):
+        rng = np.random.default_rng([100 + seed, start])
+        rates = np.exp(np.sin(rng.normal(size=(_BLOCK, 2)) @ W) + b)
+        counts = rng.poisson(rng.gamma(2.0, rates / 2.0)).astype(np.float32)
+        blocks.append(sp.csr_array(counts[: n_rows - start]))
+    return sp.csr_array(sp.vstack(blocks))
 
 
 def opened(path: Path, how: str) -> Any:
@@ -107,19 +129,19 @@ def _memory(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
 
-def measure_fit(n_rows: int, how: str, seed: int) -> dict[str, Value]:
+def measure_fit(n_rows: int, n_columns: int, how: str, seed: int) -> dict[str, Value]:
     """Fit in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.npy"
-        np.save(path, rows_of(n_rows, seed))
+        write_rows(path, n_rows, n_columns, seed)
         return measured(path, n_rows, how, seed)
 
 
-def measure_counts(n_rows: int, how: str, seed: int) -> dict[str, Value]:
+def measure_counts(n_rows: int, n_columns: int, how: str, seed: int) -> dict[str, Value]:
     """Fit counts in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.h5ad"
-        anndata.AnnData(counts_of(n_rows, seed)).write_h5ad(path)
+        anndata.AnnData(counts_of(n_rows, n_columns, seed)).write_h5ad(path)
         return measured(path, n_rows, how, seed)
 
 
@@ -153,7 +175,7 @@ def measured(path: Path, n_rows: int, how: str, seed: int) -> dict[str, Value]:
 
 def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
     """Place new rows by cells of the latent plane, and by climbs from candidates."""
-    X = rows_of(2000 + n_rows, seed)
+    X = np.concatenate([block for _, block in surface(2000 + n_rows, _COLUMNS, seed)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings: dict[str, Any] = {"init": "pca", "random_state": seed, "landmarks": None}
@@ -177,11 +199,20 @@ def slopes(rows: list[dict[str, str]]) -> Iterator[str]:
     seconds: dict[int, list[float]] = {}
     for row in rows:
         what, _, size = row["data"].partition(" ")
-        if what == "fit" and row["method"] == "on disk":
+        if what == "fit" and row["method"] == "on disk" and "x" not in size:
             seconds.setdefault(int(size.replace(",", "")), []).append(float(row["cpu_s"]))
     for few, many in pairwise(sorted(seconds)):
         ratio = float(np.mean(seconds[many])) / float(np.mean(seconds[few]))
         yield f"{few:,} to {many:,} rows: {np.log(ratio) / np.log(many / few):.2f}"
+
+
+def fits(what: str, how: str, seed: int, *shape: int) -> Job:
+    """Return a fit to measure; ``shape`` is rows and columns."""
+    measure = measure_counts if what == "counts" else measure_fit
+    n_rows, n_columns = shape
+    wide = "" if n_columns in (_COLUMNS, _COUNTED) else f" x {n_columns:,}"
+    work = partial(measure, n_rows, n_columns, how, seed)
+    return Job(f"{what} {n_rows:,}{wide}", how, seed, work)
 
 
 def jobs(
@@ -194,22 +225,20 @@ def jobs(
             work = partial(measure_placement, placed, how, seed)
             yield Job(f"place {placed:,}", how, seed, work)
         for how in ("on disk", "in memory"):
-            work = partial(measure_counts, counted, how, seed)
-            yield Job(f"counts {counted:,}", how, seed, work)
+            yield fits("counts", how, seed, counted, _COUNTED)
         for n_rows in sizes:
-            yield Job(
-                f"fit {n_rows:,}",
-                "on disk",
-                seed,
-                partial(measure_fit, n_rows, "on disk", seed),
-            )
+            yield fits("fit", "on disk", seed, n_rows, _COLUMNS)
             if n_rows <= shared:
-                work = partial(measure_fit, n_rows, "in memory", seed)
-                yield Job(f"fit {n_rows:,}", "in memory", seed, work)
+                yield fits("fit", "in memory", seed, n_rows, _COLUMNS)
             for how in ("2 processes", "4 processes") if n_rows == shared else ():
-                yield Job(
-                    f"fit {n_rows:,}", how, seed, partial(measure_fit, n_rows, how, seed)
-                )
+                yield fits("fit", how, seed, n_rows, _COLUMNS)
+
+
+def large(seed: int) -> Iterator[Job]:
+    """Yield fits of hours: many counts, rows of 20 GB, and ten million rows."""
+    yield fits("counts", "on disk", seed, 100_000, 2_000)
+    yield fits("fit", "on disk", seed, 10_000_000, _COLUMNS)
+    yield fits("fit", "on disk", seed, 1_000_000, 5_000)
 
 
 def main() -> None:
@@ -222,6 +251,8 @@ def main() -> None:
     sizes = (7000,) if options.quick else (10_000, 100_000, 300_000, 1_000_000)
     small = (300, 7000, 6500) if options.quick else (10_000, 100_000, 10_000)
     store.collect(jobs(options.seeds, sizes, *small))
+    if not options.quick:
+        store.collect(large(options.seeds[0]))
     print(table(store.rows(), SCORES))
     print(*slopes(store.rows()), sep="\n")
 
