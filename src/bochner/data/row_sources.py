@@ -5,6 +5,7 @@ A source knows its size and gives blocks of rows; whoever reads it holds one blo
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -160,7 +161,13 @@ class ArraySource(RowSource):
             place = f"rows {start} to {stop - 1}"
             wanted = (stop - start, self.n_columns)
             raise changed(f"shape {part.shape} for {place}, which had {wanted}")
-        return part.astype(self.dtype, copy=False)
+        mapped = _mapped_file(self.array)
+        if mapped is None:
+            return part.astype(self.dtype, copy=False)
+        # pages that were read count as memory of the process until it gives them back
+        rows = part.astype(self.dtype)
+        mapped.madvise(mmap.MADV_DONTNEED)
+        return rows
 
 
 class PartSource(RowSource):
@@ -188,6 +195,18 @@ class PartSource(RowSource):
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
         return self.source.read(self._start + start, self._start + stop)
+
+
+def _mapped_file(array: Any) -> mmap.mmap | None:
+    """Return the file that a memory map of NumPy's reads from, where the system can be told which
+    of its pages are not needed; None for other arrays, and where writes stay in memory (mode "c"):
+    those would be lost.
+    """
+    if getattr(array, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return None
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if isinstance(array, mmap.mmap) else None
 
 
 def additive_checksum(X: Any, start: int) -> int:

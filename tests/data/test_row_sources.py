@@ -1,0 +1,40 @@
+"""Rows that are read block by block from memory maps."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bochner.data.row_sources import ArraySource
+
+
+def mapped_bytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the memory of a process is read from /proc"
+)
+def test_pages_of_a_memory_map_are_given_back_when_they_were_read(tmp_path):
+    X = np.arange(2**23, dtype=np.float32).reshape(-1, 64)  # 32 MB, eight blocks
+    np.save(tmp_path / "x.npy", X)
+    source = ArraySource(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    before = mapped_bytes()
+    sums = [block.sum(axis=0) for block in source.blocks()]
+    assert len(sums) == 8
+    assert mapped_bytes() - before < X.nbytes / 4
+    np.testing.assert_array_equal(sums, X.reshape(8, -1, 64).sum(axis=1))
+    np.testing.assert_array_equal(source.array[100:5000:7][::2], X[100:5000:7][::2])
+
+
+@pytest.mark.parametrize("mode", ["r+", "c"])
+def test_entries_written_to_a_memory_map_stay(mode, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3000, 4)))
+    array = np.load(tmp_path / "x.npy", mmap_mode=mode)
+    array[7, 1] = 5.0
+    source = ArraySource(array[5:])
+    assert source.read(0, 100)[2, 1] == 5.0
+    assert source.read(0, 100)[2, 1] == 5.0
+    assert array[7, 1] == 5.0
