@@ -29,10 +29,12 @@ from typing import Any
 
 import anndata
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 import torch
 from harness import Job, Store, Value, arguments, table, timed
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 import bochner as bo
 from bochner.data.columns import dense_rows
@@ -73,6 +75,21 @@ def write_rows(path: Path, n_rows: int, n_columns: int, seed: int) -> None:
     for rows, block in surface(n_rows, n_columns, seed):
         file[rows] = block
     file.flush()
+
+
+def write_parquet(folder: Path, n_rows: int, n_columns: int) -> None:
+    """Write rows about a surface as a folder of parquet files, 100,000 rows each."""
+    folder.mkdir()
+    names = [f"x{j}" for j in range(n_columns)]
+    writer: Any = None
+    for rows, block in surface(n_rows, n_columns, 0):
+        if rows.start % 100_000 == 0:
+            if writer is not None:
+                writer.close()
+            schema = pa.schema([(name, pa.float32()) for name in names])
+            writer = parquet.ParquetWriter(folder / f"part{rows.start:09d}.parquet", schema)
+        writer.write_table(pa.table(list(np.ascontiguousarray(block.T)), names=names))
+    writer.close()
 
 
 def counts_of(n_rows: int, n_columns: int, seed: int) -> sp.csr_array:
@@ -245,6 +262,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--fit"]:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         fit_here(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        return
+    if sys.argv[1:2] == ["--parquet"]:
+        write_parquet(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
         return
     options = arguments(__doc__, seeds=1)
     store = Store("scale", [*SCORES], options.quick)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,20 @@ from bochner.data.columns import ColumnNames, columns_of, describe_column, extre
 from bochner.data.sparse import check_stored
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+
+
+class Together(Protocol):
+    """Does a check where all rows are, and refuses everywhere what is refused in one place."""
+
+    def __call__(self, work: Callable[[], T], /) -> T:
+        """Return what the check returns."""
+
+
+def _here(work: Callable[[], T], /) -> T:
+    return work()
 
 
 def check_finite(
@@ -61,7 +76,7 @@ def check_fit(
     X: FloatArray,
     columns: Mapping[str, IntArray],
     column_names: ColumnNames = None,
-    together: Callable[[Callable[[], None]], None] = lambda check: check(),
+    together: Together = _here,
     largest: Callable[[FloatArray], FloatArray] = lambda values: values,
 ) -> None:
     """Check that X can be fitted; constant columns are kept and named in one warning.
@@ -83,11 +98,10 @@ def check_fit(
         For fewer than two rows, an infinite or huge entry, or a view or column with nothing
         observed.
     """
-    together(lambda: _check_entries(X, columns, column_names))
+    low, high = together(lambda: _ends(X, columns, column_names))
     if not sp.issparse(X):
-        every = largest(_observed_columns(X).astype(np.float64))
+        every = largest((~np.isnan(low)).astype(np.float64))
         _check_columns(every > 0, columns, column_names)
-    low, high = (end.astype(np.float64) for end in extremes(X))
     # NaN where others have all entries of a column
     ends = np.nan_to_num(low), np.nan_to_num(high)
     together(lambda: check_magnitudes(X, ends, columns, column_names))
@@ -104,9 +118,12 @@ def check_fit(
         warn_user(text, DataWarning)
 
 
-def _check_entries(
+def _ends(
     X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames
-) -> None:
+) -> tuple[Array, Array]:
+    """Return the least and the largest value of every column, NaN of one without an entry: they
+    are finite, and there are rows. One pass over the rows.
+    """
     if X.shape[0] < 2:
         samples = "1 sample" if X.shape[0] == 1 else "0 samples"
         raise InputError(
@@ -116,15 +133,12 @@ def _check_entries(
                 "pass more rows",
             )
         )
-    check_finite(X, columns, column_names)
-
-
-def _observed_columns(X: FloatArray) -> NDArray[np.bool_]:
-    """Return which columns have an entry."""
-    in_column = np.zeros(X.shape[1], dtype=np.bool_)
-    for rows in passes(X.shape):
-        in_column |= ~np.isnan(X[rows]).all(axis=0)
-    return in_column
+    if sp.issparse(X):
+        check_finite(X, columns, column_names)
+    low, high = (end.astype(np.float64) for end in extremes(X))
+    if np.isinf([low, high]).any():
+        check_finite(X, columns, column_names)
+    return low, high
 
 
 def _check_columns(
@@ -149,9 +163,6 @@ def _check_columns(
 
 def _view_of(column: int, columns: Mapping[str, IntArray]) -> str:
     return next(view for view, positions in columns.items() if column in positions)
-
-
-Array = NDArray[np.float64]
 
 
 def matrix(name: str, values: ArrayLike) -> Array:
@@ -264,6 +275,7 @@ def check_magnitudes(
     InputError
         Naming view, row, column and value.
     """
+    some = X if sp.issparse(X) else X[:: max(1, X.shape[0] // _SAMPLED)]
     for view, positions in columns.items():
         for end, pick in zip(ends, (np.argmin, np.argmax), strict=True):
             column = int(positions[pick(end[positions])])
@@ -272,7 +284,7 @@ def check_magnitudes(
                 do = "correct the value, write NaN if it is missing, or change the unit"
                 got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
                 raise InputError(message(f"numbers of at most {_LARGEST:g} in size", got, do))
-            if not sp.issparse(X) and (said := _code(X, positions, value)):
+            if not sp.issparse(X) and (said := _code(X, some, positions, value)):
                 _warn(said, value, place_of(X, view, column, value, column_names))
 
 
@@ -296,12 +308,13 @@ def _row(X: FloatArray, column: int, value: float) -> int:
     raise ValueError(f"no entry of {value}")
 
 
-def _code(X: FloatArray, positions: IntArray, value: float) -> tuple[int, float] | None:
+def _code(
+    X: FloatArray, some: FloatArray, positions: IntArray, value: float
+) -> tuple[int, float] | None:
     """Return how many entries of a view have that value and how far it lies from the others, if few
-    do and too far.
+    do and too far; ``some`` are rows spread over all.
     """
-    step = max(1, X.shape[0] // _SAMPLED)
-    *_, deviations = _away(X[::step], positions, value)
+    *_, deviations = _away(some, positions, value)
     if deviations <= 0.5 * _DEVIATIONS:
         # a sample tells, as it does of almost every view
         return None

@@ -208,6 +208,7 @@ class ParquetSource(RowSource):
         self.n_rows = ends[-1]
         self.n_columns = len(self.columns)
         self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
+        self._last: tuple[int, Any] = (-1, None)
         self._held: tuple[int, NDArray[np.generic]] = (
             -1,
             np.empty((0, self.n_columns), self.dtype),
@@ -228,13 +229,26 @@ class ParquetSource(RowSource):
     def _group(self, number: int) -> NDArray[np.generic]:
         if self._held[0] != number:
             file, group = self._groups[number]
-            with self._parquet.ParquetFile(self._paths[file]) as opened:
-                table = opened.read_row_group(group, columns=self.columns)
+            path = self._paths[file]
+            try:
+                footer = self._footer(file)
+                with self._parquet.ParquetFile(path, metadata=footer) as opened:
+                    table = opened.read_row_group(group, columns=self.columns)
+            except Exception as error:  # whatever the library raises: it is the file
+                raise unreadable(path, "parquet", error) from error
             out = np.empty((table.num_rows, self.n_columns), self.dtype)
             for j, name in enumerate(self.columns or []):
                 out[:, j] = table.column(name).to_numpy()
             self._held = (number, out)
         return self._held[1]
+
+    def _footer(self, file: int) -> Any:
+        """Return what a file says of its row groups: long where columns are many, and the same for
+        all groups of the file.
+        """
+        if self._last[0] != file:
+            self._last = (file, self._parquet.read_metadata(self._paths[file]))
+        return self._last[1]
 
     def _kinds(self, path: Path) -> set[str]:
         """Return the types of the columns of a file, and refuse what cannot be used."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bochner.data.arrays import FloatArray
 from bochner.data.columns import observed_rows
 from bochner.data.row_sources import RowSource
 from bochner.estimators.settings import options, plans
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 TRIAL_ROWS = 300
 FEW_STEPS = 2
 MORE_STEPS = 52
+# Blocks of rows on disk that the trial is drawn from.
+_BLOCKS = 10
 # Steps after the race until the bound has converged, as in most fits of benchmarks/README.md.
 TYPICAL_STEPS = 500
 # Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed
@@ -64,12 +67,12 @@ def estimate(
         surprise, since nobody knows the steps.
     """
     n_rows = X.shape[0]
-    kept = _rows(X)
+    some = _trial(X)
     # The first fit of a process loads code: its time is not kept.
     (_, _), (few, _), (more, placing) = (
-        _seconds(estimator, X[kept], steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS)
+        _seconds(estimator, some, steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS)
     )
-    trial = operations(estimator, len(kept), columns)
+    trial = operations(estimator, len(some), columns)
     # On a busy machine the second fit can be the faster one; the rate stays finite then.
     per_step = max(more - few, 1e-3 * more) / (MORE_STEPS - FEW_STEPS)
     rate = trial / per_step
@@ -83,8 +86,8 @@ def estimate(
         RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race)
     )
     # Starts and evaluation grow with the rows of training, placement with all.
-    rest = max(few - FEW_STEPS * per_step, 0.0) * trained / len(kept)
-    rest += placing * (n_rows - trained) / len(kept)
+    rest = max(few - FEW_STEPS * per_step, 0.0) * trained / len(some)
+    rest += placing * (n_rows - trained) / len(some)
     most = RATES.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter)
     seconds = {
         name: round(before + steps * each + joint + rest, 1)
@@ -98,7 +101,7 @@ def estimate(
         "gflops": round(rate / 1e9, 3),
         **seconds,
         "memory_bytes": BASE_BYTES + _bytes(X, estimator.n_components),
-        "trial_rows": len(kept),
+        "trial_rows": len(some),
     }
 
 
@@ -128,6 +131,25 @@ def operations(
     return float(sum(4 * n_rows * K * (K + width) for width in widths))
 
 
+@functools.singledispatch
+def _trial(X: Any) -> FloatArray:
+    """Return the rows of the trial."""
+    trial: FloatArray = X[_rows(X)]
+    return trial
+
+
+@_trial.register
+def _(X: RowSource) -> FloatArray:
+    # a few rows of each of a few blocks: others need not be read
+    starts = np.linspace(0, X.n_rows, _BLOCKS, endpoint=False).astype(int)
+    most = min(TRIAL_ROWS, X.n_rows // _BLOCKS)
+    parts = [X.read(start, start + most) for start in starts] if most else [X[:]]
+    near = np.concatenate(parts)
+    if np.isnan(near).all(axis=0).any():
+        return X[_rows(X)]
+    return near[_rows(near)]
+
+
 def _rows(X: Any) -> NDArray[np.intp]:
     """Return rows for the trial, spread over the data; a column needs an observed entry among
     them.
@@ -148,7 +170,7 @@ def _rows(X: Any) -> NDArray[np.intp]:
 
 
 def _seconds(
-    estimator: LatentVariableEstimator, X: NDArray[np.float64], steps: int
+    estimator: LatentVariableEstimator, X: FloatArray, steps: int
 ) -> tuple[float, float]:
     """Return what a fit and what placing its rows again takes."""
     trial = clone(estimator).set_params(
