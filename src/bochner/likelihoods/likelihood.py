@@ -181,6 +181,53 @@ class Likelihood(nn.Module, ABC):
         )
         return first, (second - first.square()).clamp(min=0.0)
 
+    def predict_below(
+        self,
+        mean: Tensor,
+        variance: Tensor,
+        most: Tensor | None,  # noqa: ARG002 - for those that grow without bound
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `predict` does for min(psi, most).
+
+        Parameters
+        ----------
+        mean, variance : Tensor of shape (n, m)
+            Of psi.
+        most : Tensor of shape (n, m) or None
+            None: psi is what it is.
+
+        Returns
+        -------
+        mean, variance : Tensor of shape (n, m)
+            Of y.
+        """
+        return self.predict(mean, variance)
+
+    def largest_psi(
+        self,
+        y: Tensor,  # noqa: ARG002
+        offset: Tensor | None,  # noqa: ARG002
+    ) -> Tensor | None:
+        """Return the largest psi, less the offset, that entries to come are predicted with; None:
+        any.
+
+        A mean that is an exponential of psi needs one: where a function of the latents overshoots
+        between training rows, its exponential is far beyond all data.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, m)
+            Encoded, NaN = missing.
+        offset : Tensor of shape (n,) or None
+
+        Returns
+        -------
+        Tensor of shape (m,) or None
+            Monotone in the rows: that of more rows is the elementwise maximum. -inf where a column
+            has no entries here.
+        """
+        return None
+
     def log_predictive(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return log of the integral of p(y | psi) N(psi; mean, variance), elementwise, in nats.
 

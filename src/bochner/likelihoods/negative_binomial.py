@@ -16,10 +16,11 @@ from bochner.likelihoods.counts import (
     REACH,
     SizeFactors,
     check_size_factors,
-    log_normal_moments,
+    largest_log_rate,
     log_normalised,
     log_rate,
     moment_dispersion,
+    rate_moments,
     tabulated,
 )
 from bochner.likelihoods.densities import LogisticDensity, softplus
@@ -194,11 +195,21 @@ class NegativeBinomial(NonConjugateLikelihood):
 
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of counts whose log mean is normal, in closed form; see
-        `log_normal_moments` for log means that are hardly known.
+        `rate_moments` for log means that are hardly known.
         """
-        first, relative = log_normal_moments(mean, variance)
-        excess = (1.0 + relative) / self._r(mean).detach()
-        return first, first + first.square() * (relative + excess)
+        return self.predict_below(mean, variance, None)
+
+    def predict_below(
+        self, mean: Tensor, variance: Tensor, most: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return them for e^min(psi, most)."""
+        first, spread = rate_moments(mean, variance, most)
+        excess = (first.square() + spread) / self._r(mean).detach()
+        return first, first + spread + excess
+
+    def largest_psi(self, y: Tensor, offset: Tensor | None) -> Tensor:
+        """Return the log of e^2 times the largest count over size, by column."""
+        return largest_log_rate(y, offset) + REACH
 
     def intercept(
         self,

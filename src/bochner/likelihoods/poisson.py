@@ -13,10 +13,11 @@ from bochner.likelihoods.counts import (
     SizeFactors,
     check_size_factors,
     gamma_products,
+    largest_log_rate,
     log_factorial,
-    log_normal_moments,
     log_normalised,
     log_rate,
+    rate_moments,
 )
 from bochner.likelihoods.densities import PoissonDensity
 from bochner.likelihoods.likelihood import Curvatures, Slopes
@@ -77,10 +78,20 @@ class Poisson(NonConjugateLikelihood):
 
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of counts whose log mean is normal, in closed form; see
-        `log_normal_moments` for log means that are hardly known.
+        `rate_moments` for log means that are hardly known.
         """
-        first, relative = log_normal_moments(mean, variance)
-        return first, first + first.square() * relative
+        return self.predict_below(mean, variance, None)
+
+    def predict_below(
+        self, mean: Tensor, variance: Tensor, most: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return them for e^min(psi, most)."""
+        first, spread = rate_moments(mean, variance, most)
+        return first, first + spread
+
+    def largest_psi(self, y: Tensor, offset: Tensor | None) -> Tensor:
+        """Return the log of e^2 times the largest count over size, by column."""
+        return largest_log_rate(y, offset) + REACH
 
     def intercept(
         self,

@@ -32,7 +32,7 @@ from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles, run
 from bochner.regression.observations import Data
 from bochner.weight_posterior.conditioning import Draw, SharedDraw
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 # Numbers in the covariances of a view's columns, over all draws: beyond it, columns share the
 # average of their covariances.
@@ -189,7 +189,10 @@ def _view_posterior(
     )
     # intercepts are among the weights
     groups = torch.from_numpy(group_of)
-    return ViewPosterior.of(view.name, draws, groups, likelihood, dims=warm.dims)
+    largest = warm.largest if isinstance(warm, NonConjugatePosterior) else None
+    return ViewPosterior.of(
+        view.name, draws, groups, likelihood, dims=warm.dims, largest=largest
+    )
 
 
 def _draw(

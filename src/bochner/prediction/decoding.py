@@ -85,7 +85,7 @@ def _decode_view(
                 root @ jet(x.to(dtype), draw.frequencies.to(dtype)).jacobian
             ) @ draw.mean.to(dtype)
             variance = variance + slopes.square().sum(1).to(x.dtype)
-        m, v = view.predictive.predict(psi, variance)
+        m, v = view.predict(psi, variance, offset)
         means.append(m)
         variances.append(v)
     if isinstance(view.likelihood, Categorical):
@@ -204,11 +204,12 @@ def sample_at(
             rows = (which == s).nonzero()[:, 0]
             if not rows.numel():
                 continue
-            mean, variance = view.psi(draw, draw.features(x[rows]), rows_of(offset, rows))
+            of_rows = rows_of(offset, rows)
+            mean, variance = view.psi(draw, draw.features(x[rows]), of_rows)
             psi = mean + variance.sqrt() * torch.randn(
                 mean.shape, generator=source, dtype=torch.float64
             )
-            y[rows] = view.predictive.draw(psi, source)
+            y[rows] = view.drawn(psi, source, of_rows)
         out.append(y)
     return torch.cat(out, dim=1)
 

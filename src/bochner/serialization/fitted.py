@@ -76,6 +76,8 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
             }
         if isinstance(posterior, NonConjugatePosterior):
             tensors[f"{v}.intercept"] = posterior.intercept
+            if posterior.largest is not None:
+                tensors[f"{v}.largest"] = posterior.largest
         tensors |= {
             f"{v}.likelihood.{name}": value
             for name, value in posterior.likelihood.state_dict().items()
@@ -154,6 +156,7 @@ def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior
         dims=view.dims,
         weight=view.weight,
         predictive_noise=view.predictive_noise,
+        largest=tensors.take_if_there(f"{v}.largest", width),
     )
 
 

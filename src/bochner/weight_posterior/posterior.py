@@ -22,10 +22,12 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import per_size, shifted
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
+from bochner.memory import chunks
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
-from bochner.regression.observations import Block, Data
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.observations import Block, Data, encoded_block
 from bochner.weight_posterior.conditioning import Draw, conditioning
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
@@ -79,16 +81,17 @@ class ViewPosterior(ABC):
         dims: tuple[int, ...] | None = None,
         weight: float = 1.0,
         predictive_noise: PredictiveNoise = None,
+        largest: Tensor | None = None,
     ) -> ViewPosterior:
         """Return the posterior of the kind that the likelihood asks for, its intercepts 0 where
-        none are given.
+        none are given; `largest` of one that is not Gaussian.
         """
         parts = (name, draws, group_of, likelihood, dims, weight, predictive_noise)
         if not isinstance(likelihood, NonConjugateLikelihood):
             return GaussianPosterior(*parts)
         if intercept is None:
             intercept = torch.zeros(len(group_of), dtype=torch.float64)
-        return NonConjugatePosterior(*parts, intercept=intercept)
+        return NonConjugatePosterior(*parts, intercept=intercept, largest=largest)
 
     @functools.cached_property
     def predictive(self) -> Likelihood:
@@ -132,6 +135,31 @@ class ViewPosterior(ABC):
         mean = phi @ draw.mean
         variance = self.noise_variance * draw.spread(phi, self.group_of)
         return shifted(self.with_intercept(mean), offset), variance.clamp(min=0.0)
+
+    def predict(
+        self, psi: Tensor, variance: Tensor, offset: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of entries to come at moments of psi, (n, columns of psi) ->
+        (n, M).
+
+        Parameters
+        ----------
+        psi, variance : Tensor of shape (n, columns of psi)
+        offset : Tensor of shape (n,), optional
+            Which psi holds.
+        """
+        return self.predictive.predict_below(psi, variance, self.largest_at(psi, offset))
+
+    def drawn(
+        self, psi: Tensor, source: torch.Generator, offset: Tensor | None = None
+    ) -> Tensor:
+        """Return entries to come drawn given psi, (n, columns of psi) -> (n, M)."""
+        most = self.largest_at(psi, offset)
+        return self.predictive.draw(psi if most is None else psi.minimum(most), source)
+
+    def largest_at(self, psi: Tensor, offset: Tensor | None) -> Tensor | None:  # noqa: ARG002
+        """Return the largest psi of rows with these offsets, (n, columns of psi); None: any."""
+        return None
 
     @property
     @abstractmethod
@@ -269,13 +297,21 @@ class NonConjugatePosterior(ViewPosterior):
     Attributes
     ----------
     intercept : Tensor of shape (M,), float64
+    largest : Tensor of shape (M,), float64, or None
+        The largest psi, less the offset, that entries are predicted with: what training data
+        support. None: any.
     """
 
     intercept: Tensor = field(kw_only=True)
+    largest: Tensor | None = field(kw_only=True, default=None)
 
     def __post_init__(self) -> None:
         """Lay the intercepts out as those of a file."""
         object.__setattr__(self, "intercept", laid_out(self.intercept))
+
+    def largest_at(self, psi: Tensor, offset: Tensor | None) -> Tensor | None:
+        """Return the largest psi of the columns with the rows' offsets."""
+        return None if self.largest is None else shifted(self.largest.expand_as(psi), offset)
 
     @property
     def bound(self) -> NonConjugateLikelihood:
@@ -439,4 +475,27 @@ def _view_posterior(
     group_of = kind.group_of(draws[0], len(latents))
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     parts = (view.name, tuple(draws), group_of, likelihood, kind.intercept)
-    return ViewPosterior.of(*parts, dims=view.dims, weight=view.weight)
+    largest = _largest_psi(likelihood, blocks, processes)
+    return ViewPosterior.of(*parts, dims=view.dims, weight=view.weight, largest=largest)
+
+
+def _largest_psi(
+    likelihood: Likelihood, blocks: tuple[Block, ...], processes: Processes
+) -> Tensor | None:
+    """Return the largest psi by column that the rows of all processes support; columns without
+    entries have that of the others.
+    """
+    if not isinstance(likelihood, NonConjugateLikelihood):
+        return None
+    block = encoded_block(blocks)
+    largest: Tensor | None = None
+    for part in chunks(block.n_rows, CHUNK_ROWS):
+        y = block.mask.rows(part).hide(block.Y[part]).double().cpu()
+        of_part = likelihood.largest_psi(y, block.offset[part].double().cpu())
+        if of_part is None:
+            return None
+        largest = of_part if largest is None else largest.maximum(of_part)
+    if largest is None:
+        return None
+    largest = processes.largest(largest)
+    return torch.where(largest.isfinite(), largest, largest.amax())
