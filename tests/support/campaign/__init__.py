@@ -49,11 +49,11 @@ PARTS = {
     "fits": Kind(
         "fits",
         1300,
-        "Random estimators, options, shapes, containers and holes, scales from 1e-30 to 1e30. What "
-        "is returned must be finite; the same seed must give the same bits, and a saved file too "
-        "(a quarter of the trials each); places must not depend on batch or order; a failed refit "
-        "(a quarter) and the process itself must stay as they were; warnings must name the "
-        "caller's line.",
+        "Random estimators, options, shapes, containers and holes, scales from 1e-30 to 1e30, "
+        "rows, columns and entries 1e4 to 1e12 times the others. What is returned must be finite; "
+        "the same seed must give the same bits, and a saved file too (a quarter of the trials "
+        "each); places must not depend on batch or order; a failed refit (a quarter) and the "
+        "process itself must stay as they were; warnings must name the caller's line.",
     ),
     "inputs": Kind(
         "inputs",

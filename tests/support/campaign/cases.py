@@ -27,6 +27,8 @@ ANY = ("float64", "fortran", "strided", "readonly", "big-endian", "list", "objec
        "reversed", "decimals", "two-level frame", "repeated index")  # fmt: skip
 FRAMES = ("frame", "nullable frame", "two-level frame", "repeated index", "polars")
 SPARSE = ("csr", "csc", "coo", "bsr", "lil", "dok")
+# What tables of one order lack: parts of another order of magnitude, and shapes of their own.
+STRANGE = ("row", "rows", "column", "entry", "flat", "one value", "copies")
 # Rows of the few large tables: more than placement and training take at once.
 LARGE = (2_100, 8_300)
 
@@ -188,6 +190,40 @@ def _of_likelihood(source, name, n, m):
     ), f"{kind}, rate {rate.mean():.1e}"
 
 
+def _strange(source, values, likelihood):
+    """Change a view to what random tables are not; return it and what was done."""
+    kind = _one(source, STRANGE, [0.3, 0.15, 0.15, 0.2, 0.07, 0.05, 0.08])
+    n, m = values.shape
+    if kind == "one value":
+        return np.tile(values[:1], (n, 1)), kind
+    if kind == "copies":
+        return values[np.arange(n) // 2], kind
+    if kind == "flat" and likelihood == "gaussian":
+        wide = np.linalg.qr(source.normal(size=(max(n, m), min(n, m))))[0]
+        return (wide if n >= m else wide.T) * max(np.abs(values).max(), 1e-30), kind
+    if kind == "flat" or likelihood not in ("gaussian", "poisson", "negative_binomial"):
+        return values, ""
+    return _of_another_order(source, values, kind, counts=likelihood != "gaussian")
+
+
+def _of_another_order(source, values, kind, counts):
+    """Multiply a part of a view by 1e4 to 1e12, or divide it."""
+    n, m = values.shape
+    part = {
+        "row": np.ix_([source.integers(n)], np.arange(m)),
+        "rows": np.ix_(source.integers(0, n, 3), np.arange(m)),
+        "column": np.ix_(np.arange(n), [source.integers(m)]),
+        "entry": np.ix_([source.integers(n)], [source.integers(m)]),
+    }[kind]
+    size = 10.0 ** source.uniform(4, 12)
+    # numbers stay within the range that is documented
+    if not counts and (source.random() < 0.3 or np.abs(values).max() > 1e18):
+        size = 1.0 / size
+    values[part] *= size
+    values = np.minimum(np.round(values), 1e12) if counts else values
+    return values, f"{kind} times {size:.0e}"
+
+
 def _holes(source, values, views, kind=""):
     kind = kind or _one(source, ["none", "few", "many", "empty rows", "views", "pattern"],
                 [0.4, 0.2, 0.1, 0.1, 0.1, 0.1])  # fmt: skip
@@ -222,6 +258,9 @@ def case_of(seed):
         n, n_views = int(size.integers(*LARGE)), int(size.integers(1, 4))
         name = "NGMVLVM" if name == "RFLVM" else name
     widths = [int(source.integers(1, 6)) for _ in range(n_views)]
+    odd = np.random.default_rng([42, seed])
+    if odd.random() < 0.04 and not large:
+        n, widths = int(odd.integers(2, 6)), [int(odd.integers(30, 150)) for _ in widths]
     edges = np.cumsum([0, *widths])
     names = ["a", "b", "c"][:n_views]
     views = {view: slice(int(edges[v]), int(edges[v + 1])) for v, view in enumerate(names)}
@@ -229,6 +268,9 @@ def case_of(seed):
     for view, width in zip(names, widths, strict=True):
         likelihoods[view] = _one(source, LIKELIHOODS, [0.72, 0.08, 0.08, 0.05, 0.035, 0.035])
         part, words[view] = _of_likelihood(source, likelihoods[view], n, width)
+        if odd.random() < 0.35:
+            part, how = _strange(odd, part, likelihoods[view])
+            words[view] += f", {how}" * bool(how)
         parts.append(part)
     values = np.hstack(parts)
     of_views = large and n_views > 1 and size.random() < 0.6
@@ -240,6 +282,8 @@ def case_of(seed):
             "n_frequencies": int(size.integers(1, 4)),
         }
         options |= {"landmarks": int(size.integers(10, 600))} if size.random() < 0.5 else {}
+    if odd.random() < 0.12 and "latent" not in options:
+        options["n_components"] = 5
     if n_views > 1:
         options["views"] = views
     gaussian = set(likelihoods.values()) == {"gaussian"}
