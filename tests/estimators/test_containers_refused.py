@@ -3,6 +3,7 @@
 import anndata
 import mudata
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -40,6 +41,33 @@ def test_what_is_masked_is_missing(X, model):
         bo.FourierFeatures().fit(masked)
     with pytest.raises(InputError, match="finite values in Z, got nan"):
         bo.metrics.aligned_r2(X[:, :1], masked)
+
+
+def test_missing_entries_of_pandas_among_objects_are_missing(X, model):
+    objects = X.astype(object)
+    objects[2, 1] = objects[5, 3] = pd.NA
+    incomplete = X.copy()
+    incomplete[2, 1] = incomplete[5, 3] = np.nan
+    for given in (objects, objects.tolist(), tuple(map(tuple, objects))):
+        again = bo.NGMVLVM(1, **SMALL).fit(given)
+        np.testing.assert_array_equal(again.embedding_, again.transform(incomplete))
+        np.testing.assert_array_equal(model.transform(given), model.transform(incomplete))
+    assert objects[2, 1] is pd.NA
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (None, "got None"),
+        (pd.DataFrame(), "a table of columns, got one without any"),
+        (pd.DataFrame(index=range(4)), "a table of columns, got one without any"),
+        ([[1, 2], [3]], "rows of one length, got 2 entries in row 0 and 1 in row 1"),
+    ],
+)
+def test_what_has_no_rows_or_columns_is_named(given, text, model):
+    for call in (bo.NGMVLVM(**SMALL).fit, model.transform, bo.FourierFeatures().fit):
+        with pytest.raises(InputError, match=text):
+            call(given)
 
 
 @pytest.mark.parametrize("method", ["fit", "transform", "impute", "score", "fit_transform"])

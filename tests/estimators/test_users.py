@@ -137,13 +137,18 @@ def test_an_engineer_with_complex_channels():
     assert error < 0.5 * np.abs(H[100:, 3:] - H[:100, 3:].mean(axis=0)).mean()
 
 
-@pytest.mark.parametrize("size", [1e5, 1e8])
-def test_one_row_of_another_order_leaves_the_bound_above_that_of_noise_alone(size):
-    X = np.random.default_rng(5).normal(size=(100, 5))
+@pytest.mark.parametrize(
+    ("size", "n_components", "seeds"),
+    [(1e5, 2, (5, 3)), (1e8, 2, (5, 3)), (1e7, 5, (100, 100)), (1e7, 3, (5, 4))],
+)
+def test_one_row_of_another_order_leaves_the_bound_above_that_of_noise_alone(
+    size, n_components, seeds
+):
+    X = np.random.default_rng(seeds[0]).normal(size=(100, 5))
     X[-1] = size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(random_state=3).fit(X)
+        model = bo.NGMVLVM(n_components, random_state=seeds[1]).fit(X)
     variance = X.var()
     alone = -0.5 * X.size * (np.log(2.0 * np.pi * variance) + 1.0)
     assert alone < model.elbo_ < 0.0

@@ -136,6 +136,30 @@ def test_rows_that_were_laid_elsewhere_come_back_and_the_bound_rises():
     assert torch.equal(model.latents.mean.detach()[stay], truth[stay])
 
 
+@pytest.mark.parametrize(
+    ("bounds", "n_moved"),
+    [([0.0, -1e3, -1e3, -1e3, -1e3], 0), ([0.0, -1e3, 1.0], 2), ([0.0, -3.0], 4)],
+)
+def test_moves_that_lower_the_bound_are_undone(monkeypatch, bounds, n_moved):
+    model = _model()
+    data = _data(model)
+    trainer = _trainer(model, data)
+    trainer.run(until=2)
+    wrong = torch.tensor([0, 7, 21, 33])
+    with torch.no_grad():
+        model.latents.mean[wrong] = -2.0 * model.latents.mean[wrong].sign()
+    before = model.latents.mean.detach().clone()
+    moves, given = RowMoves(trainer, data, _plan()), iter(bounds)
+    asked = []
+    monkeypatch.setattr(moves, "_bound", lambda step: asked.append(step) or next(given))
+    moved = moves.move(3)
+    assert len(moved) == n_moved or (n_moved == 4 and len(moved) >= 4)
+    assert asked == [3] * len(bounds)
+    stay = torch.ones(N, dtype=torch.bool)
+    stay[moved] = False
+    assert torch.equal(model.latents.mean.detach()[stay], before[stay])
+
+
 def test_rows_move_at_given_steps_of_the_decay_alone(monkeypatch):
     model = _model()
     moves, taken = RowMoves(_trainer(model, _data(model)), _data(model), _plan()), []

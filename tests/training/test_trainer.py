@@ -228,6 +228,47 @@ def test_roll_back_returns_parameters_optimiser_and_history_to_the_last_good_sta
         assert _same(result[call][3], good)
 
 
+def test_a_fall_far_below_the_window_before_is_undone_with_half_the_rate():
+    point = Point()
+    objective = _failing(point, range(100, 110), lambda bound: bound - 5000.0)
+    trainer = Trainer(point, objective, 1, Options(max_iter=400, learning_rate=0.05, tol=0.0))
+    with pytest.warns(
+        NumericalWarning, match="Step 110 was undone because the bound had fallen"
+    ):
+        state = trainer.run()
+    assert (state.roll_backs, state.rate, state.step) == (1, 0.5, 400)
+    assert min(state.history[50:]) > 0.0
+    torch.testing.assert_close(point.place.detach(), TARGET, atol=1e-2, rtol=0.0)
+
+
+@pytest.mark.parametrize(("depth", "n_entries"), [(0.4, 1), (3.0, 10)])
+def test_small_falls_are_not_undone(depth, n_entries):
+    point = Point()
+    trainer = Trainer(
+        point, _failing(point, range(300, 310), lambda bound: bound - depth), n_entries,
+        Options(max_iter=400, learning_rate=0.05, tol=0.0),
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state = trainer.run()
+    assert state.roll_backs == 0
+
+
+def test_training_that_falls_again_and_again_goes_on():
+    point = Point()
+    falling = Trainer(
+        point,
+        lambda step: _bound(point, step) - 5000.0 * (step >= 100),
+        1,
+        Options(max_iter=200, learning_rate=0.05, tol=0.0),
+    )
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        state = falling.run()
+    assert len(record) == state.roll_backs == 4
+    assert falling.finished
+
+
 def test_training_gives_up_after_many_faults_with_a_finite_model():
     trainer = _trainer(max_iter=200)
     trainer.objective = _failing(

@@ -21,8 +21,8 @@ _CONVERT = "convert the column to numbers (NaN where a value is missing) or drop
 
 
 def as_rows(X: object) -> Any:
-    """Return rows as an estimator takes them: masked entries of an array become NaN, frames of
-    sparse columns that are not 0 elsewhere dense.
+    """Return rows as an estimator takes them: masked entries of an array become NaN, pandas.NA
+    among objects too, frames of sparse columns that are not 0 elsewhere dense.
 
     Parameters
     ----------
@@ -51,7 +51,41 @@ def as_rows(X: object) -> Any:
         getattr(kind, "fill_value", 0) != 0 for kind in getattr(X, "dtypes", ())
     ):
         return X.sparse.to_dense() if hasattr(X, "sparse") else X
-    return X
+    return _without_na(X) if isinstance(X, list | tuple | np.ndarray) else X
+
+
+def _without_na(X: list[Any] | tuple[Any, ...] | NDArray[Any]) -> Any:
+    """Return nested lists, or an array of objects, with NaN for pandas.NA, which numpy cannot
+    convert; the same without any.
+    """
+    _check_lengths(X)
+    try:
+        values = np.asarray(X)
+    except ValueError:
+        # ragged: scikit-learn says so
+        return X
+    if values.dtype != object:
+        return X
+    missing = np.vectorize(lambda value: type(value).__name__ == "NAType", otypes=[bool])
+    hidden = missing(values) if values.size else np.zeros(0, dtype=bool)
+    if not hidden.any():
+        return X
+    values = values.copy()
+    values[hidden] = np.nan
+    return values
+
+
+def _check_lengths(X: object) -> None:
+    """Refuse nested lists of rows of several lengths."""
+    if isinstance(X, np.ndarray) or not isinstance(X, Sequence):
+        return
+    lengths = [len(row) if isinstance(row, list | tuple) else -1 for row in X]
+    if len(set(lengths)) > 1 and min(lengths) >= 0:
+        other = next(i for i, length in enumerate(lengths) if length != lengths[0])
+        got = f"{lengths[0]} entries in row 0 and {lengths[other]} in row {other}"
+        raise InputError(
+            message("rows of one length", got, "write NaN where a value is missing")
+        )
 
 
 def _check_container(X: object) -> None:
@@ -66,6 +100,10 @@ def _check_container(X: object) -> None:
         )
         raise InputError(message(_ROWS, f"an object of type {kind}", do))
     _refuse_single(X)
+    if X is None:
+        raise InputError(message(_ROWS, "None", do))
+    if hasattr(X, "iloc") and not np.size(getattr(X, "columns", 0)):
+        raise InputError(message("a table of columns", "one without any", "read it again"))
     if isinstance(X, Mapping):
         raise InputError(message(_ROWS, got, "stack views by name with bochner.stack(views)"))
     if isinstance(X, str | bytes | Set | Iterator):

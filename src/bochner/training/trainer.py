@@ -31,6 +31,9 @@ Snapshot = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 _WARM_UP = 20
 _SNAPSHOT_EVERY = 10
 _MAX_ROLL_BACKS = 8
+# A fall of the bound between two snapshots that is undone: so many nats an entry, and standard
+# deviations of the window before. One row far above the others brings it about.
+_FALL, _FALL_DEVIATIONS = 0.5, 10.0
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class Trainer(Generic[Module]):
         until = self.options.max_iter if until is None else min(until, self.options.max_iter)
         self._settles = (0.5 * (self.state.step + until), until) if settle else None
         while self.state.step < until and not self.finished:
-            cause = self._step()
+            cause = self._step() or self._fall()
             if cause is None:
                 self._after_step(on_step)
             elif not self._roll_back(cause):
@@ -283,6 +286,21 @@ class Trainer(Generic[Module]):
         self.state.history.append(value)
         self.state.step += 1
         return None
+
+    def _fall(self) -> str | None:
+        """Return how far the bound fell since the last snapshot, where no step should lead."""
+        step, window = self.state.step, self.options.window
+        history = self.state.history[self.state.since :]
+        # the others are left for steps that are not finite
+        spent = self.state.roll_backs >= _MAX_ROLL_BACKS // 2
+        if spent or step % _SNAPSHOT_EVERY or len(history) < window + _SNAPSHOT_EVERY:
+            return None
+        before = history[-window - _SNAPSHOT_EVERY : -_SNAPSHOT_EVERY]
+        height, now = statistics.fmean(before), statistics.fmean(history[-_SNAPSHOT_EVERY:])
+        most = _FALL * self.n_entries + _FALL_DEVIATIONS * statistics.pstdev(before)
+        if height - now <= most:
+            return None
+        return f"the bound had fallen from {height:.6g} to {now:.6g}"
 
     def _differentiate(self, bound: Tensor) -> None:
         """Find the gradients of what the optimiser brings down."""

@@ -22,13 +22,12 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import per_size, shifted
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
-from bochner.memory import chunks
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
-from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.observations import Block, Data, encoded_block
+from bochner.regression.observations import Block, Data
 from bochner.weight_posterior.conditioning import Draw, conditioning
+from bochner.weight_posterior.site_conditioning import largest_psi
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.
@@ -475,27 +474,5 @@ def _view_posterior(
     group_of = kind.group_of(draws[0], len(latents))
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     parts = (view.name, tuple(draws), group_of, likelihood, kind.intercept)
-    largest = _largest_psi(likelihood, blocks, processes)
+    largest = largest_psi(likelihood, blocks, processes)
     return ViewPosterior.of(*parts, dims=view.dims, weight=view.weight, largest=largest)
-
-
-def _largest_psi(
-    likelihood: Likelihood, blocks: tuple[Block, ...], processes: Processes
-) -> Tensor | None:
-    """Return the largest psi by column that the rows of all processes support; columns without
-    entries have that of the others.
-    """
-    if not isinstance(likelihood, NonConjugateLikelihood):
-        return None
-    block = encoded_block(blocks)
-    largest: Tensor | None = None
-    for part in chunks(block.n_rows, CHUNK_ROWS):
-        y = block.mask.rows(part).hide(block.Y[part]).double().cpu()
-        of_part = likelihood.largest_psi(y, block.offset[part].double().cpu())
-        if of_part is None:
-            return None
-        largest = of_part if largest is None else largest.maximum(of_part)
-    if largest is None:
-        return None
-    largest = processes.largest(largest)
-    return torch.where(largest.isfinite(), largest, largest.amax())

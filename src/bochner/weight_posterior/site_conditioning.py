@@ -12,12 +12,14 @@ from torch import Tensor
 
 from bochner.data.masks import PartialMask
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.memory import chunks
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
 from bochner.objectives.subset_sites import anchored_weights, features_of
 from bochner.processes import ALONE, Processes
-from bochner.regression.observations import EncodedBlock
+from bochner.regression.evidence import CHUNK_ROWS
+from bochner.regression.observations import Block, EncodedBlock, encoded_block
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.site_passes import SitePasses
 
@@ -111,6 +113,28 @@ def column_groups(sites: Sites, n_rows: int, n_latents: int) -> Tensor:
     for g, columns in enumerate(sites.column_chunks(n_rows * n_latents)):
         out[columns.cpu()] = g
     return out
+
+
+def largest_psi(
+    likelihood: Likelihood, blocks: tuple[Block, ...], processes: Processes = ALONE
+) -> Tensor | None:
+    """Return the largest psi by column that the rows of all processes support, (columns of psi,);
+    columns without entries have that of the others.
+    """
+    if not isinstance(likelihood, NonConjugateLikelihood):
+        return None
+    block = encoded_block(blocks)
+    found = []
+    for part in chunks(block.n_rows, CHUNK_ROWS):
+        y = block.mask.rows(part).hide(block.Y[part]).double().cpu()
+        of_part = likelihood.largest_psi(y, block.offset[part].double().cpu())
+        if of_part is None:
+            return None
+        found.append(of_part)
+    largest = processes.largest(torch.stack(found).amax(0))
+    if not bool(largest.isfinite().any()):
+        return None
+    return torch.where(largest.isfinite(), largest, largest.amax())
 
 
 def _repeated(entries: Entries, times: int) -> Entries:
