@@ -12,7 +12,8 @@ import bochner
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "examples")]
 
-import formulas  # noqa: E402 - found through the path above
+import accessible  # noqa: E402 - found through the path above
+import formulas  # noqa: E402
 import offline  # noqa: E402
 import pictures  # noqa: E402
 import reference  # noqa: E402
@@ -124,5 +125,6 @@ def setup(app):
     """
     app.connect("autodoc-skip-member", of_others)
     app.connect("autodoc-process-docstring", escape_types, priority=100)  # before numpydoc
+    accessible.connect(app)
     formulas.connect(app)
     offline.connect(app)

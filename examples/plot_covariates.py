@@ -8,6 +8,8 @@ placed in the same map, and a row can be predicted as the other plate would have
 it the usual remedy: plate means are taken out, and principal components of what is left.
 """
 
+import time
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.decomposition import PCA
@@ -39,9 +41,13 @@ plates = {"plate": np.array(["first", "second"])[plate]}
 
 settings = {"n_components": 2, "init": ["pca", "fold"], "max_iter": STEPS, "random_state": 0}
 blind = bo.NGMVLVM(**settings).fit(X)
+begin = time.process_time()
 model = bo.NGMVLVM(**settings).fit(X, covariates=plates)
+seconds = time.process_time() - begin
+begin = time.process_time()
 means = np.stack([X[plate == p].mean(0) for p in range(2)])
 components = PCA(2).fit_transform(X - means[plate])
+print(f"processor seconds: {seconds:.1f}, of the peer {time.process_time() - begin:.1f}")
 
 
 def explained(Z):
@@ -56,7 +62,7 @@ shown = {
 }
 for name, Z in shown.items():
     print(f"{name}: R^2 of the truth {explained(Z):.3f}")
-print("standard deviation of the plates' effects:", model.covariate_std_)
+print(f"standard deviation of the plates' effects: {model.covariate_std_['x']['plate']:.2f}")
 
 # %%
 # What would the rows of the first plate have been in the second? The made data know.
@@ -78,7 +84,8 @@ print(
 
 new = model.transform(X[:5], covariates={"plate": plates["plate"][:5]})
 unknown = model.transform(X[:5], covariates={"plate": [None] * 5})
-print(np.abs(new - model.embedding_[:5]).max(), np.abs(unknown - new).max())
+print(f"rows of training, placed anew, move by {np.abs(new - model.embedding_[:5]).max():.1g}")
+print(f"without their plate by up to {np.abs(unknown - new).max():.1f}")
 
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.3))
 for ax, (name, Z) in zip(axes, shown.items(), strict=True):

@@ -8,6 +8,8 @@ placed under the model as it is, with half of it missing if it must be. Beside i
 projection needs whole rows, and regression from the half that is there.
 """
 
+import time
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.decomposition import PCA
@@ -25,9 +27,12 @@ STEPS = 150
 digits = bo.datasets.load_digits_halves()
 train, new = digits.data[:N_TRAIN], digits.data[N_TRAIN : N_TRAIN + N_NEW]
 labels, answers = digits.target[:N_TRAIN], digits.target[N_TRAIN : N_TRAIN + N_NEW]
+begin = time.process_time()
 model = bo.NGMVLVM(6, views=digits.views, init="pca", max_iter=STEPS, random_state=0).fit(
     train
 )
+
+seconds = time.process_time() - begin
 
 # %%
 # New rows, whole and with their upper half only, and how sure the model is of each place.
@@ -36,7 +41,9 @@ half = new.copy()
 half[:, digits.views["lower"]] = np.nan
 whole, std = model.transform(new, return_std=True)
 placed, wider = model.transform(half, return_std=True)
-print("mean standard deviation of a place, whole and half rows:", std.mean(), wider.mean())
+print(
+    f"mean standard deviation of a place: whole rows {std.mean():.2f}, halves {wider.mean():.2f}"
+)
 
 
 def accuracy(Z, places):
@@ -44,11 +51,13 @@ def accuracy(Z, places):
     return KNeighborsClassifier(10).fit(Z, labels).score(places, answers)
 
 
+begin = time.process_time()
 pca = PCA(6).fit(train)
 upper, lower = digits.views["upper"], digits.views["lower"]
 ridge = RidgeCV(np.logspace(-2, 4, 13)).fit(train[:, upper], train[:, lower])
 filled = half.copy()
 filled[:, lower] = ridge.predict(new[:, upper])
+print(f"processor seconds: {seconds:.1f}, of the peers {time.process_time() - begin:.1f}")
 shares = {
     "NG-MVLVM, whole rows": accuracy(model.embedding_, whole),
     "NG-MVLVM, upper halves": accuracy(model.embedding_, placed),

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.cli.data import MODEL_FILE, write_embedding
+from bochner.cli.data import write_embedding
+from bochner.cli.outputs import MODEL_FILE
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.model_selection.calibrate import calibration
 from bochner.page.report import report

@@ -38,6 +38,10 @@ def test_a_mixed_table_is_fitted_and_completed(tmp_path):
         before.drop(index=["p3", "p4"]).astype(after.dtypes)
     )
     assert (pandas.read_csv(std, index_col="id").loc[["p3", "p4"]] > 0).sum().sum() == 2
+    # views of which each has other figures stand in one table for people
+    shown = run("info", folder)
+    assert shown.exit_code == 0, shown.stderr
+    assert "categories" in shown.stdout
     replied("transform", folder, data, "--out", tmp_path / "z.csv")
     replied("calibrate", folder, data, "--seed", 0)
     text = refused("impute", folder, data, "--out", tmp_path / "full.npy")
@@ -67,6 +71,15 @@ def test_decimal_commas_are_named(tmp_path):
         "fit", tmp_path / "comma.csv", "--likelihood", "auto", "--out", tmp_path / "run"
     )
     assert "Expected numbers with decimal points, got '0,5' in the column 'weight'" in text
+    assert "Add --decimal ," in text
+    small = ("n_components=1", "n_init=1", "max_iter=2", "n_frequencies=8", "init=pca")
+    settings = [part for name in small for part in ("--set", name)]
+    table, comma = tmp_path / "comma.csv", ("--decimal", ",")
+    auto = ("--likelihood", "auto", "--out", tmp_path / "run")
+    replied("fit", table, *comma, *auto, *settings)
+    table.write_text(table.read_text().replace("3;3,5", "3;"))
+    replied("impute", tmp_path / "run", table, *comma, "--out", tmp_path / "full.csv")
+    assert (tmp_path / "full.csv").read_text().splitlines()[2] == "1,1.5,high"
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,47 @@ def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path, argument
     assert done.stdout.split() == ["2", "False", "False"], done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("fit d.csv --out run", "of a run that is finished. Add --force"),
+        ("transform run d.csv --out d.csv", "which exists. Add --force"),
+        ("impute run d.csv --out d.csv", "which exists. Add --force"),
+        ("impute run d.csv --out e.csv --std d.csv", "which exists. Add --force"),
+        ("sample run --out d.csv", "which exists. Add --force"),
+        ("transform none d.csv --out z.csv", "a folder of bochner fit, got none"),
+        ("calibrate run none.csv", "none.csv, which does not exist"),
+        ("report run none.csv", "none.csv, which does not exist"),
+        ("fit d.csv --outt run", "--out"),
+    ],
+)
+def test_what_is_there_already_is_refused_without_torch(tmp_path, line, says):
+    (tmp_path / "d.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model.bochner").write_bytes(b"")
+    code = (
+        "import sys; from bochner.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit as e: print(e.code, 'torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *line.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.stdout.split() == ["2", "False", "False"], done.stderr
+    assert says in done.stderr
+
+
+def test_the_list_of_commands_has_no_stray_line_ends():
+    listed = " ".join(CliRunner().invoke(app, ["--help"]).stdout.replace("│", " ").split())
+    assert "complete halves that were not shown." in listed
+    lines = CliRunner().invoke(app, ["--help"]).stdout.splitlines()
+    assert not any(line.strip("│ ") == "shown." for line in lines)
+
+
 def test_names_of_others_are_understood():
     with pytest.raises(
         InputError, match=r"view 'rna', got 'nb'\. Write 'negative_binomial'\."

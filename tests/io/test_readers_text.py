@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bochner.errors import InputError
+from bochner.io.csv.files import read_csv
 from bochner.io.csv.text import Lines, PlainLines
 from bochner.io.csv.write import guarded, unguarded
 from bochner.io.outputs import replacing
 from bochner.io.readers import read, write_csv
+from bochner.io.request import Request
 from bochner.page.labels import read_labels
 
 NAN = np.nan
@@ -129,8 +131,35 @@ def test_separators(csv):
     assert read(csv('"x, y, z";b\n1;2\n')).column_names == ["x, y, z", "b"]
     with pytest.raises(InputError, match=r"tabs between cells, got commas in .*t.tsv. Rename"):
         read(csv("a,b\n1,2\n", "t.tsv"))
-    with pytest.raises(InputError, match=r"got '2,5' in .*Write decimal points"):
+    with pytest.raises(InputError, match=r"got '2,5' in .*For decimal commas add --decimal ,"):
         read(csv("a;b\n1,5;2,5\n3,5;4,5\n"))
+
+
+def test_decimal_commas(csv):
+    """Numbers are those of the same file with points, the header, row names and holes, too."""
+    request = Request(decimal=",")
+    table = read_csv(csv("id;a;b, c\np;1,5;-2,5e3\nq;;4\n"), request)
+    assert (table.column_names, table.row_names) == (["a", "b, c"], ["p", "q"])
+    assert np.array_equal(table.X, [[1.5, -2500.0], [NAN, 4.0]], equal_nan=True)
+    table = read_csv(csv("1,5;2,5\n3,5;4,5\n"), request)
+    assert table.column_names is None
+    assert table.X.tolist() == [[1.5, 2.5], [3.5, 4.5]]
+    quoted = read_csv(csv('a,b\n"1,5","2"\n'), request)
+    assert quoted.X.tolist() == [[1.5, 2.0]]
+    with pytest.raises(InputError, match=r"decimal commas, got '1.5' in .*line 3.*thousands"):
+        read_csv(csv("a;b\n1,5;2\n1.5;3\n"), request)
+
+
+def test_decimal_commas_of_large_files(csv):
+    values = np.random.default_rng(0).normal(size=(40000, 2))
+    lines = [f"{a!r};{b!r}" for a, b in values.tolist()]
+    points = read_csv(csv("\n".join(["a;b", *lines])))
+    text = "\n".join(lines).replace(".", ",")
+    assert len(text) > 2**19
+    commas = read_csv(csv(f"a;b\n{text}\n"), Request(decimal=","))
+    assert np.array_equal(points.X, commas.X)
+    with pytest.raises(InputError, match=r"got '1.5'"):
+        read_csv(csv(f"a;b\n{text}\n1.5;2\n"), Request(decimal=","))
 
 
 def test_names_without_nul(csv):

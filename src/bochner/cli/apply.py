@@ -13,11 +13,8 @@ import numpy as np
 
 from bochner.cli.align import read_rows, rows_on_disk
 from bochner.cli.data import (
-    COLUMNAR,
-    OUTPUTS,
     FrameTable,
     Reading,
-    check_output,
     column_names,
     frame,
     latent_names,
@@ -25,6 +22,7 @@ from bochner.cli.data import (
     write_embedding,
     write_matrices,
 )
+from bochner.cli.outputs import COLUMNAR, OUTPUTS, check_output
 from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
 from bochner.data.row_sources import PartSource, RowSource
 from bochner.errors import InputError, message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from bochner.cli.outputs import COLUMNAR, MODEL_FILE
 from bochner.cli.parse import parse_by_view
 from bochner.data.arrays import FloatArray
-from bochner.errors import InputError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
 from bochner.io.extensions import extension_of
@@ -46,7 +45,7 @@ class Reading:
 
     Attributes
     ----------
-    columns, drop, header, memory, mask_var
+    columns, drop, header, memory, mask_var, decimal
         As typed.
     beside : sequence of str
         Columns that are covariates, and no data.
@@ -58,6 +57,7 @@ class Reading:
     memory: float | None = None
     mask_var: Sequence[str] = ()
     beside: Sequence[str] = ()
+    decimal: str = "."
 
     def without(self, path: Path, columns: Sequence[str | None]) -> Reading:
         """Return how to read a file of which some columns are no data; those of h5ad files are in
@@ -102,7 +102,8 @@ class Reading:
             selection = KnownColumns(known, self.beside)
         layers = parse_by_view(layer, "--layer")
         masks = parse_by_view(self.mask_var, "--mask-var")
-        return Request(index, layers, masks, self.header, selection, memory_of(self.memory))
+        memory = memory_of(self.memory)
+        return Request(index, layers, masks, self.header, self.decimal, selection, memory)
 
 
 def names_of_views(specs: Sequence[str]) -> list[str] | None:
@@ -117,11 +118,6 @@ def _names(specs: Sequence[str]) -> list[str]:
     return [name.strip() for spec in specs for name in spec.split(",") if name.strip()]
 
 
-MODEL_FILE = "model.bochner"
-OUTPUTS = (".csv", ".npy", ".npz")
-COLUMNAR = (".parquet", ".zarr")
-
-
 def load_model(path: Path) -> LatentVariableEstimator:
     """Load a model from its file, or from the folder that ``bochner fit`` wrote."""
     from bochner.estimators.loading import load
@@ -133,42 +129,6 @@ def column_names(model: LatentVariableEstimator) -> list[str] | None:
     """Return what the columns of a model's training data were called."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
-
-
-def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPUTS) -> None:
-    """Refuse a place that cannot be written to, before any work is done, and a file that would be
-    replaced.
-    """
-    if path.suffix.lower() not in endings:
-        got = (
-            f"{path} with extension {path.suffix!r}"
-            if path.suffix
-            else f"{path} without extension"
-        )
-        raise InputError(message(f"an output file {', '.join(endings)}", got, "rename it"))
-    if not path.parent.is_dir():
-        raise InputError(
-            message("an existing folder to write to", str(path.parent), "create it first")
-        )
-    check_writable(path.parent)
-    if path.exists() and not force:
-        raise InputError(
-            message(
-                "a new output file",
-                f"{path}, which exists",
-                "add --force to replace it, or rename",
-            )
-        )
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a folder that this user cannot write to."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(
-            message(
-                "a folder to write to", f"{folder} without permission", "choose another place"
-            )
-        )
 
 
 class _Stream:

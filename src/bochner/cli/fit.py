@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bochner import progress
-from bochner.cli.data import (
+from bochner.cli.data import Reading, frame, load_model, names_of_views, write_embedding
+from bochner.cli.outputs import (
+    CHECKPOINT,
     MODEL_FILE,
-    Reading,
+    check_earlier_run,
     check_writable,
-    frame,
-    load_model,
-    names_of_views,
-    write_embedding,
+    checkpoints,
 )
 from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import in_job, say
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 T = TypeVar("T")
-CHECKPOINT = "checkpoint.ckpt"
 SEED_FILE = "seed.json"
 PAGE = "report.html"
 # Rows on the page of a table that is not in memory.
@@ -201,13 +199,6 @@ def _fit(
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
 
 
-def checkpoints(out: Path) -> list[Path]:
-    """Return what an interrupted run left in a folder: of chains there is a file each, and files
-    of rows that were placed.
-    """
-    return sorted(out.glob(f"{CHECKPOINT}*"))
-
-
 def estimator_of(options: FitOptions, table: Table) -> LatentVariableEstimator:
     """Build the estimator that the options describe, not fitted."""
     from bochner.estimators.annotated import MODELS
@@ -244,26 +235,9 @@ def _clean(out: Path, created: bool) -> None:
 
 
 def _check_earlier_run(options: FitOptions) -> None:
-    """Refuse to replace results, or a run that can be continued, unless asked to."""
-    if options.force:
-        return
-    if checkpoints(options.out):
-        if not options.resume:
-            raise InputError(
-                f"An interrupted run is in {options.out}: add --resume to continue it, or --force "
-                "to start anew."
-            )
-        return
-    if (options.out / MODEL_FILE).exists():
-        got = f"{options.out / MODEL_FILE} of a run that is finished"
-        raise InputError(
-            message(
-                "no results in --out",
-                got,
-                "add --force to replace them, or choose another folder",
-            )
-        )
-    if options.resume:
+    """Refuse to replace an earlier run; say where there is none to continue."""
+    check_earlier_run(options.out, options.resume, options.force)
+    if options.resume and not options.force and not checkpoints(options.out):
         say(f"No interrupted run in {options.out}: starting from the beginning.")
 
 

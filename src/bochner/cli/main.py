@@ -15,6 +15,8 @@ from bochner.cli import rows, sources
 from bochner.cli.options import (
     Columns,
     Data,
+    Decimal,
+    DecimalMark,
     Drop,
     Header,
     Index,
@@ -32,8 +34,9 @@ from bochner.cli.options import (
     SizeFactorColumn,
     ViewColumns,
 )
+from bochner.cli.outputs import check_earlier_run, checkpoints
 from bochner.cli.parse import check_words
-from bochner.cli.session import INTERRUPTED, follows, say, session
+from bochner.cli.session import INTERRUPTED, follows, in_job, say, session
 from bochner.progress import overall
 
 app = typer.Typer(
@@ -138,6 +141,7 @@ def fit(
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
+    decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     size_factors: SizeFactorColumn = None,
@@ -153,12 +157,21 @@ def fit(
     """
     with session(as_json, log) as reply:
         check_words(data, model.value, likelihood or (), settings or ())
+        if not in_job():
+            check_earlier_run(out, resume, force)
         with overall(f"reading {data.name}", shown=not follows()):
             from bochner.cli import fit as logic
             from bochner.cli.data import Reading
             from bochner.cli.show import show
 
-            reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+            reading = Reading(
+                columns or (),
+                drop or (),
+                header,
+                memory,
+                mask_var or (),
+                decimal=decimal.value,
+            )
             options = logic.FitOptions(
                 data,
                 out,
@@ -180,13 +193,13 @@ def fit(
             try:
                 reply.values, interrupted = logic.run(options)
             except KeyboardInterrupt:  # before training, or after it while the rows are placed
-                _say_how_to_resume(bool(logic.checkpoints(out)))
+                _say_how_to_resume(bool(checkpoints(out)))
                 raise
         reply.show = show
         if interrupted:
             reply.values["interrupted"], reply.code = True, INTERRUPTED
             say("Interrupted: the files hold the best state until then.")
-            _say_how_to_resume(bool(logic.checkpoints(out)))
+            _say_how_to_resume(bool(checkpoints(out)))
 
 
 def _say_how_to_resume(checkpoint: bool) -> None:
@@ -219,6 +232,7 @@ def info(
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
+    decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     log: Log = None,
@@ -234,7 +248,9 @@ def info(
         from bochner.cli.show import show
 
         repeated = (view or (), likelihood or (), settings or ())
-        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        reading = Reading(
+            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
+        )
         options = FitOptions(
             path, Path(), model.value, *repeated, index, layer=layer or (), reading=reading
         )
@@ -257,3 +273,7 @@ app.command(epilog="Example: bochner fetch oil --from https://example.org/data -
     sources.fetch
 )
 app.command(epilog="Example: bochner bench 000-table-8")(sources.bench)
+
+# the list of commands shows line ends of docstrings as they are
+for command in app.registered_commands:
+    command.short_help = " ".join((command.callback.__doc__ or "").split())

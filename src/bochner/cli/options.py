@@ -24,13 +24,18 @@ class SettingsCommand(TyperCommand):
         if ctx.resilient_parsing:
             # the shell completes what is not yet written
             return super().parse_args(ctx, args)
-        options = {name for param in self.params for name in param.opts}
+        options = {
+            name for param in self.params for name in (*param.opts, *param.secondary_opts)
+        }
         words = [word.partition("=")[0] for word in args]
         for word, whole, after in zip(words, args, [*args, ""][1:], strict=True):
             name = word[2:].replace("-", "_")
             if word[:2] == "--" and word not in options and name in _SETTINGS:
                 value = whole.partition("=")[2] or after or "VALUE"
                 ctx.fail(f"{word} is a setting of the model. Write: --set {name}={value}")
+        if any(word[:2] == "--" and word not in {*options, "--help"} for word in words):
+            # says which option was meant
+            return super().parse_args(ctx, args)
         if "--out" in options and not {"--out", "--help"} & {*words} and args:
             ctx.fail(
                 "Expected --out with the folder for model, embedding and pictures. "
@@ -89,6 +94,21 @@ Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header", help="Whether the first line of csv files names the columns."
+    ),
+]
+
+
+class Decimal(StrEnum):
+    """What stands before the fraction of a number in text."""
+
+    POINT = "."
+    COMMA = ","
+
+
+DecimalMark = Annotated[
+    Decimal,
+    typer.Option(
+        "--decimal", help="What stands before the fraction of numbers in csv and tsv files."
     ),
 ]
 MemoryLimit = Annotated[

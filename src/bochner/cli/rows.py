@@ -13,6 +13,8 @@ import typer
 from bochner.cli.options import (
     Columns,
     Data,
+    Decimal,
+    DecimalMark,
     Drop,
     Force,
     Header,
@@ -27,7 +29,9 @@ from bochner.cli.options import (
     Seed,
     SizeFactorColumn,
 )
+from bochner.cli.outputs import COLUMNAR, OUTPUTS, check_model, check_output
 from bochner.cli.session import session
+from bochner.io.extensions import check_source
 
 
 def transform(
@@ -39,6 +43,7 @@ def transform(
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
+    decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     size_factors: SizeFactorColumn = None,
@@ -58,12 +63,17 @@ def transform(
     lacks are missing.
     """
     with session(as_json, log) as reply:
+        check_model(model)
+        check_source(data)
+        check_output(out, force, (*OUTPUTS, *COLUMNAR))
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        reading = Reading(
+            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
+        )
         beside = (size_factors, interval)
         rows = logic.Rows(model, data, out, index, layer or (), force, reading, *beside)
         reply.values = _done(logic.transform(rows), started, out)
@@ -91,6 +101,7 @@ def impute(
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
+    decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     size_factors: SizeFactorColumn = None,
@@ -100,12 +111,18 @@ def impute(
 ) -> None:
     """Fill in what is missing: single entries, or whole views that DATA lacks."""
     with session(as_json, log) as reply:
+        check_model(model)
+        check_source(data)
+        for path in (out,) if std is None else (out, std):
+            check_output(path, force)
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        reading = Reading(
+            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
+        )
         rows = logic.Rows(model, data, out, index, layer or (), force, reading, size_factors)
         reply.values = _done(logic.impute(rows, std), started, out)
         reply.show = show
@@ -131,6 +148,8 @@ def sample(
 ) -> None:
     """Draw new rows from a model, noise included: counts where its data are counts."""
     with session(as_json, log) as reply:
+        check_model(model)
+        check_output(out, force)
         from bochner.cli import apply as logic
         from bochner.cli.show import show
 
@@ -162,6 +181,7 @@ def calibrate(
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
+    decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     size_factors: SizeFactorColumn = None,
@@ -174,10 +194,14 @@ def calibrate(
     and compare them.
     """
     with session(as_json, log) as reply:
+        check_model(model)
+        check_source(data)
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading
 
-        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        reading = Reading(
+            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
+        )
         options = logic.CalibrateOptions(
             model,
             data,
@@ -216,6 +240,7 @@ def report(
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
+    decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
     shape: Annotated[
@@ -246,11 +271,16 @@ def report(
     the fit went.
     """
     with session(as_json, log) as reply:
+        check_model(model)
+        if data is not None:
+            check_source(data)
         from bochner.cli import report as logic
         from bochner.cli.data import Reading
         from bochner.cli.show import show
 
-        reading = Reading(columns or (), drop or (), header, memory, mask_var or ())
+        reading = Reading(
+            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
+        )
         options = logic.ReportOptions(
             model,
             data,

@@ -36,10 +36,12 @@ def show(values: Mapping[str, object]) -> None:
 
 
 def _group(name: str, group: Mapping[str, Mapping[str, object]]) -> Table:
-    columns = list(next(iter(group.values())))
+    """Return a line per thing; what only some of them have is empty for the others."""
+    columns = list(dict.fromkeys(column for values in group.values() for column in values))
     table = Table(name.removesuffix("s"), *(_label(column) for column in columns))
     for key, values in group.items():
-        table.add_row(printable(key), *(text(values[column]) for column in columns))
+        cells = (text(values[column]) if column in values else "" for column in columns)
+        table.add_row(printable(key), *cells)
     return table
 
 

@@ -77,7 +77,7 @@ def _check_texts(frame: Any, path: Path) -> None:
         texts = [cell for cell in frame[name].dropna() if isinstance(cell, str)]
         if texts and all(_DECIMAL_COMMA.fullmatch(cell) for cell in texts):
             got = f"{texts[0]!r} in the column {name!r} of {path}"
-            do = "write decimal points, and thousands without commas"
+            do = "add --decimal , (and write thousands without commas)"
             raise InputError(message("numbers with decimal points", got, do))
         try:
             column_of(frame[name], name)
@@ -116,7 +116,11 @@ def read_frame(path: Path, index: str | None, reading: Reading) -> pd.DataFrame:
     missing = sorted({*MISSING, *(word.upper() for word in MISSING), "NaN", "Na", "None"})
     try:
         frame = pandas.read_csv(
-            io.StringIO(text), sep=delimiter, keep_default_na=False, na_values=missing
+            io.StringIO(text),
+            sep=delimiter,
+            decimal=request.decimal,
+            keep_default_na=False,
+            na_values=missing,
         )
     except ValueError as error:
         raise unreadable(path, "csv", str(error).splitlines()[0]) from error
@@ -283,7 +287,9 @@ def _read(
         raise InputError(message("a csv, parquet or h5ad file with covariates", str(path), do))
     if kind == ".h5ad":
         return _of_cells(path, names)
-    named = Reading((",".join(names),), (), reading.header, reading.memory)
+    named = Reading(
+        (",".join(names),), (), reading.header, reading.memory, decimal=reading.decimal
+    )
     return read_frame(path, index, named)[list(names)]
 
 

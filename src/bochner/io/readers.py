@@ -92,7 +92,8 @@ def read(
     """
     selection = selection_of(columns, drop)
     return read_source(
-        path, Request(index, layer, None, header, selection, memory or Memory())
+        path,
+        Request(index, layer, header=header, selection=selection, memory=memory or Memory()),
     )
 
 

@@ -117,6 +117,8 @@ class Request:
         Column of var that says which variables of h5ad and h5mu files are read.
     header : bool, optional
         Whether the first line of csv files names the columns; None: to be told by its cells.
+    decimal : str
+        What stands before the fraction of numbers in csv files: "." or ",".
     selection : Selection
     memory : Memory
     """
@@ -125,5 +127,6 @@ class Request:
     layer: Any = None
     mask_var: object = None
     header: bool | None = None
+    decimal: str = "."
     selection: Selection = field(default_factory=Selection)
     memory: Memory = field(default_factory=Memory)

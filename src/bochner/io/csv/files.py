@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
-from bochner.io.csv.headers import is_header, key_column
+from bochner.io.csv.headers import is_header, key_column, pointed
 from bochner.io.csv.text import Lines, PlainLines, contents, sample
 from bochner.io.csv.write import unguarded
 from bochner.io.request import Request
@@ -51,15 +51,17 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
     request = request or Request()
     text = contents(path, request.memory)
     delimiter, first = sample(path, text)
+    first = [pointed(cells, request.decimal) for cells in first]
     header = request.header
     if header is None:
         header = request.index is not None or (bool(first) and is_header(first[0], first[1:]))
-    plain = PlainLines.of(text, delimiter) if len(text) >= _LARGE else None
+    plain = PlainLines.of(text, delimiter, request.decimal) if len(text) >= _LARGE else None
     if plain is not None:
         with contextlib.suppress(ValueError):
             return _table(path, plain, header, request)
     request.memory.check(_PER_CHARACTER * len(text), f"the cells of {path}")
-    return _table(path, Lines(path, text, delimiter), header, request)
+    lines = Lines(path, text, delimiter, request.decimal)
+    return _table(path, lines, header, request)
 
 
 def _table(path: Path, lines: Lines | PlainLines, has_header: bool, request: Request) -> Table:

@@ -34,6 +34,16 @@ def number(cell: str) -> float | None:
         return None
 
 
+def pointed(cells: Sequence[str], decimal: str) -> list[str]:
+    """Return cells whose numbers have decimal points; words stay what they are."""
+    if decimal == ".":
+        return [*cells]
+    return [
+        cell.replace(decimal, ".") if number(cell.replace(decimal, ".")) is not None else cell
+        for cell in cells
+    ]
+
+
 def is_key_name(name: str) -> bool:
     """Tell whether a column of this name is likely to name rows."""
     return name.lower() in _KEYS or _KEY_ENDING.fullmatch(name) is not None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
-from bochner.io.csv.headers import MISSING, number
+from bochner.io.csv.headers import MISSING, number, pointed
 from bochner.io.table import unreadable
 from bochner.memory import Memory
 
@@ -117,14 +117,17 @@ class Lines:
         For messages.
     text : str
     delimiter : str
+    decimal : str
+        What stands before the fraction of a number.
 
     Raises
     ------
     InputError
-        Quotes that do not close, no line, or lines of unequal length.
+        Quotes that do not close, no line, lines of unequal length, or decimal points where numbers
+        have commas.
     """
 
-    def __init__(self, path: Path, text: str, delimiter: str) -> None:
+    def __init__(self, path: Path, text: str, delimiter: str, decimal: str = ".") -> None:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
             self.lines = [
@@ -146,6 +149,16 @@ class Lines:
                         "repair that line",
                     )
                 )
+        if decimal == ",":
+            self.lines = [(line, self._pointed(line, cells)) for line, cells in self.lines]
+
+    def _pointed(self, line: int, cells: list[str]) -> list[str]:
+        wrong = [cell for cell in cells if "." in cell and number(cell) is not None]
+        if wrong:
+            got = f"{wrong[0]!r} in {self._path}, line {line}"
+            do = "write commas in all numbers, and thousands without points"
+            raise InputError(message("numbers with decimal commas", got, do))
+        return pointed(cells, ",")
 
     @property
     def first(self) -> list[str]:
@@ -194,7 +207,7 @@ def _no_number(path: Path, line: int, j: int, cell: str, header: list[str] | Non
         do += f"; for a column of row names add --index {name}, to leave it out --drop {name}"
         do += ", to fit categories --likelihood auto"
     if cell.count(",") == 1 and all(part.lstrip("+-").isdigit() for part in cell.split(",")):
-        do = "write decimal points, and thousands without commas"
+        do = "for decimal commas add --decimal ,; thousands are written without commas"
     return message("a number", got, do)
 
 
@@ -204,13 +217,14 @@ class PlainLines:
     What is unusual (a word, a fault) ends in a ValueError: `Lines` places it.
     """
 
-    def __init__(self, text: str, lines: list[str], delimiter: str) -> None:
+    def __init__(self, text: str, lines: list[str], delimiter: str, decimal: str) -> None:
         self._text = text
         self._lines = lines
         self._delimiter = delimiter
+        self._decimal = decimal
 
     @classmethod
-    def of(cls, text: str, delimiter: str) -> PlainLines | None:
+    def of(cls, text: str, delimiter: str, decimal: str = ".") -> PlainLines | None:
         """Return the lines of a text that is plain; None for any other, or without pandas."""
         if not importlib.util.find_spec("pandas") or '"' in text or "\0" in text:
             return None
@@ -219,7 +233,7 @@ class PlainLines:
         separators = lines[0].count(delimiter)
         if not all(line.count(delimiter) == separators and line.strip() for line in lines):
             return None
-        return cls(unix, lines, delimiter)
+        return cls(unix, lines, delimiter, decimal)
 
     @property
     def first(self) -> list[str]:
@@ -228,9 +242,12 @@ class PlainLines:
 
     def column(self, j: int, skip: int) -> list[str]:
         """Return the cells of a column, without those of the first `skip` lines."""
+        lines = self._lines[skip:]
         if j == 0 and self._lines[0].count(self._delimiter):
-            return [line[: line.index(self._delimiter)].strip() for line in self._lines[skip:]]
-        return [line.split(self._delimiter, j + 1)[j].strip() for line in self._lines[skip:]]
+            cells = [line[: line.index(self._delimiter)].strip() for line in lines]
+        else:
+            cells = [line.split(self._delimiter, j + 1)[j].strip() for line in lines]
+        return pointed(cells, self._decimal)
 
     def line_number(self, i: int, skip: int) -> int:
         """Not known: `Lines` says it."""
@@ -250,6 +267,7 @@ class PlainLines:
             io.BytesIO(self._text[len(self._lines[0]) if skip else 0 :].encode()),
             header=None,
             sep=self._delimiter,
+            decimal=self._decimal,
             usecols=list(columns),
             dtype=np.float64,
             na_values=_ABSENT,
