@@ -1,6 +1,7 @@
 """Entries that training does not see, and the noise of predictions that they show."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from bochner.data.covariates import Covariates
 from bochner.data.views import Views
 from bochner.estimators import training_data
 from bochner.estimators.settings import plans
+from bochner.fitting import noise_recalibration
 from bochner.fitting.noise_recalibration import withhold
 
 
@@ -176,3 +178,34 @@ def test_the_noise_of_every_column_is_saved(mixed, tmp_path):
     _, std = model.impute(shown[:5], return_std=True)
     _, of_loaded = loaded.impute(shown[:5], return_std=True)
     np.testing.assert_allclose(np.asarray(of_loaded), np.asarray(std), rtol=1e-6)
+
+
+def lacking(n, scale, noise, seed=0):
+    """Of n entries that scatter as a normal distribution of variance 1.5 times a scale squared,
+    where 0.5 + noise is expected.
+    """
+    source = torch.Generator().manual_seed(seed)
+    truth = scale * 1.5**0.5 * torch.randn(n, 4, generator=source, dtype=torch.float64)
+    view = SimpleNamespace(noise_variance=noise)
+    mean = torch.zeros_like(truth)
+    return noise_recalibration._lacking(view, truth, mean, mean + 0.5 + torch.as_tensor(noise))
+
+
+def test_noise_per_column_is_corrected_either_way_and_less_where_entries_are_few():
+    ones = np.ones(4)
+    few, many = lacking(10, 1.5, ones), lacking(10_000, 1.5, ones)
+    expected = 1.5**2 * 1.5 - 1.5
+    torch.testing.assert_close(many, expected * torch.ones(4).double(), rtol=0.05, atol=0.0)
+    drawn = np.mean([lacking(10, 1.5, ones, seed)[0].item() for seed in range(100)])
+    assert 0.15 * expected < drawn < 0.4 * expected
+    assert bool((few == few[0]).all())
+    assert -0.5 < lacking(10_000, 0.9, ones)[0] < -0.2
+    # what there is of it is not taken away
+    assert lacking(10_000, 0.1, ones)[0] >= -0.5
+    chance = np.mean([lacking(12, 1.0, ones, seed)[0].item() for seed in range(200)])
+    assert abs(chance) < 0.08
+
+
+def test_one_noise_for_all_columns_is_only_raised():
+    assert lacking(10_000, 0.5, 1.0) == 0.0
+    assert lacking(10_000, 1.5, 1.0).item() == pytest.approx(1.5**2 * 1.5 - 1.5, rel=0.05)

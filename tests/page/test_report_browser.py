@@ -285,7 +285,10 @@ def test_columns_of_labels_show_labels_and_probabilities(browser, tmp_path):
         model = bo.NGMVLVM(
             1, n_frequencies=8, init="pca", max_iter=60, likelihood="auto", random_state=0
         ).fit(table)
+    model.set_params(random_state=1234567)
     opened = Page(browser, bo.report(model, table, path=tmp_path / "r.html"))
+    # a seed is copied from here, so that it stands as it is typed
+    assert "1234567" in opened.text("#settings")
     opened.tab.mouse.move(*opened.row_on_screen(4))
     opened.tab.wait_for_function("document.getElementById('row').innerText.includes('row 4')")
     shown = opened.tab.locator("#row .bars .numbers").all_inner_texts()

@@ -94,7 +94,7 @@ function ticks(low, high, most) {
   return Array.from({length: last - first + 1}, (_, k) => {
     const value = (first + k) * step;
     const fixed = {minimumFractionDigits: digits, maximumFractionDigits: digits};
-    return [value, Math.abs(value) >= 1e6 || digits > 6 ? value.toPrecision(3) : value.toLocaleString("en", fixed).replace("-", "−")];
+    return [value, Math.abs(value) >= 1e6 || digits > 6 ? value.toPrecision(3).replaceAll("-", "−") : value.toLocaleString("en", fixed).replace("-", "−")];
   });
 }
 

@@ -17,7 +17,9 @@ function tables() {
   const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, loadings: _____, ...rest} = about;
   const {advice, ...found} = collapse;
   facts("facts", {...rest, ...found});
-  facts("settings", parameters);
+  // as they are typed: a seed has no commas
+  const typed = ([key, value]) => [key, typeof value === "number" ? String(value) : value];
+  facts("settings", Object.fromEntries(Object.entries(parameters).map(typed)));
   facts("versions", versions);
 }
 function relevance(names) {
