@@ -41,7 +41,7 @@ def test_a_mixed_table_is_fitted_and_completed(tmp_path):
     # views of which each has other figures stand in one table for people
     shown = run("info", folder)
     assert shown.exit_code == 0, shown.stderr
-    assert "categories" in shown.stdout
+    assert "numbers" in shown.stdout
     replied("transform", folder, data, "--out", tmp_path / "z.csv")
     replied("calibrate", folder, data, "--seed", 0)
     text = refused("impute", folder, data, "--out", tmp_path / "full.npy")

@@ -148,8 +148,13 @@ def test_what_cannot_be_used_is_said(fitted):
     X, model = fitted
     with pytest.raises(InputError, match=r"training in column 'site'.*got 'south' in row 0"):
         model.transform(X.assign(site="south"))
-    with pytest.raises(InputError, match="the 6 columns of training, got without 'site'"):
+    got = r"the 6 columns of training, got without 'site'. Write X = X.reindex\(columns="
+    with pytest.raises(InputError, match=got):
         model.transform(X.drop(columns="site"))
+    # as the message says
+    filled = X.drop(columns="site").reindex(columns=model.feature_names_in_)
+    placed = model.transform(X.assign(site=pd.Series(pd.NA, index=X.index, dtype="string")))
+    np.testing.assert_allclose(model.transform(filled), placed)
     with pytest.raises(InputError, match="in another order"):
         model.transform(X[X.columns[::-1]])
     with pytest.raises(InputError, match="no views for a mixed table"):

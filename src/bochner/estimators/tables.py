@@ -187,6 +187,8 @@ class Mixed(Coding):
         if not (lacking or extra):
             got = "in another order"
         do = "write X = X[model.feature_names_in_]"
+        if lacking:
+            do = "write X = X.reindex(columns=model.feature_names_in_), with holes for others"
         return InputError(message(f"the {len(known)} columns of training", got, do))
 
     def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:
