@@ -154,7 +154,7 @@ def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path, argument
         ("impute run d.csv --out d.csv", "which exists. Add --force"),
         ("impute run d.csv --out e.csv --std d.csv", "which exists. Add --force"),
         ("sample run --out d.csv", "which exists. Add --force"),
-        ("transform none d.csv --out z.csv", "a folder of bochner fit, got none"),
+        ("transform none d.csv --out z.csv", "a folder of bochner fit, got no file at none"),
         ("calibrate run none.csv", "none.csv, which does not exist"),
         ("report run none.csv", "none.csv, which does not exist"),
         ("fit d.csv --outt run", "--out"),

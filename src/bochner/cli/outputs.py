@@ -56,7 +56,9 @@ def check_model(path: Path) -> None:
     """Refuse a model that is not there, or a folder without one."""
     if not path.exists():
         do = "check the path"
-        raise InputError(message("a model file or a folder of bochner fit", str(path), do))
+        raise InputError(
+            message("a model file or a folder of bochner fit", f"no file at {path}", do)
+        )
 
 
 def checkpoints(out: Path) -> list[Path]:
