@@ -46,13 +46,14 @@ full, std = model.impute(X_shown, return_std=True)
 
 
 def report(name, values, begin):
-    """Print the error of the hidden values, in standard deviations, and the time it took."""
+    """Print and return the error of the hidden values, in standard deviations; print the time."""
     seconds = time.process_time() - begin
     error = bo.metrics.rmse(X, values, hidden)
     print(f"{name}: error {error:.2f}, {seconds:.1f} processor seconds")
+    return error
 
 
-report("NG-MVLVM", full, begin)
+error = report("NG-MVLVM", full, begin)
 inside = bo.metrics.coverage(X[hidden], full[hidden], std[hidden], level=0.9)
 print(f"hidden values inside their 90 % intervals: {100 * inside:.0f} %")
 
@@ -66,7 +67,7 @@ peers = {
 for name, imputer in peers.items():
     begin = time.process_time()
     report(name, imputer.fit_transform(X_shown), begin)
-report("column means", np.where(hidden, 0.0, X), time.process_time())
+by_means = report("column means", np.where(hidden, 0.0, X), time.process_time())
 
 # %%
 # Two of the hidden properties, predicted and true; red rows are malignant, which the model was not

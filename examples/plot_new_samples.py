@@ -18,7 +18,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import bochner as bo
 
-N_TRAIN, N_NEW = 600, 300
+N_TRAIN = 600
+N_NEW = 300
 STEPS = 150
 
 # %%

@@ -110,3 +110,26 @@ def test_own_likelihood():
     names = run("plot_own_likelihood")
     assert names["fits"]["exponential"][1] > names["fits"]["gaussian"][1]
     assert (names["low"] > 0).all()
+
+
+def test_mixed_table():
+    names = run("plot_mixed_table")
+    assert names["completed"].dtypes.equals(names["shown"].dtypes)
+    assert names["restored"].shape == names["by_regressions"].shape
+
+
+def test_new_samples():
+    names = run("plot_new_samples")
+    assert names["shares"]["NG-MVLVM, whole rows"] > 0.4
+    assert names["wider"].mean() > names["std"].mean()
+
+
+def test_covariates():
+    names = run("plot_covariates")
+    assert names["explained"](names["model"].embedding_) > 0.5
+    assert abs(names["new"] - names["model"].embedding_[:5]).max() < 1e-6
+
+
+def test_a_notebook():
+    names = run("plot_a_notebook")
+    assert names["report"]._repr_html_()
