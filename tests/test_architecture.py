@@ -92,11 +92,11 @@ FLOORS: dict[str, str] = {
         datasets.originals datasets.fetch datasets.make datasets.channel datasets testing.compare
         testing.kernels testing.likelihoods testing""",
     "F9 doors": """
-        cli.outputs cli.parse cli.options cli.data cli.tables cli.align cli.session cli.bench
-        cli.show cli.sources page.encode page.labels page.layouts page.planes page.shapes
-        plots.figures plots.decodings page.views page.content plots.kernels page.charts
-        plots.latents plots.loadings plots.uncertainty page plots cli.apply summary page.report
-        cli.fit cli.info cli.report cli.rows dask __init__ demo cli.main cli __main__""",
+        cli.parse cli.options cli.data cli.tables cli.align cli.session cli.bench cli.show
+        cli.sources page.encode page.labels page.layouts page.planes page.shapes plots.figures
+        plots.decodings page.views page.content plots.kernels page.charts plots.latents
+        plots.loadings plots.uncertainty page plots cli.apply summary page.report cli.fit
+        cli.info cli.report cli.rows dask __init__ demo cli.main cli __main__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 500, 60

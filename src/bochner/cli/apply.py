@@ -22,7 +22,7 @@ from bochner.cli.data import (
     write_embedding,
     write_matrices,
 )
-from bochner.cli.outputs import COLUMNAR, OUTPUTS, check_output
+from bochner.cli.parse import COLUMNAR, OUTPUTS, check_output
 from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
 from bochner.data.row_sources import PartSource, RowSource
 from bochner.errors import InputError, message

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from bochner.cli.outputs import COLUMNAR, MODEL_FILE
-from bochner.cli.parse import parse_by_view
+from bochner.cli.parse import COLUMNAR, MODEL_FILE, parse_by_view
 from bochner.data.arrays import FloatArray
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv

@@ -16,14 +16,17 @@ import numpy as np
 
 from bochner import progress
 from bochner.cli.data import Reading, frame, load_model, names_of_views, write_embedding
-from bochner.cli.outputs import (
+from bochner.cli.parse import (
     CHECKPOINT,
+    ELSEWHERE,
     MODEL_FILE,
     check_earlier_run,
     check_writable,
     checkpoints,
+    parse_by_view,
+    parse_settings,
+    parse_views,
 )
-from bochner.cli.parse import ELSEWHERE, parse_by_view, parse_settings, parse_views
 from bochner.cli.session import in_job, say
 from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.data.row_sources import share

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner.cli.data import load_model
 from bochner.cli.fit import FitOptions, estimator_of
-from bochner.cli.outputs import MODEL_FILE
+from bochner.cli.parse import MODEL_FILE
 from bochner.data.columns import describe_column
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError

@@ -34,8 +34,7 @@ from bochner.cli.options import (
     SizeFactorColumn,
     ViewColumns,
 )
-from bochner.cli.outputs import check_earlier_run, checkpoints
-from bochner.cli.parse import check_words
+from bochner.cli.parse import check_earlier_run, check_words, checkpoints
 from bochner.cli.session import INTERRUPTED, follows, in_job, say, session
 from bochner.progress import overall
 

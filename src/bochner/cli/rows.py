@@ -29,7 +29,7 @@ from bochner.cli.options import (
     Seed,
     SizeFactorColumn,
 )
-from bochner.cli.outputs import COLUMNAR, OUTPUTS, check_model, check_output
+from bochner.cli.parse import COLUMNAR, OUTPUTS, check_model, check_output
 from bochner.cli.session import session
 from bochner.io.extensions import check_source
 
