@@ -9,6 +9,7 @@ violations of the serious and critical kind. Prints the pages on which there is 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import functools
 import http.server
 import os
@@ -52,14 +53,16 @@ def looked_at(tab: Any, url: str, axe: str | None) -> Counter[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("site", nargs="?", type=Path, default=SITE, help="folder of the pages")
-    site = parser.parse_args().site
+    parser.add_argument(
+        "--match", default="*", help="pages whose path is like this, such as gallery/*"
+    )
+    options = parser.parse_args()
+    site = options.site
     from playwright.sync_api import sync_playwright
 
-    pages = sorted(
-        page.relative_to(site).as_posix()
-        for page in site.rglob("*.html")
-        if not page.is_relative_to(site / "_static")
-    )
+    names = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html"))
+    pages = [name for name in names if not name.startswith("_static/")]
+    pages = fnmatch.filter(pages, options.match)
     named = os.environ.get("BOCHNER_AXE")
     axe = None if named is None else Path(named).read_text()
     handler = functools.partial(Quiet, directory=str(site))
