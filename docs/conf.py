@@ -96,6 +96,7 @@ sphinx_gallery_conf = {
 # A short fit says that it was short; a page need not repeat it.
 warnings.filterwarnings("ignore", message="Training stopped after")
 warnings.filterwarnings("ignore", message="Constant columns")
+warnings.filterwarnings("ignore", message=r"\[IterativeImputer\]")
 
 reference.write_api(HERE / "api")
 reference.write_command_line(HERE / "_generated" / "cli.md")

@@ -80,7 +80,7 @@ print(
 )
 
 # %%
-# New rows are placed with their members plate, or, where it is not known, with the average of both.
+# New rows are placed with their own plate, or, where it is not known, with the average of both.
 
 new = model.transform(X[:5], covariates={"plate": plates["plate"][:5]})
 unknown = model.transform(X[:5], covariates={"plate": [None] * 5})

@@ -62,7 +62,7 @@ print(f"hidden values inside their 90 % intervals: {100 * inside:.0f} %")
 
 peers = {
     "ten neighbours": KNNImputer(n_neighbors=10),
-    "iterated regressions": IterativeImputer(random_state=0),
+    "iterated regressions": IterativeImputer(max_iter=100, random_state=0),
 }
 for name, imputer in peers.items():
     begin = time.process_time()
