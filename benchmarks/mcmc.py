@@ -301,7 +301,7 @@ def traces(data: str, method: str, seed: int) -> tuple[Array, float]:
             view, of_view = model.views[0], state.views[0]
             phi = view.phi(of_view, state.x)
             kernel = (phi[pairs[0]] * phi[pairs[1]]).sum(1)
-            fitted = view.row_log_likelihood(of_view, state.x, np.arange(len(state.x))).sum()
+            fitted = view.log_likelihood(of_view, state.x)
             out.append(np.concatenate([[fitted], kernel]))
     return np.array(out), time.process_time() - begin
 

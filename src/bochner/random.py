@@ -42,8 +42,13 @@ def generator(
     -------
     torch.Generator
     """
+    return torch.Generator(device=device).manual_seed(key(seed, purpose, *counters))
+
+
+def key(seed: int, purpose: str, *counters: int) -> int:
+    """Return the 63 bits that stand for a key, for other generators than torch's."""
     digest = hashlib.blake2b(repr((seed, purpose, counters)).encode(), digest_size=8).digest()
-    return torch.Generator(device=device).manual_seed(int.from_bytes(digest, "little") >> 1)
+    return int.from_bytes(digest, "little") >> 1
 
 
 def row_noise(

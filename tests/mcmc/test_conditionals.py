@@ -18,7 +18,7 @@ from bochner.mcmc.conditionals import latents, mixture
 from bochner.mcmc.conditionals.frequencies import WeightsIntegrated
 from bochner.mcmc.conditionals.gaussian import GaussianView
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView, draw_tables
-from bochner.mcmc.conditionals.mixture import NormalInverseWishart
+from bochner.mcmc.conditionals.mixture import NormalInverseWishart, Scatter
 from bochner.mcmc.conditionals.slices import elliptical, slice_sample
 from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.conditionals.weights import GaussianForm, Pair, weight_posterior
@@ -119,10 +119,11 @@ def test_elliptical_slice_sampling_draws_from_a_normal_posterior():
     assert stats.kstest(x[:, 0], stats.norm(0.8, 0.2**0.5).cdf).pvalue > 1e-4
 
 
-def test_features_are_those_of_the_library():
+@pytest.mark.parametrize("n_rows", [5, 400], ids=["few", "many"])
+def test_features_are_those_of_the_library(n_rows):
     rng = np.random.default_rng(0)
     x, points, amplitude = (
-        rng.standard_normal((5, 2)),
+        rng.standard_normal((n_rows, 2)),
         rng.standard_normal((3, 2)),
         rng.random(3),
     )
@@ -287,6 +288,36 @@ def test_moves_of_the_coordinates_change_no_psi():
         assert np.abs(before.points - after.points).max() > 1e-3
         psi = view.psi(before, state.x)
         np.testing.assert_allclose(view.psi(after, moved.x), psi, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_sums_of_outer_products_hold_the_density_of_frequencies_under_linear_maps(dim):
+    rng = np.random.default_rng(dim)
+    prior = NormalInverseWishart(dim, 1.3, dim + 2.0, 0.7)
+    points, labels = rng.normal(size=(8, dim)) + 1.0, np.array([0, 0, 1, 0, 2, 1, 1, 0])
+    scatter = Scatter.of(points, labels, prior)
+    maps = [np.eye(dim), np.eye(dim) + 0.3 * rng.normal(size=(dim, dim))]
+    dense = [mixture.log_points(points @ linear.T, labels, prior) for linear in maps]
+    sums = [scatter.log_density(linear) for linear in maps]
+    assert sums[1] - sums[0] == pytest.approx(dense[1] - dense[0], rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["binomial", "counts"])
+def test_terms_without_psi_change_no_difference(kind):
+    given = ViewData.of(np.array([[0.0, 2.0], [1.0, np.nan], [3.0, 0.0]]), 0.2)
+    common = ("a", given, (0,), 3, Priors())
+    trials = np.array([3.0, 4.0])
+    view = (
+        BinomialView(*common, trials) if kind == "binomial" else NegativeBinomialView(*common)
+    )
+    parameter = np.array([1.7])
+    psi = np.random.default_rng(0).normal(size=(2, 3, 2))
+    whole = [view.log_prob(at, parameter, slice(None)) for at in psi]
+    less = [view.log_prob_of_psi(at, parameter, slice(None)) for at in psi]
+    np.testing.assert_allclose(whole[1] - whole[0], less[1] - less[0], atol=1e-12)
+    assert whole[0][1, 1] == less[0][1, 1] == 0.0
+    rows = np.array([2, 0])
+    np.testing.assert_allclose(view.log_prob(psi[0][rows], parameter, rows), whole[0][rows])
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

@@ -80,7 +80,7 @@ def functions(model, state):
         of_view.weights[-1, 1] * of_view.weights[0, 1],
         np.square(psi).mean(),
         (view.data.observed * psi * np.sqrt(view.data.values**2)).sum(),
-        view.row_log_likelihood(of_view, x, np.arange(N)).sum(),
+        view.log_likelihood(of_view, x),
     ]
     values += [v for p in of_view.parameter for v in (np.log(p), np.log(p) ** 2)]
     return np.array(values)
@@ -121,9 +121,20 @@ def test_blocks_that_see_data(block, kind, n_components):
     check(make(kind, n_components), 400, [block])
 
 
+@pytest.mark.parametrize("n_components", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_whole_sweep(kind):
-    check(make(kind, 2), 300, BLOCKS)
+def test_the_whole_sweep(kind, n_components):
+    check(make(kind, n_components), 300, BLOCKS)
+
+
+@pytest.mark.parametrize("block", ["coordinates", "latents", None])
+def test_views_that_see_some_of_the_dimensions(block):
+    """Two views share a dimension, and each has one of its own."""
+    first = GaussianView("a", scattered(), (0, 1), H, PRIORS)
+    second = NegativeBinomialView("b", zeros(N, M), (0, 2), H, PRIORS)
+    model = Model((first, second), 3)
+    assert model.free_blocks == [[0], [1], [2]]
+    check(model, 300, BLOCKS if block is None else [block])
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "counts"])

@@ -31,7 +31,7 @@ def source(seed: int, purpose: str, *counters: int) -> Generator:
     -------
     numpy.random.Generator
     """
-    key = random.generator(seed, f"mcmc/{purpose}", *counters).initial_seed()
+    key = random.key(seed, f"mcmc/{purpose}", *counters)
     return np.random.Generator(np.random.Philox(key))
 
 

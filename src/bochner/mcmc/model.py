@@ -147,7 +147,7 @@ class Model:
 
         def rows(x: FloatArray, index: IntArray) -> FloatArray:
             pairs = zip(self.views, state.views, strict=True)
-            of_views = [view.row_log_likelihood(s, x, index) for view, s in pairs]
+            of_views = [view.row_objective(s, x, index) for view, s in pairs]
             return np.asarray(np.sum(of_views, axis=0))
 
         x = latents.sample_rows(state.x, rows, rng, self.row_steps)

@@ -10,14 +10,14 @@ density times the Jacobian leaves the posterior invariant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
 from scipy.linalg import expm
 
-from bochner.mcmc.conditionals import mixture
+from bochner.mcmc.conditionals.mixture import Scatter
 from bochner.mcmc.conditionals.slices import slice_sample
 from bochner.mcmc.conditionals.views import ViewModel, ViewState
 from bochner.mcmc.draws import FloatArray
@@ -64,32 +64,57 @@ def _rotated(view: ViewModel, state: ViewState, step: FloatArray) -> ViewState:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """X exp(u G) in a block of dimensions, and the frequencies against it."""
+    """X exp(u G) in a block of dimensions, and the frequencies against it.
 
-    x: FloatArray
-    points: list[FloatArray]
-    direction: FloatArray
-    log_points: list[Callable[[FloatArray], float]]
+    Sums over rows and over frequencies hold all that their densities depend on: the cost of a
+    value of u does not grow with either number.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (B, B)
+        X^T X of the block.
+    scatters : list of Scatter
+        Of each view that sees the block.
+    columns : list of list of int
+        Where the block is among the dimensions of each of these views.
+    before : ndarray of shape (B, B)
+        Map by which earlier directions moved the block.
+    direction : ndarray of shape (B, B)
+        G.
+    size : int
+        Rows less frequencies: exponent of the Jacobian.
+    """
+
+    gram: FloatArray
+    scatters: list[Scatter]
     columns: list[list[int]]
+    before: FloatArray
+    direction: FloatArray
+    size: int
 
-    def at(self, u: float) -> tuple[FloatArray, list[FloatArray]]:
-        """Return the block's latents and every view's frequencies."""
-        forward = expm(u * self.direction)
-        back = np.linalg.inv(forward)
-        moved = []
-        for points, columns in zip(self.points, self.columns, strict=True):
-            out = points.copy()
-            out[:, columns] = points[:, columns] @ back.T
-            moved.append(out)
-        return self.x @ forward, moved
+    def at(self, u: float) -> FloatArray:
+        """Return the map of the block's latents."""
+        return np.asarray(self.before @ expm(u * self.direction))
 
     def log_density(self, logs: FloatArray) -> FloatArray:
-        """Return the log density of priors and Jacobian, (1,) -> (1,)."""
-        x, moved = self.at(float(logs[0]))
-        size = len(x) - sum(len(points) for points in moved)
-        value = size * logs[0] * np.trace(self.direction) - 0.5 * np.square(x).sum()
-        pairs = zip(self.log_points, moved, strict=True)
-        return np.array([value + sum(density(points) for density, points in pairs)])
+        """Return the log density of priors and Jacobian up to a constant, (1,) -> (1,)."""
+        u = float(logs[0])
+        forward = self.at(u)
+        back = np.linalg.inv(forward)
+        value = self.size * u * np.trace(self.direction)
+        value -= 0.5 * (forward * (self.gram @ forward)).sum()
+        for scatter, columns in zip(self.scatters, self.columns, strict=True):
+            value += scatter.log_density(_embedded(back, columns, scatter.dim))
+        return np.array([value])
+
+
+def _embedded(part: FloatArray, columns: list[int], dim: int) -> FloatArray:
+    """Return the map of all dimensions of a view that moves a block of them."""
+    if len(columns) == dim:
+        return part
+    whole = np.eye(dim)
+    whole[np.ix_(columns, columns)] = part
+    return whole
 
 
 def stretched(
@@ -117,24 +142,27 @@ def stretched(
     states : tuple of ViewState
     """
     index = list(block)
-    x = x.copy()
-    moved = list(states)
     seeing = [v for v, view in enumerate(models) if index[0] in view.dims]
+    scatters = [
+        Scatter.of(states[v].points, states[v].labels, models[v].component_prior)
+        for v in seeing
+    ]
     columns = [[models[v].dims.index(d) for d in index] for v in seeing]
-    densities = [_density(models[v], states[v]) for v in seeing]
+    size = len(x) - sum(len(states[v].points) for v in seeing)
+    gram = x[:, index].T @ x[:, index]
     width = 1.0 / np.sqrt(len(x))
+    forward = np.eye(len(index))
     for _ in range(_DIRECTIONS):
-        direction = rng.standard_normal((len(index), len(index)))
-        points = [moved[v].points for v in seeing]
-        stretch = _Stretch(x[:, index], points, direction, densities, columns)
+        direction = rng.standard_normal(forward.shape)
+        stretch = _Stretch(gram, scatters, columns, forward, direction, size)
         u = slice_sample(np.zeros(1), stretch.log_density, rng, width)
-        x[:, index], points = stretch.at(float(u[0]))
-        for v, of_view in zip(seeing, points, strict=True):
-            moved[v] = replace(moved[v], points=of_view)
-    for v in seeing:
-        moved[v] = models[v].update_components(moved[v], rng)
+        forward = stretch.at(float(u[0]))
+    back = np.linalg.inv(forward)
+    x = x.copy()
+    x[:, index] = x[:, index] @ forward
+    moved = list(states)
+    for v, of_view in zip(seeing, columns, strict=True):
+        points = states[v].points.copy()
+        points[:, of_view] = points[:, of_view] @ back.T
+        moved[v] = models[v].update_components(replace(states[v], points=points), rng)
     return x, tuple(moved)
-
-
-def _density(view: ViewModel, state: ViewState) -> Callable[[FloatArray], float]:
-    return lambda points: mixture.log_points(points, state.labels, view.component_prior)

@@ -18,7 +18,13 @@ from bochner.mcmc.conditionals.frequencies import (
     update_frequencies,
 )
 from bochner.mcmc.conditionals.slices import slice_sample
-from bochner.mcmc.conditionals.views import ViewData, ViewModel, ViewState, WeightMoments
+from bochner.mcmc.conditionals.views import (
+    Rows,
+    ViewData,
+    ViewModel,
+    ViewState,
+    WeightMoments,
+)
 from bochner.mcmc.conditionals.weights import GaussianForm
 from bochner.mcmc.draws import FloatArray, inverse_gamma
 from bochner.mcmc.features import pull_back
@@ -65,7 +71,7 @@ class GaussianView(ViewModel):
     def _variance(self, parameter: FloatArray) -> float:
         return float(parameter[0])
 
-    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: IntArray) -> FloatArray:
+    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: Rows) -> FloatArray:
         """Return log N(y; psi, noise variance), 0 where missing."""
         noise = self._variance(parameter)
         square = np.square(self.data.values[rows] - psi) / noise

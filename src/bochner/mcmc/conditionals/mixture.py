@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.random import Generator
@@ -248,6 +249,44 @@ def log_points(points: FloatArray, labels: IntArray, prior: NormalInverseWishart
     """Return the log density of frequencies given their labels, the components integrated out."""
     outer = points[:, :, None] * points[:, None, :]
     return float(prior.log_marginal(*_sums(points, outer, labels)).sum())
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """What the density of frequencies given their labels depends on when a linear map moves them
+    all, the components integrated out.
+
+    Attributes
+    ----------
+    matrices : ndarray of shape (C, D, D)
+        Sums of outer products of each component's points, less that of their shrunk mean.
+    degrees : ndarray of shape (C,)
+        Posterior degrees of freedom.
+    scale : float
+        Of the prior.
+    """
+
+    matrices: FloatArray
+    degrees: FloatArray
+    scale: float
+
+    @classmethod
+    def of(cls, points: FloatArray, labels: IntArray, prior: NormalInverseWishart) -> Self:
+        """Sum over the points (H, D) of each label, shape (H,)."""
+        count, total, squares = _sums(points, points[:, :, None] * points[:, None, :], labels)
+        outer = total[:, :, None] * total[:, None, :]
+        matrices = squares - outer / (prior.kappa + count)[:, None, None]
+        return cls(matrices, prior.degrees + count, prior.scale)
+
+    @property
+    def dim(self) -> int:
+        """D."""
+        return int(self.matrices.shape[-1])
+
+    def log_density(self, linear: FloatArray) -> float:
+        """Return the log density of points @ linear^T, (D, D), up to a constant."""
+        moved = linear @ self.matrices @ linear.T + self.scale * np.eye(self.dim)
+        return float(-0.5 * self.degrees @ np.linalg.slogdet(moved)[1])
 
 
 def draw_concentration(

@@ -23,6 +23,10 @@ from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.features import features, pull_back
 from bochner.mcmc.priors import Priors
 
+# Numbers of some rows, or all of them without a copy.
+Rows = IntArray | slice
+EVERY = slice(None)
+
 
 @dataclass(frozen=True)
 class ViewState:
@@ -161,8 +165,14 @@ class ViewModel(ABC):
     # -- likelihood
 
     @abstractmethod
-    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: IntArray) -> FloatArray:
+    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: Rows) -> FloatArray:
         """Return log p of the entries of some rows, 0 where missing, shape (n, M)."""
+
+    def log_prob_of_psi(
+        self, psi: FloatArray, parameter: FloatArray, rows: Rows
+    ) -> FloatArray:
+        """Return `log_prob` less what does not depend on psi, shape (n, M)."""
+        return self.log_prob(psi, parameter, rows)
 
     @abstractmethod
     def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
@@ -196,19 +206,25 @@ class ViewModel(ABC):
     def rao_blackwell(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
         """Return the distribution of the weights given the rest, auxiliary variables drawn."""
 
-    def row_log_likelihood(
-        self, state: ViewState, x: FloatArray, rows: IntArray
-    ) -> FloatArray:
-        """Return the log likelihood of some rows at latents x, (n, D), (n,) -> (n,)."""
+    def row_objective(self, state: ViewState, x: FloatArray, rows: IntArray) -> FloatArray:
+        """Return the log likelihood of some rows at latents x up to constants, given the weights,
+        (n, D), (n,) -> (n,).
+        """
         psi = self.data.offset[rows, None] + self.phi(state, x) @ state.weights
-        return np.asarray(self.log_prob(psi, state.parameter, rows).sum(1))
+        return np.asarray(self.log_prob_of_psi(psi, state.parameter, rows).sum(1))
+
+    def log_likelihood(self, state: ViewState, x: FloatArray) -> float:
+        """Return the log likelihood of all entries."""
+        return float(self.log_prob(self.psi(state, x), state.parameter, EVERY).sum())
 
     def latent_objective(self, state: ViewState, x: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log likelihood given the weights and its gradient in the latents, (N, D)."""
+        """Return the log likelihood up to a constant, given the weights, and its gradient in the
+        latents, (N, D).
+        """
         points, _ = self.spectrum(state)
         phi = self.phi(state, x)
         psi = self.data.offset[:, None] + phi @ state.weights
-        value = self.log_prob(psi, state.parameter, np.arange(len(x))).sum()
+        value = self.log_prob_of_psi(psi, state.parameter, EVERY).sum()
         upstream = self.score(psi, state.parameter) @ state.weights.T
         return float(value), self.widen(pull_back(phi, points, upstream), x.shape[1])
 
@@ -305,7 +321,7 @@ class ViewModel(ABC):
         """
         shape, rate = self.priors.concentration
         concentration = shape * np.log(state.concentration) - rate * state.concentration
-        likelihood = self.row_log_likelihood(state, x, np.arange(len(x))).sum()
+        likelihood = self.log_likelihood(state, x)
         weights = -0.5 * np.square(state.weights).sum()
         partition = mixture.log_partition(state.labels, state.concentration)
         points = mixture.log_points(state.points, state.labels, self.component_prior)
