@@ -39,7 +39,7 @@ PROTOCOLS = {
     "scurve": ("scurve", "PROTOCOL"),
     "step": ("step", "PROTOCOL"),
     "tables_counts": ("tables_srflvm", "PROTOCOL_OF_COUNTS"),
-    "tables_rflvm": ("tables_srflvm", "PROTOCOL_OF_CHAINS"),
+    "tables_rflvm": ("tables_rflvm", "PROTOCOL"),
     "tables_srflvm": ("tables_srflvm", "PROTOCOL"),
 }
 PAPERS = {

@@ -10,13 +10,9 @@ logarithms of the counts, which a Gaussian likelihood is for. Counts without a f
 pbmc3k (2,638 cells, 2,000 variable genes, a sparse matrix; negative binomial with size factors, D =
 2 and 10) against labels of cell types, beside principal components of log-normalised counts and
 UMAP of fifty of them; congress109 (529 speakers, 1,000 phrases; negative binomial and Poisson with
-size factors) against the party. ``--part rflvm``: the paper's comparator by `RFLVM`, one chain from
-a variational fit, the later half kept, where the published program takes 2,000 sweeps from
-principal components: bridges, 120 sweeps; newsgroups, and MNIST and CIFAR as Gaussian data, 40
-sweeps; the S-curve of the paper's figure 3 (500 rows, 100 columns, RBF + periodic: R² of the
-latents) and Brendan's face, 40 sweeps; mse is that of all entries, decoded from where rows are
-placed, data in [0, 1]. No label is used for any choice. BOCHNER_DATA names the folder with the
-files. ``--part paper``, ``counts`` or ``rflvm`` for one of the three tables.
+size factors) against the party. The paper's comparator is measured by tables_rflvm.py. No label is
+used for any choice. BOCHNER_DATA names the folder with the files. ``--part paper`` or ``counts``
+for one of the two tables.
 """
 
 from __future__ import annotations
@@ -33,7 +29,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from harness import Job, Protocol, Value, arguments, table, timed, timed_warm
-from imputation import truth
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -62,41 +57,6 @@ PAPER = {
     ("newsgroups", "B-SRFLVM"): (0.398, 131.8),
     ("MNIST", "B-SRFLVM"): (0.369, 719.7),
     ("CIFAR", "B-SRFLVM"): (0.262, 574.9),
-}
-# Of the sampler, G, N and B: 1-NN accuracy, seconds and, complete data, mean squared error, tables
-# II, III and V; a figure without numbers
-PAPER_OF_CHAINS: dict[tuple[str, str], tuple[Value, Value, Value]] = {
-    ("bridges", "G-RFLVM"): (0.846, 679.1, ""),
-    ("bridges", "N-RFLVM"): (0.850, 1578.2, ""),
-    ("bridges", "B-RFLVM"): (0.839, 1397.6, ""),
-    ("RBF+periodic", "G-RFLVM"): ("", "", ""),
-    ("newsgroups", "G-RFLVM"): (0.413, 1763.7, ""),
-    ("MNIST", "G-RFLVM"): (0.602, 9151.9, ""),
-    ("CIFAR", "G-RFLVM"): (0.284, 9011.5, 0.030),
-    ("Brendan", "G-RFLVM"): ("", "", 0.010),
-    ("newsgroups", "B-RFLVM"): (0.386, 2236.6, ""),
-    ("newsgroups", "N-RFLVM"): (0.405, 2697.1, ""),
-}
-CHAIN = {"n_chains": 1, "n_warmup": 60, "n_draws": 60, "thin": 1}
-SHORT = {**CHAIN, "n_warmup": 20, "n_draws": 20}
-CHAINS = {
-    ("bridges", "G-RFLVM"): (0.846, 679.1),
-    ("bridges", "N-RFLVM"): (0.850, 1578.2),
-    ("bridges", "B-RFLVM"): (0.839, 1397.6),
-}
-CHAIN = {"n_chains": 1, "n_warmup": 60, "n_draws": 60, "thin": 1}
-CHAINS = {
-    "knn1": ".3f",
-    "knn10": ".3f",
-    "paper_knn1": ".3f",
-    "seconds": ".1f",
-    "sweep_ms": ".0f",
-    "paper_seconds": ".0f",
-    "r2": ".3f",
-    "mse": ".4f",
-    "paper_mse": ".3f",
-    "ess": ".0f",
-    "components": ".1f",
 }
 COLUMNS = {
     "knn1": ".3f",
@@ -150,7 +110,7 @@ LOADERS: dict[str, Callable[[int], Data]] = {
 }
 
 
-def _as_asked(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
+def as_asked(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
     """Return grey levels or counts as a likelihood takes them."""
     grey = bool((np.floor(X) != X).any())
     if method.startswith("N-"):
@@ -164,7 +124,7 @@ def _as_asked(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
 def measure(name: str, method: str, seed: int, max_iter: int | str) -> dict[str, Value]:
     """Fit one model and score its embedding."""
     X, labels = LOADERS[name](seed)
-    X = _as_asked(X, method)
+    X = as_asked(X, method)
     model = bo.SRFLVM(likelihood=LIKELIHOODS[method], max_iter=max_iter, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -188,54 +148,6 @@ def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[
         for name in names:
             for method in LIKELIHOODS if not name.endswith("log") else ("G-SRFLVM",):
                 yield Job(name, method, seed, partial(measure, name, method, seed, max_iter))
-
-
-def _curve(seed: int) -> Data:
-    """Return the S-curve of figure 3; its latents in the place of labels."""
-    made = bo.datasets.make_s_curve(500, 100, ("rbf+periodic",), 0.5, random_state=seed)
-    return np.asarray(made.data), np.asarray(made.latent)
-
-
-def measure_chain(name: str, method: str, seed: int, quick: bool) -> dict[str, Value]:
-    """Sample one model and score the latents' means; ``ess`` is of the log joint density."""
-    load = {**LOADERS, "RBF+periodic": _curve}.get(name)
-    X, labels = (truth(name, seed), np.empty(0)) if load is None else load(seed)
-    kind = method.replace("RFLVM", "SRFLVM")
-    options = {"likelihood": LIKELIHOODS[kind], "random_state": seed}
-    chain = CHAIN if name == "bridges" else SHORT
-    chain = {**chain, "n_warmup": 2, "n_draws": 4} if quick else chain
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = bo.RFLVM(**options, **chain, max_iter=20 if quick else "auto")
-        _, seconds = timed(lambda: model.fit(_as_asked(X, kind)))
-        result: dict[str, Value] = {"seconds": seconds}
-        if name == "bridges":
-            warm = bo.RFLVM(**{**model.get_params(), "n_warmup": 0, "n_draws": 1})
-            _, start = timed(lambda: warm.fit(_as_asked(X, kind)))
-            n_sweeps = chain["n_warmup"] + chain["n_draws"] - 1
-            result["sweep_ms"] = 1000.0 * (seconds - start) / n_sweeps
-        if name in ("CIFAR", "Brendan"):
-            decoded = model.inverse_transform(model.embedding_)
-            result["mse"] = float(np.mean(np.square(decoded - X)))
-    if name == "RBF+periodic":
-        result["r2"] = bo.metrics.mean_aligned_r2(labels, model.latent_mean_)
-    elif len(labels):
-        Z = model.latent_mean_
-        result |= {f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in (1, 10)}
-    theirs = PAPER_OF_CHAINS[name, method]
-    return {
-        **result,
-        **dict(zip(("paper_knn1", "paper_seconds", "paper_mse"), theirs, strict=True)),
-        "ess": model.diagnostics_["log_joint"]["ess"],
-        "components": float(len(model.kernels_["x"]["proportions"])),
-    }
-
-
-def chain_jobs(seeds: range, quick: bool) -> Iterator[Job]:
-    """Yield the sampler by all likelihoods; a quick look takes the smallest data."""
-    for seed in seeds:
-        for name, method in list(PAPER_OF_CHAINS)[: 3 if quick else None]:
-            yield Job(name, method, seed, partial(measure_chain, name, method, seed, quick))
 
 
 def _cells(quick: bool) -> tuple[Any, NDArray[Any]]:
@@ -312,13 +224,12 @@ PROTOCOL = Protocol(
     tuple(COLUMNS),
     lambda seeds, quick: jobs(NAMES, seeds, 40 if quick else "auto"),
 )
-PROTOCOL_OF_CHAINS = Protocol("tables_rflvm", tuple(CHAINS), chain_jobs)
 PROTOCOL_OF_COUNTS = Protocol("tables_counts", tuple(COUNTS), count_jobs)
 
 
 def main() -> None:
     parts = argparse.ArgumentParser(add_help=False)
-    parts.add_argument("--part", choices=("all", "paper", "counts", "rflvm"), default="all")
+    parts.add_argument("--part", choices=("all", "paper", "counts"), default="all")
     chosen, sys.argv[1:] = parts.parse_known_args()
     options = arguments(__doc__)
     if chosen.part in ("all", "paper"):
@@ -326,10 +237,6 @@ def main() -> None:
         names = ("bundled digits",) if options.quick else NAMES
         store.collect(jobs(names, options.seeds, 40 if options.quick else "auto"))
         print(table(store.rows(), COLUMNS))
-    if chosen.part in ("all", "rflvm"):
-        chains = PROTOCOL_OF_CHAINS.store(options.quick)
-        chains.collect(chain_jobs(options.seeds, options.quick))
-        print(table(chains.rows(), CHAINS))
     if chosen.part in ("all", "counts"):
         counts = PROTOCOL_OF_COUNTS.store(options.quick)
         counts.collect(count_jobs(options.seeds, options.quick))
