@@ -8,7 +8,8 @@ the paper). The S-curve of its figure 3 (500 rows, 100 columns, RBF + periodic),
 the latents. Its table V: CIFAR and Brendan's face, complete and with entries hidden as
 imputation.py hides them, 40 sweeps; ``mse``, data in [0, 1], is that of the hidden entries by
 `impute`, of complete data that of all entries, decoded from where rows are placed. ``ess`` is of
-the log joint density. No label is used for any choice. BOCHNER_DATA names the folder with the files.
+the log joint density. No label is used for any choice. BOCHNER_DATA names the folder with the
+files.
 """
 
 from __future__ import annotations

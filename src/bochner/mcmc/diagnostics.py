@@ -89,7 +89,9 @@ def summary(draws: Draws) -> dict[str, dict[str, float]]:
             continue
         dataset = arviz.convert_to_dataset({"q": values})
         with np.errstate(all="ignore"):
-            rhat = arviz.rhat(dataset)["q"].values
+            # ArviZ complains of a single chain in a log of its own; `advice` does in words
+            several = len(values) > 1
+            rhat = arviz.rhat(dataset)["q"].values if several else np.array(np.nan)
             ess = arviz.ess(dataset)["q"].values
         figures[name] = {"r_hat": _worst(rhat, np.max), "ess": _worst(ess, np.min)}
     return figures
