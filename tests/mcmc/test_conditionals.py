@@ -210,7 +210,7 @@ def test_weights_given_the_rest_are_those_of_dense_algebra():
     view = GaussianView("a", ViewData.of(Y), (0, 1), 4, Priors())
     state = view.prior_state(source(5, "state"), 3)
     x = np.random.default_rng(5).standard_normal((7, 2))
-    result = view.rao_blackwell(state, x, source(5, "moments"))
+    result = view.weight_moments(state, x, source(5, "moments"))
     form = view.form(view.psi(state, x), state.parameter, source(5, "form"))
     dense = weight_posterior(view.phi(state, x), form)
     np.testing.assert_allclose(result.mean, dense.mean, rtol=1e-8, atol=1e-12)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from bochner import random
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def source(seed: int, purpose: str, *counters: int) -> Generator:
@@ -74,9 +73,3 @@ def inverse_wishart(scale: FloatArray, degrees: float, rng: Generator) -> FloatA
     root = np.linalg.cholesky(scale)
     factor = np.linalg.solve(bartlett, root.T).T
     return np.asarray(factor @ factor.T)
-
-
-def normal(mean: FloatArray, covariance: FloatArray, rng: Generator) -> FloatArray:
-    """Draw from N(mean, covariance), shapes (D,) and (D, D)."""
-    root = np.linalg.cholesky(covariance)
-    return np.asarray(mean + root @ rng.standard_normal(mean.shape[0]))

@@ -179,7 +179,7 @@ def _view_posterior(
     likelihood = _likelihood(warm.likelihood, traces)
     unit = float(replace(warm, likelihood=likelihood).noise_variance)
     moments = [
-        view.rao_blackwell(s.views[v], s.x, source(seed, "weights of a draw", i, v))
+        view.weight_moments(s.views[v], s.x, source(seed, "weights of a draw", i, v))
         for i, s in enumerate(states)
     ]
     group_of, moments = grouped(moments)

@@ -198,7 +198,7 @@ class GaussianView(ViewModel):
         weights = self._draw_weights(spectra, ratio, state.variance, shape, rng)
         return replace(state, weights=weights)
 
-    def rao_blackwell(
+    def weight_moments(
         self,
         state: ViewState,
         x: FloatArray,

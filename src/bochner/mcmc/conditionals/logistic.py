@@ -145,7 +145,7 @@ class LogisticView(ViewModel):
         """Draw the likelihood's parameter; most have none."""
         return state
 
-    def rao_blackwell(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
+    def weight_moments(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
         """Return mean and covariance of the weights given Polya-gamma variables."""
         form = self.form(self.psi(state, x), state.parameter, rng)
         posterior = weight_posterior(self.phi(state, x), self._centred(form))

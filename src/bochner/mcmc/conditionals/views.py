@@ -203,7 +203,7 @@ class ViewModel(ABC):
         """Draw weights, variance and the likelihood's parameter."""
 
     @abstractmethod
-    def rao_blackwell(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
+    def weight_moments(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
         """Return the distribution of the weights given the rest, auxiliary variables drawn."""
 
     def row_objective(self, state: ViewState, x: FloatArray, rows: IntArray) -> FloatArray:
