@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import bochner as bo
 from bochner.cli import app
 from bochner.errors import InputError
+from bochner.page import charts
 from bochner.page.content import BUDGET, Rows, gather
 from bochner.page.encode import Packed, pack, quantise, restore, script_json
 from bochner.page.labels import as_labels, read_labels
@@ -790,3 +791,17 @@ def test_force_replaces_the_page(folder, tmp_path):
     )
     assert done.exit_code == 0, done.stderr
     assert "<!doctype html>" in (tmp_path / "r.html").read_text()
+
+
+def test_traces_and_ranks_of_chains():
+    log_joint = np.random.default_rng(0).normal(size=(3, 60)) + np.array([[0.0], [0.0], [9.0]])
+    trace, ranks = charts.chains(log_joint)
+    assert [line["label"] for line in trace["lines"]] == ["chain 0", "chain 1", "chain 2"]
+    np.testing.assert_allclose(trace["lines"][1]["y"], log_joint[1], rtol=1e-6)
+    shares = np.array([line["y"][::2] for line in ranks["lines"][:3]])
+    # bars have the same width: a chain's frequencies are 1 on average
+    np.testing.assert_allclose(shares.mean(1), 1.0)
+    np.testing.assert_allclose(shares.mean(0), 1.0)
+    # the chain that lies above the others has the last third of the ranks
+    assert shares[2, :4].sum() == 0.0
+    assert [chart["title"] for chart in charts.chains(log_joint[:1])] == [trace["title"]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.page.encode import pack
 from bochner.plots.kernels import components, kernel_slice
 from bochner.prediction.calibration import CalibrationReport
@@ -19,6 +20,10 @@ Chart = dict[str, Any]
 # A trace is drawn at so many steps; a screen has about as many pixels.
 _TRACE = 1500
 _KERNEL_POINTS = 80
+# Chains whose lines have names in the chart.
+_NAMED_CHAINS = 6
+# Draws of a chain for each bar of a rank plot, that counts say more than chance.
+_DRAWS_PER_BIN = 10
 
 
 def bound_trace(model: LatentVariableEstimator) -> Chart:
@@ -56,6 +61,65 @@ def bound_trace(model: LatentVariableEstimator) -> Chart:
         "x_range": [1, max(len(history), 2)],
         "y_range": [low - 0.05 * reach, high + 0.08 * reach],
         "lines": lines,
+    }
+
+
+def chains(log_joint: FloatArray) -> list[Chart]:
+    """Return the trace and the rank plot of the log joint density of Markov chains.
+
+    Parameters
+    ----------
+    log_joint : ndarray of shape (chains, draws)
+
+    Returns
+    -------
+    list of dict
+        Rank plots (Vehtari et al. 2021) are flat where chains explore the same places; a single
+        chain has none.
+    """
+    n_chains, n_draws = log_joint.shape
+    kept = _evenly(n_draws, _TRACE)
+    named = n_chains <= _NAMED_CHAINS
+    low, high = float(log_joint.min()), float(log_joint.max())
+    margin = 0.08 * max(high - low, 1e-3)
+    trace = {
+        "kind": "lines",
+        "title": "Trace of each chain",
+        "alt": "Log joint density of every kept draw, by chain.",
+        "x": "draw",
+        "y": "log joint density (nats)",
+        "x_range": [1, max(n_draws, 2)],
+        "y_range": [low - margin, high + margin],
+        "lines": [
+            _line(kept + 1, values[kept], f"chain {c}" if named else "")
+            for c, values in enumerate(log_joint)
+        ],
+    }
+    return [trace] if n_chains == 1 else [trace, _ranks(log_joint)]
+
+
+def _ranks(log_joint: FloatArray) -> Chart:
+    """Return how often each chain has each range of ranks among all draws, over what is expected
+    of chains that agree.
+    """
+    n_draws = log_joint.shape[1]
+    ranks = log_joint.ravel().argsort().argsort().reshape(log_joint.shape)
+    n_bins = int(np.clip(n_draws // _DRAWS_PER_BIN, 2, 20))
+    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    places = (ranks + 0.5) / log_joint.size
+    shares = [np.histogram(of_chain, edges)[0] * (n_bins / n_draws) for of_chain in places]
+    steps = np.repeat(edges, 2)[1:-1]
+    level = {**_line([0, 1], [1, 1], ""), "dashed": True, "quiet": True}
+    title = "Ranks of each chain: flat where chains agree"
+    return {
+        "kind": "lines",
+        "title": title,
+        "alt": title,
+        "x": "rank among the draws of all chains, as a share",
+        "y": "frequency, 1 expected",
+        "x_range": [0, 1],
+        "y_range": [0, 1.08 * max(float(np.max(shares)), 1.0)],
+        "lines": [*(_line(steps, np.repeat(share, 2), "") for share in shares), level],
     }
 
 

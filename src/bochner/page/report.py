@@ -254,6 +254,7 @@ def _figures(
     spectra = [charts.spectrum(model, view) for view in views]
     return {
         "bound": charts.bound_trace(model),
+        "chains": charts.chains(model.log_joint_) if isinstance(model, RFLVM) else [],
         "kernels": [charts.kernel(model, view) for view in views],
         "calibration": [] if calibration is None else charts.calibration(calibration),
         "spectra": [one for one in spectra if one is not None],

@@ -136,7 +136,7 @@ function controls() {
 const waiting = new Map();
 function later() {
   waiting.set($("bound"), figures.bound);
-  for (const id of ["kernels", "spectra", "calibration"])
+  for (const id of ["chains", "kernels", "spectra", "calibration"])
     for (const spec of figures[id]) {
       const target = element("div", {role: "img", "aria-label": spec.alt});
       $(id).append(target);
