@@ -152,7 +152,8 @@ def test_the_report_speaks_of_chains_and_not_of_training_steps(fitted, tmp_path)
     assert "about.chains || `Training" in page
 
 
-def test_likelihoods_without_a_sampler_are_refused():
+def test_likelihoods_without_a_sampler_are_refused_before_anything_is_fitted(monkeypatch):
+    monkeypatch.setattr("bochner.estimators.base.LatentVariableEstimator._infer", None)
     text = "got 'poisson' in view 'x'. Use 'negative_binomial', or fit SRFLVM"
     with pytest.raises(InputError, match=text):
         bo.RFLVM(**SMALL, likelihood="poisson").fit(counts())
@@ -198,3 +199,17 @@ def test_an_interruption_before_any_draw_is_one(monkeypatch):
     interrupt_at(monkeypatch, 1)
     with pytest.warns(UserWarning, match="0 draws"), pytest.raises(KeyboardInterrupt):
         bo.RFLVM(**SMALL).fit(data())
+
+
+@pytest.mark.filterwarnings("ignore:1 entry of")
+def test_large_counts_are_fitted_and_larger_ones_refused():
+    X = counts()
+    X[2, 1] = 1e12
+    model = bo.RFLVM(**SMALL, likelihood="negative_binomial").fit(X)
+    assert np.isfinite(model.log_joint_).all()
+    X[2, 1] = 1e13
+    text = (
+        r"Expected counts of at most 1e\+12.*got 1e\+13 in view 'x', row 2, column 1. Change"
+    )
+    with pytest.raises(InputError, match=text):
+        bo.RFLVM(**SMALL, likelihood="negative_binomial").fit(X)

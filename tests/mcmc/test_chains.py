@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from bochner.errors import InputError, ModelFileError
 from bochner.io import files
+from bochner.mcmc import build
 from bochner.mcmc import run as runs
 from bochner.mcmc.alignment import aligned, rotated, rotation
 from bochner.mcmc.chain import Chain, Schedule
@@ -179,6 +181,13 @@ def test_a_checkpoint_of_another_model_is_refused(whole, tmp_path):
     text = "run.chain0, which belongs to other data or settings"
     with pytest.raises(InputError, match=text):
         run(checkpoint=ChainFiles(tmp_path / "run", "other"))
+
+
+def test_a_warm_start_of_another_shape_is_refused():
+    warm = SimpleNamespace(latents=torch.zeros(6, 2))
+    text = r"Expected a warm start of shape \(6, 3\), got \(6, 2\). Fit it to the same rows"
+    with pytest.raises(InputError, match=text):
+        build.starts(model(), warm, 0, 2)
 
 
 def test_alignment_turns_draws_and_mixes_no_private_dimensions(whole):

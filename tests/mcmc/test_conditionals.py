@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import digamma, logsumexp
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
@@ -223,6 +223,14 @@ def test_tables_have_the_mean_of_the_chinese_restaurant_process():
     y, r = np.array([[3.0], [7.0], [0.0]]), np.array([1.7])
     drawn = [draw_tables(ViewData.of(y), r, source(6, "tables", i))[0] for i in range(2000)]
     mean = sum((r[0] / (r[0] + np.arange(n))).sum() for n in (3, 7))
+    assert abs(np.mean(drawn) - mean) < 4.0 * np.std(drawn) / np.sqrt(2000)
+
+
+def test_tables_of_large_counts_are_drawn_without_one_term_each():
+    r = np.array([1.7])
+    y = ViewData.of(np.array([[3e4], [1e15]]))
+    drawn = [draw_tables(y, r, source(6, "tables", i))[0] for i in range(2000)]
+    mean = sum(r[0] * (digamma(r[0] + n) - digamma(r[0])) for n in (3e4, 1e15))
     assert abs(np.mean(drawn) - mean) < 4.0 * np.std(drawn) / np.sqrt(2000)
 
 

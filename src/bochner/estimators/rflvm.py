@@ -29,7 +29,7 @@ from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.mcmc import diagnostics
 from bochner.mcmc.chain import Schedule
 from bochner.mcmc.run import remove
-from bochner.mcmc.sampled import Options, sample
+from bochner.mcmc.sampled import Options, model_of, sample
 from bochner.processes import transactional
 
 # States whose weights predictions average over, all chains together.
@@ -192,15 +192,16 @@ class RFLVM(LatentVariableEstimator):
         return self
 
     def _infer(self, data: FitData, plan: Plan) -> Fit:
-        warm = super()._infer(data, plan)
-        if warm.stopped == "interrupted":
-            raise KeyboardInterrupt
         n_snapshots = -(-_SNAPSHOTS // self.n_chains)
         schedule = Schedule(self.n_warmup, self.n_draws, self.thin, n_snapshots)
         kernels: Any = {"latents": self.latents, "frequency_kernel": self.frequency_kernel}
-        sampled = sample(
-            warm, data, plan, Options(schedule, self.n_chains, self.n_jobs, **kernels)
-        )
+        options = Options(schedule, self.n_chains, self.n_jobs, **kernels)
+        # before the variational fit: what cannot be sampled is refused at once
+        model = model_of(data, plan, options)
+        warm = super()._infer(data, plan)
+        if warm.stopped == "interrupted":
+            raise KeyboardInterrupt
+        sampled = sample(model, warm, data, plan, options)
         self._draws = sampled.draws
         return replace(
             sampled.fit, stopped="interrupted" if sampled.interrupted else "plateau"

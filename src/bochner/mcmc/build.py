@@ -35,6 +35,9 @@ Common = tuple[str, ViewData, tuple[int, ...], int, Priors]
 # Standard deviation of what chains add to the latents they start from, so that they do not start
 # at one place.
 _SPREAD = 0.1
+# Precisions of entries are about as large as half of the counts, and that of a weight's prior is 1:
+# float64 holds both beside each other up to here, with some digits to spare.
+_LARGEST_COUNT = 1e12
 # Times that the weights are drawn before the first sweep: those of the variational fit belong to
 # other frequencies.
 _FIRST_WEIGHTS = 3
@@ -74,6 +77,8 @@ def view_of(v: int, data: FitData, plan: Plan, priors: Priors) -> ViewModel:
     dims = plan.spec.layout.dims(v)
     dims_of_view = tuple(range(plan.spec.n_components)) if dims is None else dims
     values = dense(data.blocks[v], data.n_rows)
+    if not isinstance(likelihood, Gaussian):
+        _check_counts(plan.spec.names[v], values.values)
     common = (plan.spec.names[v], values, dims_of_view, plan.spec.n_frequencies, priors)
     for kind, make in _MAKERS.items():
         if isinstance(likelihood, kind):
@@ -82,6 +87,18 @@ def view_of(v: int, data: FitData, plan: Plan, priors: Priors) -> ViewModel:
     do = "use 'negative_binomial', or fit SRFLVM"
     wanted = "a likelihood with Polya-gamma augmentation (gaussian, bernoulli, binomial, "
     raise InputError(message(f"{wanted}categorical, negative_binomial)", name, do))
+
+
+def _check_counts(name: str, values: FloatArray) -> None:
+    """Refuse counts that are too large for Polya-gamma variables."""
+    row, column = np.unravel_index(values.argmax(), values.shape)
+    if values[row, column] > _LARGEST_COUNT:
+        got = f"{values[row, column]:g} in view {name!r}, row {row}, column {column}"
+        do = "change the unit, write NaN if it is missing, or fit SRFLVM"
+        wanted = (
+            f"counts of at most {_LARGEST_COUNT:g}, whose Polya-gamma variables leave the "
+        )
+        raise InputError(message(f"{wanted}weights a posterior in float64", got, do))
 
 
 def _gaussian(likelihood: Likelihood, common: Common) -> ViewModel:  # noqa: ARG001

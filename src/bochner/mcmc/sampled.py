@@ -78,11 +78,25 @@ class Sampled:
     interrupted: bool
 
 
-def sample(warm: Fit, data: FitData, plan: Plan, options: Options) -> Sampled:
+def model_of(data: FitData, plan: Plan, options: Options) -> Model:
+    """Return what is sampled.
+
+    Raises
+    ------
+    InputError
+        Likelihoods, counts or weights of views that cannot be sampled.
+    """
+    settings = {"latent_kernel": options.latents, "frequency_kernel": options.frequency_kernel}
+    return build.model_of(data, plan, options.priors, **settings)
+
+
+def sample(model: Model, warm: Fit, data: FitData, plan: Plan, options: Options) -> Sampled:
     """Sample the posterior, starting from a variational fit.
 
     Parameters
     ----------
+    model : Model
+        Of the same data, plan and options.
     warm : Fit
         Of the same data and plan.
     data : FitData
@@ -98,8 +112,6 @@ def sample(warm: Fit, data: FitData, plan: Plan, options: Options) -> Sampled:
     KeyboardInterrupt
         Before every chain had a draw.
     """
-    settings = {"latent_kernel": options.latents, "frequency_kernel": options.frequency_kernel}
-    model = build.model_of(data, plan, options.priors, **settings)
     begin = build.starts(model, warm, plan.seed, options.n_chains)
     files = None if plan.checkpoint is None else chain_files(data.blocks, plan, options)
     result = run(
