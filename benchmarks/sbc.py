@@ -48,8 +48,9 @@ Array = NDArray[np.float64]
 ROWS, COLUMNS, POINTS = 6, 2, 3
 WARMUP, DRAWS, THIN = 200, 12, 4
 SWEEPS, REPLICATIONS = 12, 20
-# Replications of the sampler with a fault, which needs few to be found.
-FAULTY = 50
+# Replications of zeros and ones, whose likelihood has no parameter, and of the sampler with a
+# fault, which needs few to be found.
+FEWER = 50
 Run = Callable[[str, str, int, int], dict[str, Value]]
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
 KINDS = ("gaussian", "negative binomial", "bernoulli")
@@ -167,10 +168,11 @@ def jobs(run: Run, seeds: range, quick: bool) -> Iterator[Job]:
     kinds.
     """
     for seed in seeds:
-        for kind, dim in itertools.product(KINDS[:1] if quick else KINDS, (1, 2)):
+        kinds = KINDS[: 1 if quick else 3 if seed < FEWER else 2]
+        for kind, dim in itertools.product(kinds, (1, 2)):
             name = f"{kind}, D = {dim}"
             yield Job(name, RIGHT, seed, partial(run, kind, RIGHT, dim, seed))
-        if seed < FAULTY:
+        if seed < FEWER:
             run_faulty = partial(run, KINDS[0], FAULT, 1, seed)
             yield Job(f"{KINDS[0]}, D = 1", FAULT, seed, run_faulty)
 
