@@ -240,9 +240,11 @@ class _OneRegression:
         solved = self.inverse @ cross
         left = phi.T @ self.Y - cross.T @ self.mean
         precision = phi.T @ phi - cross.T @ solved
-        precision[[0, 1], [0, 1]] += self.noise
-        inverse: FloatArray = np.asarray(np.linalg.inv(precision), dtype=np.float64)
-        logdet = np.linalg.slogdet(precision / self.noise)[1]
+        first, off, second = precision[0, 0], precision[0, 1], precision[1, 1]
+        first, second = first + self.noise, second + self.noise
+        det = first * second - off * off
+        inverse = np.array([[second, -off], [-off, first]]) / det
+        logdet = np.log(det / self.noise**2)
         square = (left * (inverse @ left)).sum() / self.noise
         value = 0.5 * (square - self.Y.shape[1] * logdet)
         return _Proposal(float(value), phi, solved, inverse, left)
