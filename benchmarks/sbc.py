@@ -48,9 +48,8 @@ Array = NDArray[np.float64]
 ROWS, COLUMNS, POINTS = 6, 2, 3
 WARMUP, DRAWS, THIN = 200, 12, 4
 SWEEPS, REPLICATIONS = 12, 20
-# Replications of zeros and ones, whose likelihood has no parameter, and of the sampler with a
-# fault, which needs few to be found.
-FEWER = 50
+# Replications of the sampler with a fault, which needs few to be found.
+FAULTY = 50
 Run = Callable[[str, str, int, int], dict[str, Value]]
 RIGHT, FAULT = "RFLVM", "weights a fifth too small"
 KINDS = ("gaussian", "negative binomial", "bernoulli")
@@ -164,17 +163,16 @@ def drift(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
 
 
 def jobs(run: Run, seeds: range, quick: bool) -> Iterator[Job]:
-    """Yield all replications, those of one seed after the other: a run that is stopped has all
-    kinds.
+    """Yield all replications: those of two dimensions first, one seed after the other, so that a
+    run which is stopped has as many of each kind.
     """
-    for seed in seeds:
-        kinds = KINDS[: 1 if quick else 3 if seed < FEWER else 2]
-        for kind, dim in itertools.product(kinds, (1, 2)):
+    for dim, kinds in ((2, KINDS[:2]), (1, KINDS[:2]), (2, KINDS[2:]), (1, KINDS[2:])):
+        for seed, kind in itertools.product(seeds, kinds[:1] if quick else kinds):
             name = f"{kind}, D = {dim}"
             yield Job(name, RIGHT, seed, partial(run, kind, RIGHT, dim, seed))
-        if seed < FEWER:
-            run_faulty = partial(run, KINDS[0], FAULT, 1, seed)
-            yield Job(f"{KINDS[0]}, D = 1", FAULT, seed, run_faulty)
+    for seed in seeds[:FAULTY]:
+        run_faulty = partial(run, KINDS[0], FAULT, 1, seed)
+        yield Job(f"{KINDS[0]}, D = 1", FAULT, seed, run_faulty)
 
 
 def grouped(rows: Sequence[dict[str, str]], name: str) -> Iterator[tuple[str, str, Array]]:

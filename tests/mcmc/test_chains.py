@@ -228,6 +228,20 @@ def test_draws_as_inference_data(whole):
     assert data.sample_stats["lp"].shape == (2, 10)
 
 
+def test_of_many_entries_some_are_diagnosed(monkeypatch):
+    arviz = pytest.importorskip("arviz")
+    seen, ess = [], arviz.ess
+
+    def recorded(dataset):
+        seen.append(dataset["q"].shape)
+        return ess(dataset)
+
+    monkeypatch.setattr(arviz, "ess", recorded)
+    draws = {"latents": np.random.default_rng(0).normal(size=(2, 20, 400, 3))}
+    assert summary(draws)["latents"]["r_hat"] > 1.0
+    assert seen == [(2, 20, 500)]
+
+
 def test_short_chains_and_chains_that_disagree_are_reported(whole):
     pytest.importorskip("arviz")
     draws = stacked(model(), whole.chains)

@@ -82,8 +82,8 @@ class RFLVM(LatentVariableEstimator):
     log_joint_ : ndarray of shape (chains, draws)
         Log density of data and parameters, up to a constant.
     diagnostics_ : dict of str to dict
-        The largest R-hat ("r_hat") and the smallest effective sample size ("ess") of each quantity;
-        empty without ArviZ.
+        The largest R-hat ("r_hat") and the smallest effective sample size ("ess") of each
+        quantity, of at most 500 of its entries, evenly spread; empty without ArviZ.
     advice_ : list of str
         What is wrong with the chains, in words; empty when nothing is.
     acceptance_ : dict of str to float
