@@ -150,6 +150,8 @@ def test_the_report_speaks_of_chains_and_not_of_training_steps(fitted, tmp_path)
         "2 chains of 4 draws, 7 sweeps each. Chains: 2, draws of each: 4. That is too" in page
     )
     assert "about.chains || `Training" in page
+    title = bo.plots.bound_trace(fitted).get_title(loc="left")
+    assert title == "Evidence lower bound: 5 steps of the variational fit where chains start"
 
 
 def test_likelihoods_without_a_sampler_are_refused_before_anything_is_fitted(monkeypatch):

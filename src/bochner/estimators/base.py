@@ -98,6 +98,11 @@ def continued(fit: Callable[Concatenate[E, P], E]) -> Callable[Concatenate[E, P]
 class AttributesMixin(PredictionMixin):
     """Fitted attributes."""
 
+    def _training_result(self) -> str:
+        """Say how training ended."""
+        state = "converged" if self.converged_ else "not converged"
+        return f"{state} after {self.n_iter_:,} steps"
+
     def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
         here = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
         fit = self._fit

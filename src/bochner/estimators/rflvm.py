@@ -217,6 +217,9 @@ class RFLVM(LatentVariableEstimator):
         if self.advice_:
             warn_user("\n".join(self.advice_), ConvergenceWarning)
 
+    def _training_result(self) -> str:
+        return f"{len(self.elbo_history_):,} steps of the variational fit where chains start"
+
     def _diagnosed(self) -> tuple[dict[str, dict[str, float]], list[str]]:
         try:
             return diagnostics.summary(self._draws), []

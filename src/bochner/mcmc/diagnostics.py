@@ -164,7 +164,8 @@ def advice(figures: dict[str, dict[str, float]], draws: Draws, sampled: bool) ->
 def _disagreement(name: str, r_hat: float) -> str:
     return (
         f"Chains disagree, most on {name}: R-hat {r_hat:.2f}, and below {GOOD} is wanted. They "
-        "have not converged, or lie in different modes. Raise n_warmup, or look at to_arviz()."
+        "have not converged, or lie in different modes. Raise n_warmup, or look at the traces "
+        "in the report or by to_arviz()."
     )
 
 

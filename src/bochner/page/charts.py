@@ -81,7 +81,9 @@ def chains(log_joint: FloatArray) -> list[Chart]:
     kept = _evenly(n_draws, _TRACE)
     named = n_chains <= _NAMED_CHAINS
     low, high = float(log_joint.min()), float(log_joint.max())
-    margin = 0.08 * max(high - low, 1e-3)
+    span = max(high - low, 1e-3)
+    # names of chains stand below the traces
+    below = 0.08 + (0.13 * n_chains if named else 0.0)
     trace = {
         "kind": "lines",
         "title": "Trace of each chain",
@@ -89,7 +91,7 @@ def chains(log_joint: FloatArray) -> list[Chart]:
         "x": "draw",
         "y": "log joint density (nats)",
         "x_range": [1, max(n_draws, 2)],
-        "y_range": [low - margin, high + margin],
+        "y_range": [low - below * span, high + 0.08 * span],
         "lines": [
             _line(kept + 1, values[kept], f"chain {c}" if named else "")
             for c, values in enumerate(log_joint)

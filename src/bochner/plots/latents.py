@@ -150,10 +150,9 @@ def bound_trace(
     ax.ticklabel_format(axis="y", style="plain", useOffset=False)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     ax.legend(frameon=False, loc="lower right")
-    state = "converged" if model.converged_ else "not converged"
     finish(
         ax,
-        title or f"Evidence lower bound: {state} after {model.n_iter_:,} steps",
+        title or f"Evidence lower bound: {model._training_result()}",
         "training step",
         "bound (nats)",
     )

@@ -14,7 +14,7 @@ function tables() {
   table("starts", [...parts.map(words), "kept"], starts.map((start) => [...parts.map((part) => text(own(start, part))), start.elbo === best ? "yes" : ""]));
   fitText();
   calibration(about.calibration);
-  const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, loadings: _____, ...rest} = about;
+  const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, loadings: _____, chains: ______, ...rest} = about;
   const {advice, ...found} = collapse;
   facts("facts", {...rest, ...found});
   // as they are typed: a seed has no commas
@@ -41,7 +41,7 @@ function fitText() {
   const bound = `Evidence lower bound: ${number(about.elbo)} ± ${number(about.elbo_se)} nats.`;
   const trained = about.chains || `Training ${ended} after ${about.n_iter} steps.`;
   $("fit-text").textContent = `${trained} ${bound} ${about.partial} ${about.collapse.advice}`;
-  $("bound").setAttribute("aria-label", `Bound of every training step: it ends at ${number(about.elbo)} nats after ${about.n_iter} steps.`);
+  $("bound").setAttribute("aria-label", `Bound of every training step: it ends at ${number(about.elbo)} nats after ${figures.bound.lines[0].x.at(-1) ?? 0} steps.`);
 }
 function calibration(found) {
   if (!found) return;
