@@ -68,7 +68,7 @@ def functions(model, state):
         x[0, 0] ** 2,
         x[0, 0] * x[1, 0],
         of_view.points[0, 0] ** 2,
-        np.cos(of_view.points @ x.T).sum(),
+        np.cos(of_view.points @ view.see(x).T).sum(),
         float(len(counts)),
         float(of_view.labels[0] == of_view.labels[1]),
         np.log(of_view.concentration),
