@@ -2,8 +2,9 @@
 
 Forty made tables, ten with 1, 2, 3 and 5 latents each: smooth random functions of them (standard
 deviation of the frequencies 0.9 over the root of the number of latents) with noise of standard
-deviation 0.3; 150 rows of 20 columns, and 300 of 30 with five latents. ``select_n_components`` tries 1, 2, 3, 4, 5, 6 and 8 dimensions in its
-three repeats, by fits of 100 steps from principal components with 32 spectral points a component.
+deviation 0.3; 150 rows of 20 columns, and 300 of 30 with five latents. ``select_n_components``
+tries 1, 2, 3, 4, 5, 6 and 8 dimensions in its three repeats, by fits of 100 steps from principal
+components with 32 spectral points a component.
 One run says what both rules choose: ``best`` the number that predicts hidden entries best,
 ``one_se`` the smallest that lies no more than one standard error behind it. ``*_right``: whether
 that is the true number; ``*_off``: how many more dimensions it is.
