@@ -134,7 +134,7 @@ def test_views_that_see_some_of_the_dimensions(block):
     second = NegativeBinomialView("b", zeros(N, M), (0, 2), H, PRIORS)
     model = Model((first, second), 3)
     assert model.free_blocks == [[0], [1], [2]]
-    check(model, 300, BLOCKS if block is None else [block])
+    check(model, 150, BLOCKS if block is None else [block])
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "counts"])

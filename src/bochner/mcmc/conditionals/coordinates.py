@@ -100,7 +100,7 @@ class _Stretch:
         """Return the log density of priors and Jacobian up to a constant, (1,) -> (1,)."""
         u = float(logs[0])
         forward = self.at(u)
-        back = np.linalg.inv(forward)
+        back: FloatArray = np.asarray(np.linalg.inv(forward), dtype=np.float64)
         value = self.size * u * np.trace(self.direction)
         value -= 0.5 * (forward * (self.gram @ forward)).sum()
         for scatter, columns in zip(self.scatters, self.columns, strict=True):
