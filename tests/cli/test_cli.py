@@ -641,6 +641,12 @@ def test_help_and_usage():
     assert run("fit", "x.csv", "--out", "o", "--model", "pca").exit_code == 2
 
 
+def test_chains_of_a_model_without_any_are_refused(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    said = refused("fit", tmp_path / "X.npy", "--chains", 2, "--out", tmp_path / "o")
+    assert "Expected --model rflvm with --chains, got --model ng-mvlvm. Leave --chains" in said
+
+
 def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     """Ctrl-C between rounds of sweeps; --resume draws what would have been drawn."""
     from bochner.mcmc import run as runs

@@ -34,7 +34,7 @@ from bochner.cli.options import (
     SizeFactorColumn,
     ViewColumns,
 )
-from bochner.cli.parse import check_earlier_run, check_words, checkpoints
+from bochner.cli.parse import check_chains, check_earlier_run, check_words, checkpoints
 from bochner.cli.session import INTERRUPTED, follows, in_job, say, session
 from bochner.progress import overall
 
@@ -155,6 +155,7 @@ def fit(
     views.
     """
     with session(as_json, log) as reply:
+        check_chains(model.value, chains)
         check_words(data, model.value, likelihood or (), settings or ())
         if not in_job():
             check_earlier_run(out, resume, force)

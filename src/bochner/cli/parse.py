@@ -54,6 +54,13 @@ def parameters(model: str) -> list[str]:
     return sorted([*COMMON, *EXTRA.get(model, ())])
 
 
+def check_chains(model: str, chains: int | None) -> None:
+    """Refuse --chains of models that have none."""
+    if chains is not None and "n_chains" not in parameters(model):
+        do = "leave --chains out, or choose --model rflvm"
+        raise InputError(message("--model rflvm with --chains", f"--model {model}", do))
+
+
 def check_words(
     data: Path, model: str, likelihood: Sequence[str], settings: Sequence[str]
 ) -> None:
