@@ -422,3 +422,15 @@ def test_likelihoods_pickle_and_go_through_json(make, values, some):
     for other in copies:
         torch.testing.assert_close(other.log_prob(y, psi), likelihood.log_prob(y, psi))
     assert repr(likelihood).startswith(type(likelihood).__name__)
+
+
+def test_few_counts_and_many_have_the_same_value_for_the_dispersion():
+    # of few, all nodes of the quadrature are one array
+    source = generator(0, "few counts")
+    y = torch.poisson(torch.full((6, 4), 3.0, dtype=torch.float64), generator=source)
+    mean = torch.randn(6, 4, generator=source, dtype=torch.float64)
+    variance = torch.rand(6, 4, generator=source, dtype=torch.float64)
+    likelihood = NegativeBinomial(0.7)
+    few = likelihood.parameter_value(y, mean, variance)
+    many = likelihood.parameter_value(*(t.repeat(1000, 1) for t in (y, mean, variance)))
+    torch.testing.assert_close(many, few.repeat(1000, 1), rtol=1e-12, atol=1e-12)

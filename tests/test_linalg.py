@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bochner.errors import NumericalError, NumericalWarning
-from bochner.linalg import cholesky, covariance_root
+from bochner.linalg import cholesky, covariance_root, symmetric_product
 
 
 def spectrum(*eigenvalues: float) -> torch.Tensor:
@@ -117,3 +117,20 @@ def test_the_root_of_a_covariance_whose_factor_is_lost_to_rounding_is_of_eigenve
     torch.testing.assert_close(covariance_root(batch), cholesky(batch).factor)
     none = torch.zeros(3, 2, 2, dtype=torch.float64)
     torch.testing.assert_close(covariance_root(none), none)
+
+
+# in one block; in four; in four of which the last is smaller
+@pytest.mark.parametrize("k", [7, 160, 401])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_symmetric_product_is_the_dense_one_and_blocks_are_mirrored(k, weighted):
+    source = torch.Generator().manual_seed(0)
+    left = torch.randn(k, 23, generator=source, dtype=torch.float64)
+    right = left * torch.rand(23, generator=source, dtype=torch.float64) if weighted else left
+    product = symmetric_product(left, right)
+    torch.testing.assert_close(product, left @ right.T, rtol=1e-12, atol=1e-12)
+    if k >= 160:
+        far = torch.ones(k, k, dtype=torch.bool).tril(-(k // 4 + 1))
+        assert torch.equal(product[far], product.T[far])
+    # of columns, as between rows
+    turned = symmetric_product(left.T.contiguous().T, right)
+    torch.testing.assert_close(turned, product, rtol=1e-12, atol=1e-12)

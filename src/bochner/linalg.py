@@ -106,6 +106,36 @@ def cholesky(
     return _with_jitter(matrix) if exact is None else cholesky(exact())
 
 
+# Rows of a product from which leaving out what lies below its diagonal is worth several calls, and
+# how many blocks of rows there are then: 400 rows of 1,000 take 0.7 of the time, 200 of them 0.8.
+_SEVERAL, _BLOCKS = 160, 4
+
+
+def symmetric_product(left: Tensor, right: Tensor) -> Tensor:
+    """Return L R^T where that is symmetric: what lies below the blocks of the diagonal is what lies
+    above them.
+
+    Parameters
+    ----------
+    left, right : Tensor of shape (K, n)
+        R is L, or L with its columns multiplied by numbers.
+
+    Returns
+    -------
+    Tensor of shape (K, K)
+    """
+    k = left.shape[0]
+    if k < _SEVERAL or left.device.type != "cpu":
+        return left @ right.T
+    out = left.new_empty(k, k)
+    size = -(-k // _BLOCKS)
+    for begin in range(0, k, size):
+        end = min(begin + size, k)
+        torch.mm(left[begin:end], right[begin:].T, out=out[begin:end, begin:])
+        out[begin:end, :begin] = out[:begin, begin:end].T
+    return out
+
+
 def laid_out(tensor: Tensor) -> Tensor:
     """Return a tensor in the order of rows, in memory of its own allocation.
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from bochner.random import generator
-from bochner.regression.conjugate_gradients import weights_from
+from bochner.regression.conjugate_gradients import factored, weights_from
 from bochner.regression.weighted_grams import (
+    QuadraticForms,
     quadratic_forms,
     weighted_grams,
     weighted_products,
@@ -50,6 +51,32 @@ def test_forms_and_products_are_the_dense_ones(k, n):
     value = 0.5 * (weights * torch.einsum("kn,mkl,ln->nm", leaf, matrices, leaf)).sum()
     (expected,) = torch.autograd.grad(value, leaf)
     torch.testing.assert_close(weighted_products(features, matrices, weights), expected)
+    held = QuadraticForms.of(features, matrices)
+    assert held.products is not None
+    torch.testing.assert_close(held.values, forms)
+    torch.testing.assert_close(held.gradient(weights), expected)
+
+
+def test_products_that_are_too_many_are_formed_again_for_the_gradient():
+    features, weights, _ = _case()
+    matrices = weighted_grams(features, weights)
+    held = QuadraticForms.of(features, matrices)
+    again = QuadraticForms.of(features, matrices, most=1)
+    assert again.products is None
+    torch.testing.assert_close(again.values, held.values)
+    torch.testing.assert_close(again.gradient(weights), held.gradient(weights))
+
+
+def test_factors_are_in_single_precision_only_where_its_rounding_is_far_below_the_identity():
+    features, weights, _ = _case(k=40, n=300)
+    grams = weighted_grams(features, weights)
+    exact, logdet = factored(grams)
+    single, near = factored(grams, torch.float32)
+    assert (exact.dtype, single.dtype) == (torch.float64, torch.float32)
+    torch.testing.assert_close(single.double(), exact, rtol=0.0, atol=1e-5)
+    torch.testing.assert_close(near, logdet, rtol=1e-5, atol=1e-4)
+    heavy, _ = factored(1e3 * grams, torch.float32)
+    assert heavy.dtype == torch.float64
 
 
 def test_a_missing_entry_is_an_entry_of_weight_zero():

@@ -138,9 +138,9 @@ class Plan:
         steps that Adam averages, what is linear in the noise cancels (antithetic variates,
         Hammersley and Morton 1956).
         """
-        draws = self.draws(model, "train", step, budget)
         if step % 2 == 0:
-            return draws
+            return self.draws(model, "train", step, budget)
+        draws = self.spectra(model, "train", step, budget)
         before = latent_noise(model, self.seed, "train", step - 1, self.processes.start)
         return replace(draws, latents=-before)
 

@@ -33,6 +33,9 @@ LARGEST, SMALLEST = 1e3, 0.02
 # The Polya-gamma bound loosens as r grows (docs/math.md, section 3).
 LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9
+# Numbers of all nodes up to which they are one array: the time of many operations is then that
+# which they take to begin.
+_FEW = 2**15
 
 BoundName = Literal["auto", "polya-gamma", "tilted"]
 # Mean count over r from which on "auto" is the tilted bound.
@@ -42,6 +45,12 @@ _MANY_TIMES = 10.0
 def _expected_softplus(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Return E log(1 + e^z) and its slope in the mean, E logistic(z), z ~ N(mean, variance)."""
     deviation = variance.sqrt()
+    if _NODES * mean.numel() <= _FEW:
+        nodes, weights = normal_nodes(_NODES)
+        z = mean + deviation * nodes.to(mean).view(-1, *[1] * mean.ndim)
+        weights = weights.to(mean)
+        value = torch.tensordot(weights, softplus(z), 1)
+        return value, torch.tensordot(weights, z.sigmoid_(), 1)
     value, slope = torch.zeros_like(mean), torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(_NODES)), strict=True):
         z = torch.add(mean, deviation, alpha=node)

@@ -24,8 +24,9 @@ def tilt(mean: Tensor, variance: Tensor) -> Tensor:
     """Return a after Newton steps from logistic(mean); any a gives a bound."""
     a = torch.sigmoid(mean)
     for _ in range(_STEPS):
-        p = torch.sigmoid(mean + (0.5 - a) * variance)
-        a = a - (a - p) / (1.0 + p * (1.0 - p) * variance)
+        p = torch.addcmul(mean, 0.5 - a, variance).sigmoid_()
+        spread = torch.addcmul(p, p, p, value=-1.0)
+        a = torch.addcdiv(a, p - a, spread.mul_(variance).add_(1.0))
     return a
 
 

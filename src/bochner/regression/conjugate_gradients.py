@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bochner.linalg import cholesky
 from bochner.memory import chunks
+from bochner.regression.noise import products_in
 from bochner.regression.weighted_grams import weighted_grams
 
 # Iterations, unless the caller asks for more.
@@ -70,6 +71,8 @@ class Weights:
 
     def spread(self, by_group: Tensor) -> Tensor:
         """Repeat what groups have for their columns, (..., G) -> (..., m)."""
+        if max(self.sizes) == 1:
+            return by_group
         sizes = torch.tensor(self.sizes, device=by_group.device)
         return torch.repeat_interleave(by_group, sizes, dim=-1, output_size=sum(self.sizes))
 
@@ -84,26 +87,36 @@ class Weights:
 
 def group_sums(by_column: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Add up over the columns of every group, (n, m) -> (n, G)."""
+    if max(sizes) == 1:
+        return by_column
     parts = torch.split(by_column, list(sizes), dim=1)
     return torch.stack([part.sum(1) for part in parts], dim=1)
 
 
 def group_means(by_column: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Average over the columns of every group, (n, m) -> (n, G)."""
+    if max(sizes) == 1:
+        return by_column
     return group_sums(by_column, sizes) / by_column.new_tensor(sizes)
 
 
-def factored(grams: Tensor) -> tuple[Tensor, Tensor]:
-    """Factor G + I of every group: its inverse, (G, K, K), and log det, (G,)."""
+def factored(grams: Tensor, factors_in: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """Factor G + I of every group: its inverse, (G, K, K), and log det, (G,).
+
+    In another precision than double where that is asked for and its rounding is far below the
+    identity.
+    """
     matrices = grams.clone()
-    matrices.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    factor = cholesky(matrices)
+    diagonal = matrices.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    if factors_in != torch.float64:
+        factors_in = products_in(factors_in, float(diagonal.max()), diagonal.new_ones(()))
+    factor = cholesky(matrices, precision=factors_in)
     return factor.inverse(), factor.logdet()
 
 
 def traces(matrices: Tensor) -> Tensor:
     """Return the trace of every matrix, (G, K, K) -> (G,)."""
-    return torch.diagonal(matrices, dim1=-2, dim2=-1).sum(-1)
+    return torch.diagonal(matrices, dim1=-2, dim2=-1).sum(-1, dtype=torch.float64)
 
 
 def weights_from(
@@ -113,6 +126,7 @@ def weights_from(
     sizes: tuple[int, ...],
     tol: float | Tensor,
     max_iter: int = MAX_ITER,
+    factors_in: torch.dtype = torch.float64,
 ) -> Weights:
     """Solve for q(A).
 
@@ -128,12 +142,15 @@ def weights_from(
         or, column by column, twice the nats that the bound may lose by them.
     max_iter : int
         Conjugate gradient iterations at the most.
+    factors_in : torch.dtype
+        As in ``factored``.
 
     Returns
     -------
     Weights
     """
-    inverse, logdet = factored(weighted_grams(features, group_means(precision, sizes)))
+    grams = weighted_grams(features, group_means(precision, sizes))
+    inverse, logdet = factored(grams, factors_in)
     covariance = inverse.to(features.dtype)
     right = features @ shift
     mean = precondition(covariance, right, sizes)

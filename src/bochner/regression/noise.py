@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import NumericalError
-from bochner.linalg import Cholesky, cholesky, plus_diagonal
+from bochner.linalg import Cholesky, cholesky, plus_diagonal, symmetric_product
 from bochner.regression.observations import CompleteBlock
 from bochner.regression.statistics import Statistics
 
@@ -378,7 +378,7 @@ def between_rows(features: Tensor, noise_variance: Tensor) -> Tensor:
     """Return Phi^T Phi, (n, n), in the precision that the noise variance asks for."""
     variances = features.detach().square().sum(0)
     exact = features.to(products_in(features.dtype, float(variances.max()), noise_variance))
-    return exact.T @ exact
+    return symmetric_product(exact.T, exact.T)
 
 
 def _dot(a: Tensor, b: Tensor) -> float:

@@ -28,7 +28,6 @@ from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
-from bochner.regression.weighted_grams import weighted_products
 
 _TOLERANCE = 1e-3
 _LARGEST_INTERCEPT_STEP = 1.0
@@ -119,7 +118,10 @@ def nonconjugate_evidence(
         features = joined_features(traces)
         current = entries
         for _ in range(n_sweeps):
-            solution = entry_pass(features, likelihood, current, tol)
+            # a step bears what a bound that is stated does not
+            factors_in = features.dtype if wanted else torch.float64
+            given = (features, likelihood, current, tol)
+            solution = entry_pass(*given, factors_in=factors_in)
             precision, shift = solution.sites(current, likelihood)
             current = replace(current, precision=precision, shift=shift)
         mask = current.mask
@@ -132,7 +134,7 @@ def nonconjugate_evidence(
         holder.append(_Touch(precision, shift, slope, bound, gap))
         if not wanted:
             return scale * bound.sum(), ()
-        upstream = scale * _feature_gradient(features, solution, current)
+        upstream = scale * _feature_gradient(solution, current)
         carried = carried_back(x, block.rows, traces, f, upstream)
         return scale * bound.sum(), (
             *carried,
@@ -207,13 +209,13 @@ def joined_features(traces: list[Trace]) -> Tensor:
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
-def _feature_gradient(features: Tensor, solution: Pass, entries: Entries) -> Tensor:
+def _feature_gradient(solution: Pass, entries: Entries) -> Tensor:
     """Return sum_m m_m g_nm + 2 sum_g (sum_{m in g} g'_nm) S_g phi_n with g, g' the slopes in mean
     and variance.
     """
     weights = solution.weights
     on_variance = 2.0 * weights.gather(entries.mask.apply(solution.slopes.d_variance))
-    through = weighted_products(features, weights.covariance, on_variance)
+    through = solution.forms.gradient(on_variance)
     return torch.addmm(through, weights.mean, entries.mask.apply(solution.slopes.d_mean).T)
 
 

@@ -15,7 +15,7 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.observations import EncodedBlock, Matrix
-from bochner.regression.weighted_grams import quadratic_forms
+from bochner.regression.weighted_grams import QuadraticForms
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ class Pass:
     """q(A) and the entries' slopes under it."""
 
     weights: Weights
+    forms: QuadraticForms
     latent: Tensor
     variance: Tensor
     slopes: Slopes
@@ -117,14 +118,17 @@ def entry_pass(
     entries: Entries,
     tol: float,
     weights: Weights | None = None,
+    factors_in: torch.dtype = torch.float64,
 ) -> Pass:
     """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry
-    at it.
+    at it. Factors are in double precision, or in another one as far as that does.
     """
     if weights is None:
-        weights = weights_from(features, entries.precision, entries.shift, entries.sizes, tol)
+        sites = (entries.precision, entries.shift, entries.sizes)
+        weights = weights_from(features, *sites, tol, factors_in=factors_in)
     # counts in the thousands leave variances below single precision's rounding
-    variance = weights.spread(quadratic_forms(features, weights.covariance)).clamp(min=0.0)
+    forms = QuadraticForms.of(features, weights.covariance)
+    variance = weights.spread(forms.values).clamp(min=0.0)
     latent = features.T @ weights.mean
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
-    return Pass(weights, latent, variance, slopes)
+    return Pass(weights, forms, latent, variance, slopes)

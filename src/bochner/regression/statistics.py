@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.linalg import symmetric_product
 from bochner.processes import Processes
 
 
@@ -87,7 +88,7 @@ def statistics(
     n_columns = Y.shape[1] if n_columns is None else n_columns
     square = float(Y.double().square().sum()) if square is None else square
     return Statistics(
-        (features @ features.T).double(),
+        symmetric_product(features, features).double(),
         (features @ Y).double(),
         square,
         Y.shape[0],

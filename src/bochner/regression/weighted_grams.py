@@ -10,10 +10,12 @@ missing entries with w = observed / sigma^2.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from bochner.linalg import symmetric_product
 from bochner.memory import Scratch, chunks
 
 # Numbers in a temporary: on a processor what stays in the cache of a core, else what keeps the
@@ -76,8 +78,63 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
     by_matrix = weights.T.contiguous()
     out = features.new_zeros(weights.shape[1], k, k, dtype=torch.float64)
     for part, some, phi, memory in _Parts(features, weights.shape[1]):
-        out[some] += (torch.mul(phi, by_matrix[some, None, part], out=memory) @ phi.T).double()
+        scaled = torch.mul(phi, by_matrix[some, None, part], out=memory)
+        if len(scaled) == 1:
+            out[some.start] += symmetric_product(scaled[0], phi)
+        else:
+            out[some] += (scaled @ phi.T).double()
     return out
+
+
+# Numbers S_m phi_n up to which they are held.
+_HELD = 2**25
+
+
+@dataclass(frozen=True)
+class QuadraticForms:
+    """phi_n^T S_m phi_n, and its gradient in the features.
+
+    Attributes
+    ----------
+    features : Tensor of shape (K, n)
+    matrices : Tensor of shape (m, K, K)
+        Symmetric.
+    values : Tensor of shape (n, m)
+    products : Tensor of shape (m, K, n), or None where they are too many to be held
+        S_m phi_n.
+    """
+
+    features: Tensor
+    matrices: Tensor
+    values: Tensor
+    products: Tensor | None
+
+    @classmethod
+    def of(cls, features: Tensor, matrices: Tensor, most: int = _HELD) -> QuadraticForms:
+        """Multiply, and hold what the gradient asks for, unless it is more than so many numbers."""
+        m = matrices.shape[0]
+        if m * features.numel() > most:
+            return cls(features, matrices, quadratic_forms(features, matrices), None)
+        products = features.new_empty(m, *features.shape)
+        values = features.new_empty(m, features.shape[1])
+        for part, some, phi, memory in _Parts(features, m):
+            for number in range(some.start, some.stop):
+                held = torch.mm(matrices[number], phi, out=products[number, :, part])
+                form = torch.mul(held, phi, out=memory[number - some.start])
+                torch.sum(form, dim=0, out=values[number, part])
+        return cls(features, matrices, values.T.contiguous(), products)
+
+    def gradient(self, weights: Tensor) -> Tensor:
+        """Return sum_m w_nm S_m phi_n, half of the gradient of sum_nm w_nm phi_n^T S_m phi_n; (n,
+        m) -> (K, n).
+        """
+        if self.products is None:
+            return weighted_products(self.features, self.matrices, weights)
+        by_matrix = weights.T.contiguous()
+        out = self.products[0] * by_matrix[0]
+        for product, weight in zip(self.products[1:], by_matrix[1:], strict=True):
+            out.addcmul_(product, weight)
+        return out
 
 
 def quadratic_forms(features: Tensor, matrices: Tensor) -> Tensor:
