@@ -173,7 +173,7 @@ class SimpleModels:
             points = self._points(v, seed, purpose, step, n_frequencies, shared=True)
             w = self._frequencies(v, points, x)
             for block in complete_blocks(self.data[v]):
-                features = _features(w, block.rows.take(x[:, self.dims[v]], dim=2))
+                features = _features(w, block.rows.take(_seen(x, self.dims[v]), dim=2))
                 value += weight * batched_evidence_value(features, *scales, block)
         return value
 
@@ -199,15 +199,18 @@ class SimpleModels:
         w = self._frequencies(v, points, x)
         total = torch.zeros_like(log_noise)
         for block in complete_blocks(self.data[v]):
-            latents = block.rows.take(x[:, dims], dim=2)
+            latents = block.rows.take(_seen(x, dims), dim=2)
             features = _features(w, latents)
             result = batched_evidence(features, amplitude, noise, block)
             total += result.value
             d_phase = _d_phase(features, result.d_features).mul_(weight)
-            d_latents = block.rows.scatter(
-                (w.mT @ d_phase).movedim(2, 0), d_x.movedim(2, 0)[..., dims]
-            )
-            d_x[:, dims] += d_latents.movedim(0, 2)
+            # rows and dimensions to the front, of views: nothing is copied where all are seen
+            of_rows = d_x.movedim((2, 1), (0, 1))
+            d_latents = (w.mT @ d_phase).movedim((2, 1), (0, 1))
+            if len(dims) == len(of_rows[0]):
+                block.rows.add_to(of_rows, d_latents)
+            else:
+                of_rows[:, dims] += block.rows.scatter(d_latents, of_rows[:, dims])
             d_w = d_phase @ latents.mT
             d_scales[0, :, v] -= (d_w * w).sum((1, 2), dtype=torch.float64)
             on_variance = 0.5 * result.d_log_amplitude + floor * result.d_noise
@@ -275,6 +278,11 @@ def _share(step: int, n_steps: int) -> float:
 def _dims(layout: Layout | None, view: int, n_dims: int) -> list[int]:
     dims = None if layout is None else layout.dims(view)
     return list(range(n_dims)) if dims is None else list(dims)
+
+
+def _seen(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Return some dimensions of the latents, ascending, (S, E, N) -> (S, D, N)."""
+    return x if len(dims) == x.shape[1] else x[:, dims]
 
 
 def _features(w: Tensor, x: Tensor) -> Tensor:

@@ -329,8 +329,11 @@ def _carried(
 ) -> Tensor:
     """Carry the gradients of the statistics back to the features, (S, K, n)."""
     s, k, n = features.shape
-    out = features.new_empty(s, k, n)
     small = d_cross.to(features.dtype).reshape(s * k, -1)
+    if n <= CHUNK_ROWS:
+        out = (small @ block.Y[slice(0, n)].T).view(s, k, n)
+        return out.baddbmm_(d_gram.to(features.dtype), features)
+    out = features.new_empty(s, k, n)
     for cut in chunks(n, CHUNK_ROWS):
         out[:, :, cut] = (small @ block.Y[cut].T).reshape(s, k, -1)
     return out.baddbmm_(d_gram.to(features.dtype), features)
