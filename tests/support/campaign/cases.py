@@ -370,7 +370,8 @@ def _map_case(source):
         "random_state": int(source.integers(2**31)),
     }
     if name == "FourierFeatures":
-        options["kernel"] = _one(source, ["rbf", "matern"])
+        chosen = _one(source, ["rbf", "RBF object", "Matern object"])
+        options["kernel"] = KERNELS[chosen]
         options["sampling"] = _one(source, ["iid", "orthogonal", "sobol"])
     elif name == "KreinFeatures":
         options["kernel"] = _one(source, ["polynomial", "tl1", "tanh", "hellinger"])
