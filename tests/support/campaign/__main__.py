@@ -29,6 +29,8 @@ def main():
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     n_faults = 0
+    if given.record:
+        given.record.mkdir(parents=True, exist_ok=True)
     try:
         for name in (
             PARTS if given.part == "all" else [given.part] if given.part in PARTS else []
