@@ -131,7 +131,7 @@ def test_separators(csv):
     assert read(csv('"x, y, z";b\n1;2\n')).column_names == ["x, y, z", "b"]
     with pytest.raises(InputError, match=r"tabs between cells, got commas in .*t.tsv. Rename"):
         read(csv("a,b\n1,2\n", "t.tsv"))
-    with pytest.raises(InputError, match=r"got '2,5' in .*For decimal commas add --decimal ,"):
+    with pytest.raises(InputError, match=r"got '1,5' in .*for decimal commas add --decimal ,"):
         read(csv("a;b\n1,5;2,5\n3,5;4,5\n"))
 
 
@@ -319,3 +319,30 @@ def test_labels_that_are_no_archive(tmp_path):
         ) as result:
             read_labels(path, None, 3)
         assert "pickle" not in str(result.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ('a,b\n"1,234",2\n"5,678.5",3\n', "1,234"),
+        ("a;b\n1,5;2\n-3,5;4\n", "1,5"),
+        ("a;b\n1.234,5;2\n3.234,5;4\n", "1.234,5"),
+        ("a,b\n10%,2\n20 %,3\n", "10%"),
+        ("a,b\n$10,2\n$20,3\n", "$10"),
+    ],
+)
+def test_numbers_that_are_not_written_plainly_do_not_become_row_names(tmp_path, text, cell):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match="add --index a, to leave it out --drop a") as caught:
+        read(path)
+    assert repr(cell) in str(caught.value)
+    path.write_text(text.replace("a", "id", 1))
+    assert read(path).row_names[0] == cell
+
+
+def test_addresses_versions_and_dates_name_rows(tmp_path):
+    path = tmp_path / "x.csv"
+    for names in (["10.0.0.1", "10.0.0.2"], ["1.2.3", "1.2.4"], ["2020-01-01", "2020-01-02"]):
+        path.write_text("a,b\n" + "".join(f"{name},{j}\n" for j, name in enumerate(names)))
+        assert read(path).row_names == names

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
-from bochner.io.csv.headers import is_header, key_column, pointed
+from bochner.io.csv.headers import (
+    MISSING,
+    is_header,
+    is_key_name,
+    is_written_number,
+    key_column,
+    pointed,
+)
 from bochner.io.csv.text import Lines, PlainLines, contents, sample
 from bochner.io.csv.write import unguarded
 from bochner.io.request import Request
@@ -85,7 +92,10 @@ def _key(
     path: Path, header: list[str] | None, first: Sequence[str], index: str | None
 ) -> int | None:
     if index is None:
-        return 0 if key_column(header, first) else None
+        if not key_column(header, first):
+            return None
+        _refuse_written_numbers(path, header, first)
+        return 0
     if header is None:
         do = "leave out --no-header, or --index"
         raise InputError(message(f"a header with {index!r}", f"none in {path}", do))
@@ -96,6 +106,25 @@ def _key(
     raise InputError(
         message(f"an index column {index!r} in {path}", "a header without it", do)
     )
+
+
+def _refuse_written_numbers(
+    path: Path, header: list[str] | None, first: Sequence[str]
+) -> None:
+    """Refuse a first column of numbers that are not written plainly: they would name rows."""
+    words = [cell for cell in first if cell.lower() not in MISSING]
+    if not words or not all(map(is_written_number, words)):
+        return
+    name = "" if header is None else header[0]
+    if header is not None and (not name or is_key_name(name)):
+        return
+    got = f"{words[0]!r} in the first column of {path}"
+    do = "write 1234.5, without separators, signs or units"
+    if any(cell.count(",") == 1 for cell in words):
+        do += "; for decimal commas add --decimal ,"
+    if name:
+        do += f"; for a column of row names add --index {name}, to leave it out --drop {name}"
+    raise InputError(message("a number", got, do))
 
 
 def _columns(

@@ -20,6 +20,11 @@ _PLACEHOLDERS = frozenset(
     "missing unknown undefined nd n.d. n.a. #n/a ? - -- . .. * ** #".split()  # noqa: SIM905
 )
 _WHOLE = re.compile(r"[+-]?\d+")
+# Numbers as people write them: 1,234.5, 1.234,5, 12,5, 10 % and $10.
+_WRITTEN = re.compile(
+    r"[+-]?[$€£¥]?\s?(?:\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
+    r"\s?[%$€£¥]?"
+)
 
 
 def number(cell: str) -> float | None:
@@ -42,6 +47,11 @@ def pointed(cells: Sequence[str], decimal: str) -> list[str]:
         cell.replace(decimal, ".") if number(cell.replace(decimal, ".")) is not None else cell
         for cell in cells
     ]
+
+
+def is_written_number(cell: str) -> bool:
+    """Tell whether a cell is a number with separators, a percent sign or a currency."""
+    return number(cell) is None and _WRITTEN.fullmatch(cell) is not None
 
 
 def is_key_name(name: str) -> bool:
