@@ -247,7 +247,9 @@ def jobs(
             yield fits("fit", "on disk", seed, n_rows, _COLUMNS)
             if n_rows <= shared:
                 yield fits("fit", "in memory", seed, n_rows, _COLUMNS)
-            for how in ("2 processes", "4 processes") if n_rows == shared else ():
+            for how in (
+                ("2 processes", "4 processes") if n_rows in (shared, 3 * shared) else ()
+            ):
                 yield fits("fit", how, seed, n_rows, _COLUMNS)
 
 
