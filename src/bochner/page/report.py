@@ -129,7 +129,7 @@ def report(
     """
     target = check_page(path, overwrite)
     check_is_fitted(model)
-    X = as_rows(X)
+    X = None if X is None else as_rows(X)
     if X is not None and not hasattr(X, "shape"):
         X = as_array("X", X)
     if X is not None and len(X.shape) != 2:
