@@ -8,6 +8,7 @@ import torch
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.latent_inference.infer import place
+from bochner.latent_inference.modes import climb
 from bochner.latent_inference.predictive_modes import (
     Modes,
     climbed,
@@ -203,3 +204,41 @@ def test_the_spread_of_a_mixture_is_about_the_centre():
     both = joined([modes, modes])
     assert both.means.shape == (1, 4, 1)
     assert float(both.log_weights.logsumexp(1)) == pytest.approx(math.log(2.0))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_an_approximation_is_the_normal_density_times_its_evidence(dim):
+    source = generator(0, "log density", dim)
+    root = torch.randn(5, 1, dim, dim, generator=source, dtype=torch.float64)
+    covariance = root @ root.mT + torch.eye(dim, dtype=torch.float64)
+    means = torch.randn(5, 1, dim, generator=source, dtype=torch.float64)
+    evidence = torch.randn(5, 1, generator=source, dtype=torch.float64)
+    points = 2.0 * torch.randn(7, dim, generator=source, dtype=torch.float64)
+    normal = torch.distributions.MultivariateNormal(means, covariance)
+    expected = normal.log_prob(points.expand(5, 7, dim)) + evidence
+    modes = Modes(means, covariance, evidence)
+    torch.testing.assert_close(modes.log_density(points), expected)
+
+
+def test_a_step_that_is_near_is_taken_with_the_rise_it_promises():
+    """Of a quadratic: one step ends where a climb ends, and its promise is the value there."""
+    source = generator(0, "near steps")
+    top = torch.randn(6, 2, generator=source, dtype=torch.float64)
+    bend = torch.tensor([[4.0, 1.0], [1.0, 3.0]], dtype=torch.float64)
+    evaluations = []
+
+    class Quadratic:
+        def evaluate(self, x, rows):
+            evaluations.append(len(x))
+            away = x - top[rows]
+            pushed = away @ bend
+            hessian = (-bend).expand(len(x), -1, -1).clone()
+            return 5.0 - 0.5 * (away * pushed).sum(1), -pushed, hessian
+
+    starts, rows = top + 0.05, torch.arange(6)
+    x, value, _ = climb(Quadratic(), starts, rows, 1e-9, near=0.3)
+    assert evaluations == [6]
+    torch.testing.assert_close(x, top)
+    torch.testing.assert_close(value, torch.full((6,), 5.0, dtype=torch.float64))
+    climb(Quadratic(), starts, rows, 1e-9)
+    assert len(evaluations) > 2

@@ -105,12 +105,14 @@ def climb(
     max_steps: int = MAX_STEPS,
     hopeless: float = HOPELESS,
     reached: Tensor | None = None,
+    near: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
     own.
 
     A start that cannot catch up with the row's best is left where it is: its weight would vanish.
-    ``reached`` are values that rows have elsewhere, (n,).
+    ``reached`` are values that rows have elsewhere, (n,). A step of less than ``near`` posterior
+    standard deviations ends a climb, too, and adds the rise that it promises to the value.
     """
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
@@ -125,8 +127,10 @@ def climb(
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
-        short = length <= tolerance
+        close = (2.0 * gain <= near**2) & (length < radius[active])
+        short = (length <= tolerance) | close
         x[active[short]] += step[short]
+        value[active[close]] += gain[close]
         going = ~short & (value[active] + 4.0 * gain + hopeless >= best)
         active = active[going]
         step = step[going]

@@ -45,7 +45,7 @@ _NOWHERE = -1e300
 # Share of a mode beside which others do not count; levels of intervals with the half width that
 # holds them of a standard normal distribution, and halvings of a bracket that finds them.
 _ALONE = 0.999
-_HALVINGS = 14
+_HALVINGS = 10
 # Share of a mode that no row misses.
 _WEIGHTLESS = 1e-4
 # Halvings of a bracket for a quantile, and how many standard deviations of a mode it reaches.
@@ -104,6 +104,23 @@ class Modes:
         ]
         out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
         return out
+
+    def log_density(self, points: Tensor) -> Tensor:
+        """Return what the most probable mode's approximation says of log p(y, x) at points (P, D),
+        (n, P).
+        """
+        dim = points.shape[1]
+        mean = self.means[:, 0]
+        root = cholesky(self.covariances[:, 0])
+        precision, log_volume = root.inverse(), -root.logdet()
+        pushed = (precision @ mean[..., None])[..., 0]
+        # a quadratic form in all points is one product
+        products = (points[:, :, None] * points[:, None, :]).flatten(1)
+        height = self.log_weights[:, 0] + 0.5 * (log_volume - dim * math.log(2.0 * math.pi))
+        height = height - 0.5 * (pushed * mean).sum(1)
+        return torch.addmm(height[:, None], pushed, points.T) - 0.5 * (
+            precision.flatten(1) @ products.T
+        )
 
     def distribution(self, x: Tensor) -> Tensor:
         """Return the mixture's distribution function in every dimension, (n, D) -> (n, D)."""
@@ -225,7 +242,12 @@ def _climbed(
 
 
 def laplace_modes(
-    target: Target, starts: Tensor, kept: Tensor, tolerance: float, max_steps: int
+    target: Target,
+    starts: Tensor,
+    kept: Tensor,
+    tolerance: float,
+    max_steps: int,
+    near: float = 0.0,
 ) -> Modes:
     """Climb and describe what was found by Laplace's approximations, in the target's precision.
 
@@ -247,9 +269,8 @@ def laplace_modes(
     """
     count, dim = starts.shape[1:]
     index = kept.flatten().nonzero()[:, 0]
-    climbs = climb(
-        target, starts.flatten(0, 1)[index], index // count, tolerance, max_steps, _BEHIND
-    )
+    climbing = (target, starts.flatten(0, 1)[index], index // count, tolerance)
+    climbs = climb(*climbing, max_steps, _BEHIND, near=near)
     points, value, hessian = (part.double() for part in climbs)
     covariance, log_volume = positive_inverse(-hessian)
     parts = _mixed(points, covariance, value, log_volume)
@@ -281,12 +302,18 @@ def _finite(points: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
 def _distinct(modes: Modes) -> Modes:
     """Give a mode that was reached twice no second weight."""
     log_weights = modes.log_weights.clone()
-    precision = cholesky(modes.covariances).inverse()
+    # rows with one mode have no other one
+    rows = (log_weights.isfinite().sum(1) > 1).nonzero()[:, 0]
+    if not len(rows):
+        return modes
+    means, weights = modes.means[rows], log_weights[rows]
+    precision = cholesky(modes.covariances[rows]).inverse()
     for r in range(1, log_weights.shape[1]):
-        away = modes.means[:, :r] - modes.means[:, r : r + 1]
+        away = means[:, :r] - means[:, r : r + 1]
         squared = torch.einsum("nrd,nrde,nre->nr", away, precision[:, :r], away)
-        again = ((squared < _SAME) & log_weights[:, :r].isfinite()).any(1)
-        log_weights[again, r] = -torch.inf
+        again = ((squared < _SAME) & weights[:, :r].isfinite()).any(1)
+        weights[again, r] = -torch.inf
+    log_weights[rows] = weights
     return Modes(modes.means, modes.covariances, log_weights)
 
 

@@ -10,6 +10,7 @@ does not know the shape of a posterior; intervals are quantiles of the mixture.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ from bochner.latent_inference.predictive_modes import (
     Modes,
     joined,
     laplace_modes,
+    merged,
     peaked,
     points_around,
     predictive_target,
@@ -45,7 +47,11 @@ from bochner.latent_inference.row_bound_nonconjugate import (
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.prediction.decoding import sample_at
-from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
+from bochner.weight_posterior.posterior import (
+    NonConjugatePosterior,
+    ViewPosterior,
+    all_conjugate,
+)
 
 # Points from which a row climbs beside its modes, how far apart they lie in every dimension, and by
 # how many nats they may be behind the best of them.
@@ -57,6 +63,12 @@ _BEHIND = 8.0
 _STEPS = 2
 _PEAKED_STEPS = 4
 _TOLERANCE = 1e-2
+# Steps of so many posterior standard deviations are taken without looking where they end: Gaussian
+# views.
+_NEARLY = 0.3
+# Nats by which a point lies above what the approximations of a row's places say, to be climbed
+# from, and more by this share of what it lies below the best: Gaussian views.
+_LACKING, _SHARE = 1.0, 0.5
 # Weight of a mode below which it is not climbed from.
 _LITTLE = 1e-4
 # Numbers of the slopes of features and columns that are held at once.
@@ -210,35 +222,87 @@ def _modes(
     offsets: Offsets,
 ) -> Modes:
     dim = candidates.shape[1]
-    points = points_around(candidates)
-    apart = _APART * dim**0.5
-    near = torch.cdist(points, points) < apart
-    many = dim > MANY_DIMENSIONS  # there points are far from each other
-    known = None if many else _found(placement.modes, points, apart)
+    kept = placement.weights > _LITTLE
+    kept[:, 0] = True
+    steps = _PEAKED_STEPS if peaked(views) else _STEPS
+    around = _Around.of(points_around(candidates), placement.modes)
     parts = []
     for s in range(max(len(view.draws) for view in views)):
         single = [_single(view, s) for view in views]
-        starts = placement.modes
-        kept = placement.weights > _LITTLE
-        kept[:, 0] = True
-        if known is not None:
-            scores = _scores(single, points, rows, offsets, placement.covariates)
-            least = scores.amax(1, keepdim=True) - _BEHIND
-            scores.masked_fill_(known, -torch.inf)
-            index = best_apart(scores.clone(), near, _N_STARTS)
-            starts = torch.cat([starts, points[index]], dim=1)
-            kept = torch.cat([kept, scores.gather(1, index) > least], dim=1)
         target = predictive_target(single, rows, dim, offsets, placement.covariates)
         target = _coarse(target).to(torch.float32)
-        steps = 0 if many else _PEAKED_STEPS if peaked(views) else _STEPS
-        parts.append(laplace_modes(target, starts.float(), kept, _TOLERANCE, steps))
+        places = placement.modes.float(), kept
+        # there points are far from each other
+        if dim > MANY_DIMENSIONS:
+            parts.append(laplace_modes(target, *places, _TOLERANCE, 0))
+            continue
+        scores = _scores(single, around.points, rows, offsets, placement.covariates)
+        scores[scores <= scores.amax(1, keepdim=True) - _BEHIND] = -torch.inf
+        if all_conjugate(views):
+            parts.append(_gaussian_modes(target, places, around, scores, rows))
+        else:
+            more = around.best(scores)
+            starts, which = (torch.cat(pair, dim=1) for pair in zip(places, more, strict=True))
+            parts.append(laplace_modes(target, starts, which, _TOLERANCE, steps))
     return joined(parts)
 
 
-def _found(modes: Tensor, points: Tensor, apart: float) -> Tensor:
-    """Return which points are near the modes (n, R, D) of each row, (n, C), bool."""
-    away = torch.cdist(modes.flatten(0, 1), points)
-    return (away < apart).reshape(*modes.shape[:2], len(points)).any(1)
+def _gaussian_modes(
+    target: Target,
+    places: tuple[Tensor, Tensor],
+    around: _Around,
+    scores: Tensor,
+    rows: Sequence[Tensor],
+) -> Modes:
+    """Climb from the rows' places, and then from points that these do not explain.
+
+    Scores are log densities up to a constant here: what the approximation about a row's place says
+    of points can be compared with them.
+    """
+    modes = laplace_modes(target, *places, _TOLERANCE, _STEPS, _NEARLY)
+    counts = sum(((~y.isnan()).sum(1) for y in rows), start=torch.zeros(len(scores)))
+    constant = 0.5 * math.log(2.0 * math.pi) * (around.points.shape[1] + counts)
+    lacking = scores - modes.log_density(around.points) - constant[:, None]
+    least = _LACKING + _SHARE * (scores.amax(1, keepdim=True) - scores)
+    starts, kept = around.best(scores.masked_fill(~(lacking > least), -torch.inf))
+    if not bool(kept.any()):
+        return modes
+    more = laplace_modes(target, starts, kept, _TOLERANCE, _STEPS, _NEARLY)
+    return merged(modes, more)
+
+
+@dataclass(frozen=True)
+class _Around:
+    """Points at which rows are looked up.
+
+    Attributes
+    ----------
+    points : Tensor of shape (C, D)
+    near : Tensor of shape (C, C), bool
+        Which are near each other.
+    found : Tensor of shape (n, C), bool
+        Which are near the places of the rows.
+    """
+
+    points: Tensor
+    near: Tensor
+    found: Tensor
+
+    @classmethod
+    def of(cls, points: Tensor, modes: Tensor) -> _Around:
+        """Look at points (C, D) from the modes (n, R, D) of rows."""
+        apart = _APART * points.shape[1] ** 0.5
+        away = torch.cdist(modes.flatten(0, 1), points) < apart
+        found = away.reshape(*modes.shape[:2], len(points)).any(1)
+        return cls(points, torch.cdist(points, points) < apart, found)
+
+    def best(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best points with a finite score that are apart, in single precision, (n, R,
+        D), and which of them there are, (n, R).
+        """
+        scores = scores.masked_fill(self.found, -torch.inf)
+        index = best_apart(scores.clone(), self.near, _N_STARTS)
+        return self.points[index].float(), scores.gather(1, index).isfinite()
 
 
 def _single(view: ViewPosterior, s: int) -> ViewPosterior:
