@@ -302,6 +302,30 @@ def test_the_gap_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     assert NegativeBinomial(r, bound="tilted").gap(y, mean, variance) is None
 
 
+@pytest.mark.parametrize("bound", ["tilted", "polya-gamma"])
+@pytest.mark.parametrize("r", [0.3, 3.0, 100.0])
+def test_bounds_of_counts_are_bounds_and_with_the_gap_up_to_its_quadrature(bound, r):
+    """As docs/likelihoods.md states its error: y + r times so much at these variances of psi."""
+    likelihood = NegativeBinomial(r, bound=bound)
+    stated = {0.05: 1e-9, 1.0: 1e-6, 4.0: 3e-4, 10.0: 5e-3}
+    y = torch.tensor([0.0, 1.0, 10.0, 100.0, 1e4], dtype=torch.float64)
+    node = torch.linspace(-10.0, 10.0, 2001, dtype=torch.float64)
+    weight = (-0.5 * node.square()).softmax(0)
+    for variance, off in stated.items():
+        v = torch.full((1, 5), variance, dtype=torch.float64)
+        for place in (-3.0, 0.0, 3.0, 6.0, 9.0):
+            mean = torch.full((1, 5), place, dtype=torch.float64)
+            psi = mean + math.sqrt(variance) * node[:, None]
+            expected = weight @ likelihood.log_prob(y.expand(2001, -1), psi)
+            value = likelihood.slopes(y[None], mean, v).value[0]
+            rounding = 1e-9 * (1.0 + expected.abs())
+            assert bool((value <= expected + rounding).all())
+            gap = likelihood.gap(y[None], mean, v)
+            if gap is not None:
+                beyond = value + gap[0] - expected
+                assert bool((beyond <= off * (y + r) + rounding).all())
+
+
 def test_sites_of_the_tilted_bound_ask_for_no_more_than_their_reach():
     psi = torch.tensor([[-20.0, 0.0, 3.0, 6.0, 30.0]], dtype=torch.float64)
     y, variance = torch.full_like(psi, 400.0), torch.full_like(psi, 0.1)
