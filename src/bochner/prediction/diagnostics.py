@@ -5,7 +5,7 @@ section 6).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -310,19 +310,23 @@ def variance_explained(
         fitted = torch.cat([predicted(view, part) for part in parts])
         truth = view.explained(y, fitted)
         centre = torch.nan_to_num(truth.nanmean(0))
-        away = (truth - centre).square()
-        total = torch.stack([some.nansum() for some in torch.split(away, _CHUNK)]).sum()
+        chunks = list(zip(parts, truth.split(_CHUNK), fitted.split(_CHUNK), strict=True))
+        total = _summed((known - centre).square() for _, known, _ in chunks)
         for d in view.dims or range(n_dims):
-            without = torch.cat([predicted(view, part, d) for part in parts])
-            more = (truth - without).square() - (truth - fitted).square()
-            out[v, d] = torch.stack(
-                [some.nansum() for some in torch.split(more, _CHUNK)]
-            ).sum()
+            out[v, d] = _summed(
+                (known - predicted(view, part, d)).square() - (known - best).square()
+                for part, known, best in chunks
+            )
         # rows that are alike, to rounding, have no variance to explain
         rounding = 64.0 * torch.finfo(y.dtype).eps * (1.0 + float(centre.abs().max()))
         out[v] = out[v] / total if float(total) > y.numel() * rounding**2 else 0.0
     shares: FloatArray = out.numpy()
     return shares
+
+
+def _summed(parts: Iterable[Tensor]) -> Tensor:
+    """Return the sum of all entries but NaN; one part is held at a time."""
+    return torch.stack([part.nansum() for part in parts]).sum()
 
 
 def linear_latent_variances(
