@@ -310,7 +310,9 @@ def variance_explained(
         fitted = torch.cat([predicted(view, part) for part in parts])
         truth = view.explained(y, fitted)
         centre = torch.nan_to_num(truth.nanmean(0))
-        chunks = list(zip(parts, truth.split(_CHUNK), fitted.split(_CHUNK), strict=True))
+        chunks = list(
+            zip(parts, torch.split(truth, _CHUNK), torch.split(fitted, _CHUNK), strict=True)
+        )
         total = _summed((known - centre).square() for _, known, _ in chunks)
         for d in view.dims or range(n_dims):
             out[v, d] = _summed(
