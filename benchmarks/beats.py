@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Job, Protocol, Value, arguments, table, timed
+from harness import Job, Protocol, Value, timed
 from numpy.typing import NDArray
 
 import bochner as bo
@@ -101,12 +101,5 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
 PROTOCOL = Protocol("beats", tuple(COLUMNS), jobs)
 
 
-def main() -> None:
-    options = arguments(__doc__)
-    store = PROTOCOL.store(options.quick)
-    store.collect(jobs(options.seeds, options.quick))
-    print(table(store.rows(), COLUMNS))
-
-
 if __name__ == "__main__":
-    main()
+    PROTOCOL.main(__doc__, COLUMNS)

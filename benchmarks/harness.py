@@ -61,6 +61,21 @@ class Protocol:
         """Open the file."""
         return Store(self.name, self.columns, quick)
 
+    def main(self, doc: str | None, formats: Mapping[str, str]) -> None:
+        """Measure what the command line asks for, and print the table.
+
+        Parameters
+        ----------
+        doc : str
+            Of the script, for its help.
+        formats : mapping of str to str
+            As in ``table``.
+        """
+        options = arguments(doc)
+        store = self.store(options.quick)
+        store.collect(self.jobs(options.seeds, options.quick))
+        print(table(store.rows(), formats))
+
 
 class Store:
     """A CSV file with one row per (data, method, seed); finished rows are never measured again.

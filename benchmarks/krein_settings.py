@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from harness import Job, Protocol, Value, arguments, table, timed
+from harness import Job, Protocol, Value, timed
 from krein import SquaredHinge, errors, halves
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -75,12 +75,5 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
 PROTOCOL = Protocol("krein_settings", tuple(COLUMNS), jobs)
 
 
-def main() -> None:
-    options = arguments(__doc__)
-    store = PROTOCOL.store(options.quick)
-    store.collect(jobs(options.seeds, options.quick))
-    print(table(store.rows(), COLUMNS))
-
-
 if __name__ == "__main__":
-    main()
+    PROTOCOL.main(__doc__, COLUMNS)

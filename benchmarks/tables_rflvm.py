@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-from harness import Job, Protocol, Value, arguments, table, timed
+from harness import Job, Protocol, Value, timed
 from imputation import hide, truth
 from numpy.typing import NDArray
 from tables_srflvm import LIKELIHOODS, LOADERS, Data, as_asked
@@ -152,12 +152,5 @@ def jobs(seeds: range, quick: bool) -> Iterator[Job]:
 PROTOCOL = Protocol("tables_rflvm", tuple(COLUMNS), jobs)
 
 
-def main() -> None:
-    options = arguments(__doc__)
-    store = PROTOCOL.store(options.quick)
-    store.collect(jobs(options.seeds, options.quick))
-    print(table(store.rows(), COLUMNS))
-
-
 if __name__ == "__main__":
-    main()
+    PROTOCOL.main(__doc__, COLUMNS)

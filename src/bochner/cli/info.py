@@ -9,7 +9,7 @@ import numpy as np
 from bochner.cli.data import load_model
 from bochner.cli.fit import FitOptions, estimator_of
 from bochner.cli.parse import MODEL_FILE
-from bochner.data.columns import describe_column
+from bochner.data.columns import describe_column, widened
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
 from bochner.io.on_disk import StoredTable
@@ -60,7 +60,7 @@ def describe_data(table: Table) -> dict[str, object]:
     empty_rows = 0
     views = table.views or {"x": slice(0, X.shape[1])}
     without = dict.fromkeys(views, 0)
-    low = high = X[:1][0]
+    ends = (X[:1][0], X[:1][0])
     for rows in passes(X.shape):
         part = X[rows]
         holes = np.isnan(part)
@@ -69,8 +69,8 @@ def describe_data(table: Table) -> dict[str, object]:
         empty_rows += int(holes.all(axis=1).sum())
         for view, positions in views.items():
             without[view] += int(holes[:, positions].all(axis=1).sum())
-        low = np.fmin(low, np.fmin.reduce(part, axis=0))
-        high = np.fmax(high, np.fmax.reduce(part, axis=0))
+        ends = widened(ends, part)
+    low, high = ends
     shares = missing / X.shape[0]
     return {
         "rows": X.shape[0],

@@ -262,10 +262,21 @@ def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
         return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
     low = high = X[:1][0]
     for rows in passes(X.shape):
-        part = X[rows]
-        low = np.fmin(low, np.fmin.reduce(part, axis=0))
-        high = np.fmax(high, np.fmax.reduce(part, axis=0))
+        low, high = widened((low, high), X[rows])
     return low, high
+
+
+def widened(
+    ends: tuple[FloatArray, FloatArray], rows: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the least and the largest value of every column, those of more rows beside; NaN do not
+    count.
+    """
+    low, high = ends
+    return (
+        np.fmin(low, np.fmin.reduce(rows, axis=0)),
+        np.fmax(high, np.fmax.reduce(rows, axis=0)),
+    )
 
 
 def observed_rows(X: Any) -> NDArray[np.bool_]:
