@@ -9,6 +9,7 @@ steps that follow do the rest.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import cast
@@ -39,8 +40,8 @@ _LEAST = 2.0
 # Nats of the bound that a moved row may cost, which the steps that follow bring back: where moves
 # are right they raise it by a nat a row, or leave it.
 _LOST = 1.0
-# Moves of all rows, of half of them, and so on, before none moves.
-_TRIES = 4
+# Moves of all rows, of halves of them where the bound fell, and so on, before no more are tried.
+_TRIES = 8
 # Of the bound before and after, which share them.
 _BOUND_DRAWS = 2
 _PLACE = ("latents.mean", "latents.log_std")
@@ -171,27 +172,38 @@ class RowMoves:
         return self._moved(rows[order], places, step)
 
     def _moved(self, rows: Tensor, places: Tensor, step: int) -> Tensor:
-        """Put rows at the places of others, the better half of them while the bound falls; return
-        those that moved.
+        """Put rows at the places of others, both halves of them each alone where the bound falls;
+        return those that moved.
 
         Gains are those of each row alone, under weights that know where it was. Where a function
-        is steep, as that of one row far from all others is, many rows at a new place change it.
+        is steep, as that of one row far from all others is, a row at a new place changes it for
+        all. Such rows are few and have the largest gains, so that halves by gain part them from
+        those which may move.
         """
         if not len(rows):
             return rows
         before = self._bound(step)
+        waiting, moved = deque([rows]), [rows[:0]]
         for _ in range(_TRIES):
-            there = [self._parameter(name)[rows].clone() for name in _PLACE]
+            if not waiting:
+                break
+            some = waiting.popleft()
+            there = [self._parameter(name)[some].clone() for name in _PLACE]
             for name in _PLACE:
-                self._parameter(name)[rows] = self._parameter(name)[places[rows]]
-            if self._bound(step) >= before - len(rows) * _LOST:
-                for name in _PLACE:
-                    self.trainer.optimiser.stop(name, rows)
-                return rows.sort().values
+                self._parameter(name)[some] = self._parameter(name)[places[some]]
+            bound = self._bound(step)
+            if bound >= before - len(some) * _LOST:
+                before = bound
+                moved.append(some)
+                continue
             for name, value in zip(_PLACE, there, strict=True):
-                self._parameter(name)[rows] = value
-            rows = rows[: len(rows) // 2]
-        return rows[:0]
+                self._parameter(name)[some] = value
+            if len(some) > 1:
+                waiting.extend(some.tensor_split(2))
+        out = torch.cat(moved).sort().values
+        for name in _PLACE:
+            self.trainer.optimiser.stop(name, out)
+        return out
 
     def _parameter(self, name: str) -> Tensor:
         return self.trainer.module.get_parameter(name).data
