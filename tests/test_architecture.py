@@ -72,8 +72,8 @@ FLOORS: dict[str, str] = {
         mcmc.priors mcmc.conditionals.slices mcmc.conditionals.latents mcmc.conditionals.weights
         mcmc.conditionals.frequencies mcmc.conditionals.views mcmc.conditionals.coordinates
         mcmc.conditionals.gaussian mcmc.conditionals.logistic mcmc.conditionals mcmc.model
-        mcmc.build mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled mcmc
-        serialization.fitted serialization krein.frequency_mixture krein.objective
+        mcmc.build mcmc.moments mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled
+        mcmc serialization.fitted serialization krein.frequency_mixture krein.objective
         krein.positive_spectrum krein.signed_frequencies krein.sketch krein.frequencies
         krein.radial krein.taylor krein""",
     "F8 estimators, datasets": """

@@ -85,9 +85,18 @@ def test_a_file_holds_all_of_it(fitted, tmp_path):
     np.testing.assert_array_equal(loaded.transform(data()), fitted.embedding_)
     np.testing.assert_array_equal(loaded.latent_mean_, fitted.latent_mean_)
     assert loaded.advice_ == fitted.advice_
+    assert loaded.missing_mean_["x"].shape == (2,)
+    np.testing.assert_array_equal(loaded.missing_mean_["x"], fitted.missing_mean_["x"])
+    np.testing.assert_array_equal(loaded.missing_std_["x"], fitted.missing_std_["x"])
     np.testing.assert_equal(loaded.diagnostics_, fitted.diagnostics_)
     pytest.importorskip("arviz")
     assert loaded.to_arviz().posterior["latents"].shape == (2, 4, 14, 2)
+
+
+def test_moments_of_missing_entries_are_those_of_the_draws(fitted):
+    psi = fitted._draws["x.missing"].reshape(8, 2)
+    np.testing.assert_allclose(fitted.missing_mean_["x"], psi.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(fitted.missing_std_["x"], psi.std(0), rtol=1e-12)
 
 
 def test_predictions_at_training_latents_are_those_of_the_chains(fitted):

@@ -12,6 +12,7 @@ import torch
 from bochner.errors import InputError, ModelFileError
 from bochner.io import files
 from bochner.mcmc import build
+from bochner.mcmc import chain as chains_module
 from bochner.mcmc import run as runs
 from bochner.mcmc.alignment import aligned, rotated, rotation
 from bochner.mcmc.chain import Chain, Schedule
@@ -21,6 +22,7 @@ from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.diagnostics import advice, converged, inference_data, stacked, summary
 from bochner.mcmc.draws import source
 from bochner.mcmc.model import Model
+from bochner.mcmc.moments import Moments
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles
 
@@ -37,6 +39,12 @@ def model():
         NegativeBinomialView("counts", ViewData.of(counts), (1, 2), 3, Priors()),
     )
     return Model(views, 3)
+
+
+def missing_model():
+    Y = np.random.default_rng(1).standard_normal((6, 4))
+    Y[[0, 0, 1, 2, 2, 3, 4, 5, 5], [0, 2, 1, 0, 3, 1, 2, 0, 3]] = np.nan
+    return Model((GaussianView("real", ViewData.of(Y), (0, 1), 3, Priors()),), 2)
 
 
 def starts(m, n=2):
@@ -61,6 +69,10 @@ def same(one, two):
         np.testing.assert_array_equal(values, two.traces[name], err_msg=name)
     np.testing.assert_array_equal(one.state.x, two.state.x)
     assert [n for n, _ in one.snapshots] == [n for n, _ in two.snapshots]
+    for a, b in zip(one.missing, two.missing, strict=True):
+        assert a.count == b.count
+        np.testing.assert_array_equal(a.mean, b.mean)
+        np.testing.assert_array_equal(a.squares, b.squares)
     for (_, a), (_, b) in zip(one.snapshots, two.snapshots, strict=True):
         np.testing.assert_array_equal(a.views[1].weights, b.views[1].weights)
 
@@ -72,6 +84,35 @@ def test_a_chain_keeps_what_its_schedule_says(whole):
     assert [n for n, _ in chain.snapshots] == [3, 6, 9]
     np.testing.assert_array_equal(chain.snapshots[-1][1].x, chain.traces["latents"][-1])
     assert chain.traces["real.missing"].shape == (10, 1)
+
+
+def test_all_missing_entries_have_moments_and_some_have_draws(monkeypatch):
+    """80,000 missing entries of 800 draws were 512 MB."""
+    m = missing_model()
+    begin = [m.prior_state(source(0, "start", 0))]
+    every = runs.run(m, begin, SCHEDULE, 3).chains[0].traces["real.missing"]
+    assert every.shape == (10, 9)
+    monkeypatch.setattr(chains_module, "KEPT_MISSING", 4)
+    chain = runs.run(m, begin, SCHEDULE, 3).chains[0]
+    np.testing.assert_array_equal(chain.traces["real.missing"], every[:, [0, 3, 5, 8]])
+    (moments,) = chain.missing
+    assert moments.count == 10
+    np.testing.assert_allclose(moments.mean, every.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(moments.std, every.std(0), rtol=1e-12)
+
+
+def test_moments_are_those_of_all_draws_however_they_are_divided():
+    drawn = 1e6 + np.random.default_rng(0).standard_normal((20, 3))
+    parts = []
+    for rows in (drawn[:7], drawn[7:8], drawn[8:]):
+        moments = Moments.none(3)
+        for row in rows:
+            moments = moments.plus(row)
+        parts.append(moments)
+    pooled = parts[0].merged(parts[1]).merged(parts[2])
+    assert pooled.count == 20
+    np.testing.assert_allclose(pooled.mean, drawn.mean(0), rtol=1e-14)
+    np.testing.assert_allclose(pooled.std, drawn.std(0), rtol=1e-9)
 
 
 def test_a_chain_in_parts_is_the_chain_in_one(whole):
@@ -127,6 +168,7 @@ CHANGES = {
     "labels": (_plus("state.0.labels", 7), "'state.0.labels' holds what no chain does"),
     "covariances": (lambda t, h: t["state.0.covariances"].neg_(), "not positive definite"),
     "a step": (lambda t, h: t["state.step"].neg_(), "'state.step' holds what no chain does"),
+    "moments": (_plus("missing.0.squares", -99.0), "squares' holds what no chain does"),
     "a variance": (
         lambda t, h: t["state.1.numbers"].neg_(),
         "'state.1.numbers' holds what no",

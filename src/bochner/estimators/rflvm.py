@@ -79,6 +79,10 @@ class RFLVM(LatentVariableEstimator):
     latent_mean_, latent_std_ : ndarray of shape (N, D)
         Mean and standard deviation of the training rows' latents over the draws of all chains,
         rotated and reflected to the first one. ``embedding_`` places the rows as new ones are.
+    missing_mean_, missing_std_ : dict of str to ndarray of shape (missing entries,)
+        Of each view, of the linear predictor of its missing entries, row by row, over the draws of
+        all chains; scaled data. Draws of single ones are kept of at most 500: R-hat and effective
+        sample sizes are of these.
     log_joint_ : ndarray of shape (chains, draws)
         Log density of data and parameters, up to a constant.
     diagnostics_ : dict of str to dict
@@ -203,6 +207,9 @@ class RFLVM(LatentVariableEstimator):
             raise KeyboardInterrupt
         sampled = sample(model, warm, data, plan, options)
         self._draws = sampled.draws
+        self._missing = {
+            view: (moments.mean, moments.std) for view, moments in sampled.missing.items()
+        }
         return replace(
             sampled.fit, stopped="interrupted" if sampled.interrupted else "plateau"
         )
@@ -239,6 +246,16 @@ class RFLVM(LatentVariableEstimator):
         return np.asarray(self._draws["latents"].std((0, 1)))
 
     @property
+    def missing_mean_(self) -> dict[str, NDArray[np.float64]]:
+        """Mean of the linear predictor of missing entries over all draws, by view."""
+        return {view: mean for view, (mean, _) in self._missing.items()}
+
+    @property
+    def missing_std_(self) -> dict[str, NDArray[np.float64]]:
+        """Standard deviation of the linear predictor of missing entries over all draws."""
+        return {view: std for view, (_, std) in self._missing.items()}
+
+    @property
     def log_joint_(self) -> NDArray[np.float64]:
         """Log density of data and parameters, by chain and draw."""
         return self._draws["log_joint"]
@@ -258,7 +275,8 @@ class RFLVM(LatentVariableEstimator):
             ``posterior``: "latents" (chain, draw, N, D), and for each view NAME.points
             (frequencies: no identity from draw to draw), NAME.n_components, NAME.concentration,
             NAME.variance, NAME.parameter (noise variance or dispersion) and NAME.missing (psi of
-            missing entries), all of scaled data. ``sample_stats``: "lp" and "acceptance_rate".
+            at most 500 missing entries, evenly spread, row by row), all of scaled data.
+            ``sample_stats``: "lp" and "acceptance_rate".
 
         Raises
         ------
@@ -275,11 +293,21 @@ class RFLVM(LatentVariableEstimator):
             name: {k: v if np.isfinite(v) else None for k, v in figures.items()}
             for name, figures in self.diagnostics_.items()
         }
-        tensors = {name: torch.from_numpy(values) for name, values in self._draws.items()}
+        arrays = {f"draws.{name}": values for name, values in self._draws.items()}
+        for view, (mean, std) in self._missing.items():
+            arrays |= {f"mean.{view}": mean, f"std.{view}": std}
+        tensors = {name: torch.from_numpy(values) for name, values in arrays.items()}
         return tensors, {"diagnostics": finite, "advice": self.advice_}
 
     def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-        self._draws = {name: values.numpy() for name, values in tensors.items()}
+        kinds: dict[str, dict[str, NDArray[np.float64]]] = {"draws": {}, "mean": {}, "std": {}}
+        for name, values in tensors.items():
+            kind, _, rest = name.partition(".")
+            kinds[kind][rest] = values.numpy()
+        self._draws = kinds["draws"]
+        self._missing = {
+            view: (mean, kinds["std"][view]) for view, mean in kinds["mean"].items()
+        }
         self.advice_ = header["advice"]
         self.diagnostics_ = {
             name: {k: np.nan if v is None else v for k, v in figures.items()}

@@ -10,11 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bochner.data.columns import evenly_spread
 from bochner.io.schema import MismatchError, Tensors
 from bochner.mcmc.conditionals.mixture import Components
 from bochner.mcmc.conditionals.views import ViewState
 from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model, State
+from bochner.mcmc.moments import Moments
+
+# Missing entries of a view of which every draw is kept; of all of them, mean and deviation are.
+KEPT_MISSING = 500
 
 
 @dataclass(frozen=True)
@@ -67,9 +72,12 @@ class Chain:
     traces : dict of str to ndarray
         By quantity, first axis draws: "latents", "log_joint", "accept.latents", and for each view
         "NAME.points", "NAME.n_components", "NAME.concentration", "NAME.variance",
-        "NAME.parameter", "NAME.missing" (psi of the missing entries, row by row).
+        "NAME.parameter", "NAME.missing" (psi of at most 500 missing entries, evenly
+        spread, row by row).
     snapshots : tuple of (int, State)
         Numbers of draws and their states.
+    missing : tuple of Moments
+        Of each view's psi of all missing entries, row by row; empty before the first draw.
     """
 
     number: int
@@ -77,6 +85,7 @@ class Chain:
     state: State
     traces: dict[str, FloatArray]
     snapshots: tuple[tuple[int, State], ...]
+    missing: tuple[Moments, ...] = ()
 
     @classmethod
     def start(cls, number: int, state: State) -> Self:
@@ -109,6 +118,7 @@ class Chain:
         """
         state = self.state
         snapshots = list(self.snapshots)
+        missing = self.missing
         records: list[dict[str, FloatArray]] = []
         stop = min(self.index + n_sweeps, schedule.n_sweeps)
         for index in range(self.index, stop):
@@ -118,32 +128,51 @@ class Chain:
             number = schedule.kept(index)
             if number is None:
                 continue
-            records.append(record(model, state))
+            psi = psi_of_missing(model, state)
+            missing = _with_draw(missing, psi)
+            records.append(record(model, state, psi))
             if schedule.is_snapshot(number):
                 snapshots.append((number, state))
         traces = _joined(self.traces, _stacked(records))
         return replace(
-            self, index=stop, state=state, traces=traces, snapshots=tuple(snapshots)
+            self,
+            index=stop,
+            state=state,
+            traces=traces,
+            snapshots=tuple(snapshots),
+            missing=missing,
         )
 
 
-def record(model: Model, state: State) -> dict[str, FloatArray]:
-    """Return what is kept of a draw."""
+def psi_of_missing(model: Model, state: State) -> list[FloatArray]:
+    """Return each view's linear predictor of its missing entries, row by row."""
+    return [
+        view.psi(of_view, state.x)[~view.data.observed]
+        for view, of_view in zip(model.views, state.views, strict=True)
+    ]
+
+
+def _with_draw(missing: tuple[Moments, ...], psi: list[FloatArray]) -> tuple[Moments, ...]:
+    before = missing or tuple(Moments.none(values.size) for values in psi)
+    return tuple(one.plus(values) for one, values in zip(before, psi, strict=True))
+
+
+def record(model: Model, state: State, psi: list[FloatArray]) -> dict[str, FloatArray]:
+    """Return what is kept of a draw; psi is that of missing entries."""
     out = {
         "latents": state.x,
         "log_joint": np.array(model.log_joint(state)),
         "accept.latents": np.array(state.acceptance.get("latents", np.nan)),
         "accept.frequencies": np.array(state.acceptance.get("frequencies", np.nan)),
     }
-    for view, of_view in zip(model.views, state.views, strict=True):
-        missing = view.psi(of_view, state.x)[~view.data.observed]
+    for view, of_view, missing in zip(model.views, state.views, psi, strict=True):
         values: dict[str, object] = {
             "points": of_view.points,
             "n_components": float(of_view.labels.max() + 1),
             "concentration": of_view.concentration,
             "variance": of_view.variance,
             "parameter": of_view.parameter,
-            "missing": missing,
+            "missing": missing[evenly_spread(missing.size, KEPT_MISSING)],
         }
         out |= {f"{view.name}.{key}": np.asarray(value) for key, value in values.items()}
     return out
@@ -234,6 +263,9 @@ def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]
     traces = {
         f"trace.{name}": _to_tensor(name, values) for name, values in chain.traces.items()
     }
+    for v, moments in enumerate(chain.missing):
+        tensors[f"missing.{v}.mean"] = torch.from_numpy(moments.mean)
+        tensors[f"missing.{v}.squares"] = torch.from_numpy(moments.squares)
     header = {
         "number": chain.number,
         "index": chain.index,
@@ -291,19 +323,31 @@ def chain_from_tensors(
     tensors = Tensors(given)
     state = state_from_tensors(tensors, "state.", start)
     traces = {}
+    missing: tuple[Moments, ...] = ()
     if "trace.log_joint" in tensors:
         n_draws = len(given["trace.log_joint"])
+        psi = psi_of_missing(model, start)
         traces = {
             name: _from_tensor(name, tensors.take(f"trace.{name}", n_draws, *values.shape))
-            for name, values in record(model, start).items()
+            for name, values in record(model, start, psi).items()
         }
+        missing = tuple(
+            _moments_from_tensors(tensors, f"missing.{v}.", n_draws, values.size)
+            for v, values in enumerate(psi)
+        )
     _check_header(header, len(traces["log_joint"]) if traces else 0)
     snapshots = tuple(
         (number, state_from_tensors(tensors, f"snapshot{s}.", start))
         for s, number in enumerate(header.snapshots)
     )
     tensors.finish()
-    return Chain(header.number, header.index, state, traces, snapshots)
+    return Chain(header.number, header.index, state, traces, snapshots, missing)
+
+
+def _moments_from_tensors(tensors: Tensors, at: str, n_draws: int, size: int) -> Moments:
+    mean, squares = (tensors.take(f"{at}{name}", size).numpy() for name in ("mean", "squares"))
+    _require(bool((squares >= 0.0).all()), f"{at}squares")
+    return Moments(n_draws, mean, squares)
 
 
 def _check_header(header: Header, n_draws: int) -> None:

@@ -49,8 +49,8 @@ def stacked(model: Model, chains: Sequence[Chain]) -> Draws:
     -------
     dict of str to ndarray
         "latents"; "NAME.points", "NAME.n_components", "NAME.concentration", "NAME.variance",
-        "NAME.parameter" and "NAME.missing" of each view, without those that are empty; the
-        statistics "log_joint", "accept.latents" and "accept.frequencies".
+        "NAME.parameter" and "NAME.missing" (of at most 500 entries) of each view, without those
+        that are empty; the statistics "log_joint", "accept.latents" and "accept.frequencies".
     """
     length = min(chain.n_draws for chain in chains)
     of_views = [f"{view.name}.{name}" for view in model.views for name in QUANTITIES]

@@ -166,8 +166,8 @@ def _advance(
 ) -> tuple[Chain, ...]:
     if n_jobs in (None, 1) or len(chains) == 1:
         return tuple(chain.advance(model, schedule, seed, SWEEPS_A_ROUND) for chain in chains)
-    # what was drawn before stays here: only states travel
-    bare = [Chain(c.number, c.index, c.state, {}, ()) for c in chains]
+    # what was drawn before stays here: only states and moments travel
+    bare = [Chain(c.number, c.index, c.state, {}, (), c.missing) for c in chains]
     advanced = Parallel(n_jobs=n_jobs)(
         delayed(Chain.advance)(chain, model, schedule, seed, SWEEPS_A_ROUND) for chain in bare
     )

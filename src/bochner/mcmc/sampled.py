@@ -28,6 +28,7 @@ from bochner.mcmc.conditionals.views import ViewModel, WeightMoments
 from bochner.mcmc.diagnostics import Draws, stacked
 from bochner.mcmc.draws import FloatArray, source
 from bochner.mcmc.model import Model, State
+from bochner.mcmc.moments import Moments
 from bochner.mcmc.priors import Priors
 from bochner.mcmc.run import ChainFiles, run
 from bochner.regression.observations import Data
@@ -70,11 +71,14 @@ class Sampled:
     fit : Fit
     draws : dict of str to ndarray
         Of `diagnostics.stacked`.
+    missing : dict of str to Moments
+        By view, of psi of all missing entries over the draws of all chains.
     interrupted : bool
     """
 
     fit: Fit
     draws: Draws
+    missing: dict[str, Moments]
     interrupted: bool
 
 
@@ -127,7 +131,11 @@ def sample(model: Model, warm: Fit, data: FitData, plan: Plan, options: Options)
         raise KeyboardInterrupt
     chains = aligned(model, result.chains)
     fit = fit_of(model, chains, warm, plan)
-    return Sampled(fit, stacked(model, chains), result.interrupted)
+    missing = {
+        view.name: functools.reduce(Moments.merged, [chain.missing[v] for chain in chains])
+        for v, view in enumerate(model.views)
+    }
+    return Sampled(fit, stacked(model, chains), missing, result.interrupted)
 
 
 def chain_files(data: Data, plan: Plan, options: Options) -> ChainFiles:
