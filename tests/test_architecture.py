@@ -36,7 +36,7 @@ FLOORS: dict[str, str] = {
     "F3 features": """
         features.bounds features.fourier features.maclaurin features.spherical features""",
     "F4 likelihoods": """
-        likelihoods.densities likelihoods.likelihood likelihoods.counts likelihoods.nonconjugate
+        likelihoods.densities likelihoods.likelihood likelihoods.nonconjugate likelihoods.counts
         likelihoods.gaussian likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial
         likelihoods.categorical likelihoods.tilted likelihoods.negative_binomial likelihoods""",
     "F5 models": """

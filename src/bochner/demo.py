@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import write_embedding
-from bochner.cli.parse import MODEL_FILE
 from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.io.extensions import MODEL_FILE
 from bochner.model_selection.calibrate import calibration
 from bochner.page.report import report
 

@@ -235,6 +235,60 @@ def test_views_that_share_no_row_are_refused(tmp_path):
     done = CliRunner().invoke(app, ["fit", str(folder), "--out", str(tmp_path / "o")])
     assert done.exit_code == 2
     assert (
-        "Expected rows that views share, got none in view 'a' ('0'; 'b' has '10')"
+        "rows that views share, got none between view 'a' (first '0') and view 'b' (first '10')"
         in done.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("fit x.csv --out=", "after --out"),
+        ("fit x.csv --out *", "after --out"),
+        ("fit * --out run", "among the arguments"),
+        ("demo --out *", "after --out"),
+        ("impute run x.csv --out a.csv --std *", "after --std"),
+    ],
+)
+def test_empty_words_are_refused(tmp_path, monkeypatch, line, place):
+    # "$OUT" of a variable that is not set would be the current folder
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    words = [word.replace("*", "") for word in line.split()]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert f"got an empty word {place}." in said
+    assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
+
+
+def test_the_folder_of_a_fit_is_no_data(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "embedding.csv").write_text("z0,z1\n1,2\n3,4\n")
+    (run / "model.bochner").write_bytes(b"model")
+    for words in (
+        ["fit", run, "--out", tmp_path / "o"],
+        ["transform", "m", run, "--out", "z"],
+    ):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 2
+    done = CliRunner().invoke(app, ["fit", str(run), "--out", str(tmp_path / "o")])
+    assert f"got {run}, the folder of a finished fit. Name the data" in done.stderr
+    for do in (f"report {run}", f"transform {run} NEW", f"fit DATA --out {run} --force"):
+        assert f"bochner {do}" in done.stderr
+    (run / "model.bochner").rename(run / "checkpoint.ckpt")
+    done = CliRunner().invoke(app, ["fit", str(run), "--out", str(tmp_path / "o")])
+    assert (
+        "an interrupted fit. Name the data that were fitted; to continue: bochner fit DATA"
+        in (done.stderr)
+    )
+    assert not (tmp_path / "o").exists()
+
+
+def test_results_beside_the_data_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("z0,z1\n1,2\n3,4\n")
+    done = CliRunner().invoke(app, ["fit", str(tmp_path), "--out", f"{tmp_path}/."])
+    assert done.exit_code == 2
+    assert f"Write --out {tmp_path / 'run'}" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]

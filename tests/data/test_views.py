@@ -306,6 +306,19 @@ def test_blocks_cover_every_observed_entry_once(observed):
     assert len(result) == len(patterns)
 
 
+def test_views_that_no_row_ties_together_are_refused():
+    X = table(9)
+    for rows, columns in ((slice(0, 4), "ab"), (slice(4, None), "cd")):
+        X[rows, ["abcd".index(other) for other in "abcd" if other not in columns]] = np.nan
+    each = {name: [j] for j, name in enumerate("abcd")}
+    says = r"got none between view 'a', 'b' \(first row 0\) and view 'c', 'd' \(first row 4\)"
+    with pytest.raises(InputError, match=says):
+        Views.fit(X, each)
+    # two views that share no row, and a third one that has rows of both
+    X[4, 1] = 1.0
+    assert Views.fit(X, each).names == tuple("abcd")
+
+
 def test_blocks_of_a_view_count_columns_within_it():
     X = broken(2, 3, np.nan)
     observed = ~np.isnan(Views.fit(X, TWO).scaled("b"))

@@ -77,9 +77,24 @@ def test_annotated_data_are_refused_at_once(X, model, method):
         InputError, match=r"type AnnData. To fit it write bochner.fit_anndata\("
     ):
         getattr(model, method)(adata)
+    with pytest.raises(InputError, match=r"are adata\.to_df\(\), .*to_df\(layer='counts'\)"):
+        getattr(model, method)(adata)
     mdata = mudata.MuData({"a": adata})
     with pytest.raises(InputError, match=r"type MuData. To fit it write bochner.fit_mudata\("):
         getattr(model, method)(mdata)
+
+
+def test_what_the_refusal_of_annotated_data_says_works(X):
+    adata = anndata.AnnData(X, layers={"counts": X})
+    small = {"n_components": 1, "n_init": 1, "max_iter": 4, "random_state": 0}
+    one = bo.fit_anndata(adata, layer="counts", **small)
+    np.testing.assert_array_equal(
+        one.transform(adata.to_df(layer="counts")), adata.obsm["X_bochner"]
+    )
+    mdata = mudata.MuData({"a": adata, "b": adata.copy()})
+    two = bo.fit_mudata(mdata, layer="counts", **small)
+    rows = bo.stack({name: mdata[name].to_df(layer="counts") for name in "ab"})[0]
+    np.testing.assert_array_equal(two.transform(rows), mdata.obsm["X_bochner"])
 
 
 def test_annotated_data_are_refused_by_functions(X, model, tmp_path):

@@ -96,10 +96,24 @@ def test_columns_of_whole_numbers_are_written_without_a_point(tmp_path, dtype):
         np.testing.assert_array_equal(read(tmp_path / "bare.csv").X, bare)
 
 
+def test_whole_numbers_stay_so_beside_completed_ones(tmp_path):
+    typed = np.array([[606.0, 1.5, 3], [NAN, 2, 4]])
+    completed = np.array([[606.0, 1.5, 3], [605.25, 2, 4]])
+    write_csv(tmp_path / "w.csv", completed, column_names=list("abc"), typed=typed)
+    assert (tmp_path / "w.csv").read_text() == "a,b,c\n606,1.5,3\n605.25,2.0,4\n"
+    write_csv(tmp_path / "bare.csv", completed, typed=typed)
+    assert (tmp_path / "bare.csv").read_text() == "606,1.5,3\n605.25,2.0,4\n"
+
+
 def test_files_are_read_without_torch():
     # a wrong file is to be refused at once
     code = "import sys, bochner.io.readers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_header_may_begin_with_a_hash(csv):
+    table = read(csv("#id,a,b\np,1,2\nq,3,4\n"))
+    assert (table.row_names, table.column_names) == (["p", "q"], ["a", "b"])
 
 
 def test_index_by_name(csv):
@@ -123,6 +137,12 @@ def test_index_by_name(csv):
         ),
         ("1,2\n3,1_000\n", None, "got '1_000' in .*, line 2, cell 2. "),
         ("a,b\n1,2\nq,3\n", None, r"got 'q' in .*, line 3, cell 1 \('a'\)"),
+        (
+            "# made by us\na,b\n1,2\n",
+            None,
+            "first line, got the comment '# made by us' in line 1 of .*t.csv. Delete .*grep -v",
+        ),
+        ("#a;b\n#c\n1;2;3\n", None, "got the comment '#a;b' in line 1"),
         (
             "a,b\n1,2,3\n",
             None,

@@ -160,7 +160,7 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     if isinstance(table, FrameTable):
         write_frame(rows.out, full, table)
     else:
-        write_matrices(rows.out, {"X": full}, table.column_names, table)
+        write_matrices(rows.out, {"X": full}, table.column_names, table, table.X)
     if std_out is not None:
         write_matrices(std_out, {"std": std}, table.column_names, table)
     return len(full)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from bochner.cli.parse import COLUMNAR, MODEL_FILE, parse_by_view
+from bochner.cli.parse import COLUMNAR, parse_by_view
 from bochner.data.arrays import FloatArray
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
-from bochner.io.extensions import extension_of
+from bochner.io.extensions import MODEL_FILE, extension_of
 from bochner.io.on_disk import StoredTable, open_table
 from bochner.io.outputs import replacing
 from bochner.io.readers import read_source
@@ -57,6 +57,20 @@ class Reading:
     mask_var: Sequence[str] = ()
     beside: Sequence[str] = ()
     decimal: str = "."
+
+    @classmethod
+    def typed(
+        cls,
+        columns: Sequence[str] | None,
+        drop: Sequence[str] | None,
+        header: bool | None,
+        memory: float | None,
+        mask_var: Sequence[str] | None,
+        decimal: str,
+    ) -> Reading:
+        """Return what options say; None of those that were not given."""
+        named = (columns or (), drop or (), header, memory, mask_var or ())
+        return cls(*named, decimal=str(decimal))
 
     def without(self, path: Path, columns: Sequence[str | None]) -> Reading:
         """Return how to read a file of which some columns are no data; those of h5ad files are in
@@ -142,16 +156,18 @@ def write_matrices(
     arrays: Mapping[str, FloatArray],
     columns: Sequence[str] | None,
     rows_of: Table | None,
+    typed: FloatArray | None = None,
 ) -> None:
     """Write arrays of a table's rows by extension: npz by name, others side by side; complete or
-    not at all.
+    not at all. Text of a completed matrix is like that of what was `typed`.
     """
     row_names, index_name = (
         (None, "") if rows_of is None else (rows_of.row_names, rows_of.index_name)
     )
     kind = path.suffix.lower()
     if kind == ".csv":
-        write_csv(path, np.hstack(list(arrays.values())), row_names, columns, index_name)
+        matrix = np.hstack(list(arrays.values()))
+        write_csv(path, matrix, row_names, columns, index_name, typed)
         return
     if kind in COLUMNAR:
         write_columnar(path, np.hstack(list(arrays.values())), row_names, columns)

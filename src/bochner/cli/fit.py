@@ -17,9 +17,7 @@ import numpy as np
 from bochner import progress
 from bochner.cli.data import Reading, frame, load_model, names_of_views, write_embedding
 from bochner.cli.parse import (
-    CHECKPOINT,
     ELSEWHERE,
-    MODEL_FILE,
     check_earlier_run,
     check_writable,
     checkpoints,
@@ -30,8 +28,9 @@ from bochner.cli.parse import (
 from bochner.cli.session import in_job, say
 from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.data.row_sources import share
+from bochner.data.validation import check_shared_rows
 from bochner.errors import InputError, StorageError, message
-from bochner.io.join import check_shared_rows
+from bochner.io.extensions import CHECKPOINT, MODEL_FILE
 from bochner.io.on_disk import StoredTable, evenly
 from bochner.io.outputs import alone_in, remove, replacing
 from bochner.io.table import Table
@@ -81,7 +80,8 @@ class FitOptions:
         if stored is not None:
             return stored
         table = table_to_fit(self.data, self.index, self.layer, reading, known, auto)
-        check_shared_rows(table)
+        # here, where rows have names; a fit looks again
+        check_shared_rows(table.X, table.views or {}, table.row_names)
         return table
 
     def read_beside(self) -> dict[str, object]:

@@ -8,12 +8,11 @@ import numpy as np
 
 from bochner.cli.data import load_model
 from bochner.cli.fit import FitOptions, estimator_of
-from bochner.cli.parse import MODEL_FILE
 from bochner.data.columns import describe_column, widened
 from bochner.data.views import check_fit, resolve_views
 from bochner.errors import InputError
+from bochner.io.extensions import EXTENSIONS, MODEL_FILE, extension_of
 from bochner.io.on_disk import StoredTable
-from bochner.io.readers import EXTENSIONS, extension_of
 from bochner.io.table import Table
 from bochner.memory import passes
 from bochner.summary import describe_model

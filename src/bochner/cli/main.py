@@ -14,6 +14,7 @@ import typer
 from bochner.cli import rows, sources
 from bochner.cli.options import (
     Columns,
+    Command,
     Data,
     Decimal,
     DecimalMark,
@@ -34,7 +35,13 @@ from bochner.cli.options import (
     SizeFactorColumn,
     ViewColumns,
 )
-from bochner.cli.parse import check_chains, check_earlier_run, check_words, checkpoints
+from bochner.cli.parse import (
+    check_apart,
+    check_chains,
+    check_earlier_run,
+    check_words,
+    checkpoints,
+)
 from bochner.cli.session import INTERRUPTED, follows, in_job, say, session
 from bochner.progress import overall
 
@@ -70,7 +77,7 @@ def _main(
     del version
 
 
-@app.command(epilog="Example: bochner demo --out demo")
+@app.command(cls=Command, epilog="Example: bochner demo --out demo")
 def demo(
     out: Annotated[
         Path, typer.Option(help="Folder for pictures, embedding and model.")
@@ -157,6 +164,7 @@ def fit(
     with session(as_json, log) as reply:
         check_chains(model.value, chains)
         check_words(data, model.value, likelihood or (), settings or ())
+        check_apart(data, out)
         if not in_job():
             check_earlier_run(out, resume, force)
         with overall(f"reading {data.name}", shown=not follows()):
@@ -164,14 +172,7 @@ def fit(
             from bochner.cli.data import Reading
             from bochner.cli.show import show
 
-            reading = Reading(
-                columns or (),
-                drop or (),
-                header,
-                memory,
-                mask_var or (),
-                decimal=decimal.value,
-            )
+            reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
             options = logic.FitOptions(
                 data,
                 out,
@@ -248,9 +249,7 @@ def info(
         from bochner.cli.show import show
 
         repeated = (view or (), likelihood or (), settings or ())
-        reading = Reading(
-            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
-        )
+        reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = FitOptions(
             path, Path(), model.value, *repeated, index, layer=layer or (), reading=reading
         )
@@ -258,21 +257,27 @@ def info(
         reply.show = show
 
 
-app.command(epilog="Example: bochner transform run new.csv --out latents.csv")(rows.transform)
+app.command(cls=Command, epilog="Example: bochner transform run new.csv --out latents.csv")(
+    rows.transform
+)
 app.command(
-    epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv"
+    cls=Command,
+    epilog="Example: bochner impute run new.csv --out completed.csv --std deviations.csv",
 )(rows.impute)
-app.command(epilog="Example: bochner sample run --n 1000 --seed 0 --out drawn.csv")(
-    rows.sample
+app.command(
+    cls=Command, epilog="Example: bochner sample run --n 1000 --seed 0 --out drawn.csv"
+)(rows.sample)
+app.command(
+    cls=Command,
+    epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png",
+)(rows.calibrate)
+app.command(cls=Command, epilog="Example: bochner report run data.csv --labels labels.csv")(
+    rows.report
 )
 app.command(
-    epilog="Example: bochner calibrate run held_out.csv --hide protein --out calibration.png"
-)(rows.calibrate)
-app.command(epilog="Example: bochner report run data.csv --labels labels.csv")(rows.report)
-app.command(epilog="Example: bochner fetch oil --from https://example.org/data --out data")(
-    sources.fetch
-)
-app.command(epilog="Example: bochner bench 000-table-8")(sources.bench)
+    cls=Command, epilog="Example: bochner fetch oil --from https://example.org/data --out data"
+)(sources.fetch)
+app.command(cls=Command, epilog="Example: bochner bench 000-table-8")(sources.bench)
 
 # the list of commands shows line ends of docstrings as they are
 for command in app.registered_commands:

@@ -16,7 +16,28 @@ from bochner.cli.parse import COMMON, ELSEWHERE, EXTRA
 _SETTINGS = {*COMMON, *itertools.chain(*EXTRA.values())} - {*ELSEWHERE}
 
 
-class SettingsCommand(TyperCommand):
+class Command(TyperCommand):
+    """A command that refuses empty words: ``--out "$OUT"`` of a variable that is not set would be
+    the current folder.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse an empty word, and say where it stands."""
+        # the shell completes what is not yet written
+        words = [] if ctx.resilient_parsing else args
+        for before, word in zip(["", *words], words, strict=False):
+            option = word.removesuffix("=") if word.startswith("--") else before
+            if word and word != f"{option}=":
+                continue
+            where = f"after {option}" if option.startswith("--") else "among the arguments"
+            ctx.fail(
+                f"Expected a value, got an empty word {where}. Write one; "
+                "a variable of the shell may not be set."
+            )
+        return super().parse_args(ctx, args)
+
+
+class SettingsCommand(Command):
     """A command that says where settings of a model, and the folder of results, are written."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

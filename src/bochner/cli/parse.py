@@ -14,10 +14,8 @@ from typing import Any
 
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.errors import InputError, message
-from bochner.io.extensions import check_source
+from bochner.io.extensions import CHECKPOINT, MODEL_FILE, check_source
 
-MODEL_FILE = "model.bochner"
-CHECKPOINT = "checkpoint.ckpt"
 OUTPUTS = (".csv", ".npy", ".npz")
 COLUMNAR = (".parquet", ".zarr")
 # Parameters that --set refuses, because the command sets them itself.
@@ -224,6 +222,13 @@ def check_model(path: Path) -> None:
         raise InputError(
             message("a model file or a folder of bochner fit", f"no file at {path}", do)
         )
+
+
+def check_apart(data: Path, out: Path) -> None:
+    """Refuse results in the folder of the data: the next fit would take them for views."""
+    if data.is_dir() and data.resolve() == out.resolve():
+        do = f"write --out {data / 'run'}"
+        raise InputError(message("--out apart from the data", f"{out} for both", do))
 
 
 def checkpoints(out: Path) -> list[Path]:

@@ -71,9 +71,7 @@ def transform(
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        reading = Reading(
-            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
-        )
+        reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         beside = (size_factors, interval)
         rows = logic.Rows(model, data, out, index, layer or (), force, reading, *beside)
         reply.values = _done(logic.transform(rows), started, out)
@@ -120,9 +118,7 @@ def impute(
         from bochner.cli.show import show
 
         started = time.perf_counter()
-        reading = Reading(
-            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
-        )
+        reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         rows = logic.Rows(model, data, out, index, layer or (), force, reading, size_factors)
         reply.values = _done(logic.impute(rows, std), started, out)
         reply.show = show
@@ -199,9 +195,7 @@ def calibrate(
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading
 
-        reading = Reading(
-            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
-        )
+        reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = logic.CalibrateOptions(
             model,
             data,
@@ -278,9 +272,7 @@ def report(
         from bochner.cli.data import Reading
         from bochner.cli.show import show
 
-        reading = Reading(
-            columns or (), drop or (), header, memory, mask_var or (), decimal=decimal.value
-        )
+        reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = logic.ReportOptions(
             model,
             data,

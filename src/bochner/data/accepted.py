@@ -93,11 +93,13 @@ def _check_container(X: object) -> None:
     got = f"an object of type {type(X).__name__}"
     do = "pass an array of numbers"
     if kind := annotated_kind(X):
-        rows = "stack(mdata)[0]" if kind == "MuData" else "stack({'x': adata})[0]"
-        do = (
-            f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are "
-            f"bochner.{rows}"
+        rows = (
+            "adata.to_df(), of counts in a layer adata.to_df(layer='counts')"
+            if kind == "AnnData"
+            else "bochner.stack(mdata)[0], of layers "
+            "bochner.stack({'rna': mdata['rna'].to_df(layer='counts'), ...})[0]"
         )
+        do = f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are {rows}"
         raise InputError(message(_ROWS, f"an object of type {kind}", do))
     _refuse_single(X)
     if X is None:

@@ -7,7 +7,7 @@ fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -95,13 +95,14 @@ def check_fit(
     Raises
     ------
     InputError
-        For fewer than two rows, an infinite or huge entry, or a view or column with nothing
-        observed.
+        For fewer than two rows, an infinite or huge entry, a view or column with nothing observed,
+        or views that no shared row ties to the others.
     """
     low, high = together(lambda: _ends(X, columns, column_names))
     if not sp.issparse(X):
         every = largest((~np.isnan(low)).astype(np.float64))
         _check_columns(every > 0, columns, column_names)
+        check_shared_rows(X, columns, largest=largest)
     # NaN where others have all entries of a column
     ends = np.nan_to_num(low), np.nan_to_num(high)
     together(lambda: check_magnitudes(X, ends, columns, column_names))
@@ -159,6 +160,81 @@ def _check_columns(
                 "an observed entry in every column", f"only NaN in {place}", "drop the column"
             )
         )
+
+
+def check_shared_rows(
+    X: FloatArray,
+    columns: Mapping[str, IntArray | slice],
+    row_names: Sequence[str] | None = None,
+    largest: Callable[[FloatArray], FloatArray] = lambda values: values,
+) -> None:
+    """Refuse views that no shared row ties to the others, be it through further views: their
+    latents would have nothing to do with each other.
+
+    Parameters
+    ----------
+    X : ndarray of float, shape (N, M)
+        NaN = missing.
+    columns : mapping of str to ndarray of int or slice
+        Of every view.
+    row_names : sequence of str, shape (N,), optional
+        For the message; rows without are counted.
+    largest : callable
+        As `check_fit` takes it.
+
+    Raises
+    ------
+    InputError
+        Naming views on both sides and a row of each.
+    """
+    views = list(columns)
+    if len(views) < 2:
+        return
+    shared = np.eye(len(views), dtype=bool)
+    for rows in passes(X.shape):
+        there = _rows_of_views(X[rows], columns).astype(np.float64)
+        shared |= there @ there.T > 0
+        # most data are tied by their first rows
+        if _tied(shared).all():
+            break
+    tied = _tied(largest(shared.astype(np.float64)) > 0)
+    if tied.all():
+        return
+    others = [view for view, is_tied in zip(views, tied, strict=True) if not is_tied]
+    sides = ([view for view in views if view not in others], others)
+    places = [_first_row(X, {view: columns[view] for view in side}) for side in sides]
+    first = [
+        f"row {place}" if row_names is None else repr(row_names[place]) for place in places
+    ]
+    one, other = (listing([repr(view) for view in side]) for side in sides)
+    got = f"none between view {one} (first {first[0]}) and view {other} (first {first[1]})"
+    do = "give the same sample the same row, by its name or place, in every view"
+    raise InputError(message("rows that views share", got, do))
+
+
+def _rows_of_views(
+    rows: FloatArray, columns: Mapping[str, IntArray | slice]
+) -> NDArray[np.bool_]:
+    """Return which views have an entry in which rows, (V, n)."""
+    observed = ~np.isnan(rows)
+    return np.array([observed[:, positions].any(axis=1) for positions in columns.values()])
+
+
+def _tied(shared: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which views are tied to the first one, of which two share a row, (V, V)."""
+    tied = np.asarray(shared[0])
+    for _ in shared:
+        tied = np.asarray(shared[tied].any(axis=0))
+    return tied
+
+
+def _first_row(X: FloatArray, columns: Mapping[str, IntArray | slice]) -> int:
+    """Return the first row in which any of these views has an entry."""
+    for rows in passes(X.shape):
+        there = _rows_of_views(X[rows], columns).any(axis=0)
+        if there.any():
+            return int(rows.start + there.argmax())
+    return 0
 
 
 def _view_of(column: int, columns: Mapping[str, IntArray]) -> str:

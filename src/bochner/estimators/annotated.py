@@ -85,8 +85,7 @@ def fit_anndata(
     Returns
     -------
     estimator
-        Fitted; ``transform`` takes a DataFrame with the same columns, as ``bochner.stack`` makes
-        it.
+        Fitted; ``transform`` takes a DataFrame with the same columns: ``new.to_df(layer)``.
 
     Raises
     ------

@@ -109,7 +109,9 @@ def _into_csv(
     file = opened.enter_context(part.open("w", newline="", encoding="utf-8"))
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(columns)
-    return lambda block: rows.writerows(cells(block, named=False))
+    # what is whole is known of a block, not of the column
+    points = np.zeros(len(columns), dtype=bool)
+    return lambda block: rows.writerows(cells(block, points, named=True))
 
 
 def _into_npy(

@@ -11,6 +11,9 @@ NAMED = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 ARRAYS = (".npz", ".npy")
 LAYERED = (".h5ad", ".h5mu")
 EXTENSIONS = (*NAMED, *ARRAYS, *LAYERED)
+# What ``bochner fit`` leaves in its folder.
+MODEL_FILE = "model.bochner"
+CHECKPOINT = "checkpoint.ckpt"
 
 
 def extension_of(path: Path) -> str:
@@ -27,16 +30,34 @@ def check_source(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     InputError
-        There is no such file or folder, or its kind is unknown.
+        There is no such file or folder, its kind is unknown, or it holds a fit and no data.
     """
     source = Path(path)
     if not source.exists():
         raise InputError(
             message("a file or folder", f"{source}, which does not exist", "check the path")
         )
-    if not source.is_dir():
+    if source.is_dir():
+        _refuse_run(source)
+    else:
         check_extension(source)
     return source
+
+
+def _refuse_run(folder: Path) -> None:
+    """Refuse the folder of a fit: its latents would be taken for data."""
+    finished = (folder / MODEL_FILE).is_file()
+    if not (finished or any(folder.glob(f"{CHECKPOINT}*"))):
+        return
+    got = f"{folder}, the folder of {'a finished' if finished else 'an interrupted'} fit"
+    do = f"name the data that were fitted; to continue: bochner fit DATA --out {folder} --resume"
+    if finished:
+        do = (
+            f"name the data; to look at the fit: bochner report {folder}; to place new rows: "
+            f"bochner transform {folder} NEW --out latents.csv; to fit anew: "
+            f"bochner fit DATA --out {folder} --force"
+        )
+    raise InputError(message("data", got, do))
 
 
 def check_extension(path: Path) -> str:

@@ -52,30 +52,6 @@ def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = 
     return Table(X, row_names, _column_names(tables), views, labels, index_name)
 
 
-def check_shared_rows(table: Table) -> None:
-    """Refuse views that share no row with any other: nothing ties them to the rest.
-
-    Raises
-    ------
-    InputError
-        Naming the view and the first names of rows.
-    """
-    if table.views is None or table.row_names is None or len(table.views) < 2:
-        return
-    present = {
-        view: ~np.isnan(table.X[:, positions]).all(axis=1)
-        for view, positions in table.views.items()
-    }
-    for view, rows in present.items():
-        others = [name for name in present if name != view]
-        if any((rows & present[name]).any() for name in others):
-            continue
-        first = [table.row_names[int(present[name].argmax())] for name in (view, others[0])]
-        got = f"none in view {view!r} ({first[0]!r}; {others[0]!r} has {first[1]!r})"
-        do = "give the same row the same name in every view, or name its column: --index NAME"
-        raise InputError(message("rows that views share", got, do))
-
-
 def check_unique(names: Sequence[str], what: str, place: str) -> None:
     """Refuse names that occur twice, and list them."""
     twice = [repr(name) for name, count in Counter(names).items() if count > 1]

@@ -12,6 +12,7 @@ import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -411,6 +412,8 @@ class CellTarget:
     rows : Tensor of shape (n, R)
     """
 
+    settles_climbs: ClassVar[bool] = True
+
     cells: Cells
     rows: Tensor
 
@@ -434,7 +437,12 @@ class CellTarget:
         value, gradient, hessian = self.cells.evaluate(terms, centres, wide)
         return value.to(x), gradient.to(x), hessian.to(x)
 
-    def walked(self, starts: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def settled(
+        self,
+        starts: Tensor,
+        hessian: Tensor,
+        rows: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Take Newton's steps from near modes, (P, D); return modes, values and Hessians, and which
         were found.
         """

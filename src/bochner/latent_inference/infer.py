@@ -9,7 +9,7 @@ batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +19,7 @@ from bochner.data.covariates import columns_beside
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
 from bochner.latent_inference.cells import Cells, CellTarget, celled
 from bochner.latent_inference.modes import Placement, alike, located, solved
-from bochner.latent_inference.row_bound import Target, groups_of_rows, rows_at_once, target_for
+from bochner.latent_inference.row_bound import Target, rows_at_once, target_for
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import (
@@ -37,6 +37,10 @@ MANY_DIMENSIONS = 12
 _STARTS = 2000
 # Rows that are placed in cells, and whose candidates are scored, at once.
 _IN_CELLS, _SCORED = 4096, 1024
+# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
+# smaller chunks; less small ones where the forms stay factored.
+_SINGLE_CHUNK = 64
+_FACTORED_CHUNK = 256
 
 Offsets = Sequence[Tensor | None]
 
@@ -152,7 +156,7 @@ class Placer:
             if not len(left):
                 return out
         some = rows if len(left) == len(beside) else [y[left] for y in rows]
-        for group, shared in groups_of_rows(
+        for group, shared in _groups_of_rows(
             views, some, dim, rows_at_once(views, dim * n_modes)
         ):
             index = left[group]
@@ -386,3 +390,42 @@ def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
         if r + 1 < count:
             scores.masked_fill_(near[best], -torch.inf)
     return torch.stack(chosen, dim=1)
+
+
+def _groups_of_rows(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int, most: int
+) -> Iterator[tuple[Tensor, bool]]:
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a
+    pattern of their own.
+
+    Non-conjugate views treat every entry by itself: of them it matters whether there is
+    anything at all.
+    """
+    masks = [~y.isnan() for y in rows]
+    if all(bool(mask.all()) for mask in masks):
+        yield from (
+            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
+        )
+        return
+    observed = torch.cat(
+        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
+    )
+    patterns, inverse, counts = torch.unique(
+        observed, dim=0, return_inverse=True, return_counts=True
+    )
+    single: list[Tensor] = []
+    for p in range(patterns.shape[0]):
+        if not bool(patterns[p].any()):
+            continue
+        index = (inverse == p).nonzero()[:, 0]
+        if int(counts[p]) < _SINGLE_CHUNK and patterns.shape[0] > _SINGLE_CHUNK:
+            single.append(index)
+        else:
+            yield from ((chunk, True) for chunk in torch.split(index, most))
+    if single:
+        factored = all(view.stays_factored(dim) for view in views)
+        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
+        yield from (
+            (chunk, False)
+            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
+        )

@@ -17,7 +17,7 @@ from torch import Tensor
 from bochner.data.covariates import with_covariates
 from bochner.latent_inference.candidate_table import Starts
 from bochner.latent_inference.cells import CellTarget
-from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_bound import SETTLED, Target
 from bochner.linalg import newton_step, positive_inverse
 
 
@@ -149,12 +149,8 @@ def climb(
     return x, value, hessian
 
 
-# A step shorter than this is taken and ends a climb, in double precision and in the single
-# precision that goes before: Newton's error after it is about its square.
-_TOLERANCE = 1e-5
+# A step shorter than this ends a climb in single precision, as SETTLED does in double.
 _ROUGH = 1e-3
-# Steps with the curvature that a table says: how many, how long, and which is the last.
-_SLOPES, _CLOSE, _LAST = 4, 1e-2, 1e-4
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
 _WEIGHTLESS = 25.0
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
@@ -187,10 +183,8 @@ def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Placem
         x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
         value[lost] -= constant[rows[lost]]
     ends = _Modes(x, value, hessian)
-    if isinstance(target, CellTarget):
-        ends = ends.polished(n, partial(_walked, target)) if polish else ends
-    elif polish:
-        ends = ends.polished(n, partial(_refined, target))
+    if polish:
+        ends = ends.polished(n, partial(_settled, target))
     return _weighed(ends, target.covariates)
 
 
@@ -203,10 +197,9 @@ def solved(target: Target | CellTarget, starts: Tensor, polish: bool) -> Placeme
     single = target.to(torch.float32)
     rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
     ends = _Modes(*(part.double() for part in rough))
-    if isinstance(target, CellTarget):
-        ends = ends.polished(n, partial(_walked, target)) if polish else ends
-    elif polish:
-        ends = ends.polished(n, partial(_polished, target))
+    if polish:
+        walk = _settled if target.settles_climbs else _polished
+        ends = ends.polished(n, partial(walk, target))
     return _weighed(ends, target.covariates)
 
 
@@ -286,39 +279,11 @@ def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
     return torch.where(same, twin[rows, best][:, None], twin).flatten()
 
 
-def _refined(
-    target: Target, starts: Tensor, hessian: Tensor, rows: Tensor
+def _settled(
+    target: Target | CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Take steps with the curvature that is known, and one with a new one; climb where that is not
-    enough.
-
-    The last step brings what comes of single precision below rounding, as in ``_polished``.
-    """
-    x = starts.clone()
-    going = torch.arange(len(starts))
-    for _ in range(_SLOPES):
-        slope = target.slope(x[going], rows[going])
-        step, _ = newton_step(slope, hessian[going], x.new_full((len(going),), _CLOSE))
-        x[going] += step
-        going = going[step.norm(dim=1) > _LAST]
-        if not going.numel():
-            break
-    value, gradient, hessian = target.evaluate(x, rows)
-    step, _ = newton_step(gradient, hessian, torch.ones_like(value))
-    x = x + step
-    off = (step.norm(dim=1) > _TOLERANCE).nonzero()[:, 0]
-    if off.numel():
-        x[off], value[off], hessian[off] = _polished(
-            target, starts[off], hessian[off], rows[off]
-        )
-    return x, value, hessian
-
-
-def _walked(
-    target: CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Take steps on the polynomials of the starts' cells; climb where these do not end there."""
-    x, value, bends, found = target.walked(starts, rows)
+    """Let the target take the last steps; climb where they do not end at a mode."""
+    x, value, bends, found = target.settled(starts, hessian, rows)
     off = (~found).nonzero()[:, 0]
     if off.numel():
         x[off], value[off], bends[off] = _polished(
@@ -336,7 +301,7 @@ def _polished(
     whole batch. A new evaluation there and one more step bring that below rounding: the step is
     about 1e-10 long, and neither value nor Hessian changes with it.
     """
-    x, _, _ = climb(target, starts, rows, tolerance=_TOLERANCE)
+    x, _, _ = climb(target, starts, rows, tolerance=SETTLED)
     value, gradient, hessian = target.evaluate(x, rows)
-    step, _ = newton_step(gradient, hessian, torch.full_like(value, _TOLERANCE))
+    step, _ = newton_step(gradient, hessian, torch.full_like(value, SETTLED))
     return x + step, value, hessian

@@ -22,7 +22,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from bochner.features.fourier import evaluate, jet
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.likelihoods.likelihood import shifted
+from bochner.linalg import newton_step
 from bochner.weight_posterior.posterior import (
     GaussianPosterior,
     NonConjugatePosterior,
@@ -41,10 +42,11 @@ from bochner.weight_posterior.posterior import (
 _CHUNK = 1024
 # Numbers of one dense array of non-conjugate views.
 _NUMBERS = 2**21
-# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
-# smaller chunks; less small ones where the forms stay factored.
-_SINGLE_CHUNK = 64
-_FACTORED_CHUNK = 256
+# A step shorter than this is taken and ends a walk to a mode: Newton's error after it is about its
+# square.
+SETTLED = 1e-5
+# Steps with a curvature that is known: how many, how long, and which is the last.
+_SLOPES, _CLOSE, _LAST = 4, 1e-2, 1e-4
 
 
 class Quadratic(Protocol):
@@ -279,7 +281,15 @@ class Target:
     plus log p(x).
 
     A view's term counts with its weight in training: placing a training row then does not move it.
+
+    Attributes
+    ----------
+    settles_climbs : bool
+        Whether `settled` takes ends of climbs in single precision too, and not those of tables
+        alone.
     """
+
+    settles_climbs: ClassVar[bool] = False
 
     terms: tuple[tuple[Term | NonConjugateTerm, ...], ...]
     n_components: int
@@ -342,6 +352,26 @@ class Target:
             if isinstance(term, Term):
                 total = total + share * term.slope(x, rows)
         return total
+
+    def settled(
+        self, starts: Tensor, hessian: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Take steps from near modes (P, D) with the curvature there, and one with a new one, which
+        brings what comes of single precision below rounding: Gaussian views. Return modes, values
+        and Hessians, and which were found.
+        """
+        x = starts.clone()
+        going = torch.arange(len(starts))
+        for _ in range(_SLOPES):
+            slope = self.slope(x[going], rows[going])
+            step, _ = newton_step(slope, hessian[going], x.new_full((len(going),), _CLOSE))
+            x[going] += step
+            going = going[step.norm(dim=1) > _LAST]
+            if not going.numel():
+                break
+        value, gradient, hessian = self.evaluate(x, rows)
+        step, _ = newton_step(gradient, hessian, torch.ones_like(value))
+        return x + step, value, hessian, step.norm(dim=1) <= SETTLED
 
     def _prior(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi)), -x
@@ -436,42 +466,3 @@ def _(
         )
         for s, draw in enumerate(view.draws)
     )
-
-
-def groups_of_rows(
-    views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int, most: int
-) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a
-    pattern of their own.
-
-    Non-conjugate views treat every entry by itself: of them it matters whether there is
-    anything at all.
-    """
-    masks = [~y.isnan() for y in rows]
-    if all(bool(mask.all()) for mask in masks):
-        yield from (
-            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
-        )
-        return
-    observed = torch.cat(
-        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
-    )
-    patterns, inverse, counts = torch.unique(
-        observed, dim=0, return_inverse=True, return_counts=True
-    )
-    single: list[Tensor] = []
-    for p in range(patterns.shape[0]):
-        if not bool(patterns[p].any()):
-            continue
-        index = (inverse == p).nonzero()[:, 0]
-        if int(counts[p]) < _SINGLE_CHUNK and patterns.shape[0] > _SINGLE_CHUNK:
-            single.append(index)
-        else:
-            yield from ((chunk, True) for chunk in torch.split(index, most))
-    if single:
-        factored = all(view.stays_factored(dim) for view in views)
-        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
-        yield from (
-            (chunk, False)
-            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
-        )

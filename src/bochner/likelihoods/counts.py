@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.special import log_ndtr
 
 from bochner.errors import InputError, message
 from bochner.likelihoods.likelihood import of_each_row, per_size
+from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
 # How far the site of an entry may ask its log mean to go: a factor of e^2.
 REACH = 2.0
@@ -32,16 +33,57 @@ _SHAPES = torch.logspace(-1.0, 5.0, 25, dtype=torch.float64)
 SizeFactors = Literal["total"] | None
 
 
-def check_size_factors(value: object) -> None:
-    """Refuse what is neither None nor "total".
+class Counts(NonConjugateLikelihood):
+    """Counts of mean e^psi, with size factors.
+
+    Parameters
+    ----------
+    **params
+        Of the likelihood: ``size_factors``, None or "total", and its own.
 
     Raises
     ------
     InputError
+        Other size factors.
     """
-    if value is not None and not (isinstance(value, str) and value == "total"):
-        do = "pass factors of your own to fit(X, size_factors=...) and leave this at None"
-        raise InputError(message("size_factors None or 'total'", repr(value), do))
+
+    knows_by_rows: ClassVar[bool] = True
+    support: ClassVar[str] = "counts"
+
+    def __init__(self, *, size_factors: SizeFactors, **params: object) -> None:
+        super().__init__(size_factors=size_factors, **params)
+        named = isinstance(size_factors, str) and size_factors == "total"
+        if size_factors is not None and not named:
+            do = "pass factors of your own to fit(X, size_factors=...) and leave this at None"
+            raise InputError(message("size_factors None or 'total'", repr(size_factors), do))
+        self.size_factors = size_factors
+
+    def mean(self, psi: Tensor) -> Tensor:
+        """Return e^psi."""
+        return psi.exp()
+
+    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of counts whose log mean is normal, in closed form; see
+        `rate_moments` for log means that are hardly known.
+        """
+        return self.predict_below(mean, variance, None)
+
+    def largest_psi(self, y: Tensor, offset: Tensor | None) -> Tensor:
+        """Return the log of e^2 times the largest count over size, by column."""
+        return largest_log_rate(y, offset) + REACH
+
+    def intercept(
+        self,
+        y: Tensor,
+        offset: Tensor | None,
+        columns: Tensor | None = None,  # noqa: ARG002
+    ) -> Tensor:
+        """Return the log of mean count over mean size."""
+        return log_rate(y, offset)
+
+    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
+        """Return log(1 + y / size)."""
+        return log_normalised(Y, offset)
 
 
 def rate_moments(

@@ -14,10 +14,8 @@ from bochner.likelihoods import polya_gamma, tilted
 from bochner.likelihoods.counts import (
     LARGEST_LOG_RATE,
     REACH,
+    Counts,
     SizeFactors,
-    check_size_factors,
-    largest_log_rate,
-    log_normalised,
     log_rate,
     moment_dispersion,
     rate_moments,
@@ -25,7 +23,6 @@ from bochner.likelihoods.counts import (
 )
 from bochner.likelihoods.densities import LogisticDensity, softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes, shifted
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_nodes
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
@@ -63,7 +60,7 @@ def _log_c_of(y: Tensor, r: Tensor) -> Tensor:
     return (y + r).lgamma() - (y + 1.0).lgamma() - r.lgamma()
 
 
-class NegativeBinomial(NonConjugateLikelihood):
+class NegativeBinomial(Counts):
     """Counts of mean e^psi and variance mean + mean^2 / r.
 
     Psi is the log mean, so that intercept and dispersion do not fight for the same thing; the logit
@@ -95,8 +92,6 @@ class NegativeBinomial(NonConjugateLikelihood):
     """
 
     name: ClassVar[str] = "negative_binomial"
-    knows_by_rows: ClassVar[bool] = True
-    support: ClassVar[str] = "counts"
 
     def __init__(
         self,
@@ -105,7 +100,6 @@ class NegativeBinomial(NonConjugateLikelihood):
         bound: BoundName = "auto",
     ) -> None:
         super().__init__(dispersion=dispersion, size_factors=size_factors, bound=bound)
-        check_size_factors(size_factors)
         if not isinstance(bound, str) or bound not in ("auto", "polya-gamma", "tilted"):
             raise InputError(
                 message(
@@ -114,7 +108,6 @@ class NegativeBinomial(NonConjugateLikelihood):
                     "choose one of them",
                 )
             )
-        self.size_factors = size_factors
         self.bound = "polya-gamma" if bound == "auto" else bound
         if isinstance(dispersion, str) and dispersion not in ("shared", "column"):
             raise InputError(
@@ -185,10 +178,6 @@ class NegativeBinomial(NonConjugateLikelihood):
         shift = r.log().expand(y.shape)
         return LogisticDensity(y, y + r, shift, self._log_c(y, r, y.dtype))
 
-    def mean(self, psi: Tensor) -> Tensor:
-        """Return e^psi."""
-        return psi.exp()
-
     def variance(self, psi: Tensor) -> Tensor:
         """Return e^psi + e^(2 psi) / r."""
         mean = psi.exp()
@@ -202,12 +191,6 @@ class NegativeBinomial(NonConjugateLikelihood):
         rate = rate.clamp(max=math.exp(LARGEST_LOG_RATE))
         return torch.poisson(rate, generator=source)
 
-    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of counts whose log mean is normal, in closed form; see
-        `rate_moments` for log means that are hardly known.
-        """
-        return self.predict_below(mean, variance, None)
-
     def predict_below(
         self, mean: Tensor, variance: Tensor, most: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -215,19 +198,6 @@ class NegativeBinomial(NonConjugateLikelihood):
         first, spread = rate_moments(mean, variance, most)
         excess = (first.square() + spread) / self._r(mean).detach()
         return first, first + spread + excess
-
-    def largest_psi(self, y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return the log of e^2 times the largest count over size, by column."""
-        return largest_log_rate(y, offset) + REACH
-
-    def intercept(
-        self,
-        y: Tensor,
-        offset: Tensor | None,
-        columns: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor:
-        """Return the log of mean count over mean size."""
-        return log_rate(y, offset)
 
     def site(
         self, y: Tensor, mean: Tensor, variance: Tensor, slopes: Slopes
@@ -245,10 +215,6 @@ class NegativeBinomial(NonConjugateLikelihood):
     def first(self, y: Tensor, mean: Tensor) -> Tensor:
         """Return log(y + 1/2) for the tilted bound: its steps from there do not overshoot."""
         return (y + 0.5).log() if self.bound == "tilted" else mean
-
-    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return log(1 + y / size)."""
-        return log_normalised(Y, offset)
 
     def slopes(
         self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None

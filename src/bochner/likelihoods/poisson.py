@@ -10,18 +10,14 @@ from torch import Tensor
 from bochner.likelihoods.counts import (
     LARGEST_LOG_RATE,
     REACH,
+    Counts,
     SizeFactors,
-    check_size_factors,
     gamma_products,
-    largest_log_rate,
     log_factorial,
-    log_normalised,
-    log_rate,
     rate_moments,
 )
 from bochner.likelihoods.densities import PoissonDensity
 from bochner.likelihoods.likelihood import Curvatures, Slopes
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
 # Log means beyond this count as if they were this, in single precision: no data ask for them, but
 # fits on their way do.
@@ -30,7 +26,7 @@ _MOST = 60.0
 _BELOW, _ABOVE = 4.0, 5.0
 
 
-class Poisson(NonConjugateLikelihood):
+class Poisson(Counts):
     """Counts of mean and variance e^psi.
 
     E log p is in closed form, E e^psi = exp(mean + variance / 2): no augmentation, no gap
@@ -44,8 +40,6 @@ class Poisson(NonConjugateLikelihood):
     """
 
     name: ClassVar[str] = "poisson"
-    knows_by_rows: ClassVar[bool] = True
-    support: ClassVar[str] = "counts"
     extra_sweeps: ClassVar[int] = (
         # e^psi punishes what fresh spectra put too high; the other bounds are about linear
         1
@@ -53,8 +47,6 @@ class Poisson(NonConjugateLikelihood):
 
     def __init__(self, size_factors: SizeFactors = None) -> None:
         super().__init__(size_factors=size_factors)
-        check_size_factors(size_factors)
-        self.size_factors = size_factors
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return y psi - e^psi - log y!."""
@@ -64,10 +56,6 @@ class Poisson(NonConjugateLikelihood):
         """Return log p(y | psi) with derivatives in closed form."""
         return PoissonDensity(y, -log_factorial(y))
 
-    def mean(self, psi: Tensor) -> Tensor:
-        """Return e^psi."""
-        return psi.exp()
-
     def variance(self, psi: Tensor) -> Tensor:
         """Return e^psi."""
         return psi.exp()
@@ -76,12 +64,6 @@ class Poisson(NonConjugateLikelihood):
         """Draw counts."""
         return torch.poisson(psi.clamp(max=LARGEST_LOG_RATE).exp(), generator=source)
 
-    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of counts whose log mean is normal, in closed form; see
-        `rate_moments` for log means that are hardly known.
-        """
-        return self.predict_below(mean, variance, None)
-
     def predict_below(
         self, mean: Tensor, variance: Tensor, most: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -89,26 +71,9 @@ class Poisson(NonConjugateLikelihood):
         first, spread = rate_moments(mean, variance, most)
         return first, first + spread
 
-    def largest_psi(self, y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return the log of e^2 times the largest count over size, by column."""
-        return largest_log_rate(y, offset) + REACH
-
-    def intercept(
-        self,
-        y: Tensor,
-        offset: Tensor | None,
-        columns: Tensor | None = None,  # noqa: ARG002
-    ) -> Tensor:
-        """Return the log of mean count over mean size."""
-        return log_rate(y, offset)
-
     def first(self, y: Tensor, mean: Tensor) -> Tensor:  # noqa: ARG002
         """Return log(y + 1/2): Newton steps from there do not overshoot."""
         return (y + 0.5).log()
-
-    def surrogate(self, Y: Tensor, offset: Tensor | None) -> Tensor:
-        """Return log(1 + y / size)."""
-        return log_normalised(Y, offset)
 
     def site(
         self,

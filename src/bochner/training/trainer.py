@@ -297,8 +297,9 @@ class Trainer(Generic[Module]):
             return None
         before = history[-window - _SNAPSHOT_EVERY : -_SNAPSHOT_EVERY]
         height, now = statistics.fmean(before), statistics.fmean(history[-_SNAPSHOT_EVERY:])
-        most = _FALL * self.n_entries + _FALL_DEVIATIONS * statistics.pstdev(before)
-        if height - now <= most:
+        beyond = height - now - _FALL * self.n_entries
+        # deviations are asked for where the bound fell at all
+        if beyond <= 0.0 or beyond <= _FALL_DEVIATIONS * statistics.pstdev(before):
             return None
         return f"the bound had fallen from {height:.6g} to {now:.6g}"
 

@@ -6,6 +6,7 @@ import csv
 import gzip
 import importlib.util
 import io
+import shlex
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
     Raises
     ------
     InputError
-        An empty file, or a .tsv file without a tab but with commas.
+        An empty file, a .tsv file without a tab but with commas, or a comment above the table.
     """
     names = path.name.lower().removesuffix(".gz")
     start = _start(text)
@@ -74,6 +75,7 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
     if not first:
         do = "check that it was written to its end"
         raise InputError(message("a file with data", f"the empty file {path}", do))
+    _refuse_comment(path, start)
     if names.endswith(".tsv"):
         if "\t" not in first and "," in first:
             do = "rename it to .csv, or separate its cells by tabs"
@@ -86,6 +88,20 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
             return delimiter, cells
     delimiter = max(",;\t", key=first.count)
     return delimiter, _first_lines(start, delimiter)
+
+
+def _refuse_comment(path: Path, start: str) -> None:
+    """Refuse a first line that begins with # and is no header: it has other cells than the rest."""
+    lines = [line for line in start.splitlines() if line.strip()]
+    body = [line for line in lines if not line.startswith("#")]
+    if not (lines[0].startswith("#") and body):
+        return
+    delimiter = max("\t;,", key=body[0].count)
+    first, rest = (_first_lines(line, delimiter) for line in (lines[0], body[0]))
+    if first and rest and len(first[0]) != len(rest[0]):
+        got = f"the comment {lines[0].strip()[:40]!r} in line 1 of {path}"
+        do = f"delete the lines that begin with #: grep -v '^#' {shlex.quote(str(path))} > new.csv"
+        raise InputError(message("names of columns, or numbers, in the first line", got, do))
 
 
 def _start(text: str) -> str:

@@ -40,6 +40,7 @@ def write_csv(
     row_names: Sequence[str] | None = None,
     column_names: Sequence[str] | None = None,
     index_name: str = "",
+    typed: FloatArray | None = None,
 ) -> None:
     """Write a matrix as csv; the file appears complete or not at all.
 
@@ -47,8 +48,8 @@ def write_csv(
     ----------
     path : path-like
     matrix : ndarray of float, shape (N, M)
-        Written with the digits its type needs to come back unchanged, columns of whole numbers
-        under a name without a point; NaN becomes an empty cell.
+        Written with the digits its type needs to come back unchanged, whole numbers of columns of
+        whole numbers without a point; NaN becomes an empty cell.
     row_names : sequence of str, shape (N,), optional
         Names that a spreadsheet would run as formulas get an apostrophe, as those of columns do;
         `read` takes it away.
@@ -58,6 +59,8 @@ def write_csv(
     index_name : str, optional
         Above the row names. Under a name that is none for names (``id``) numbers are read as row
         names only when `index` says so.
+    typed : ndarray of float, shape (N, M), optional
+        What `matrix` was before it was completed: columns of whole numbers there are such columns.
 
     Raises
     ------
@@ -76,35 +79,44 @@ def write_csv(
         if column_names is not None:
             corner = [] if row_names is None else [guarded(index_name)]
             writer.writerow([*corner, *map(guarded, column_names)])
-        for i, values in enumerate(cells(matrix, column_names is not None)):
+        whole = whole_columns(matrix if typed is None else typed)
+        for i, values in enumerate(cells(matrix, whole, column_names is not None)):
             name = [] if row_names is None else [guarded(row_names[i])]
             writer.writerow([*name, *values])
 
 
-def cells(matrix: FloatArray, named: bool) -> Iterator[list[object]]:
-    """Yield rows of numbers as they are written; those of whole numbers only under a name."""
-    # a first line of numbers such as ",0,1" would be read as a header
-    whole = (
-        _whole(matrix, np.isnan(matrix)) if named else np.zeros(matrix.shape[1], dtype=bool)
-    )
+def cells(matrix: FloatArray, whole: BoolArray, named: bool) -> Iterator[list[object]]:
+    """Yield rows of numbers as they are written, whole ones of some columns without a point, below
+    a line of names or without one.
+    """
+    if not named and matrix.size and np.isnan(matrix[0, 0]):
+        # a first line such as ",0,1" would be read as names
+        whole = np.zeros_like(whole)
     for rows in chunks(len(matrix), _ROWS):
         part = matrix[rows]
         missing = np.isnan(part)
         # The csv module writes the shortest digits of float64; NumPy knows those of the other
         # types.
         cells = part if part.dtype == np.float64 else part.astype(str)
+        plain = whole & _exact(part)
         for i, row in enumerate(cells):
             yield [
-                "" if missing[i, j] else int(part[i, j]) if whole[j] else value
+                "" if missing[i, j] else int(part[i, j]) if plain[i, j] else value
                 for j, value in enumerate(row.tolist())
             ]
 
 
-def _whole(matrix: FloatArray, missing: BoolArray) -> BoolArray:
+def whole_columns(matrix: FloatArray) -> BoolArray:
     """Return which columns hold whole numbers, and some, (M,): counts that other programs should
     read as such.
     """
+    missing = np.isnan(matrix)
+    whole = (_exact(matrix) | missing).all(axis=0)
+    return np.asarray(whole & ~missing.all(axis=0))
+
+
+def _exact(matrix: FloatArray) -> BoolArray:
+    """Return which numbers are whole, and are the same without a point."""
     minus_zero = (matrix == 0) & np.signbit(matrix)
-    exact = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix)) & ~minus_zero
-    whole: BoolArray = (exact | missing).all(axis=0) & ~missing.all(axis=0)
-    return whole
+    whole = (np.abs(matrix) < 2**53) & (matrix == np.floor(matrix))
+    return np.asarray(whole & ~minus_zero)
