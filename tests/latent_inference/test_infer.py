@@ -271,6 +271,7 @@ class _Far:
     """A bound of size 1e20, of which 25 nats are rounding."""
 
     covariates = torch.zeros(4, 0)
+    settles_climbs = False
 
     def to(self, dtype):
         return self
