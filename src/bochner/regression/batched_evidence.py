@@ -21,6 +21,7 @@ from bochner.linalg import Cholesky, cholesky, closed_form
 from bochner.memory import chunks
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.noise import (
+    ROUNDING,
     DenseEvidence,
     Evidence,
     SharedNoise,
@@ -51,7 +52,11 @@ class BatchedEvidence:
 
 
 def batched_evidence(
-    features: Tensor, amplitude: Tensor, noise: Tensor, block: CompleteBlock
+    features: Tensor,
+    amplitude: Tensor,
+    noise: Tensor,
+    block: CompleteBlock,
+    rounding: float = ROUNDING,
 ) -> BatchedEvidence:
     """Evaluate log p(Y | X_s, W_s) and its gradients.
 
@@ -64,6 +69,8 @@ def batched_evidence(
     noise : Tensor of shape (S,), float64
         sigma^2.
     block : CompleteBlock
+    rounding : float
+        The largest share of the noise variance that rounding of the products may have.
 
     Returns
     -------
@@ -72,7 +79,7 @@ def batched_evidence(
     k, n = features.shape[1:]
     m_cols = block.n_columns
     a = amplitude[:, None, None]
-    gram, cross, factor, usable = _factored(features, amplitude, noise, block)
+    gram, cross, factor, usable = _factored(features, amplitude, noise, block, rounding)
     inverse = torch.cholesky_inverse(factor)
     m = inverse @ cross
     residual = block.square - (cross * m).sum((1, 2))
@@ -263,26 +270,34 @@ class _DenseViews(_Views):
 
 
 def batched_evidence_value(
-    features: Tensor, amplitude: Tensor, noise: Tensor, block: CompleteBlock
+    features: Tensor,
+    amplitude: Tensor,
+    noise: Tensor,
+    block: CompleteBlock,
+    rounding: float = ROUNDING,
 ) -> Tensor:
     """Return the values of ``batched_evidence`` alone, (S,), float64."""
-    _, cross, factor, usable = _factored(features, amplitude, noise, block)
+    _, cross, factor, usable = _factored(features, amplitude, noise, block, rounding)
     residual = block.square - explained(factor, cross)
     value = _batched_value(factor, residual, noise, block)
     return torch.where(usable & value.isfinite(), value, -math.inf)
 
 
 def _factored(
-    features: Tensor, amplitude: Tensor, noise: Tensor, block: CompleteBlock
+    features: Tensor,
+    amplitude: Tensor,
+    noise: Tensor,
+    block: CompleteBlock,
+    rounding: float = ROUNDING,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the Gram matrices, the products with Y, the factors of Gram plus noise, and whether
     there are any, in float64.
     """
     a = amplitude[:, None, None]
-    gram, cross = _products(features, block)
-    largest = float((amplitude.square() * _largest(gram) / noise).max())
-    if products_in(features.dtype, largest, noise.new_ones(())) != features.dtype:
-        gram, cross = _products(features.double(), block)
+    squares = torch.linalg.vector_norm(features, dim=-1).amax(-1).double().square()
+    largest = float((amplitude.square() * squares / noise).max())
+    exact = products_in(features.dtype, largest, noise.new_ones(()), rounding)
+    gram, cross = _products(features.to(exact), block)
     gram = gram * a.square()
     cross = cross * a
     shifted = gram.clone()
@@ -308,11 +323,6 @@ def _batched_value(
 def _products(features: Tensor, block: CompleteBlock) -> tuple[Tensor, Tensor]:
     """Return the Gram matrices and the products with Y, (S, K, K) and (S, K, m), in float64."""
     return (features @ features.mT).double(), _cross(features, block).double()
-
-
-def _largest(gram: Tensor) -> Tensor:
-    """Return the largest diagonal element of every Gram matrix, (S,)."""
-    return gram.diagonal(dim1=-2, dim2=-1).amax(-1)
 
 
 def _cross(features: Tensor, block: CompleteBlock) -> Tensor:
