@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -71,14 +71,20 @@ def training_table(kind: str, seed: int) -> Array:
     return drawn
 
 
-def measure(fault: str, seed: int) -> Mapping[str, Value]:
-    """Fit, draw rows with a fault and ask."""
-    kind = "poisson" if fault in COUNTS else "gaussian"
+@lru_cache(maxsize=2)
+def fitted(kind: str, seed: int) -> Any:
+    """Fit the model that all faults of a seed share."""
     model: Any = bo.AdvisedRFLVM(2, likelihood=kind, max_iter=100, n_init=1, random_state=seed)
+    return model.set_params(init="pca", n_frequencies=32).fit(training_table(kind, seed))
+
+
+def measure(fault: str, seed: int) -> Mapping[str, Value]:
+    """Draw rows with a fault from a fitted model and ask."""
+    kind = "poisson" if fault in COUNTS else "gaussian"
     source = np.random.default_rng(seed + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.set_params(init="pca", n_frequencies=32).fit(training_table(kind, seed))
+        model = fitted(kind, seed)
         noise = random.generator(seed, "faults")
         x = torch.randn(N_NEW, 2, generator=noise, dtype=torch.float64)
         scaled = sample_at(model._fit.posterior, x, noise)

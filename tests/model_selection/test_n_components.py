@@ -17,6 +17,7 @@ from bochner import plots
 from bochner.errors import InputError
 from bochner.model_selection.hiding import hide_some
 from bochner.model_selection.n_components import _coarse, _hidden, _Known, _summary
+from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
 
 pytest.importorskip("matplotlib")
 
@@ -56,7 +57,8 @@ def test_the_dimension_of_the_data_is_found(result):
     assert (result.behind >= 0).all()
     top = int(result.log_likelihood.argmax())
     assert result.behind[top] == result.behind_se[top] == 0.0
-    near = result.behind <= result.behind_se
+    assert (result.behind_se >= result.behind_rows_se).all()
+    near = result.behind <= result.behind_rows_se
     assert result.best == result.candidates[int(near.argmax())]
     assert ((result.agreement > 0) & (result.agreement <= 1)).all()
     assert result.agreement[1] > 0.9  # two dimensions come out alike from other rows and seeds
@@ -85,7 +87,7 @@ def test_the_rule_of_one_standard_error_takes_the_smallest_that_is_near():
     scores = {1: noise - 1.0, 2: noise + near - near.mean() - 0.01, 3: noise, 4: noise - 0.5}
     embeddings = {d: [source.normal(size=(5, d))] for d in scores}
     best = [
-        _summary((1, 2, 3, 4), scores, rows, embeddings, 1, rule)
+        _summary((1, 2, 3, 4), scores, rows, np.zeros(200, int), embeddings, rule)
         for rule in ("best", "one_se")
     ]
     assert [b.best for b in best] == [3, 2]
@@ -95,6 +97,33 @@ def test_the_rule_of_one_standard_error_takes_the_smallest_that_is_near():
     assert best[0].log_likelihood_se[3] > 0.05
     assert np.isnan(best[0].agreement).all()
     assert dataclasses.replace(best[0], best=1).best == 1
+
+
+def _away(of_error, same_rows, of_fits, n_fits=20, n_tables=300):
+    """Return the root mean square of a mean over its standard error: one where the error is
+    right.
+    """
+    away = []
+    for seed in range(n_tables):
+        source = np.random.default_rng(seed)
+        fits = np.repeat(np.arange(n_fits), 40)
+        rows = np.tile(np.arange(20), 2 * n_fits) if same_rows else np.arange(fits.size) // 2
+        values = source.normal(size=rows.max() + 1)[rows] + source.normal(size=rows.size)
+        values += of_fits * source.normal(size=n_fits)[fits]
+        mean, error = of_error(values, rows, fits)
+        away.append(mean / error)
+    return float(np.sqrt(np.mean(np.square(away))))
+
+
+@pytest.mark.parametrize("same_rows", [False, True])
+def test_the_error_of_a_score_counts_rows_and_fits(same_rows):
+    """Fits that differ by as much as their rows made a score look up to twice as sure as it is."""
+    for of_fits in (0.0, 0.5):
+        assert 0.85 < _away(mean_of_fits, same_rows, of_fits) < 1.15
+    assert _away(lambda values, rows, _: mean_of_rows(values, rows), False, 1.0) > 1.5
+    one = np.zeros(40, int)
+    values, rows = np.random.default_rng(0).normal(size=40), np.arange(40)
+    assert mean_of_fits(values, rows, one) == mean_of_rows(values, rows)
 
 
 def test_frames_views_and_size_factors_go_along():

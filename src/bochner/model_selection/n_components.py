@@ -29,7 +29,7 @@ from bochner.initialization import iterative_pca
 from bochner.io.table import dense
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
-from bochner.prediction.entry_statistics import mean_of_rows
+from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
 from bochner.processes import isolated
 from bochner.weight_posterior.posterior import all_conjugate
 
@@ -61,10 +61,13 @@ class ComponentSelection:
         Ascending.
     log_likelihood, log_likelihood_se : ndarray of shape (candidates,)
         Mean log density of a hidden entry of a held-out row, nats, original units, and its standard
-        error over rows.
+        error over rows and fits. What fits differ by, beyond their rows, is seen in the repeats:
+        with three it is a rough estimate, with one it is left out.
     behind, behind_se : ndarray of shape (candidates,)
-        By how much each lies behind the best, compared row by row, and the standard error of that;
-        0 for the best.
+        By how much each lies behind the best, compared row by row, and the standard error of that
+        over rows and fits; 0 for the best.
+    behind_rows_se : ndarray of shape (candidates,)
+        The same over rows alone, the fits given: ``rule="one_se"`` goes by it.
     agreement : ndarray of shape (candidates,)
         Mean agreement, after Procrustes, of all rows' embeddings between repeats, which differ in
         seed and rows; NaN with one repeat.
@@ -78,6 +81,7 @@ class ComponentSelection:
     log_likelihood_se: Array
     behind: Array
     behind_se: Array
+    behind_rows_se: Array
     agreement: Array
     best: int
     n_repeats: int
@@ -185,8 +189,8 @@ def select_n_components(
         Parts held out in turn, of 5 or, with more repeats, of as many; with ``rows="same"`` other
         entries each time.
     rule : {"one_se", "best"}, default="one_se"
-        "one_se": the smallest number that lies no more than one standard error behind the one with
-        the highest log-likelihood; "best": that one.
+        "one_se": the smallest number that lies no more than one standard error over rows behind
+        the one with the highest log-likelihood; "best": that one.
     size_factors : array-like of shape (N,), or dict of view to one, optional
         As in ``fit``.
     covariates : DataFrame, Series, dict of name to values, or array, optional
@@ -247,13 +251,15 @@ def select_n_components(
         )
         for r, d in jobs
     )
-    of_rows = np.concatenate([done[jobs.index((r, numbers[0]))][1] for r in range(n_repeats)])
+    parts_rows = [done[jobs.index((r, numbers[0]))][1] for r in range(n_repeats)]
+    of_rows = np.concatenate(parts_rows)
+    of_fits = np.repeat(np.arange(n_repeats), [len(part) for part in parts_rows])
     scores = {
         d: np.concatenate([done[jobs.index((r, d))][0] for r in range(n_repeats)])
         for d in numbers
     }
     embeddings = {d: [done[jobs.index((r, d))][2] for r in range(n_repeats)] for d in numbers}
-    return _summary(numbers, scores, of_rows, embeddings, n_repeats, rule)
+    return _summary(numbers, scores, of_rows, of_fits, embeddings, rule)
 
 
 def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int, ...]:
@@ -384,14 +390,16 @@ def _summary(
     numbers: tuple[int, ...],
     scores: dict[int, Array],
     rows: NDArray[np.intp],
+    fits: NDArray[np.intp],
     embeddings: dict[int, list[Array]],
-    n_repeats: int,
     rule: str,
 ) -> ComponentSelection:
-    means = np.array([mean_of_rows(scores[d], rows) for d in numbers])
+    means = np.array([mean_of_fits(scores[d], rows, fits) for d in numbers])
     top = numbers[int(means[:, 0].argmax())]
-    behind = np.array([mean_of_rows(scores[top] - scores[d], rows) for d in numbers])
-    near = [d for d, (gap, error) in zip(numbers, behind, strict=True) if gap <= error]
+    away = [scores[top] - scores[d] for d in numbers]
+    behind = np.array([mean_of_fits(gap, rows, fits) for gap in away])
+    over_rows = np.array([mean_of_rows(gap, rows) for gap in away])
+    near = [d for d, (gap, error) in zip(numbers, over_rows, strict=True) if gap <= error]
     agreement = [_agreement(embeddings[d]) for d in numbers]
     best = min(near) if rule == "one_se" else top
     return ComponentSelection(
@@ -400,9 +408,10 @@ def _summary(
         means[:, 1],
         behind[:, 0],
         behind[:, 1],
+        over_rows[:, 1],
         np.array(agreement),
         best,
-        n_repeats,
+        int(fits.max()) + 1,
     )
 
 

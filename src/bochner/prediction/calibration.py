@@ -7,18 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import t as student
 
 from bochner import markup
-from bochner.prediction.entry_statistics import by_column, mean_of_rows, skewness
+from bochner.prediction.entry_statistics import (
+    beyond_scale,
+    by_column,
+    mean_of_rows,
+    skewness,
+)
 
 Array = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.95)
 N_BINS = 20
 
-# A share further off than this, beyond two standard errors, is reported.
-_TOLERANCE = 0.02
+# A share further off than this, beyond what chance does in one of forty, is reported.
+_TOLERANCE, _CHANCE = 0.02, 0.025
 # Columns are compared with the share of the view at this level, by a test of all of them with this
 # probability of a false alarm.
 _COLUMN_LEVEL = 0.8
@@ -28,8 +33,14 @@ _COLUMN_ALARM = 0.005
 _DEPENDENT, _SKEWED = 0.03, 0.2
 # Counts and what they are taken for where they vary more.
 _ONE_PARAMETER = ("poisson", "binomial")
-# Outside of these intervals lies what single entries, rather than all, are off by.
-_FAR = 0.98
+# Tails: entries outside of such intervals, and outside of wider ones, counted in deviations of the
+# inner half and no more than so many of these; shares of them beyond a normal distribution's, and
+# beyond so many standard errors, are said.
+_TAILS, _TAILS_MOST, _TAILS_SHARE = 0.95, 2.5, 0.01
+_FAR, _FAR_MOST, _FAR_SHARE = 0.98, 4.0, 0.006
+_TAILS_ERRORS = 2.5
+# Gross outliers lie outside both, and the wider intervals leave fewer others: so many times more.
+_OUTLIERS = 1.25
 # Fewer hidden entries, or fewer rows, tell nothing.
 _LEAST_ENTRIES, _LEAST_ROWS = 20, 5
 
@@ -55,8 +66,11 @@ class ViewCalibration:
         0.5 where predictions are neither too high nor too low.
     log_likelihood, log_likelihood_se : float
         Mean log density of a hidden entry given what was shown of its row, nats, original units.
+    tails, tails_se : float
+        How many more entries lie outside 95 % intervals than where a normal distribution has the
+        inner half of them, a share. A factor by which all deviations are wrong does not count.
     far, far_se : float
-        Share of the entries outside 98 % intervals.
+        The same of 98 % intervals.
     columns_off, columns_seen : int
         Columns whose own 80 % intervals hold more or less than the view's on the whole, of those
         with at least 20 hidden entries.
@@ -84,6 +98,8 @@ class ViewCalibration:
     pit_mean_se: float
     log_likelihood: float
     log_likelihood_se: float
+    tails: float
+    tails_se: float
     far: float
     far_se: float
     columns_off: int
@@ -110,29 +126,9 @@ class ViewCalibration:
         """Say in plain sentences where the predictions are not calibrated; empty where they are."""
         if self.few:
             return []
-        off = {level: self._excess(level) for level in self.coverage}
-        worst = max(off, key=lambda level: abs(off[level]))
-        texts = []
         differ = self.columns_p < _COLUMN_ALARM and self.columns_off > 0
-        if not differ and self._tails_beyond_scale() < 0:
-            both = f"{self._holds(min(off))}, {self._holds(max(off))}"
-            texts.append(f"{both}: the noise has heavier tails than the likelihood.")
-        elif not differ and self._outliers() > 0:
-            texts.append(
-                f"{100 * self.far:.1f} ± {100 * self.far_se:.1f} % of the entries lie outside 98 % "
-                "intervals: outliers."
-            )
-        elif off[worst]:
-            texts.append(
-                f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}."
-            )
-            if off[worst] < 0 and self.likelihood in _ONE_PARAMETER:
-                texts.append(
-                    f"Counts vary more than {self.likelihood} ones do: another likelihood, such as "
-                    "'negative_binomial'."
-                )
-        texts += self._shape()
-        lean = _beyond(self.pit_mean - 0.5, self.pit_mean_se)
+        texts = self._width("" if differ else self._tails()) + self._shape()
+        lean = self._beyond(self.pit_mean - 0.5, self.pit_mean_se)
         if lean:
             mean = f"{100 * self.pit_mean:.0f} ± {100 * self.pit_mean_se:.0f} %"
             side = "low" if lean > 0 else "high"
@@ -165,31 +161,49 @@ class ViewCalibration:
             )
         return texts
 
+    def _width(self, tails: str) -> list[str]:
+        """Say whether tails are heavy, or else whether intervals are too wide or too narrow."""
+        off = {level: self._excess(level) for level in self.coverage}
+        worst = max(off, key=lambda level: abs(off[level]))
+        texts = [tails] if tails else []
+        if off[worst] and not tails:
+            texts.append(
+                f"{self._holds(worst)}: too {'wide' if off[worst] > 0 else 'narrow'}."
+            )
+        if off[worst] < 0 and self.likelihood in _ONE_PARAMETER:
+            texts.append(
+                f"Counts vary more than {self.likelihood} ones do: another likelihood, such as "
+                "'negative_binomial'."
+            )
+        return texts
+
+    def _tails(self) -> str:
+        """Say whether more entries lie far out than the inner half lets expect; outliers where all
+        of those lie further out still.
+        """
+        heavy = self.tails > max(_TAILS_ERRORS * self.tails_se, _TAILS_SHARE)
+        far = self.far > max(_TAILS_ERRORS * self.far_se, _FAR_SHARE)
+        if far and (not heavy or self.far >= _OUTLIERS * self.tails):
+            return (
+                f"{100 * self.far:.1f} ± {100 * self.far_se:.1f} % more of the entries lie outside "
+                "98 % intervals than the inner half lets expect: outliers."
+            )
+        if heavy:
+            both = f"{self._holds(min(self.coverage))}, {self._holds(max(self.coverage))}"
+            return f"{both}: the noise has heavier tails than the likelihood."
+        return ""
+
     def _excess(self, level: float) -> float:
-        return _beyond(self.coverage[level] - level, self.coverage_se[level])
+        # intervals that hold all entries have errors, too
+        least = (level * (1.0 - level) / self.n_entries) ** 0.5
+        return self._beyond(self.coverage[level] - level, max(self.coverage_se[level], least))
 
-    def _tails_beyond_scale(self) -> float:
-        """Return what the widest intervals hold beyond what they would if standard deviations were
-        wrong by a factor alone.
+    def _beyond(self, difference: float, error: float) -> float:
+        """Return a difference that is more than chance and matters, 0 otherwise. Errors of few rows
+        are estimates.
         """
-        outer = max(self.coverage)
-        expected = self._by_scale(outer)
-        return _beyond(self.coverage[outer] - expected, self.coverage_se[outer])
-
-    def _outliers(self) -> float:
-        """Return how many more entries than a wrong factor explains lie outside far intervals."""
-        more = self.far - (1.0 - self._by_scale(_FAR))
-        least = max(2.5 * self.far_se, 0.3 * (1.0 - _FAR))
-        return more if more > least and self.far - (1.0 - _FAR) > least else 0.0
-
-    def _by_scale(self, level: float) -> float:
-        """Return what intervals would hold if standard deviations were wrong by a factor, which the
-        inner intervals show.
-        """
-        inner = min(self.coverage)
-        held = min(max(self.coverage[inner], 1e-9), 1 - 1e-9)
-        factor = norm.ppf(0.5 + 0.5 * held) / norm.ppf(0.5 + 0.5 * inner)
-        return float(2.0 * norm.cdf(factor * norm.ppf(0.5 + 0.5 * level)) - 1.0)
+        errors = student.isf(_CHANCE, self.n_rows - 1)
+        return difference if abs(difference) - errors * error > _TOLERANCE else 0.0
 
     def _holds(self, level: float) -> str:
         share = 100 * self.coverage[level]
@@ -208,6 +222,10 @@ class ViewCalibration:
             "pit_se": self.pit_se.tolist(),
             "column_range": list(self.column_range) if self.columns_seen else None,
         }
+        # nothing lies inside intervals to compare with
+        for name in ("tails", "far"):
+            if not np.isfinite(plain[f"{name}_se"]):
+                plain |= {name: None, f"{name}_se": None}
         # rows hardly have two hidden entries
         if not np.isfinite(self.dependence_se):
             plain |= {"dependence": None, "dependence_se": None}
@@ -339,7 +357,6 @@ def assess(
     )
     lean = mean_of_rows(pit, rows)
     density = mean_of_rows(log_density, rows)
-    far = mean_of_rows((centred > _FAR / 2).astype(np.float64), rows)
     off, counted, p, shares_of_columns = by_column(
         (centred <= _COLUMN_LEVEL / 2).astype(np.float64), columns
     )
@@ -353,7 +370,8 @@ def assess(
         shares[:, 1],
         *lean,
         *density,
-        *far,
+        *beyond_scale(pit, rows, _TAILS, _TAILS_MOST),
+        *beyond_scale(pit, rows, _FAR, _FAR_MOST),
         off,
         counted,
         p,
@@ -362,11 +380,6 @@ def assess(
         *skewness(pit, rows),
         likelihood,
     )
-
-
-def _beyond(difference: float, error: float) -> float:
-    """Return a difference that is more than chance and matters, 0 otherwise."""
-    return difference if abs(difference) - 2.0 * error > _TOLERANCE else 0.0
 
 
 def describe(hide: str, fraction: float, n_entries: int, views: Mapping[str, int]) -> str:

@@ -92,6 +92,47 @@ def skewness(pit: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     return mean_of_rows(z**3 - 3.0 * z, rows)
 
 
+def beyond_scale(
+    pit: Array, rows: NDArray[np.intp], level: float, most: float
+) -> tuple[float, float]:
+    """Return how many more entries lie far out than where the inner half says, and the standard
+    error.
+
+    Far out: outside the central intervals that should hold a share, counted in deviations of a
+    normal distribution that has the inner half of the scores, and no more than so many of these. A
+    factor by which all deviations are wrong changes nothing.
+
+    Parameters
+    ----------
+    pit : ndarray of shape (E,)
+    rows : ndarray of int, shape (E,)
+    level : float
+    most : float
+        Deviations.
+
+    Returns
+    -------
+    float, float
+        A share less what the normal distribution has there. The error has that of the inner half's
+        scale in it; (0, inf) where the scale leaves nothing inside the intervals to compare with.
+    """
+    away = np.abs(norm.ppf(pit.clip(_SCORED, 1.0 - _SCORED)))
+    middle = float(np.median(away))
+    quartile = float(norm.ppf(0.75))
+    limit = float(norm.ppf(0.5 + 0.5 * level))
+    c = min(limit * quartile / max(middle, 1e-12), most)
+    if c < 1.0:
+        return 0.0, float("inf")
+    p = 2.0 * float(norm.sf(c))
+    far = away > c * middle / quartile
+    # what an error of the middle does to the share
+    slope = float(norm.pdf(c) / norm.pdf(quartile)) * c / quartile
+    influence = far - p + slope * ((away <= middle) - 0.5)
+    excess, error = mean_of_rows(influence, rows)
+    least = np.sqrt((p * (1.0 - p) + 0.25 * slope**2 - slope * p) / len(pit))
+    return excess, max(error, float(least))
+
+
 def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     """Return the mean of entries and its standard error when rows are independent and their entries
     are not.
@@ -103,6 +144,38 @@ def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     if n < 2:
         return mean, float("inf")
     return mean, float(np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values))
+
+
+def mean_of_fits(
+    values: Array, rows: NDArray[np.intp], fits: NDArray[np.intp]
+) -> tuple[float, float]:
+    """Return the mean of entries that several fits predicted, and its standard error: rows and
+    fits are drawn.
+
+    The variance of fits is that of their means beyond what their rows explain, at least 0; of one
+    fit there is none to see.
+
+    Parameters
+    ----------
+    values : ndarray of shape (E,)
+    rows : ndarray of int, shape (E,)
+    fits : ndarray of int, shape (E,)
+        Numbers from 0 on of the fits that predicted the entries.
+    """
+    mean, of_rows = mean_of_rows(values, rows)
+    counts = np.bincount(fits)
+    if len(counts) < 2:
+        return mean, of_rows
+    means = np.bincount(fits, values) / counts
+    _, inverse = np.unique(rows, return_inverse=True)
+    shares = np.zeros((len(counts), int(inverse.max()) + 1))
+    np.add.at(shares, (fits, inverse), (values - means[fits]) / counts[fits])
+    first, second = np.triu_indices(len(counts), 1)
+    apart = np.square(means[first] - means[second])
+    explained = np.square(shares[first] - shares[second]).sum(axis=1)
+    of_fits = max(0.5 * float((apart - explained).mean()), 0.0)
+    weights = np.square(counts / counts.sum()).sum()
+    return mean, float(np.sqrt(of_rows**2 + of_fits * weights))
 
 
 def by_column(
