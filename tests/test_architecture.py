@@ -20,7 +20,7 @@ FLOORS: dict[str, str] = {
     "F0 foundations": """
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
-        data.arguments data.arrays data.columns data.likelihood_names data.masks
+        data.arrays data.columns data.likelihood_names data.masks
         data.row_sources data.sparse data.accepted data.validation
         data.covariates data.views
         data.stored data.support
@@ -42,7 +42,7 @@ FLOORS: dict[str, str] = {
     "F5 models": """
         models.sites models.lvm models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
-        regression.observations regression.statistics regression.noise
+        regression.observations regression.noise
         regression.evidence regression.batched_evidence regression.weighted_grams
         regression.conjugate_gradients regression.site_entries regression.site_passes
         regression.nonconjugate

@@ -13,8 +13,7 @@ from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from bochner.data.accepted import is_missing
-from bochner.data.arguments import checked
+from bochner.data.accepted import checked, is_missing
 from bochner.data.validation import (
     Array,
     as_array,

@@ -12,7 +12,7 @@ from torch import Tensor
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.models.lvm import GaussianLatents, LatentVariableModel
-from bochner.objectives.elbo import Draws, draw, elbo
+from bochner.objectives.elbo import Draws, Evaluation, draw, elbo
 from bochner.random import ROWS_PER_BLOCK, generator, row_noise
 from bochner.regression.evidence import view_evidence
 from bochner.regression.observations import CompleteBlock
@@ -302,7 +302,9 @@ def test_the_bound_does_not_depend_on_chunks(chunk_rows):
     model, Y = _model(2, 40), _data(40, 3)
     draws = draw(model, 3, "iid", 0, "train", 0)  # K = 12 < N: the chunked form
     whole = elbo(model, ((CompleteBlock.of(Y),),), draws).total
-    cut = elbo(model, ((CompleteBlock.of(Y),),), draws, chunk_rows=chunk_rows).total
+    cut = elbo(
+        model, ((CompleteBlock.of(Y),),), draws, Evaluation(chunk_rows=chunk_rows)
+    ).total
     torch.testing.assert_close(cut, whole, rtol=1e-12, atol=1e-10)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.likelihoods import Bernoulli, Poisson
-from bochner.objectives.elbo import draw, elbo
+from bochner.objectives.elbo import Evaluation, draw, elbo
 from bochner.random import generator, row_noise
 from bochner.regression.observations import EncodedBlock
 from helpers.dense import features_of_draws
@@ -90,7 +90,11 @@ def test_the_mean_bound_lies_below_the_log_evidence(name, dim):
     model.views[0].sites.intercept.copy_(model.views[0].sites.centre)
     with torch.no_grad():
         values = [
-            float(elbo(model, data, draw(model, 2, "iid", 3, "law", i), n_sweeps=4).total)
+            float(
+                elbo(
+                    model, data, draw(model, 2, "iid", 3, "law", i), Evaluation(n_sweeps=4)
+                ).total
+            )
             for i in range(60)
         ]
     evidence, error = _evidence(model, data[0][0], 2, 30_000)

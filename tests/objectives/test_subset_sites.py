@@ -11,7 +11,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.models import sites as module
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.models.sites import Sites
-from bochner.objectives.elbo import draw, elbo
+from bochner.objectives.elbo import Evaluation, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
 from bochner.regression import site_passes
@@ -75,7 +75,7 @@ def test_with_all_rows_as_anchors_the_bound_is_the_one_of_training(likelihood, d
         for step in range(10):  # sites near their fixed point
             model.update_sites(elbo(model, data, _draws(model, step)).updates)
         draws = _draws(model)
-        wanted = elbo(model, data, draws, n_sweeps=4).with_gap
+        wanted = elbo(model, data, draws, Evaluation(n_sweeps=4)).with_gap
         result = anchored_elbo(
             model, model.latents.sample(draws.latents), data, anchors, draws
         )
@@ -93,7 +93,7 @@ def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
         draws = _draws(model)
         result, limit = (
             anchored_elbo(model, model.latents.sample(draws.latents), data, anchors, draws),
-            elbo(whole, data, draws, n_sweeps=50).with_gap,
+            elbo(whole, data, draws, Evaluation(n_sweeps=50)).with_gap,
         )
     assert (
         float(limit) - 0.02 * abs(float(limit))
@@ -112,7 +112,7 @@ def test_holes_of_a_view_beside_the_counts_are_in_the_bound():
         for step in range(10):
             model.update_sites(elbo(model, data, _draws(model, step)).updates)
         draws = _draws(model)
-        wanted = elbo(model, data, draws, n_sweeps=4).with_gap
+        wanted = elbo(model, data, draws, Evaluation(n_sweeps=4)).with_gap
         result = anchored_elbo(
             model,
             model.latents.sample(draws.latents),

@@ -13,9 +13,8 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMix
 from bochner.processes import Alone
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
-from bochner.regression.noise import SharedNoise
+from bochner.regression.noise import SharedNoise, statistics
 from bochner.regression.observations import AllRows, CompleteBlock
-from bochner.regression.statistics import statistics
 
 
 def _problem(

@@ -25,9 +25,8 @@ from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.prediction.decoding import decode
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
-from bochner.regression.noise import Noise, NoisePerColumn
+from bochner.regression.noise import Noise, NoisePerColumn, statistics
 from bochner.regression.observations import CompleteBlock
-from bochner.regression.statistics import statistics
 from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 

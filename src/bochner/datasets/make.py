@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_s_curve as sklearn_s_curve
 from sklearn.utils import Bunch, check_random_state
 
-from bochner.data.arguments import checked
+from bochner.data.accepted import checked
 from bochner.errors import InputError, message
 from bochner.memory import Memory
 

@@ -28,8 +28,8 @@ from bochner.memory import chunks
 from bochner.models.sites import Sites
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.incomplete import completed
+from bochner.regression.noise import Statistics, statistics, total
 from bochner.regression.observations import Block, CompleteBlock, EncodedBlock
-from bochner.regression.statistics import Statistics, statistics, total
 
 
 @torch.no_grad()

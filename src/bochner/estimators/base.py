@@ -21,7 +21,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bochner.data.arguments import check
+from bochner.data.accepted import check
 from bochner.data.arrays import FloatArray
 from bochner.data.covariates import CovariateCoding, index_of
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bochner.data.arguments import COUNT, COUNT_OR_NONE
+from bochner.data.accepted import COUNT, COUNT_OR_NONE
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message, warn_user
 from bochner.estimators.base import LatentVariableEstimator

@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
-from bochner.data.accepted import as_rows, check_kind
-from bochner.data.arguments import FLAG, check
+from bochner.data.accepted import FLAG, as_rows, check, check_kind
 from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections

@@ -9,7 +9,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from bochner.data.arguments import COUNT
+from bochner.data.accepted import COUNT
 from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.maclaurin import draw, maclaurin_features

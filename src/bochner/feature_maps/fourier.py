@@ -10,7 +10,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
-from bochner.data.arguments import COUNT
+from bochner.data.accepted import COUNT
 from bochner.errors import InputError
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.fourier import fourier_features

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from bochner import random
-from bochner.data.arguments import COUNT
+from bochner.data.accepted import COUNT
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
 from bochner.feature_maps.sections import Survey

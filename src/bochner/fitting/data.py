@@ -178,14 +178,14 @@ class NothingWithheld:
         """Return the values as they are."""
         return values
 
-    def excess(
+    def recalibration(
         self,
         without: Callable[[], Sequence[ViewPosterior]],  # noqa: ARG002 - see Withheld
         latents: Tensor,  # noqa: ARG002
         covariates: Tensor,  # noqa: ARG002
-    ) -> list[Tensor]:
-        """Return 0 for every view: nothing says that the noise should be larger."""
-        return [torch.zeros(())] * len(self.data)
+    ) -> Callable[[Sequence[ViewPosterior]], tuple[ViewPosterior, ...]]:
+        """Leave posteriors as they are: nothing says that the noise should be larger."""
+        return tuple
 
 
 class TrainingData:

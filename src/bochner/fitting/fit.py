@@ -13,7 +13,6 @@ from bochner.errors import warn_user
 from bochner.fitting import row_selection
 from bochner.fitting.data import EveryRow, FitData, RowSelection, TrainingData
 from bochner.fitting.multistart import Race
-from bochner.fitting.noise_recalibration import noisier
 from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
 from bochner.models.lvm import LatentVariableModel
 from bochner.progress import expect, overall, say
@@ -73,7 +72,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     race = Race(training, selection.plan)
     trainer, stopped = _train(race, checkpoint, earlier, plan)
     say("placing rows")
-    excess = training.withheld.excess(
+    recalibrated = training.withheld.recalibration(
         functools.partial(condition, trainer.module, training.complete, plan, n_draws=1),
         _means(trainer.module),
         training.covariates.values.double().cpu(),
@@ -84,7 +83,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     posterior = condition(done.model, data.blocks, plan, done.anchors)
     latents = _means(done.model)
     return Fit(
-        posterior=noisier(posterior, excess),
+        posterior=recalibrated(posterior),
         latents=latents,
         kernels=kernels,
         elbo=done.elbo,

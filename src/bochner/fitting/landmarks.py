@@ -20,7 +20,7 @@ from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents, LatentVariableModel
-from bochner.objectives.elbo import elbo_at
+from bochner.objectives.elbo import Evaluation, elbo_at
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, Data
@@ -258,7 +258,7 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
         with torch.no_grad():
             kl = model.latents.kl()
         draws = early.spectra(model, "joint", step)
-        return elbo_at(model, x, kl, data, draws, processes=among).total
+        return elbo_at(model, x, kl, data, draws, Evaluation(processes=among)).total
 
     def accept(step: int) -> None:  # noqa: ARG001
         model.project()

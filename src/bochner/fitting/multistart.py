@@ -36,7 +36,7 @@ from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.memory import Scratch
 from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
-from bochner.objectives.elbo import Draws, elbo
+from bochner.objectives.elbo import Draws, Evaluation, elbo
 from bochner.progress import expect
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.trainer import Trainer, progress_bar
@@ -216,13 +216,13 @@ class Race:
         model = model_from(latents, plan.spec, *of_rows)
 
         updates: tuple[SiteUpdate | None, ...] = ()
-        scratch = Scratch(model.latents.mean)
+        how = Evaluation(n_sweeps=SWEEPS, scratch=Scratch(model.latents.mean))
 
         def objective(step: int) -> Tensor:
             nonlocal updates
             stage = plan.early if trainer.state.decay_from is None else plan
             draws = stage.step_draws(model, step, plan.column_budget)
-            bound = elbo(model, self.data.blocks, draws, n_sweeps=SWEEPS, scratch=scratch)
+            bound = elbo(model, self.data.blocks, draws, how)
             updates = bound.updates
             return bound.comparable
 

@@ -101,6 +101,18 @@ class Withheld:
                 values[index, columns] = np.where(hidden, np.nan, values[index, columns])
         return values
 
+    def recalibration(
+        self,
+        without: Callable[[], Sequence[ViewPosterior]],
+        latents: Tensor,
+        covariates: Tensor,
+    ) -> Callable[[Sequence[ViewPosterior]], tuple[ViewPosterior, ...]]:
+        """Return what gives a posterior the noise that entries show; see `excess`."""
+        if not self.rows.numel():
+            return tuple
+        excess = self.excess(without, latents, covariates)
+        return functools.partial(_noisier, excess=excess)
+
     def excess(
         self,
         without: Callable[[], Sequence[ViewPosterior]],
@@ -150,7 +162,7 @@ def _lacking(view: ViewPosterior, truth: Tensor, mean: Tensor, variance: Tensor)
     return known * edge * noise
 
 
-def noisier(
+def _noisier(
     posterior: Sequence[ViewPosterior], excess: Sequence[Tensor]
 ) -> tuple[ViewPosterior, ...]:
     """Add what withheld entries show to the noise of every view's predictions."""

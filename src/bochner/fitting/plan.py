@@ -22,7 +22,7 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View
 from bochner.models.sites import N_GROUPS, Sites
-from bochner.objectives.elbo import Draws, draw, elbo_at, latent_noise, row_noise
+from bochner.objectives.elbo import Draws, Evaluation, draw, elbo_at, latent_noise, row_noise
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.random import RowNoise
@@ -281,7 +281,7 @@ def _value(
     x = model.latents.drawn(plan.row_noise(model, *key))
     draws = plan.spectra(model, *key, budget)
     among = plan.processes
-    bound = elbo_at(model, x, kl, data, draws, processes=among, n_sweeps=SWEEPS)
+    bound = elbo_at(model, x, kl, data, draws, Evaluation(processes=among, n_sweeps=SWEEPS))
     return bound.with_gap if weighted else bound.unweighted
 
 

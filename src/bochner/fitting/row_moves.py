@@ -26,9 +26,8 @@ from bochner.linalg import cholesky, plus_diagonal
 from bochner.memory import chunks
 from bochner.models.lvm import LatentVariableModel, View
 from bochner.objectives.elbo import Draws
-from bochner.regression.noise import products_in
+from bochner.regression.noise import Statistics, products_in, statistics, total
 from bochner.regression.observations import CompleteBlock, Data, complete_blocks
-from bochner.regression.statistics import Statistics, statistics, total
 from bochner.training.trainer import State, Trainer
 
 # Steps of the decay after which rows move: when all features come in, and while they settle.

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
-from bochner.data.arguments import checked
+from bochner.data.accepted import checked
 from bochner.data.arrays import FloatArray
 from bochner.data.covariates import index_of
 from bochner.errors import InputError, message

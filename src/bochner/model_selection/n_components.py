@@ -17,8 +17,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
-from bochner.data.accepted import as_rows
-from bochner.data.arguments import COUNT, checked
+from bochner.data.accepted import COUNT, as_rows, checked
 from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array
 from bochner.data.views import Views

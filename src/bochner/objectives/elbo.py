@@ -190,15 +190,38 @@ def _columns(
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """How the bound is evaluated.
+
+    Attributes
+    ----------
+    chunk_rows : int
+        Rows of Gaussian views that are summed at once; see ``view_evidence``.
+    processes : Processes
+        Among which the rows of Gaussian views are divided.
+    n_sweeps : int
+        As in ``nonconjugate_evidence``, of the others: views that draw columns take one, and steep
+        likelihoods one more.
+    scratch : Scratch, optional
+        Memory for the features of Gaussian views, which the next evaluation may use again.
+    """
+
+    chunk_rows: int = CHUNK_ROWS
+    processes: Processes = ALONE
+    n_sweeps: int = 1
+    scratch: Scratch | None = None
+
+
+PLAIN = Evaluation()
+
+
+@dataclass(frozen=True)
 class _Settings:
-    """How a view's term is evaluated; see ``elbo``."""
+    """How a view's term is evaluated; see ``Draws`` and ``Evaluation``."""
 
     columns: Tensor | None
     start: float | None
-    chunk_rows: int
-    processes: Processes
-    n_sweeps: int
-    scratch: Scratch | None
+    how: Evaluation
 
 
 @dataclass(frozen=True)
@@ -227,9 +250,9 @@ def _term(
         view.noise_variance,
         blocks,
         start=settings.start,
-        chunk_rows=settings.chunk_rows,
-        processes=settings.processes,
-        scratch=settings.scratch,
+        chunk_rows=settings.how.chunk_rows,
+        processes=settings.how.processes,
+        scratch=settings.how.scratch,
     )
     return _Term(value)
 
@@ -253,7 +276,7 @@ def _(
         sites,
         encoded_block(blocks),
         columns=columns,
-        n_sweeps=(settings.n_sweeps if columns is None else 1) + likelihood.extra_sweeps,
+        n_sweeps=(settings.how.n_sweeps if columns is None else 1) + likelihood.extra_sweeps,
         sample=None if start is None else RowSample(start),
     )
     control = sites.control_variate(local.update.columns)
@@ -264,11 +287,7 @@ def elbo(
     model: LatentVariableModel,
     data: Data,
     draws: Draws,
-    *,
-    chunk_rows: int = CHUNK_ROWS,
-    processes: Processes = ALONE,
-    n_sweeps: int = 1,
-    scratch: Scratch | None = None,
+    how: Evaluation = PLAIN,
 ) -> Bound:
     """Evaluate sum_v log p(Y^v | X, W_v) - KL(q(X) || p(X)) at one draw of (X, W).
 
@@ -280,13 +299,7 @@ def elbo(
     model : LatentVariableModel
     data : tuple over views of tuples of Block
     draws : Draws
-    chunk_rows, processes
-        As in ``view_evidence``, of Gaussian views.
-    n_sweeps : int
-        As in ``nonconjugate_evidence``, of the others: views that draw columns take one, and steep
-        likelihoods one more.
-    scratch : Scratch, optional
-        Memory for the features of Gaussian views, which the next evaluation may use again.
+    how : Evaluation
 
     Returns
     -------
@@ -294,17 +307,7 @@ def elbo(
         Differentiable in the model's parameters.
     """
     x, kl = model.latents.sample_with_kl(draws.latents)
-    return elbo_at(
-        model,
-        x,
-        kl,
-        data,
-        draws,
-        chunk_rows=chunk_rows,
-        processes=processes,
-        n_sweeps=n_sweeps,
-        scratch=scratch,
-    )
+    return elbo_at(model, x, kl, data, draws, how)
 
 
 def elbo_at(
@@ -313,17 +316,13 @@ def elbo_at(
     kl: Tensor,
     data: Data,
     draws: Draws,
-    *,
-    chunk_rows: int = CHUNK_ROWS,
-    processes: Processes = ALONE,
-    n_sweeps: int = 1,
-    scratch: Scratch | None = None,
+    how: Evaluation = PLAIN,
 ) -> Bound:
     """Evaluate the bound at latents that were drawn before.
 
     Parameters
     ----------
-    model, data, chunk_rows, processes, n_sweeps, scratch
+    model, data, how
         As in ``elbo``.
     x : Tensor of shape (N, D + L)
         A draw from q(X), the covariates beside.
@@ -340,7 +339,7 @@ def elbo_at(
     points = [
         view.frequencies(noise) for view, noise in zip(model.views, draws.spectra, strict=True)
     ]
-    blocks = _joined(model.views, data, points) if processes.size == 1 else ()
+    blocks = _joined(model.views, data, points) if how.processes.size == 1 else ()
     if blocks:
         s2 = torch.stack([view.noise_variance for view in model.views])
         values = evidence_of_views(x, Frequencies.stacked(points), s2, blocks)
@@ -351,9 +350,9 @@ def elbo_at(
         terms = []
         parts = zip(model.views, points, data, chosen, starts, strict=True)
         for view, f, of_view, columns, start in parts:
-            settings = _Settings(columns, start, chunk_rows, processes, n_sweeps, scratch)
+            settings = _Settings(columns, start, how)
             terms.append(_term(view.sites, view, view.see(x), f, of_view, settings))
-    kl = _of_all(model, kl, processes)
+    kl = _of_all(model, kl, how.processes)
     weighted = -kl
     control: Tensor | float = 0.0
     for view, term in zip(model.views, terms, strict=True):

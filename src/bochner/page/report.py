@@ -18,8 +18,7 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.accepted import as_rows
-from bochner.data.arguments import FLAG, checked
+from bochner.data.accepted import FLAG, as_rows, checked
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
 from bochner.data.covariates import of_rows
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 _CHECKED = 20
 # columns that are named for each dimension
 _TOP = 8
+# A smaller share of a column's variance would be written as 0 %.
+_LEAST = 0.005
 # more columns without names are pixels or the like
 _NAMELESS = 64
 _PACKAGES = ("bochner", "torch", "numpy", "scikit-learn")
@@ -314,8 +315,8 @@ def _hash(text: str) -> str:
 
 
 def _loadings(model: LatentVariableEstimator) -> list[list[tuple[str, float]]]:
-    """Return the columns that each dimension drives most, with the shares of their variance; none
-    where many columns have no names, as pixels.
+    """Return the columns that each dimension drives most, with the shares of their variance, those
+    that it drives at all; none where many columns have no names, as pixels.
     """
     names = getattr(model, "feature_names_in_", None)
     if names is None and model.n_features_in_ > _NAMELESS:
@@ -324,7 +325,7 @@ def _loadings(model: LatentVariableEstimator) -> list[list[tuple[str, float]]]:
     shares = model.loadings()
     order = np.argsort(-shares, axis=0, kind="stable")[:_TOP]
     return [
-        [(str(labels[j]), float(shares[j, d])) for j in order[:, d]]
+        [(str(labels[j]), float(shares[j, d])) for j in order[:, d] if shares[j, d] >= _LEAST]
         for d in range(shares.shape[1])
     ]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bochner.data.arguments import pair
+from bochner.data.accepted import pair
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 

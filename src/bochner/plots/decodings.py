@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.arguments import COUNT, checked, pair
+from bochner.data.accepted import COUNT, checked, pair
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
 from bochner.data.validation import numbers

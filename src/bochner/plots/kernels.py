@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
-from bochner.data.arguments import COUNT, checked
+from bochner.data.accepted import COUNT, checked
 from bochner.data.arrays import FloatArray
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message

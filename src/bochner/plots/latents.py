@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.accepted import is_missing
-from bochner.data.arguments import COUNT, COUNT_OR_NONE, checked, pair
+from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked, is_missing, pair
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
 from bochner.data.validation import as_array

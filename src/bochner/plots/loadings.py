@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.arguments import checked
+from bochner.data.accepted import checked
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.plots.figures import axes, figure, finish

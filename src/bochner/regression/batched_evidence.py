@@ -25,11 +25,11 @@ from bochner.regression.noise import (
     DenseEvidence,
     Evidence,
     SharedNoise,
+    Statistics,
     explained,
     products_in,
 )
 from bochner.regression.observations import CompleteBlock
-from bochner.regression.statistics import Statistics
 
 
 @dataclass(frozen=True)

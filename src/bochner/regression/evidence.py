@@ -16,9 +16,8 @@ from bochner.kernels.base import Frequencies
 from bochner.linalg import closed_form
 from bochner.memory import Scratch, chunks
 from bochner.processes import ALONE, Processes
-from bochner.regression.noise import Noise, products_in
+from bochner.regression.noise import Noise, Statistics, products_in, statistics, total
 from bochner.regression.observations import CompleteBlock, Rows
-from bochner.regression.statistics import Statistics, statistics, total
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.

@@ -1,5 +1,8 @@
 """log p(Y | X, W) with the weights integrated out and its gradient in closed form, for one noise
-variance or one per column.
+variance or one per column, from the additive statistics of a Gaussian view.
+
+It knows the data only through G = Phi Phi^T, C = Phi Y, ||Y||^2 and the number of rows: sums over
+rows, so chunks, processes and machines add them (docs/math.md, section 2.2).
 
 One noise variance: with L L^T = B = G + sigma^2 I and m = B^-1 C (docs/math.md, section 2),
 
@@ -13,9 +16,11 @@ them instead of one factorisation per column.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -23,8 +28,8 @@ from torch import Tensor
 
 from bochner.errors import NumericalError
 from bochner.linalg import Cholesky, cholesky, plus_diagonal, symmetric_product
+from bochner.processes import Processes
 from bochner.regression.observations import CompleteBlock
-from bochner.regression.statistics import Statistics
 
 # Rounding of a Gram matrix's diagonal over the noise variance, beyond which products are in
 # float64. On 178 rows of wine, whose noise is 1/65,000 of the signal's variance, 6e-4 cost the
@@ -33,6 +38,90 @@ ROUNDING = 3e-4
 # Diagonal over noise variance from which rounding in float64 shows in the bound as well.
 ILL_CONDITIONED = 1e6
 _LOG_2PI = math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What one block says about the weights.
+
+    Attributes
+    ----------
+    gram : Tensor of shape (K, K), float64
+    cross : Tensor of shape (K, m), float64
+    square : float, or Tensor of shape (m,)
+        ||Y||^2, or that of every column where each has a noise variance of its own.
+    n_rows, n_columns : int
+    """
+
+    gram: Tensor
+    cross: Tensor
+    square: float | Tensor
+    n_rows: int
+    n_columns: int
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Add the statistics of other rows of the same columns."""
+        return Statistics(
+            self.gram + other.gram,
+            self.cross + other.cross,
+            self.square + other.square,
+            self.n_rows + other.n_rows,
+            self.n_columns,
+        )
+
+    def over(self, processes: Processes) -> Statistics:
+        """Add the statistics of other processes."""
+        if processes.size == 1:
+            return self
+        square = torch.as_tensor(self.square, dtype=torch.float64, device=self.gram.device)
+        count = self.gram.new_tensor(float(self.n_rows))
+        gram, cross, square, count = processes.sums([self.gram, self.cross, square, count])
+        return Statistics(
+            gram,
+            cross,
+            square if isinstance(self.square, Tensor) else float(square),
+            int(count),
+            self.n_columns,
+        )
+
+
+def statistics(
+    features: Tensor,
+    Y: Tensor,
+    square: float | Tensor | None = None,
+    n_columns: int | None = None,
+    products: torch.dtype | None = None,
+) -> Statistics:
+    """Return the statistics of some rows, kept in float64.
+
+    Parameters
+    ----------
+    features : Tensor of shape (K, n)
+    Y : Tensor of shape (n, m)
+    square : float or Tensor of shape (m,), optional
+        ||Y||^2 when it is known, or that of every column.
+    n_columns : int, optional
+        M, when Y was rotated to fewer columns.
+    products : torch.dtype, optional
+        Precision of the products; None: the features'.
+    """
+    features = features.to(products or features.dtype)
+    Y = Y.to(products or Y.dtype)
+    n_columns = Y.shape[1] if n_columns is None else n_columns
+    square = float(Y.double().square().sum()) if square is None else square
+    return Statistics(
+        symmetric_product(features, features).double(),
+        (features @ Y).double(),
+        square,
+        Y.shape[0],
+        n_columns,
+    )
+
+
+def total(parts: Iterable[Statistics]) -> Statistics:
+    """Add statistics up as they come: only two are ever held."""
+    return functools.reduce(operator.add, parts)
+
 
 # Forms the statistics anew in float64, where rounding made their Gram matrix indefinite.
 Exact = Callable[[], Statistics]

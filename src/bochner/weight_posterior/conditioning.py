@@ -21,7 +21,15 @@ from bochner.models.lvm import NoSites, View
 from bochner.models.sites import DENSE, Sites
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal
-from bochner.regression.noise import Noise, NoisePerColumn, SharedNoise, products_in, spectrum
+from bochner.regression.noise import (
+    Noise,
+    NoisePerColumn,
+    SharedNoise,
+    Statistics,
+    products_in,
+    spectrum,
+    statistics,
+)
 from bochner.regression.observations import (
     Block,
     CompleteBlock,
@@ -30,12 +38,12 @@ from bochner.regression.observations import (
     complete_blocks,
     encoded_block,
 )
-from bochner.regression.statistics import Statistics, statistics
 from bochner.weight_posterior.incomplete_conditioning import condition_with_holes, groups_of
 from bochner.weight_posterior.site_conditioning import (
     column_groups,
     condition_anchored,
     condition_sites,
+    largest_psi,
 )
 
 # Features per point and slope from which on forming a row's matrix, once, costs more than the two
@@ -290,6 +298,9 @@ class Conditioning(Protocol):
     def group_of(self, draw: Draw, n_latents: int) -> Tensor:
         """Return the number of every column's covariance in the draws, (M,), int64."""
 
+    def largest_psi(self) -> Tensor | None:
+        """Return the largest psi by column that data support, (columns of psi,); None: any."""
+
 
 @dataclass(frozen=True)
 class _OnBlocks(ABC):
@@ -311,6 +322,10 @@ class _OnBlocks(ABC):
     def group_of(self, draw: Draw, n_latents: int) -> Tensor:  # noqa: ARG002
         """Return the covariance of each column's block, or one of them where it has holes."""
         return _group_of(self.blocks, draw.frequencies)
+
+    def largest_psi(self) -> None:
+        """None: values of any size may be predicted."""
+        return
 
     def _no_mean(self, f: Frequencies) -> Tensor:
         n_columns = sum(block.Y.shape[1] for block in self.blocks)
@@ -379,6 +394,7 @@ class _OnSites:
     view: View
     sites: Sites
     block: EncodedBlock
+    processes: Processes
 
     @property
     def intercept(self) -> Tensor:
@@ -400,6 +416,10 @@ class _OnSites:
             return self.sites.group_of.cpu()
         return column_groups(self.sites, self.block.Y.shape[0], n_latents)
 
+    def largest_psi(self) -> Tensor | None:
+        """Return what the likelihood says of the data."""
+        return largest_psi(self.view.likelihood, self.block, self.processes)
+
     def _in_passes(self, n_latents: int) -> bool:
         return self.block.Y.shape[0] * n_latents * self.sites.n_columns > DENSE
 
@@ -409,7 +429,6 @@ class _OnAnchors(_OnSites):
     """Encoded data of which some rows have sites."""
 
     anchors: tuple[Tensor, EncodedBlock]
-    processes: Processes
 
     def draw(self, f: Frequencies, latents: list[Tensor]) -> Draw:
         """Condition in passes over rows."""
@@ -444,10 +463,10 @@ def _(
     anchors: tuple[Tensor, tuple[Block, ...]] | None,
     processes: Processes,
 ) -> Conditioning:
-    given = (view, sites, encoded_block(blocks))
+    given = (view, sites, encoded_block(blocks), processes)
     if anchors is None:
         return _OnSites(*given)
-    return _OnAnchors(*given, (anchors[0], encoded_block(anchors[1])), processes)
+    return _OnAnchors(*given, (anchors[0], encoded_block(anchors[1])))
 
 
 def _group_of(blocks: tuple[Block, ...], f: Frequencies) -> Tensor:

@@ -27,7 +27,6 @@ from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, Data
 from bochner.weight_posterior.conditioning import Draw, conditioning
-from bochner.weight_posterior.site_conditioning import largest_psi
 
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.
@@ -474,5 +473,5 @@ def _view_posterior(
     group_of = kind.group_of(draws[0], len(latents))
     likelihood = copy.deepcopy(view.likelihood).cpu().requires_grad_(False)
     parts = (view.name, tuple(draws), group_of, likelihood, kind.intercept)
-    largest = largest_psi(likelihood, blocks, processes)
+    largest = kind.largest_psi()
     return ViewPosterior.of(*parts, dims=view.dims, weight=view.weight, largest=largest)

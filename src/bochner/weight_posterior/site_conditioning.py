@@ -19,7 +19,7 @@ from bochner.models.sites import Sites
 from bochner.objectives.subset_sites import anchored_weights, features_of
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import CHUNK_ROWS
-from bochner.regression.observations import Block, EncodedBlock, encoded_block
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.site_passes import SitePasses
 
@@ -116,14 +116,12 @@ def column_groups(sites: Sites, n_rows: int, n_latents: int) -> Tensor:
 
 
 def largest_psi(
-    likelihood: Likelihood, blocks: tuple[Block, ...], processes: Processes = ALONE
+    likelihood: Likelihood, block: EncodedBlock, processes: Processes
 ) -> Tensor | None:
     """Return the largest psi by column that the rows of all processes support, (columns of psi,);
     columns without entries have that of the others.
     """
-    if not isinstance(likelihood, NonConjugateLikelihood):
-        return None
-    block = encoded_block(blocks)
+    likelihood = cast(NonConjugateLikelihood, likelihood)
     found = []
     for part in chunks(block.n_rows, CHUNK_ROWS):
         y = block.mask.rows(part).hide(block.Y[part]).double().cpu()

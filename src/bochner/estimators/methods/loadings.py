@@ -58,7 +58,8 @@ class LoadingsMixin(PlacingMixin):
             others are, over the variance of the column's prediction plus its noise variance, at up
             to 1,000 training rows. For a linear model with independent latents this is the squared
             correlation of column and dimension. Rows need not sum to one: what dimensions do
-            together counts for each. For other likelihoods than the Gaussian it is the variance of
+            together counts for each. Values beyond one: without the dimension predictions are worse
+            than the column's mean. For other likelihoods than the Gaussian it is the variance of
             the linear predictor (log odds, log mean).
         """
         check_is_fitted(self)

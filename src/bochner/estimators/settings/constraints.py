@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import (
     StrOptions,
 )
 
-from bochner.data.arguments import COUNT, check
+from bochner.data.accepted import COUNT, check
 from bochner.estimators.settings.likelihoods import NAMES
 from bochner.initialization.embeddings import ALL_STARTS
 from bochner.likelihoods.nonconjugate import Likelihood

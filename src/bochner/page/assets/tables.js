@@ -34,7 +34,7 @@ function loadings() {
   if (!about.loadings.length) return;
   $("loadings-section").hidden = false;
   const named = ([column, share]) => `${column} ${(100 * share).toFixed(0)} %`;
-  table("loadings", ["dimension", "columns"], about.loadings.map((top, d) => [`dim ${d}`, top.map(named).join(", ")]));
+  table("loadings", ["dimension", "columns"], about.loadings.map((top, d) => [`dim ${d}`, top.map(named).join(", ") || "none"]));
 }
 function fitText() {
   const ended = about.interrupted ? "was interrupted" : about.converged ? "converged" : "stopped before it converged";
