@@ -300,3 +300,28 @@ def test_a_model_that_is_saved_or_pickled_has_placed_all_rows(X, tmp_path):
     np.testing.assert_array_equal(
         bo.load(tmp_path / "m.bochner").embedding_std_, model.embedding_std_
     )
+
+
+class Packed(ArraySource):
+    """Rows that are unpacked every time they are read, and how many were."""
+
+    block_rows = 128
+    decodes = True
+
+    def __init__(self, array):
+        super().__init__(array)
+        self.n_read = 0
+
+    def read(self, start, stop):
+        self.n_read += stop - start
+        return super().read(start, stop)
+
+
+def test_rows_of_packed_files_are_not_unpacked_in_every_pass(X, in_memory):
+    # 106 passes: bounds of all rows, and what comes before training; steps over all rows and their
+    # bounds, which read copies, would be 96 more
+    rows = Packed(X)
+    model = bo.NGMVLVM(**TWO).fit(rows)
+    assert rows.n_read < 120 * len(X)
+    assert model.elbo_ == pytest.approx(in_memory.elbo_, rel=1e-6)
+    np.testing.assert_allclose(model.embedding_, in_memory.embedding_, atol=1e-4)

@@ -58,6 +58,11 @@ class RowSource(ABC):
         """Rows of a block."""
         return max(1, _NUMBERS // max(1, self.n_columns))
 
+    @property
+    def decodes(self) -> bool:
+        """Whether rows are unpacked every time they are read: those of compressed files."""
+        return True
+
     def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[FloatArray]:
         """Yield the rows from ``start`` to before ``stop`` in consecutive blocks.
 
@@ -154,6 +159,11 @@ class ArraySource(RowSource):
         """Rows of a block: whole pieces of a file that is compressed piece by piece."""
         return max(1, super().block_rows // self._piece) * self._piece
 
+    @property
+    def decodes(self) -> bool:
+        """Whether rows are unpacked every time they are read: those of memory maps are not."""
+        return not isinstance(self.array, np.ndarray)
+
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
         part = np.asarray(self.array[start:stop])
@@ -191,6 +201,11 @@ class PartSource(RowSource):
     def block_rows(self) -> int:
         """Rows of a block."""
         return self.source.block_rows
+
+    @property
+    def decodes(self) -> bool:
+        """Whether rows are unpacked every time they are read."""
+        return self.source.decodes
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
@@ -257,6 +272,11 @@ class SomeColumns(RowSource):
     def block_rows(self) -> int:
         """Rows of a block."""
         return self.source.block_rows
+
+    @property
+    def decodes(self) -> bool:
+        """Whether rows are unpacked every time they are read."""
+        return self.source.decodes
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -11,10 +14,15 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of
-from bochner.data.row_sources import RowSource
+from bochner.data.row_sources import ArraySource, RowSource
 from bochner.data.views import Scaling
+from bochner.memory import chunks
 
 Index = slice | Tensor
+# A copy pays where a pass over it reads at most this share of what a pass over the source reads.
+_SMALLER = 0.5
+# Bytes that are free on a disk, over those of a copy.
+_ROOM = 2
 
 
 class StoredMatrix:
@@ -61,6 +69,46 @@ class StoredMatrix:
         """Return the matrix times a basis, (m, r)."""
         matrix = (self._source, self._columns, self._scaling, self.dtype, self.device)
         return StoredMatrix(*matrix, basis, self._index)
+
+    def copied(self, folder: Path | None) -> StoredMatrix:
+        """Return the matrix with its rows, scaled and rotated, in a temporary file, for many passes
+        over them: where the source unpacks rows each time, or has far more numbers a row.
+
+        The file has no name: it is gone with the process, however that ends.
+
+        Parameters
+        ----------
+        folder : Path, optional
+            On the disk that takes the file; None: the system's folder for such files.
+
+        Returns
+        -------
+        StoredMatrix
+            The same matrix where a copy does not pay, or the disk has no room for it.
+        """
+        size = self.numel() * self.dtype.itemsize
+        read = self._source.n_rows * self._source.n_columns * self._source.dtype.itemsize
+        if not self._source.decodes and size > _SMALLER * read:
+            return self
+        place = tempfile.gettempdir() if folder is None else folder
+        try:
+            if shutil.disk_usage(place).free < _ROOM * size:
+                return self
+            with tempfile.TemporaryFile(dir=place) as file:
+                return self._written(file)
+        except OSError:
+            return self  # rows are read from where they are
+
+    def _written(self, file: IO[bytes]) -> StoredMatrix:
+        """Write all rows to a file, and return the matrix of its memory map."""
+        for rows in chunks(self.shape[0], self._source.block_rows):
+            part = self[rows].cpu().numpy()
+            file.write(np.ascontiguousarray(part).data)
+        file.flush()
+        source = ArraySource(np.memmap(file, part.dtype, "r", shape=self.shape))
+        n_columns = self.shape[1]
+        plain = Scaling(np.zeros(n_columns), np.ones(n_columns))
+        return StoredMatrix(source, np.arange(n_columns), plain, self.dtype, self.device)
 
     def __getitem__(self, index: Index) -> Tensor:
         """Return some rows, dense, (n', m): a slice of step 1, or row numbers."""
@@ -151,3 +199,10 @@ class MappedMatrix(StoredMatrix):
 
     def _scaled(self, values: FloatArray, first: int) -> FloatArray:
         return self._function(values, slice(first, first + len(values)))
+
+
+def copied(Y: Any, folder: Path | None) -> Any:
+    """Return a matrix for many passes over its rows, as `StoredMatrix.copied`; one in memory as it
+    is.
+    """
+    return Y.copied(folder) if isinstance(Y, StoredMatrix) else Y

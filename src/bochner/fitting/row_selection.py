@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from bochner.data.stored import copied
 from bochner.data.views import fingerprint
 from bochner.errors import warn_user
 from bochner.fitting import landmarks
@@ -79,7 +80,8 @@ class ConjugateLandmarks(_Landmarks):
     ) -> Finished:
         """Return the better of the models before and after the joint steps, by its bound."""
         self._agree(model)
-        every = self.every.processes.first(training.rotation).apply(self.data.blocks)
+        rotated = self.every.processes.first(training.rotation).apply(self.data.blocks)
+        every = _for_many_passes(rotated, self.every)
         placed = self._placed(model, every, training.blocks)
         before, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
         report = {"n": self.index.shape[0], "elbo_placed": before, "elbo_joint": before}
@@ -113,6 +115,16 @@ class ConjugateLandmarks(_Landmarks):
             warn_user("Interrupted: the steps over all rows were cut short.", UserWarning)
             return True
         return False
+
+
+def _for_many_passes(data: Data, plan: Plan) -> Data:
+    """Return blocks of which rows that are expensive to read stand in temporary files, beside the
+    checkpoint where there is one.
+    """
+    folder = None if plan.checkpoint is None else plan.checkpoint.parent
+    return tuple(
+        tuple(replace(block, Y=copied(block.Y, folder)) for block in blocks) for blocks in data
+    )
 
 
 class _Kept:
