@@ -59,7 +59,8 @@ html_copy_source = False
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
-    "secondary_sidebar_items": ["page-toc"],
+    # tables of coverage need the width, and have an entry for each of sixty
+    "secondary_sidebar_items": {"**": ["page-toc"], "coverage": []},
     "header_links_before_dropdown": 6,
     "show_toc_level": 2,
     "footer_start": ["copyright"],

@@ -136,6 +136,20 @@ def test_walks_run_with_the_packages_they_are_about(page, package, tmp_path, mon
             exec(compile(small(match.group(1)), f"{page}.md", "exec"), namespace)
 
 
+def test_code_fits_beside_the_navigation():
+    # longer lines are cut off until one scrolls
+    fenced = re.compile(r"^```(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
+    lines = [
+        (page, line)
+        for page, text in PAGES.items()
+        for kind, block in fenced.findall(text)
+        if not kind.startswith("{")
+        for line in block.splitlines()
+    ]
+    assert len(lines) > 300
+    assert not [(page, line) for page, line in lines if len(line) > 95]
+
+
 def test_parts_of_ones_own_are_shown_from_the_files_that_the_laws_test():
     files = ("cauchy_kernel", "rational_quadratic_kernel", "exponential_likelihood")
     for file in (*files, "student_t_likelihood"):
