@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from itertools import product
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -362,3 +363,39 @@ def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_mov
         )
         regression.put(h, there)
         points = moved
+
+
+def _log_marginal(phi, Y, noise):
+    """Return log p(Y) with the weights integrated out, up to what phi does not change, in 50
+    digits.
+    """
+    with mpmath.workdps(50):
+        features_, values = mpmath.matrix(phi.tolist()), mpmath.matrix(Y.tolist())
+        gram = features_.T * features_ + noise * mpmath.eye(phi.shape[1])
+        side = features_.T * values
+        explained = side.T * mpmath.inverse(gram) * side
+        square = sum(explained[m, m] for m in range(Y.shape[1])) / noise
+        return (square - Y.shape[1] * mpmath.log(mpmath.det(gram / noise))) / 2
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-5, 1e-8, 1e-12])
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_proposals_are_right_however_small_the_noise(noise, scale):
+    """One row far above the others makes variances large beside the noise: determinants of
+    updated inverses were negative, and numpy warned of their logarithms.
+    """
+    rng = np.random.default_rng(0)
+    x, Y = rng.standard_normal((12, 2)), rng.standard_normal((12, 2))
+    points, amplitude = scale * rng.standard_normal((3, 2)), np.full(3, 0.4)
+    parts = [(np.arange(12), Y)]
+    regression = WeightsIntegrated.of(x, points, amplitude, parts, noise)
+    phi = features(x, points, amplitude)
+    for h in range(3):
+        likelihood = regression.without(h, points[h])
+        proposed = likelihood(scale * rng.standard_normal(2))
+        others = np.delete(phi, [h, 3 + h], axis=1)
+        phi[:, [h, 3 + h]] = proposed.parts[0].phi
+        expected = _log_marginal(phi, Y, noise) - _log_marginal(others, Y, noise)
+        assert proposed.log_marginal == pytest.approx(float(expected), rel=1e-6)
+        regression.put(h, proposed)
