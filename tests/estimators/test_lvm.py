@@ -141,6 +141,13 @@ def test_every_start_of_a_small_table_races_and_of_a_larger_one_those_that_are_c
     assert len(larger) < len(small)
 
 
+def test_starts_of_counts_race_only_as_they_settled_under_the_simplest_kernels():
+    counts = np.random.default_rng(0).poisson(3.0, (30, 4)).astype(float)
+    every = {"n_mixtures": 1, "n_frequencies": 5, "max_iter": 20, "random_state": 0}
+    starts = NGMVLVM(likelihood="poisson", **every).fit(counts).starts_
+    assert all(start["settled"] for start in starts)
+
+
 def test_several_starts_are_raced_and_the_best_goes_on():
     rng = np.random.default_rng(0)
     model = NGMVLVM(

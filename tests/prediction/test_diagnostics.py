@@ -200,7 +200,8 @@ def test_latents_at_one_point_have_no_dimension():
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_relevance_is_that_of_finite_differences(dim):
+@pytest.mark.parametrize("m", [3, 12])  # fewer and more columns than features
+def test_relevance_is_that_of_finite_differences(dim, m):
     source = torch.Generator().manual_seed(dim)
 
     def normal(*shape):
@@ -208,9 +209,9 @@ def test_relevance_is_that_of_finite_differences(dim):
 
     f = Frequencies(normal(4, dim), normal(4, dim), normal(4).abs())
     draws = tuple(
-        SharedDraw(f, normal(8, 3), torch.eye(8, dtype=torch.float64)[None]) for _ in range(2)
+        SharedDraw(f, normal(8, m), torch.eye(8, dtype=torch.float64)[None]) for _ in range(2)
     )
-    view = ViewPosterior.of("a", draws, torch.zeros(3, dtype=torch.int64), Gaussian(0.1))
+    view = ViewPosterior.of("a", draws, torch.zeros(m, dtype=torch.int64), Gaussian(0.1))
     x, step = normal(30, dim) * torch.arange(1, dim + 1), 1e-6
 
     def mean(at, weights):

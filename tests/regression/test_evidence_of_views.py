@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.regression.batched_evidence import evidence_of_views
 from bochner.regression.evidence import view_evidence
@@ -80,3 +81,12 @@ def test_single_precision_is_within_its_rounding(n_pairs, noises):
     for left, right in zip(fast, slow, strict=True):
         size = float(right.abs().max())
         torch.testing.assert_close(left.double(), right, rtol=1e-2, atol=2e-3 * size)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_squares_of_a_pair_are_at_most_what_its_amplitude_says(paired):
+    x, (f, *_), _, _ = _views(2, paired, 5, torch.float64, NOISES["large"])
+    squares = evaluate(x.detach(), f.detach()).features.square()
+    both = squares[:5] + squares[5:]
+    assert bool((both <= f.pair_squares[:, None] * (1.0 + 1e-12)).all())
+    assert float(both.max()) > 0.1 * float(f.pair_squares.max())

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bochner.random import generator
-from bochner.regression.conjugate_gradients import factored, weights_from
+from bochner.regression.conjugate_gradients import factored, precondition, weights_from
 from bochner.regression.weighted_grams import (
     QuadraticForms,
     quadratic_forms,
@@ -77,6 +77,15 @@ def test_factors_are_in_single_precision_only_where_its_rounding_is_far_below_th
     torch.testing.assert_close(near, logdet, rtol=1e-5, atol=1e-4)
     heavy, _ = factored(1e3 * grams, torch.float32)
     assert heavy.dtype == torch.float64
+
+
+@pytest.mark.parametrize("k", [7, 200])  # one pass over few numbers; products
+def test_columns_with_covariances_of_their_own_are_multiplied_by_them(k):
+    source = generator(0, "precondition")
+    covariance = torch.randn(4, k, k, generator=source, dtype=torch.float64)
+    right = torch.randn(k, 4, generator=source, dtype=torch.float64)
+    expected = torch.stack([covariance[m] @ right[:, m] for m in range(4)], dim=1)
+    torch.testing.assert_close(precondition(covariance, right, (1,) * 4), expected)
 
 
 def test_a_missing_entry_is_an_entry_of_weight_zero():

@@ -54,12 +54,17 @@ class Frequencies:
         return self.first if self.second is None else self.second
 
     @property
+    def pair_squares(self) -> Tensor:
+        """How large the squares of a cosine and its sine are together at the most, (..., P)."""
+        waves = 1.0 if self.second is None else 4.0
+        return waves * self.amplitude.detach().square()
+
+    @property
     def largest_square(self) -> Tensor:
         """About the largest square that a feature has, scalar: covariates have about unit
         variance.
         """
-        waves = 1.0 if self.second is None else 4.0
-        of_waves = waves * 0.5 * self.amplitude.detach().square().max()
+        of_waves = 0.5 * self.pair_squares.max()
         return torch.cat([of_waves[None], self.linear.detach().square()]).max()
 
     @property

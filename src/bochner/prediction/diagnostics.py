@@ -266,10 +266,14 @@ def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
     for view in views:
         total = torch.zeros(x.shape[1], dtype=torch.float64)
         for draw in view.draws:
-            quadratic = draw.mean @ draw.mean.T
+            k, m = draw.mean.shape
+            quadratic = None if m < k else draw.mean @ draw.mean.T
             for part in torch.split(x, _CHUNK):
                 jacobian = jet(part, draw.frequencies).jacobian
-                total += ((jacobian @ quadratic) * jacobian).sum((0, 2))
+                if quadratic is None:
+                    total += (jacobian @ draw.mean).square_().sum((0, 2))
+                else:
+                    total += ((jacobian @ quadratic) * jacobian).sum((0, 2))
         total *= x.var(0, unbiased=False)
         out.append((total / total.sum().clamp(min=1e-300)).numpy())
     return np.array(out)

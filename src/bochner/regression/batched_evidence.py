@@ -140,7 +140,7 @@ def evidence_of_views(
         trace = evaluate(each, f)
         noises = [SharedNoise(s2) for s2 in noise_variances.detach()]
         form = _DenseViews if trace.features.shape[1] > x.shape[0] else _FactoredViews
-        result = form(trace.features, noises, blocks).gradients()
+        result = form(trace.features, f, noises, blocks).gradients()
         if not wanted:
             return result.value, ()
         return result.value, (*pull_back(trace, f, result.d_features)[:4], result.d_noise)
@@ -178,14 +178,21 @@ class _Views(ABC):
     Parameters
     ----------
     features : Tensor of shape (V, K, n)
+    f : Frequencies
+        They are of.
     noises : sequence of V SharedNoise
     blocks : sequence of V CompleteBlock
     """
 
     def __init__(
-        self, features: Tensor, noises: Sequence[SharedNoise], blocks: Sequence[CompleteBlock]
+        self,
+        features: Tensor,
+        f: Frequencies,
+        noises: Sequence[SharedNoise],
+        blocks: Sequence[CompleteBlock],
     ) -> None:
         self.features = features
+        self.f = f
         self.noises = noises
         self.blocks = blocks
         s2 = torch.stack([one.variance for one in noises])
@@ -223,7 +230,8 @@ class _FactoredViews(_Views):
 
     def largest(self) -> Tensor:
         """Sum over the rows."""
-        return self.features.square().sum(-1).amax(-1)
+        squares = self.f.pair_squares.amax(-1)
+        return self.features.shape[-1] * squares
 
     def products(self, precision: torch.dtype) -> Tensor:
         """Return Phi Phi^T, (V, K, K)."""
@@ -254,7 +262,7 @@ class _DenseViews(_Views):
 
     def largest(self) -> Tensor:
         """Sum over the features."""
-        return self.features.square().sum(-2).amax(-1)
+        return self.f.pair_squares.sum(-1)
 
     def products(self, precision: torch.dtype) -> Tensor:
         """Return Phi^T Phi, (V, n, n)."""

@@ -25,6 +25,8 @@ from bochner.regression.weighted_grams import weighted_grams
 MAX_ITER = 20
 # Iterations without an improvement after which rounding is all that is left.
 _PATIENCE = 30
+# Numbers in covariances that one pass multiplies and adds up.
+_FEW = 2**17
 # Rows whose values at all columns are held at a time.
 _ROWS = 1024
 
@@ -177,6 +179,9 @@ def weights_from(
 def precondition(covariance: Tensor, right: Tensor, sizes: tuple[int, ...]) -> Tensor:
     """Return every column times the covariance of its group, (K, m)."""
     if covariance.shape[0] == right.shape[1]:
+        if covariance.numel() <= _FEW:
+            # a third of the time of products so small
+            return (covariance * right.T[:, None]).sum(-1).T
         return torch.bmm(covariance, right.T[:, :, None])[:, :, 0].T
     return torch.cat(
         [

@@ -74,10 +74,13 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
     if float(weights.sum(0).amax() * features.square().sum(0).amax()) > _HEAVY:
         features = features.double()
         weights = weights.double()
-    k = features.shape[0]
+    k, n = features.shape
     by_matrix = weights.T.contiguous()
+    parts = _Parts(features, weights.shape[1])
+    if 1 < len(by_matrix) <= parts.some and n == parts.rows:
+        return (torch.mul(features, by_matrix[:, None]) @ features.T).double()
     out = features.new_zeros(weights.shape[1], k, k, dtype=torch.float64)
-    for part, some, phi, memory in _Parts(features, weights.shape[1]):
+    for part, some, phi, memory in parts:
         scaled = torch.mul(phi, by_matrix[some, None, part], out=memory)
         if len(scaled) == 1:
             out[some.start] += symmetric_product(scaled[0], phi)
