@@ -20,7 +20,7 @@ from bochner.data.covariates import Covariates
 from bochner.fitting import landmarks
 from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
-from bochner.fitting.svd_compression import EXACT, SURROGATES, Limits, Rotation, rotate
+from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.embeddings import FloatArray
 from bochner.likelihoods.gaussian import Gaussian
@@ -231,8 +231,9 @@ class TrainingData:
         self.blocks, self.rotation = _rotated(self.complete, plan, plan.spec)
         self.surrogates = rows.surrogates
         if rows.surrogates is not None:
+            # a hundred rotated columns of surrogates say as much as all of them
             shown = self._without_withheld(rows, rows.surrogates, plan)
-            self.surrogates, _ = _rotated(shown, plan, plan.spec.surrogate, SURROGATES)
+            self.surrogates, _ = _rotated(shown, plan, plan.spec.surrogate)
         elif scattered:
             self.surrogates, _ = _rotated(self._without_holes(plan), plan, plan.spec)
 
@@ -343,10 +344,8 @@ def _(block: CompleteBlock, covariates: Covariates, n_rows: int) -> Block:
     return replace(block, Y=rest, square=block.square - before + after)
 
 
-def _rotated(
-    data: Data, plan: Plan, spec: ModelSpec, limits: Limits = EXACT
-) -> tuple[Data, Rotation]:
-    return rotate(data, plan.truncation, plan.seed, spec.likelihoods, limits)
+def _rotated(data: Data, plan: Plan, spec: ModelSpec) -> tuple[Data, Rotation]:
+    return rotate(data, plan.truncation, plan.seed, spec.likelihoods)
 
 
 @dataclass(frozen=True)

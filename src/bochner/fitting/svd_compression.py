@@ -49,20 +49,15 @@ class Limits:
         Leading directions of that randomised decomposition. A view that needs more stays as it
         is: a decomposition with all directions takes the cube of the smaller side in time and a
         second copy of the data in memory.
-    lossy : bool
-        Whether those directions are kept that there are, where they lose more than is allowed.
     """
 
     narrow: int = 256
     worthwhile: float = 0.8
     exact: int = 2500
     directions: int = 1000
-    lossy: bool = False
 
 
-EXACT = Limits()
-# Of surrogates, where training only begins: what 300 directions lose of counts is mostly noise.
-SURROGATES = Limits(exact=300, directions=300, lossy=True)
+_DEFAULT = Limits()
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ def rotate(
     share: float,
     seed: int,
     likelihoods: Sequence[Likelihood] | None = None,
-    limits: Limits = EXACT,
+    limits: Limits = _DEFAULT,
 ) -> tuple[Data, Rotation]:
     """Rotate the complete views to their leading columns.
 
@@ -170,7 +165,7 @@ def _basis(block: CompleteBlock, share: float, seed: int, limits: Limits) -> Ten
     rounding = max(10.0 * torch.finfo(block.Y.dtype).eps, _ROUNDING)
     allowed = max(share if block.n_columns > limits.narrow else 0.0, rounding)
     enough = (left <= allowed).nonzero()
-    if enough.numel() == 0 and beyond and not limits.lossy:
+    if enough.numel() == 0 and beyond:
         # a flat spectrum: the leading directions lose more than is allowed
         return None
     # all directions of an exact spectrum lose nothing but rounding
