@@ -15,6 +15,11 @@ samples of another seed (D > 1), the mean and the row that is furthest away, nat
 and 95 % intervals of ``transform(interval=...)``, and within those of a normal distribution with
 the standard deviations of ``transform(return_std=True)``, for comparison.
 
+``--ranks`` measures ranks of latents, one a row of 400 new rows: p of chi-square tests that they
+are uniform, by the normal distribution that a standard deviation stands for, and among the tenths
+of the row's posterior as ``transform(interval=...)`` has them; and the share in the middle two
+tenths, which is 0.2 where ranks are uniform.
+
 ``--cost`` measures what placing complete Gaussian rows takes with standard deviations and without,
 for 200 and for 1,500 rows: ms of processor time, the least of five.
 
@@ -74,6 +79,7 @@ COLUMNS = {
     "score_worst": ".3f",
 }
 
+RANKS = {"normal_p": ".3f", "normal_middle": ".3f", "tenths_p": ".3f", "tenths_middle": ".3f"}
 COST = {"plain": ".0f", "with_std": ".0f", "ratio": ".2f"}
 N_COSTS = (200, 1_500)
 LIMITS = {f"{name}_{level}": ".3f" for level in LEVELS for name in ("interval", "std")}
@@ -220,6 +226,29 @@ def measure_intervals(kind: str, dim: int, share: float, seed: int) -> Mapping[s
     return result
 
 
+def measure_ranks(kind: str, dim: int, share: float, seed: int) -> Mapping[str, Value]:
+    """Fit a model and rank the latents of rows drawn from it, among two kinds of quantiles."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = unfitted(dim, kind, seed).fit(training_table(kind, dim, share, seed))
+        x, rows = new_rows(model, share, seed, N_INTERVAL_ROWS)
+        z, std = model.transform(rows, return_std=True)
+        # the limits of these are the tenths: the least is the median
+        levels = (1e-6, 0.2, 0.4, 0.6, 0.8)
+        limits = [model.transform(rows, interval=level)[1:] for level in levels]
+    edges = np.stack([limits[0][1], *(side for both in limits[1:] for side in both)])
+    one = np.arange(len(x)), np.arange(len(x)) % x.shape[1]
+    ranks = {
+        "normal": norm.cdf((x - z) / std)[one],
+        "tenths": ((edges < x).sum(axis=0)[one] + 0.5) / N_BINS,
+    }
+    result: dict[str, Value] = {}
+    for name, u in ranks.items():
+        result[f"{name}_p"] = uniform_p(u)
+        result[f"{name}_middle"] = float((np.abs(u - 0.5) < 0.1).mean())
+    return result
+
+
 def measure(kind: str, dim: int, share: float, seed: int) -> Mapping[str, Value]:
     """Fit a model and check what it says of rows drawn from it."""
     Y = training_table(kind, dim, share, seed)
@@ -298,6 +327,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--intervals", action="store_true", help="limits of latents alone")
+    parser.add_argument("--ranks", action="store_true", help="ranks of latents alone")
     parser.add_argument("--cost", action="store_true", help="times of placement alone")
     chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__)
@@ -306,14 +336,15 @@ def main() -> None:
         store.collect(cost_jobs(options.seeds, options.quick))
         print(table(store.rows(), COST))
         return
-    name, columns = (
-        ("certainty_intervals", LIMITS) if chosen.intervals else ("certainty", COLUMNS)
-    )
-    run = measure_intervals if chosen.intervals else measure
+    name, columns, run = "certainty", COLUMNS, measure
+    if chosen.intervals:
+        name, columns, run = "certainty_intervals", LIMITS, measure_intervals
+    if chosen.ranks:
+        name, columns, run = "certainty_ranks", RANKS, measure_ranks
     store = Store(name, list(columns), options.quick)
     store.collect(jobs(run, options.seeds, options.quick))
     print(table(store.rows(), columns))
-    if not chosen.intervals:
+    if run is measure:
         print(curvature(store.rows()))
 
 
