@@ -4,6 +4,8 @@ had.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,6 @@ def test_more_columns_do_not_make_the_error_worse():
     """
     shape = (300, 5)
     best = np.array([[_error("best", k, seed, 30, shape) for seed in SEEDS] for k in COLUMNS])
-    for few, many in zip(best, best[1:], strict=False):
+    for few, many in itertools.pairwise(best):
         standard_error = np.std(many - few, ddof=1) / np.sqrt(len(SEEDS))
         assert (many - few).mean() <= 2.0 * standard_error
