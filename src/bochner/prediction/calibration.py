@@ -36,8 +36,8 @@ _ONE_PARAMETER = ("poisson", "binomial")
 # Tails: entries outside of such intervals, and outside of wider ones, counted in deviations of the
 # inner half and no more than so many of these; shares of them beyond a normal distribution's, and
 # beyond so many standard errors, are said.
-_TAILS, _TAILS_MOST, _TAILS_SHARE = 0.95, 2.5, 0.01
-_FAR, _FAR_MOST, _FAR_SHARE = 0.98, 4.0, 0.006
+_TAILS, _TAILS_MOST, _TAILS_SHARE = 0.95, 2.5, 0.02
+_FAR, _FAR_MOST, _FAR_SHARE = 0.98, 4.0, 0.012
 _TAILS_ERRORS = 2.5
 # Gross outliers lie outside both, and the wider intervals leave fewer others: so many times more.
 _OUTLIERS = 1.25
