@@ -22,8 +22,8 @@ Array = NDArray[np.float64]
 LEVELS = (0.5, 0.8, 0.95)
 N_BINS = 20
 
-# A share further off than this, beyond what chance does in one of forty, is reported.
-_TOLERANCE, _CHANCE = 0.02, 0.025
+# A share further off than this, beyond two standard errors where rows are many, is reported.
+_TOLERANCE, _CHANCE = 0.02, 0.02275
 # Columns are compared with the share of the view at this level, by a test of all of them with this
 # probability of a false alarm.
 _COLUMN_LEVEL = 0.8
