@@ -210,13 +210,22 @@ def unfitted(dim: int, kind: str, seed: int) -> Any:
     return bo.AdvisedRFLVM(dim, likelihood=kind, random_state=seed, **settings)
 
 
+def drawn_from_a_fit(
+    kind: str, dim: int, share: float, seed: int
+) -> tuple[Any, Array, Array, Array, Array]:
+    """Fit a model and draw rows from it; return it, their latents, the rows, and where it places
+    them with which standard deviations.
+    """
+    model = unfitted(dim, kind, seed).fit(training_table(kind, dim, share, seed))
+    x, rows = new_rows(model, share, seed, N_INTERVAL_ROWS)
+    return model, x, rows, *model.transform(rows, return_std=True)
+
+
 def measure_intervals(kind: str, dim: int, share: float, seed: int) -> Mapping[str, Value]:
     """Fit a model and see which intervals hold the latents of rows drawn from it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = unfitted(dim, kind, seed).fit(training_table(kind, dim, share, seed))
-        x, rows = new_rows(model, share, seed, N_INTERVAL_ROWS)
-        z, std = model.transform(rows, return_std=True)
+        model, x, rows, z, std = drawn_from_a_fit(kind, dim, share, seed)
         result: dict[str, Value] = {}
         for level in LEVELS:
             _, low, high = model.transform(rows, interval=level / 100)
@@ -230,9 +239,7 @@ def measure_ranks(kind: str, dim: int, share: float, seed: int) -> Mapping[str, 
     """Fit a model and rank the latents of rows drawn from it, among two kinds of quantiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = unfitted(dim, kind, seed).fit(training_table(kind, dim, share, seed))
-        x, rows = new_rows(model, share, seed, N_INTERVAL_ROWS)
-        z, std = model.transform(rows, return_std=True)
+        model, x, rows, z, std = drawn_from_a_fit(kind, dim, share, seed)
         # the limits of these are the tenths: the least is the median
         levels = (1e-6, 0.2, 0.4, 0.6, 0.8)
         limits = [model.transform(rows, interval=level)[1:] for level in levels]

@@ -180,7 +180,23 @@ class ArraySource(RowSource):
         return rows
 
 
-class PartSource(RowSource):
+class _OfAnother(RowSource):
+    """Rows that are cut from those of a source, whose blocks they share."""
+
+    source: RowSource
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
+        return self.source.block_rows
+
+    @property
+    def decodes(self) -> bool:
+        """Whether rows are unpacked every time they are read."""
+        return self.source.decodes
+
+
+class PartSource(_OfAnother):
     """Consecutive rows of a source.
 
     Parameters
@@ -196,16 +212,6 @@ class PartSource(RowSource):
         self.n_columns = source.n_columns
         self.columns = source.columns
         self.dtype = source.dtype
-
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block."""
-        return self.source.block_rows
-
-    @property
-    def decodes(self) -> bool:
-        """Whether rows are unpacked every time they are read."""
-        return self.source.decodes
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
@@ -249,7 +255,7 @@ def additive_checksum(X: Any, start: int) -> int:
     return total % 2**64
 
 
-class SomeColumns(RowSource):
+class SomeColumns(_OfAnother):
     """Columns of a source.
 
     Parameters
@@ -267,16 +273,6 @@ class SomeColumns(RowSource):
         self.n_columns = len(index)
         self.columns = columns
         self.dtype = source.dtype
-
-    @property
-    def block_rows(self) -> int:
-        """Rows of a block."""
-        return self.source.block_rows
-
-    @property
-    def decodes(self) -> bool:
-        """Whether rows are unpacked every time they are read."""
-        return self.source.decodes
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
