@@ -94,3 +94,24 @@ def test_options_that_people_try_first_say_what_to_type(words, do):
     done = run("fit", "data.csv", *words)
     assert done.exit_code == 2
     assert do in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_mixed_table_as_a_spreadsheet_writes_it(tmp_path):
+    """Whole numbers that name rows come back; empty lines and columns are left out."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    rows = [f"{100 + i};{rng.normal():.3f};{('low', 'high')[i % 2]};" for i in range(24)]
+    data = tmp_path / "people.csv"
+    data.write_text(
+        "\n".join(["customer_id;weight;risk;", *rows[:9], ";;;", *rows[9:], ";;;"])
+    )
+    small = ("n_components=1", "n_init=1", "max_iter=3", "n_frequencies=8", "init=pca")
+    settings = [part for name in small for part in ("--set", name)]
+    folder, full = tmp_path / "run", tmp_path / "full.csv"
+    replied("fit", data, "--likelihood", "auto", "--out", folder, "--seed", 0, *settings)
+    replied("impute", folder, data, "--out", full)
+    after = pandas.read_csv(full)
+    assert after.columns.tolist() == ["customer_id", "weight", "risk"]
+    assert after["customer_id"].tolist() == [100 + i for i in range(24)]
+    placed = pandas.read_csv(folder / "embedding.csv", index_col="customer_id")
+    assert placed.index.tolist() == [100 + i for i in range(24)]

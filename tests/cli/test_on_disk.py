@@ -126,6 +126,23 @@ def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, mon
         np.testing.assert_allclose(stored, values, rtol=1e-6, atol=1e-9)
 
 
+def test_whole_numbers_of_parts_come_back_as_whole_numbers(X, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    counts = np.hstack([np.rint(10 * X[:, :1]) + 0.0, X[:, 1:]])
+    settings = {"landmarks": 80, "n_frequencies": 8, "max_iter": 5, "init": "pca"}
+    model = bo.NGMVLVM(**settings, random_state=0)
+    model.fit(pandas.DataFrame(counts, columns=COLUMNS)).save(tmp_path / "m.bochner")
+    counts[7, 0] = np.nan
+    path = parquet_parts(counts, tmp_path)
+    monkeypatch.setattr(apply, "PLACED_ROWS", 100)
+    monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", None)
+    run("impute", str(tmp_path / "m.bochner"), str(path), "--out", str(tmp_path / "full.csv"))
+    cells = [line.split(",")[0] for line in (tmp_path / "full.csv").read_text().split()]
+    assert cells[1] == str(int(counts[0, 0]))
+    assert "." in cells[8]  # what was missing is estimated
+    assert sum("." in cell for cell in cells) == 1
+
+
 def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypatch):
     names = [f"c{i}" for i in range(300)]
     folder = write_parts(tmp_path / "rows", X, names)

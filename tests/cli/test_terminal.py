@@ -18,6 +18,7 @@ from bochner.data.likelihood_names import LIKELIHOODS
 from bochner.errors import InputError, message, printable
 from bochner.estimators.annotated import MODELS
 from bochner.estimators.settings.likelihoods import NAMES
+from helpers.cli import refused
 
 RED = "\x1b[31m"
 
@@ -292,3 +293,21 @@ def test_results_beside_the_data_are_refused(tmp_path):
     assert done.exit_code == 2
     assert f"Write --out {tmp_path / 'run'}" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize("command", ["info", "fit"])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("t.txt", "Rename it to .csv, or to .tsv if tabs separate its cells"),
+        ("t.xlsx", "Save it as .csv in the program that wrote it"),
+        ("t.csv.zip", "Unpack it"),
+        ("t.feather", "Read it with pandas, and save it by to_csv or to_parquet"),
+    ],
+)
+def test_files_that_are_not_read_are_refused_with_what_helps(tmp_path, command, name, says):
+    (tmp_path / name).write_text("a b\n1 2\n")
+    more = ["--out", tmp_path / "run"] if command == "fit" else []
+    text = refused(command, tmp_path / name, *more)
+    assert says in text
+    assert "a folder of them" in text

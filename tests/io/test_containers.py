@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import bochner as bo
 from bochner import extras
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
 from bochner.io.readers import read
 from bochner.io.table import dense
 
@@ -42,6 +42,7 @@ def test_frames_are_joined_by_their_index():
     )
 
 
+@pytest.mark.filterwarnings("ignore:Expected rows that views share")
 def test_labels_stay_what_they_are_and_equal_names_are_told_apart():
     X, _ = bo.stack({"a": frame([[1.0]], [7], ["v"]), "b": frame([[2.0]], [3], ["v"])})
     assert X.index.tolist() == [7, 3]
@@ -491,9 +492,25 @@ def test_what_fit_mudata_refuses(unpaired, table):
             {"a": annotated(table.iloc[:10]), "b": annotated(table.iloc[10:])}
         )
     with pytest.raises(
-        InputError, match=r"share rows, got none in common \('a' has 'r0', 'b' has 'r10'\)"
+        InputError, match=r"none between view 'a' \(first 'r0'\) and view 'b' \(first 'r10'\)"
     ):
         bo.fit_mudata(apart)
+    # rows to be placed may be so
+    with pytest.warns(DataWarning, match=r"first 'r10'.*a fit refuses them"):
+        assert bo.stack(apart)[0].shape == (len(table), 2 * table.shape[1])
+
+
+def test_views_that_no_row_ties_are_named_when_they_are_stacked(table):
+    """The same samples under other names: a warning, for rows to be placed may be so."""
+    renamed = table.rename(index="{}-1".format)
+    with pytest.warns(DataWarning, match=r"'a' \(first 'r0'\) and view 'b' \(first 'r0-1'\)"):
+        X, _ = bo.stack({"a": table, "b": renamed})
+    assert len(X) == 2 * len(table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # tied by a third view, or with nothing in it
+        bo.stack({"a": table, "b": renamed, "c": pd.concat([table, renamed])})
+        bo.stack({"a": table, "b": renamed * np.nan})
 
 
 @needs_anndata

@@ -346,3 +346,49 @@ def test_addresses_versions_and_dates_name_rows(tmp_path):
     for names in (["10.0.0.1", "10.0.0.2"], ["1.2.3", "1.2.4"], ["2020-01-01", "2020-01-02"]):
         path.write_text("a,b\n" + "".join(f"{name},{j}\n" for j, name in enumerate(names)))
         assert read(path).row_names == names
+
+
+def test_what_spreadsheets_call_unicode_text_is_read(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("Größe\tb\n1\t2\n3\t4\n".encode("utf-16"))
+    assert read(path).column_names == ["Größe", "b"]
+    path.write_bytes("Größe,b\n1,2\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"iconv -f WINDOWS-1252 -t UTF-8 .*t.csv > new.csv"):
+        read(path)
+
+
+def test_empty_lines_and_columns_of_a_spreadsheet_are_left_out(csv):
+    """Where rows have names; elsewhere a line without entries is a row."""
+    table = read(csv("id;a;b;\n7;1;2;\n;;;\n8;;4;\n;;;\n"))
+    assert (table.row_names, table.column_names) == (["7", "8"], ["a", "b"])
+    np.testing.assert_array_equal(table.X, [[1, 2], [NAN, 4]])
+    table = read(csv("a;b\n1;2\n;\n3;4\n"))
+    assert (table.row_names, len(table.X)) == (None, 3)
+    with pytest.raises(InputError, match=r"a name for every row, got none in line 3 of"):
+        read(csv("name;a\np;1\n;2\n"))
+
+
+def test_large_files_leave_out_empty_lines_too(csv):
+    body = "".join(f"{i};{i}.5;2;\n" for i in range(2**16))
+    table = read(csv(f"id;a;b;\n{body};;;\n"))
+    assert table.X.shape == (2**16, 2)
+
+
+def test_cells_between_bars_and_errors_of_spreadsheets_are_read(csv):
+    table = read(csv("a|b\n1|#N/A\n<NA>|4\n"))
+    np.testing.assert_array_equal(table.X, [[1, NAN], [NAN, 4]])
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("1,5e+01", "for decimal commas add --decimal ,"),
+        ("10,637.11", "write 1234.5, without separators, signs or units"),
+        ("3.5 mm", "write 1234.5, without separators, signs or units"),
+    ],
+)
+def test_numbers_written_otherwise_are_named(csv, cell, says):
+    with pytest.raises(InputError, match=f"(?i){says}"):
+        read(csv(f"a;b\n1;2\n3;{cell}\n"))
+    with pytest.raises(InputError, match=f"(?i){says}"):
+        read(csv(f"a;b\n{cell};2\n{cell[:2]}1{cell[3:]};4\n"))

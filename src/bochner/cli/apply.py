@@ -27,6 +27,7 @@ from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, wr
 from bochner.data.row_sources import PartSource, RowSource
 from bochner.errors import InputError, message
 from bochner.io.columnar import STREAMED, writing
+from bochner.io.csv.write import whole_columns_of
 from bochner.memory import chunks
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
@@ -106,7 +107,12 @@ def _completed_on_disk(
         # a bad value is found, and placed, before any work
         model._validate(source, reset=False)
         given = (source.n_rows, names, source.dtype)
-        write = [files.enter_context(writing(out, *given)) for out in outs]
+        # standard deviations are none
+        whole = whole_columns_of(source.blocks()) if outs[0].suffix.lower() == ".csv" else None
+        write = [
+            files.enter_context(writing(out, *given, None if i else whole))
+            for i, out in enumerate(outs)
+        ]
         for rows in chunks(source.n_rows, size):
             say(f"completing rows {rows.start + 1:,} to {rows.stop:,} of {source.n_rows:,}")
             completed = model.impute(PartSource(source, rows), return_std=True)

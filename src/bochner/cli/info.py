@@ -10,8 +10,8 @@ from bochner.cli.data import load_model
 from bochner.cli.fit import FitOptions, estimator_of
 from bochner.data.columns import describe_column, widened
 from bochner.data.views import check_fit, resolve_views
-from bochner.errors import InputError
-from bochner.io.extensions import EXTENSIONS, MODEL_FILE, extension_of
+from bochner.errors import InputError, ModelFileError
+from bochner.io.extensions import EXTENSIONS, MODEL_FILE, check_extension, extension_of
 from bochner.io.on_disk import StoredTable
 from bochner.io.table import Table
 from bochner.memory import passes
@@ -30,7 +30,13 @@ def describe(options: FitOptions) -> dict[str, object]:
         (path / MODEL_FILE).is_file() if path.is_dir() else path.suffix.lower() == ".bochner"
     )
     if is_model or (path.is_file() and extension_of(path) not in EXTENSIONS):
-        return describe_model(load_model(path))
+        try:
+            return describe_model(load_model(path))
+        except ModelFileError:
+            if is_model:
+                raise
+            # no model either
+            check_extension(path)
     table = options.read()
     estimator = estimator_of(options, table)
     return {**describe_data(table), "estimate": _estimate(estimator, table)}

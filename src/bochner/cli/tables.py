@@ -68,7 +68,7 @@ def table_to_fit(
     if not isinstance(coding, Mixed):
         # says what is wrong with it
         return reading.read(path, index, layer, known)
-    return _table(frame, coding, index)
+    return _table(frame, coding)
 
 
 def _check_texts(frame: Any, path: Path) -> None:
@@ -102,7 +102,7 @@ def rows_to_use(
     frame = read_frame(path, index, reading)
     if set(names) <= set(frame.columns):
         frame = frame[names]
-    return _table(frame, model._coding, index)
+    return _table(frame, model._coding)
 
 
 def read_frame(path: Path, index: str | None, reading: Reading) -> pd.DataFrame:
@@ -124,7 +124,11 @@ def read_frame(path: Path, index: str | None, reading: Reading) -> pd.DataFrame:
         )
     except ValueError as error:
         raise unreadable(path, "csv", str(error).splitlines()[0]) from error
-    frame.columns = [unguarded(cell) for cell in first[0]]
+    names = [unguarded(cell) for cell in first[0]]
+    frame.columns = [name or f"column_{j}" if j else name for j, name in enumerate(names)]
+    # spreadsheets write separators behind the last column
+    nameless = [c for c, name in zip(frame.columns, names, strict=True) if not name]
+    frame = frame.drop(columns=[c for c in nameless if frame[c].isna().all()])
     return _named(frame.convert_dtypes(), index, path, request)
 
 
@@ -146,12 +150,23 @@ def _named(
         raise InputError(
             message(f"an index column {index!r} in {path}", got, "choose one of them")
         )
-    if index is None and _names_rows(frame):
+    # spreadsheets write separators below the last row
+    filled = frame.dropna(how="all")
+    if index is None and _names_rows(filled):
         index = frame.columns[0]
-    frame = frame if index is None else frame.set_index(index)
+    if index is not None:
+        frame = filled.set_index(index)
+        _refuse_missing_names(frame, path)
     kept = request.selection.kept([str(name) for name in frame.columns])
     request.selection.check(str(path))
     return frame.iloc[:, kept]
+
+
+def _refuse_missing_names(frame: pd.DataFrame, path: Path) -> None:
+    missing = np.flatnonzero(frame.index.isna())
+    if missing.size:
+        got = f"none in row {missing[0]} of {path}"
+        raise InputError(message("a name for every row", got, "name the row"))
 
 
 def _names_rows(frame: pd.DataFrame) -> bool:
@@ -161,10 +176,10 @@ def _names_rows(frame: pd.DataFrame) -> bool:
     return distinct and key_column([str(name) for name in frame.columns], cells)
 
 
-def _table(frame: pd.DataFrame, coding: Coding, index: str | None) -> FrameTable:
+def _table(frame: pd.DataFrame, coding: Coding) -> FrameTable:
     encoded = cast("pd.DataFrame", coding.encode(frame))
     X: NDArray[np.float64] = encoded.to_numpy(dtype=np.float64)
-    named = index is not None or frame.index.dtype.kind not in "iu"
+    named = frame.index.name is not None or frame.index.dtype.kind not in "iu"
     return FrameTable(
         X,
         [str(name) for name in frame.index] if named else None,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
+from bochner.data.validation import check_shared_rows
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
@@ -163,6 +164,8 @@ def fit_mudata(
     """
     _check_keys(mdata, key_added, overwrite, "mdata")
     table = from_mudata(mdata, layer, mask_var, modalities)
+    # here, where rows have names; a fit looks again
+    check_shared_rows(table.X, table.views or {}, table.row_names)
     model = _model(estimator, likelihood, params)
     model.set_params(views=table.views)
     source = {

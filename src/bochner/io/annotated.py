@@ -128,7 +128,7 @@ def from_mudata(
     Raises
     ------
     InputError
-        Modalities that are not there or share no row, or as `from_anndata` raises.
+        Modalities that are not there, or as `from_anndata` raises.
     """
     if getattr(mdata, "axis", 0) != 0:
         raise InputError(
@@ -153,7 +153,6 @@ def from_mudata(
         )
         for name in names
     }
-    _check_shared(tables, place)
     named = {row for table in tables.values() for row in table.row_names or ()}
     return join(
         tables,
@@ -301,20 +300,3 @@ def _by_modality(value: object, names: list[str], option: str) -> dict[str, Any]
             )
         )
     return {name: value.get(name) for name in names}
-
-
-def _check_shared(tables: Mapping[str, Table], place: str) -> None:
-    """Without a row that two modalities share, nothing ties one view to another."""
-    rows = [set(table.row_names or ()) for table in tables.values()]
-    if len(rows) > 1 and len(set().union(*rows)) == sum(len(names) for names in rows):
-        first = [
-            f"{name!r} has {(table.row_names or [''])[0]!r}" for name, table in tables.items()
-        ]
-        do = "give the same sample the same name in each obs_names"
-        raise InputError(
-            message(
-                f"modalities of {place} that share rows",
-                f"none in common ({listing(first)})",
-                do,
-            )
-        )

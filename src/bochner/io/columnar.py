@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import BoolArray, FloatArray
 from bochner.extras import require
 from bochner.io.csv.write import cells
 from bochner.io.outputs import refusal, replacing
@@ -73,7 +73,11 @@ STREAMED = (".csv", ".npy", ".parquet", ".zarr")
 
 @contextmanager
 def writing(
-    path: Path, n_rows: int, columns: Sequence[str], dtype: np.dtype[np.generic]
+    path: Path,
+    n_rows: int,
+    columns: Sequence[str],
+    dtype: np.dtype[np.generic],
+    whole: BoolArray | None = None,
 ) -> Iterator[Write]:
     """Yield a function that writes consecutive rows; the file appears whole or not at all.
 
@@ -86,6 +90,8 @@ def writing(
     columns : sequence of str, shape (M,)
         Of csv and parquet files.
     dtype : dtype
+    whole : ndarray of bool, shape (M,), optional
+        Columns of whole numbers, which csv files hold without points; by default none.
 
     Yields
     ------
@@ -97,21 +103,22 @@ def writing(
         with _replacing_folder(path) as part:
             yield _into_zarr(part, (n_rows, len(columns)), dtype)
         return
-    begin = {".csv": _into_csv, ".npy": _into_npy, ".parquet": _into_parquet}[kind]
     with replacing(path) as part, ExitStack() as opened:
+        if kind == ".csv":
+            yield _into_csv(part, opened, columns, whole)
+            return
+        begin = {".npy": _into_npy, ".parquet": _into_parquet}[kind]
         yield begin(part, opened, n_rows, columns, dtype)
 
 
 def _into_csv(
-    part: Path, opened: ExitStack, n_rows: int, columns: Sequence[str], dtype: object
+    part: Path, opened: ExitStack, columns: Sequence[str], whole: BoolArray | None
 ) -> Write:
-    del n_rows, dtype
     file = opened.enter_context(part.open("w", newline="", encoding="utf-8"))
     rows = csv.writer(file, lineterminator="\n")
     rows.writerow(columns)
-    # what is whole is known of a block, not of the column
-    points = np.zeros(len(columns), dtype=bool)
-    return lambda block: rows.writerows(cells(block, points, named=True))
+    plain = np.zeros(len(columns), dtype=bool) if whole is None else whole
+    return lambda block: rows.writerows(cells(block, plain, named=True))
 
 
 def _into_npy(

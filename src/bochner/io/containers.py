@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.accepted import as_rows
-from bochner.data.validation import as_array
-from bochner.errors import InputError, message
+from bochner.data.validation import as_array, check_shared_rows
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.frames import from_frame
@@ -48,6 +48,12 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
         Labels that repeat (named), text (with its place), views without an index beside views with
         one, or views without an index of unequal length.
 
+    Warns
+    -----
+    DataWarning
+        No row ties two views: their names are often written in two ways. Rows to be placed may
+        lack a view each; ``fit`` refuses such data.
+
     Examples
     --------
     >>> import numpy as np
@@ -61,6 +67,7 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
             getattr(modality.X, "dtype", np.dtype(np.float64))
             for modality in views.mod.values()
         ]
+        _warn_unshared(table)
         return _out(table, types), dict(table.views or {})
     if not isinstance(views, Mapping) or not views:
         got = f"{type(views).__name__}" if not isinstance(views, Mapping) else "an empty dict"
@@ -75,9 +82,25 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
     check_unique([name for name, _ in halves], "view", "the views")
     parts = dict(halves)
     table = join({name: _table(name, part) for name, part in parts.items()}, "view")
+    _warn_unshared(table)
     return _out(table, [_dtype(part) for part in parts.values()], _labels(parts)), dict(
         table.views or {}
     )
+
+
+def _warn_unshared(table: Table) -> None:
+    """Say where no row has two views: the same sample may have two names."""
+    if table.row_names is None:
+        return
+    views = {
+        view: place
+        for view, place in (table.views or {}).items()
+        if not np.isnan(table.X[:, place]).all()
+    }
+    try:
+        check_shared_rows(table.X, views, table.row_names)
+    except InputError as error:
+        warn_user(f"{error} Rows to be placed may be so, a fit refuses them.", DataWarning)
 
 
 def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:

@@ -11,6 +11,16 @@ NAMED = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 ARRAYS = (".npz", ".npy")
 LAYERED = (".h5ad", ".h5mu")
 EXTENSIONS = (*NAMED, *ARRAYS, *LAYERED)
+# What to do with a file that is not read.
+_SAVE = "save it as .csv in the program that wrote it"
+_UNPACK = "unpack it"
+_PANDAS = "read it with pandas, and save it by to_csv or to_parquet"
+_HINTS = {
+    ".txt": "rename it to .csv, or to .tsv if tabs separate its cells",
+    **dict.fromkeys((".json", ".pkl", ".pickle", ".feather", ".h5", ".hdf5", ".orc"), _PANDAS),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".sav", ".dta", ".sas7bdat", ".rds"), _SAVE),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".zst", ".7z", ".gz", ".tar"), _UNPACK),
+}
 # What ``bochner fit`` leaves in its folder.
 MODEL_FILE = "model.bochner"
 CHECKPOINT = "checkpoint.ckpt"
@@ -71,7 +81,9 @@ def check_extension(path: Path) -> str:
         )
         raise InputError(
             message(
-                f"one of {', '.join(EXTENSIONS)} or a folder of them", got, "convert the file"
+                f"one of {', '.join(EXTENSIONS)} or a folder of them",
+                got,
+                _HINTS.get(path.suffix.lower(), "convert the file"),
             )
         )
     return extension

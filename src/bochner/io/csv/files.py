@@ -37,7 +37,8 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
     `index`, or a first column without a name, or one in which no cell is a number, or one that is
     called ``id`` or the like and holds whole numbers that differ. Empty cells, NA and NaN are
     missing, True and False are 1 and 0. Files whose name ends in .gz are decompressed. Separators:
-    comma, semicolon or tab.
+    comma, semicolon, tab or vertical bar. Where rows have names, lines of empty cells are none, nor
+    are columns without a name and without an entry: spreadsheets write both.
 
     Parameters
     ----------
@@ -74,13 +75,15 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
 def _table(path: Path, lines: Lines | PlainLines, has_header: bool, request: Request) -> Table:
     skip = 1 if has_header else 0
     header = [unguarded(name) for name in lines.first] if has_header else None
-    first = lines.column(0, skip)
-    if not first:
+    filled = lines.filled(skip)
+    first = filled.column(0, skip)
+    key = _key(path, header, first, request.index) if first else None
+    lines = lines if key is None else filled
+    if not lines.column(0, skip):
         raise InputError(
             message("rows of data", f"a header alone in {path}", "add rows below the header")
         )
-    key = _key(path, header, first, request.index)
-    columns, names = _columns(path, len(lines.first), header, key, request)
+    columns, names = _columns(path, lines, header, key, request)
     X = lines.numbers(columns, skip, header)
     if key is None:
         return Table(X, None, names)
@@ -128,14 +131,19 @@ def _refuse_written_numbers(
 
 
 def _columns(
-    path: Path, width: int, header: list[str] | None, key: int | None, request: Request
+    path: Path,
+    lines: Lines | PlainLines,
+    header: list[str] | None,
+    key: int | None,
+    request: Request,
 ) -> tuple[list[int], list[str] | None]:
     """Return the positions of the columns of numbers, and their names."""
-    places = [j for j in range(width) if j != key]
+    places = [j for j in range(len(lines.first)) if j != key]
     if header is None:
         request.selection.nameless(str(path))
         names = None
     else:
+        places = [j for j in places if header[j] or any(lines.column(j, 1))]
         every = [header[j] or f"column_{j}" for j in places]
         kept = request.selection.kept(every)
         names = [every[j] for j in kept]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "#n/a", "<na>"})
 _WORDS = {**dict.fromkeys(MISSING, float("nan")), "true": 1.0, "false": 0.0}
 # What names a column of names; also anything that ends in "_id", " id" or "ID".
 _KEYS = frozenset(
@@ -17,13 +17,13 @@ _KEYS = frozenset(
 _KEY_ENDING = re.compile(r".+(?:[_ .-](?:id|ID|Id)|[a-z0-9](?:ID|Id))")
 # Words for "missing" that are no names of columns.
 _PLACEHOLDERS = frozenset(
-    "missing unknown undefined nd n.d. n.a. #n/a ? - -- . .. * ** #".split()  # noqa: SIM905
+    "missing unknown undefined nd n.d. n.a. ? - -- . .. * ** #".split()  # noqa: SIM905
 )
 _WHOLE = re.compile(r"[+-]?\d+")
-# Numbers as people write them: 1,234.5, 1.234,5, 12,5, 10 % and $10.
+# Numbers as people write them: 1,234.5, 1.234,5, 12,5, 10 %, $10 and 1.5 mm.
 _WRITTEN = re.compile(
     r"[+-]?[$€£¥]?\s?(?:\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?|\d{1,3}(?:\.\d{3})+,\d+|\d+(?:[.,]\d+)?)"
-    r"\s?[%$€£¥]?"
+    r"\s?[%$€£¥]?|[+-]?\d+[.,]\d+\s?[A-Za-zµ°]{1,5}"
 )
 
 
@@ -50,8 +50,11 @@ def pointed(cells: Sequence[str], decimal: str) -> list[str]:
 
 
 def is_written_number(cell: str) -> bool:
-    """Tell whether a cell is a number with separators, a percent sign or a currency."""
-    return number(cell) is None and _WRITTEN.fullmatch(cell) is not None
+    """Tell whether a cell is a number with separators, a percent sign, a currency or a unit."""
+    if number(cell) is not None:
+        return False
+    is_comma = cell.count(",") == 1 and number(cell.replace(",", ".")) is not None
+    return is_comma or _WRITTEN.fullmatch(cell) is not None
 
 
 def is_key_name(name: str) -> bool:

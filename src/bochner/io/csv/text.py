@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import importlib.util
@@ -9,6 +10,7 @@ import io
 import shlex
 import zlib
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
-from bochner.io.csv.headers import MISSING, number, pointed
+from bochner.io.csv.headers import MISSING, is_written_number, number, pointed
 from bochner.io.table import unreadable
 from bochner.memory import Memory
 
 # line number in the file, cells
 Line = tuple[int, list[str]]
 
+# What spreadsheets begin a file with that they call Unicode text.
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Lines that decide about separator and header.
 _SAMPLE = 20
 _SPELLINGS = (str.lower, str.upper, str.title)
@@ -35,15 +39,16 @@ def contents(path: Path, memory: Memory) -> str:
     Raises
     ------
     InputError
-        The file is no UTF-8, cannot be read, or is too large when decompressed.
+        The file is no Unicode, cannot be read, or is too large when decompressed.
     """
     try:
         raw = _inflated(path, memory) if path.suffix.lower() == ".gz" else path.read_bytes()
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if raw.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeError as error:
-        raise InputError(
-            message("text in UTF-8", f"{path} ({error})", "save it as csv UTF-8")
-        ) from error
+        do = "save it as csv UTF-8"
+        if path.suffix.lower() != ".gz":
+            do += f", or: iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > new.csv"
+        raise InputError(message("text in UTF-8", f"{path} ({error})", do)) from error
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, "csv", error) from error
 
@@ -60,9 +65,9 @@ def _inflated(path: Path, memory: Memory) -> bytes:
 def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
     """Return the separator and the cells of the first lines.
 
-    The separator is a tab in files called .tsv; else the first of tab, semicolon and comma that
-    cuts the first lines into equally many cells, or, where none does, the one that the first line
-    has most of.
+    The separator is a tab in files called .tsv; else the first of tab, semicolon, comma and
+    vertical bar that cuts the first lines into equally many cells, or, where none does, the one
+    that the first line has most of.
 
     Raises
     ------
@@ -81,12 +86,12 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
             do = "rename it to .csv, or separate its cells by tabs"
             raise InputError(message("tabs between cells", f"commas in {path}", do))
         return "\t", _first_lines(start, "\t")
-    for delimiter in "\t;,":
+    for delimiter in "\t;,|":
         cells = _first_lines(start, delimiter)
         widths = {len(line) for line in cells}
         if len(widths) == 1 and max(widths) > 1:
             return delimiter, cells
-    delimiter = max(",;\t", key=first.count)
+    delimiter = max(",;\t|", key=first.count)
     return delimiter, _first_lines(start, delimiter)
 
 
@@ -185,6 +190,15 @@ class Lines:
         """Return the cells of a column, without those of the first `skip` lines."""
         return [cells[j] for _, cells in self.lines[skip:]]
 
+    def filled(self, skip: int) -> Lines:
+        """Return the lines without those of which every cell is empty."""
+        kept = [*self.lines[:skip], *(line for line in self.lines[skip:] if any(line[1]))]
+        if len(kept) == len(self.lines):
+            return self
+        lines = copy(self)
+        lines.lines = kept
+        return lines
+
     def line_number(self, i: int, skip: int) -> int:
         """Return where the i-th line after the first `skip` stands in the file, from 1."""
         return self.lines[skip + i][0]
@@ -217,12 +231,14 @@ def _no_number(path: Path, line: int, j: int, cell: str, header: list[str] | Non
     name = header[j] if header else ""
     got = f"{cell!r} in {path}, line {line}, cell {j + 1}" + (f" ({name!r})" if name else "")
     do = "write a number or leave the cell empty if it is missing"
+    if is_written_number(cell):
+        do = "write 1234.5, without separators, signs or units"
     if header is None and line == 1:
         do += "; where the first line names the columns, add --header"
     elif name:
         do += f"; for a column of row names add --index {name}, to leave it out --drop {name}"
         do += ", to fit categories --likelihood auto"
-    if cell.count(",") == 1 and all(part.lstrip("+-").isdigit() for part in cell.split(",")):
+    if cell.count(",") == 1 and number(cell.replace(",", ".")) is not None:
         do = "for decimal commas add --decimal ,; thousands are written without commas"
     return message("a number", got, do)
 
@@ -264,6 +280,12 @@ class PlainLines:
         else:
             cells = [line.split(self._delimiter, j + 1)[j].strip() for line in lines]
         return pointed(cells, self._decimal)
+
+    def filled(self, skip: int) -> PlainLines:
+        """Return the lines: `Lines` leaves empty ones out."""
+        if any(not line.strip(self._delimiter + " ") for line in self._lines[skip:]):
+            raise ValueError("a line of empty cells")
+        return self
 
     def line_number(self, i: int, skip: int) -> int:
         """Not known: `Lines` says it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -110,9 +110,19 @@ def whole_columns(matrix: FloatArray) -> BoolArray:
     """Return which columns hold whole numbers, and some, (M,): counts that other programs should
     read as such.
     """
-    missing = np.isnan(matrix)
-    whole = (_exact(matrix) | missing).all(axis=0)
-    return np.asarray(whole & ~missing.all(axis=0))
+    return whole_columns_of([matrix])
+
+
+def whole_columns_of(blocks: Iterable[FloatArray]) -> BoolArray:
+    """Return which columns of rows that come in blocks hold whole numbers, and some, (M,)."""
+    whole, some = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
+    for block in blocks:
+        missing = np.isnan(block)
+        whole = whole & (_exact(block) | missing).all(axis=0)
+        some = some | ~missing.all(axis=0)
+        if not whole.any():
+            break
+    return np.asarray(whole & some)
 
 
 def _exact(matrix: FloatArray) -> BoolArray:
