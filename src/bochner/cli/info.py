@@ -33,9 +33,9 @@ def describe(options: FitOptions) -> dict[str, object]:
         try:
             return describe_model(load_model(path))
         except ModelFileError:
-            if is_model:
+            # models may be called anything
+            if is_model or not path.suffix:
                 raise
-            # no model either
             check_extension(path)
     table = options.read()
     estimator = estimator_of(options, table)
