@@ -54,6 +54,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"bochner {release}"
 html_static_path = ["_static"]
 html_css_files = ["bochner.css"]
+html_favicon = "_static/favicon.svg"
+# the theme calls it an error where nobody has chosen yet
+html_context = {"default_mode": "auto"}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
