@@ -555,6 +555,24 @@ main()
 """
 
 
+# Python drops what is raised there.
+KILLED_IN_A_CALLBACK = """
+import signal, weakref
+from bochner.training.trainer import Trainer
+after = Trainer._after_step
+class Thing: pass
+def killed(self, on_step):
+    after(self, on_step)
+    if self.state.step == 17:
+        thing = Thing()
+        kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+        del thing
+Trainer._after_step = killed
+from bochner.__main__ import main
+main()
+"""
+
+
 def process(code, *arguments):
     command = [sys.executable, *code, *(str(argument) for argument in arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -589,6 +607,15 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
     assert first.read_text() == second.read_text()
     assert not (tmp_path / "killed" / "checkpoint.ckpt").exists()
     assert not (tmp_path / "killed" / "seed.json").exists()
+
+
+def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=20000", "--set", "tol=0"]
+    killed = process(["-c", KILLED_IN_A_CALLBACK], *fit, "--out", tmp_path / "o")
+    assert killed.returncode == 130, killed.stderr
+    assert "Exception ignored" not in killed.stderr
+    assert "To continue: bochner fit" in killed.stderr
 
 
 def test_an_interruption_before_training_says_that_nothing_is_there_to_continue(

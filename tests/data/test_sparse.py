@@ -122,6 +122,15 @@ def test_guesses_do_not_depend_on_how_zeros_are_stored(kind):
         assert guess(sp.csr_array(X))[0] == guess(X)[0]
 
 
+def test_leading_components_are_the_same_whenever_they_are_asked_for():
+    source = np.random.default_rng(0)
+    twice = np.repeat(source.normal(size=(23, 2)), 2, axis=1)
+    for values in (twice, np.outer(source.normal(size=30), np.ones(6)), _counts(60, 20)):
+        X = sp.csr_array(values)
+        first = leading(X, 0)
+        assert all(np.array_equal(leading(X, 0), first) for _ in range(4))
+
+
 def test_leading_components_are_those_of_the_centred_matrix():
     X = _counts(60, 20)
     result = leading(sp.csr_array(X), 0)

@@ -50,6 +50,20 @@ def test_modes_that_only_remembered_the_rows_are_found_out(monkeypatch):
     assert chosen < 0.97 * error()
 
 
+def test_rows_of_counts_are_tried_from_a_start_that_has_no_rival(monkeypatch):
+    source = np.random.default_rng(0)
+    latent = source.normal(size=(120, 1))
+    X = source.poisson(np.exp(latent @ source.normal(size=(1, 10)))).astype(float)
+    X[:20, 5:] = np.nan
+    result = {view: tempering.Choice(2.0**-7.5, modes=True) for view in "ab"}
+    monkeypatch.setattr(tempering, "learn", lambda *arguments: result)
+    views = {"a": slice(0, 5), "b": slice(5, 10)}
+    model = bo.NGMVLVM(
+        1, views=views, likelihood="poisson", n_frequencies=5, max_iter=20, random_state=0
+    ).fit(X)
+    assert np.isfinite(model.impute(X)).all()
+
+
 def test_exact_data_keep_the_modes_and_few_rows_what_was_found():
     curve = bo.datasets.make_s_curve(150, 30, ("rbf", "rbf"), noise=0.05, random_state=0)
     model = bo.NGMVLVM(

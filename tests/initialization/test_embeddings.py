@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner.errors import InputError
-from bochner.initialization.embeddings import NARROW_STARTS, STARTS, start
+from bochner.initialization.embeddings import NARROW_STARTS, STARTS, components, start
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.metrics import aligned_r2, knn_accuracy
 from helpers.models import build
@@ -152,3 +152,10 @@ def test_a_model_is_built_at_its_start():
     assert torch.equal(means[0][0], means[1][0])
     assert not torch.equal(means[0][0], means[2][0])  # restarts differ
     assert not torch.equal(means[0][0], means[0][1])  # and so do views
+
+
+def test_components_that_are_rounding_are_zero():
+    line = np.outer(np.linspace(-1.0, 1.0, 60), [1.0, 2.0, 3.0]) / 3.0
+    assert (components(line, 3, 0)[:, 1:] == 0.0).all()
+    constant = np.full((60, 4), 0.1) + 1e-17 * _data(60, 4)
+    assert (components(constant, 2, 0) == 0.0).all()

@@ -132,6 +132,16 @@ TENSORS = {
     "empty": ("0.group_of", lambda t: t[:0], "the view 'a' has no draws or no columns"),
     "precision": ("0.0.first", lambda t: t.int(), "'0.0.first' is of the type torch.int32"),
     "not finite": ("latents", lambda t: t / 0.0, "the tensor 'latents' is not finite"),
+    "far too large": (
+        "0.0.amplitude",
+        lambda t: t + 1e150,
+        "the tensor '0.0.amplitude' holds 1e+150, beyond 1e+100",
+    ),
+    "no variance": (
+        "0.likelihood.log_noise_variance",
+        lambda t: t - 1e30,
+        "the tensor '0.likelihood.log_noise_variance' holds 1e+30, beyond 230",
+    ),
     "groups": ("0.group_of", lambda t: t + 5, "'0.group_of' names groups that are not there"),
     "a kernel": ("0.kernel.means", lambda t: t[..., :1], "size mismatch for means"),
     "units": ("scaling.scale", lambda t: -t, "Expected a finite centre and a positive scale"),

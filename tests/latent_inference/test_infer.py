@@ -276,13 +276,28 @@ class _Far:
     def to(self, dtype):
         return self
 
+    def too_steep(self):
+        return torch.zeros(4, dtype=torch.bool)
+
+    def value(self, x):
+        return -1e20 - 0.5 * x.square().sum(1)
+
     def evaluate(self, x, rows):
-        value = -1e20 - 0.5 * x.square().sum(1)
+        value = self.value(x)
         return value, -x, -torch.eye(x.shape[1], dtype=x.dtype).expand(len(x), -1, -1).clone()
 
 
-def test_the_best_mode_is_kept_where_rounding_hides_what_a_mode_weighs():
+class _Overflowing(_Far):
+    """A bound that single precision has no number for."""
+
+    def value(self, x):
+        value = -0.5 * x.square().sum(1)
+        return value if x.dtype == torch.float64 else value + torch.nan
+
+
+@pytest.mark.parametrize("target", [_Far(), _Overflowing()])
+def test_the_best_mode_is_kept_where_rounding_hides_what_a_mode_weighs(target):
     # no climb was kept, and the last steps had no rows
     starts = torch.tensor([[[0.3, -0.2], [1.0, 0.5]]], dtype=torch.float64).expand(4, -1, -1)
-    result = solved(_Far(), starts, True)
+    result = solved(target, starts, True)
     np.testing.assert_allclose(result.mean.numpy(), 0.0, atol=1e-6)

@@ -4,9 +4,11 @@ move training rows.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+import bochner as bo
 from bochner.latent_inference import row_bound_nonconjugate
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
@@ -112,3 +114,18 @@ def test_points_that_are_evaluated_in_parts_are_those_of_one(name, monkeypatch):
     monkeypatch.setattr(row_bound_nonconjugate, "_CACHED", 15)
     for part, wanted in zip(target.evaluate(x, torch.arange(12)), whole, strict=True):
         torch.testing.assert_close(part, wanted)
+
+
+def test_rows_of_huge_counts_do_not_depend_on_their_batch():
+    """Single precision holds their log densities to a thousand nats: it must not choose modes."""
+    source = np.random.default_rng(0)
+    X = np.column_stack([source.poisson(20.0, 10), source.poisson(5.0, 10) * 2.4e8])
+    X = X.astype(float)
+    model = bo.NGMVLVM(
+        3, likelihood="poisson", n_frequencies=5, n_mixtures=2, init="pca", max_iter=30,
+        random_state=0,
+    ).fit(X)  # fmt: skip
+    together = model.transform(X)
+    alone = np.vstack([model.transform(row[None]) for row in X])
+    np.testing.assert_allclose(alone, together, atol=1e-3)
+    np.testing.assert_allclose(model.transform(X[::-1])[::-1], together, atol=1e-3)

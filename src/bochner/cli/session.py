@@ -4,6 +4,7 @@ asked for.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import io
 import json
@@ -272,17 +273,36 @@ def _logged(path: Path) -> Iterator[_LogFile]:
             handler.close()
 
 
+# Seconds after which an interrupt that Python dropped is raised again.
+_AGAIN = 0.02
+
+
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: batch systems send it before they kill."""
+    """Let SIGTERM do what Ctrl-C does: batch systems send it before they kill. An interrupt that
+    strikes where Python cannot raise it is not lost.
+    """
     if threading.current_thread() is not threading.main_thread():
         # Python sets signal handlers in the main thread only
         yield
         return
     before = signal.signal(signal.SIGTERM, _interrupt)
+    hook = sys.unraisablehook
+
+    def again(lost: sys.UnraisableHookArgs) -> None:
+        # Python drops what is raised within a finaliser or the callback of a weak reference
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            hook(lost)
+            return
+        later = threading.Timer(_AGAIN, _thread.interrupt_main)
+        later.daemon = True
+        later.start()
+
+    sys.unraisablehook = again
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
 
 

@@ -249,6 +249,11 @@ def leading(X: Any, seed: int) -> NDArray[np.float64]:
     if bool((low == high).all()):
         # ARPACK needs a direction
         return np.zeros((X.shape[0], 1))
+    if min(X.shape) <= 2 * _COMPONENTS:
+        # where ARPACK has seen all directions it goes on from one of its own, another every time
+        dense = np.asarray(X.toarray(), dtype=np.float64)
+        left, values, _ = np.linalg.svd(dense - dense.mean(axis=0), full_matrices=False)
+        return np.asarray(left[:, :count] * values[:count], dtype=np.float64)
     with warnings.catch_warnings():
         # columns without variance
         warnings.simplefilter("ignore")

@@ -439,5 +439,6 @@ def _promising(every: list[Candidate], margin: float, conjugate: bool) -> list[C
         return every
     ordered = sorted(every, key=lambda candidate: -candidate.bound)
     close = [one for one in ordered if one.bound >= ordered[0].bound - margin]
-    as_they_were = [one for one in close if not one.settled] if conjugate else []
-    return as_they_were[:1] + [one for one in close if one.settled]
+    settled = [one for one in close if one.settled]
+    as_they_were = [one for one in close if not one.settled]
+    return as_they_were[:1] + settled if conjugate or not settled else settled

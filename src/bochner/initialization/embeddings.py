@@ -53,7 +53,9 @@ def noise(n_rows: int, n_components: int, seed: int) -> FloatArray:
 
 
 def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
-    """Return principal components in proportion; columns beyond the rank are 0."""
+    """Return principal components in proportion; columns beyond the numerical rank are 0: where
+    views are divided by their scale, rounding would be as large as data.
+    """
     n, m = filled.shape
     rank = min(n_components, n, m)
     centred = filled - filled.mean(axis=0)
@@ -66,6 +68,8 @@ def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
         left, values, _ = svds(centred, k=rank, v0=first)
         left = left[:, ::-1]
         values = values[::-1]
+    size = float(np.abs(filled).max(initial=0.0)) * n**0.5
+    values = np.where(values > max(n, m) * np.finfo(np.float64).eps * size, values, 0.0)
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)])
     out = np.zeros((n, n_components))
     out[:, :rank] = left * np.where(signs == 0, 1.0, signs) * values

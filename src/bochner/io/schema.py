@@ -227,11 +227,18 @@ class Tensors:
             raise MismatchError(f"the tensor {min(self._left)!r} is unknown")
 
 
+# Squares and products of larger numbers leave double precision; scaled data have none.
+LARGEST = 1e100
+
+
 def _checked(name: str, tensor: Tensor, kind: str) -> Tensor:
     if tensor.dtype not in _TYPES[kind]:
         raise MismatchError(f"the tensor {name!r} is of the type {tensor.dtype}")
     if kind != "i" and not bool(tensor.isfinite().all()):
         raise MismatchError(f"the tensor {name!r} is not finite")
+    if kind != "i" and bool((tensor.abs() > LARGEST).any()):
+        got = f"holds {float(tensor.abs().max()):.3g}, beyond {LARGEST:g}"
+        raise MismatchError(f"the tensor {name!r} {got}")
     return tensor
 
 

@@ -430,6 +430,10 @@ class CellTarget:
         """Return what values lack that those of tables have, (n,): nothing."""
         return self.rows.new_zeros(len(self.rows))
 
+    def too_steep(self) -> Tensor:
+        """Return whose values single precision does not hold, (n,): it is not used."""
+        return torch.zeros(len(self.rows), dtype=torch.bool)
+
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return value, gradient and Hessian at x (P, D) of the given rows."""
         wide = x.double()

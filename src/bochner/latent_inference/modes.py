@@ -149,6 +149,8 @@ def climb(
     return x, value, hessian
 
 
+# Of climbs along the curved ridges that large counts leave, in double precision.
+_RIDGE_STEPS = 2000
 # A step shorter than this ends a climb in single precision, as SETTLED does in double.
 _ROUGH = 1e-3
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
@@ -192,15 +194,36 @@ def solved(target: Target | CellTarget, starts: Tensor, polish: bool) -> Placeme
     """Climb from every start and weigh the modes found by their Laplace evidence."""
     n, n_modes, dim = starts.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
-    # Single precision finds the basin at half the cost; double precision walks the last, quadratic
-    # steps, and only of modes that will weigh anything.
-    single = target.to(torch.float32)
-    rough = climb(single, starts.reshape(-1, dim).float(), rows, tolerance=_ROUGH)
-    ends = _Modes(*(part.double() for part in rough))
+    ends = _rough(target, starts.reshape(-1, dim), rows)
     if polish:
         walk = _settled if target.settles_climbs else _polished
         ends = ends.polished(n, partial(walk, target))
     return _weighed(ends, target.covariates)
+
+
+def _rough(target: Target | CellTarget, starts: Tensor, rows: Tensor) -> _Modes:
+    """Climb from every start (P, D) to near a mode. Single precision finds the basin at half the
+    cost; double precision walks the last, quadratic steps, and only of modes that will weigh
+    anything.
+    """
+    steep = target.too_steep()[rows]
+    if not bool(steep.any()):
+        found = climb(target.to(torch.float32), starts.float(), rows, tolerance=_ROUGH)
+        return _Modes(*(part.double() for part in found))
+    x = starts.double()
+    value = x.new_empty(len(x))
+    hessian = x.new_empty(*x.shape, x.shape[1])
+    for objective, of, tolerance, most in (
+        (target.to(torch.float32), ~steep, _ROUGH, MAX_STEPS),
+        # along a ridge steps are short long before its top
+        (target, steep, SETTLED, _RIDGE_STEPS),
+    ):
+        if not bool(of.any()):
+            continue
+        begin = x[of].to(torch.float64 if of is steep else torch.float32)
+        found = climb(objective, begin, rows[of], tolerance, max_steps=most)
+        x[of], value[of], hessian[of] = (part.double() for part in found)
+    return _Modes(x, value, hessian)
 
 
 # From places and Hessians of climbs, and their rows, to modes, values and Hessians.
@@ -225,7 +248,8 @@ class _Modes:
     def polished(self, n: int, polish: Polish) -> _Modes:
         """Walk the last steps of what will weigh anything, in double precision."""
         x = self.x.clone()
-        value = self.value.clone()
+        # beyond the range of single precision every climb is walked in double
+        value = self.value.masked_fill(self.value.isnan(), -torch.inf)
         hessian = self.hessian.clone()
         count = len(x) // n
         dim = x.shape[1]

@@ -345,6 +345,14 @@ class Target:
         ]
         return torch.stack(parts).sum(0)
 
+    def too_steep(self) -> Tensor:
+        """Return whose values single precision does not hold to a nat, (n,)."""
+        error = torch.zeros(len(self.covariates), dtype=torch.float64)
+        for term, share in self._shares():
+            if isinstance(term, NonConjugateTerm):
+                error += share * torch.finfo(torch.float32).eps * term.largest_values()
+        return error > 1.0
+
     def slope(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the gradient at x (n, D) of the given rows, (n, D): Gaussian views."""
         _, total = self._prior(x)

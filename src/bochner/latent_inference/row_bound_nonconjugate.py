@@ -196,6 +196,13 @@ class NonConjugateTerm:
         value, gradient, hessian = (torch.cat(each) for each in zip(*parts, strict=True))
         return value, gradient, hessian
 
+    def largest_values(self) -> Tensor:
+        """Return how large the parts are that a row's log density is the difference of, (n,): of a
+        count y about y log y.
+        """
+        size = self.y.double().abs() * self.observed
+        return (size * size.log1p()).sum(1)
+
     def _evaluated(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         j = jet(x, self.frequencies)
         psi, variance, pushed = self._moments(j.value, rows)

@@ -4,6 +4,7 @@ never code.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
 
@@ -14,7 +15,7 @@ from bochner import kernels as kernel_classes
 from bochner import likelihoods as likelihood_classes
 from bochner.errors import InputError, ModelFileError, message
 from bochner.fitting.plan import Fit, StartResult
-from bochner.io.schema import MismatchError, Tensors, check_sizes
+from bochner.io.schema import LARGEST, MismatchError, Tensors, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.prediction.latent_std import LEVELS
@@ -172,6 +173,9 @@ def _likelihood(v: int, view: ViewHeader, tensors: Tensors, width: int) -> Likel
         lengths = {1, width, getattr(likelihood, name).numel()}
         if value.numel() not in lengths:
             got = f"has {value.numel()} numbers for {width} columns"
+            raise MismatchError(f"the tensor '{v}.likelihood.{name}' {got}")
+        if name.startswith("log_") and bool((value.abs() > math.log(LARGEST)).any()):
+            got = f"holds {float(value.abs().max()):.3g}, beyond {math.log(LARGEST):.0f}"
             raise MismatchError(f"the tensor '{v}.likelihood.{name}' {got}")
         getattr(likelihood, name).data = value
     return likelihood.requires_grad_(False)
